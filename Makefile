@@ -1,0 +1,32 @@
+# `make` alone prints this help. Everything is installed into .venv from constraints.txt.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench-kernels fixtures clean
+
+help: ## Print this help
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "scorelake needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+test: $(STAMP) lint ## Lint, then run every test
+	$(BIN)/pytest
+
+lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench-kernels: $(STAMP) ## Kernels against scorio in the same process
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/kernels.py
+
+clean: ## Remove the environment and everything generated
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

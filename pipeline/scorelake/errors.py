@@ -1,0 +1,31 @@
+"""Every error a user can cause: what is wrong, where, and what to do next.
+
+One base class, one leaf per exit code of the command line. Anything that is not a ScorelakeError
+is a defect of ours and may show a traceback.
+"""
+
+from __future__ import annotations
+
+
+class ScorelakeError(Exception):
+    """Base of every error caused by input, settings or surroundings."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what, where, hint)
+        self.what, self.where, self.hint = what, where, hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class UsageError(ScorelakeError):
+    """A wrong argument, option or setting."""
+
+    exit_code = 2
+
+
+class MetricError(UsageError, ValueError):
+    """An unknown metric, or a metric asked of counts or parameters it has no meaning for."""

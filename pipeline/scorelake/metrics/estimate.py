@@ -1,0 +1,150 @@
+"""Counts in, estimates out: the finite-bank value and the posterior moments of every distinct (n, c).
+
+All metrics that share a k share the two distributions, which are by far the largest part of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
+from scorelake.metrics.registry import Metric
+
+_BINARY = np.array([0.0, 1.0])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One metric over rows: parts x rows, and parts x parts x rows for the covariance.
+
+    There is one part, unless the metric is a blend of two group means; then `powers` says how to blend.
+    """
+
+    value: Floats
+    mean: Floats
+    covariance: Floats
+    powers: tuple[float, float] | None = None
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: tuple[float, float]) -> list[Estimate]:
+    """Estimates of each metric for the rows (n, c), given as they should be computed: distinct."""
+    out: dict[Metric, Estimate] = {}
+    for k in sorted({m.draws for m in metrics}):
+        same_k = [m for m in dict.fromkeys(metrics) if m.draws == k]
+        drawn = [m for m in same_k if m.credits]
+        if drawn:
+            out.update(zip(drawn, _drawn(drawn, k, n, c, prior), strict=True))
+        for metric in same_k:
+            if not metric.credits:
+                counts = np.stack([n - c, c], axis=1)
+                mass = np.array([[prior[1], prior[0]]])
+                out[metric] = of_levels(metric, _BINARY, counts, mass)
+    return [out[metric] for metric in metrics]
+
+
+def of_levels(metric: Metric, rewards: Floats, counts: Ints, mass: Floats) -> Estimate:
+    """Estimate of a metric of reward levels; rewards rising, one row of counts per problem."""
+    family = metric.family
+    assert family.finite is not None
+    assert family.posterior is not None
+    mean, variance = family.posterior(rewards, counts, mass, metric.draws)
+    value = family.finite(rewards, counts, mass, metric.draws)
+    bounds = (float(rewards[0]), float(rewards[-1]))
+    return Estimate(value[None], mean[None], variance[None, None], bounds=bounds)
+
+
+def blend(parts: Floats, covariance: Floats, powers: tuple[float, float]) -> tuple[Floats, Floats]:
+    """The product of two parts to their powers, and its variance to first order; both 0 where it is 0."""
+    exponent = np.array(powers)[:, None]
+    value = (parts**exponent).prod(axis=0)
+    slope = value * np.divide(exponent, parts, out=np.zeros_like(parts), where=parts > 0)
+    return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
+
+
+def _drawn(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: tuple[float, float]) -> list[Estimate]:
+    """Credit metrics and blends at one k."""
+    vectors = list({credit.tobytes(): credit for metric in metrics for credit in metric.credits}.values())
+    place = {credit.tobytes(): i for i, credit in enumerate(vectors)}
+    parts = [[place[credit.tobytes()] for credit in metric.credits] for metric in metrics]
+    crossed = list({(p[0], p[1]): None for p in parts if len(p) == 2})
+    value = _finite(vectors, k, n, c)
+    mean, variance, cross = _posterior(
+        vectors,
+        crossed,
+        k,
+        np.asarray(c + prior[0], dtype=np.float64),
+        np.asarray(n - c + prior[1], dtype=np.float64),
+    )
+    out = []
+    for metric, part in zip(metrics, parts, strict=True):
+        covariance = np.zeros((len(part), len(part), n.size))
+        for row, p in enumerate(part):
+            covariance[row, row] = variance[p]
+        if metric.powers is None:
+            out.append(Estimate(value[part], mean[part], covariance))
+            continue
+        covariance[0, 1] = covariance[1, 0] = cross[crossed.index((part[0], part[1]))]
+        if metric.family.pooled:
+            out.append(Estimate(value[part], mean[part], covariance, metric.powers))
+        else:
+            blended, _ = blend(value[part], covariance, metric.powers)
+            mu, spread = blend(mean[part], covariance, metric.powers)
+            out.append(Estimate(blended[None], mu[None], spread[None, None]))
+    return out
+
+
+def _finite(vectors: list[Floats], k: int, n: Ints, c: Ints) -> Floats:
+    """Unbiased values, vectors x rows; NaN where k > n.
+
+    Summed over the smaller side, credit or missing credit, so that certain outcomes are exactly 0 or 1.
+    """
+    value = np.full((len(vectors), n.size), np.nan)
+    enough = np.flatnonzero(n >= k)
+    for rows in blocks(enough.size, k + 1):
+        at = enough[rows]
+        pmf = hypergeometric(n[at].astype(float), c[at].astype(float), k)
+        for i, a in enumerate(vectors):
+            won, missed = (pmf * a).sum(axis=1), (pmf * (1 - a)).sum(axis=1)
+            value[i, at] = np.where(won <= missed, won, 1 - missed)
+    return value
+
+
+def _posterior(
+    vectors: list[Floats], crossed: list[tuple[int, int]], k: int, alpha: Floats, beta: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Posterior means and variances (vectors x rows) and the covariances of the crossed pairs.
+
+    A variance is E[g^2] - E[g]^2 of the smaller side, g or 1 - g: that side's square is at most
+    of the size of the draws' own variance, so no digits are lost but those that n >> k costs by nature.
+    """
+    squares = product_credits(
+        [(a, a) for a in vectors]
+        + [(1 - a, 1 - a) for a in vectors]
+        + [(1 - vectors[i], vectors[j]) for i, j in crossed]
+    )
+    won2, missed2, cross2 = (
+        squares[: len(vectors)],
+        squares[len(vectors) : 2 * len(vectors)],
+        squares[2 * len(vectors) :],
+    )
+    mean, variance = np.empty((len(vectors), alpha.size)), np.empty((len(vectors), alpha.size))
+    cross = np.empty((len(crossed), alpha.size))
+    for rows in blocks(alpha.size, 2 * k + 1):
+        once = beta_binomial(alpha[rows], beta[rows], k)
+        twice = beta_binomial(alpha[rows], beta[rows], 2 * k)
+        won = [(once * a).sum(axis=1) for a in vectors]
+        missed = [(once * (1 - a)).sum(axis=1) for a in vectors]
+        for i, (w, m) in enumerate(zip(won, missed, strict=True)):
+            var_won, var_missed = (
+                (twice * won2[i]).sum(axis=1) - w * w,
+                (twice * missed2[i]).sum(axis=1) - m * m,
+            )
+            mean[i, rows] = np.where(w <= m, w, 1 - m)
+            variance[i, rows] = np.maximum(np.where(w <= m, var_won, var_missed), 0)
+        for i, (p, q) in enumerate(crossed):
+            cross[i, rows] = missed[p] * won[q] - (twice * cross2[i]).sum(axis=1)
+    return mean, variance, cross

@@ -1,0 +1,183 @@
+"""What a metric is, and how its name is read.
+
+A family is registered once (families.py) as one of three kinds: a credit vector, a blend of two credit
+families, or a function of reward levels. A Metric is a family with its k and parameter.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from scorelake.errors import MetricError
+from scorelake.metrics.draws import Floats
+
+Credit = Callable[..., Floats]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of metrics: its name with k for the number of draws, its formula and where it comes from."""
+
+    name: str
+    formula: str
+    reference: str
+    aliases: tuple[str, ...] = ()
+    parameter: str | None = None
+    default: float | None = None
+    takes_k: bool = True
+    credit: Credit | None = None
+    """credit(k) or credit(k, parameter) -> the vector a[0..k] in [0, 1], monotone in j."""
+    blend: tuple[str, str] | None = None
+    """The names of the two credit families of a blend."""
+    powers: Callable[[float | None], tuple[float, float]] | None = None
+    pooled: bool = False
+    """A blend of the two group means (else: of each problem's two values)."""
+    finite: Callable[..., Floats] | None = None
+    posterior: Callable[..., tuple[Floats, Floats]] | None = None
+    """Functions of reward levels (levels.py): the finite value, and the posterior mean and variance."""
+
+    @property
+    def key(self) -> str:
+        return _key(self.name.removesuffix("_tau").removesuffix("k").removesuffix("N").removesuffix("@"))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A family at one k (None for avg@N and bayes@N) and parameter (tau, lambda), or with given weights."""
+
+    family: Family
+    k: int | None
+    param: float | None = None
+    weights: tuple[float, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        name = self.family.name.removesuffix("_tau")
+        if self.k is not None:
+            name = name.removesuffix("k") + str(self.k)
+        return name if self.param is None or self.param == self.family.default else f"{name}_{self.param}"
+
+    @property
+    def draws(self) -> int:
+        """Attempts a problem needs for a finite value."""
+        return self.k or 1
+
+    @property
+    def credits(self) -> tuple[Floats, ...]:
+        """The credit vectors it is made of: one, or two for a blend; none for metrics of reward levels."""
+        if self.family.credit is not None:
+            return (self._credit(self.family),)
+        return tuple(self._credit(_FAMILIES[_key(name)]) for name in self.family.blend or ())
+
+    @property
+    def powers(self) -> tuple[float, float] | None:
+        """A blend's exponents."""
+        return self.family.powers(self.param) if self.family.powers else None
+
+    def _credit(self, family: Family) -> Floats:
+        assert family.credit is not None
+        if self.weights is not None:
+            return family.credit(self.k, self.weights)
+        return family.credit(self.k, self.param) if family.parameter else family.credit(self.k)
+
+
+_FAMILIES: dict[str, Family] = {}
+
+
+def register(**fields: Any) -> Callable[[Credit], Credit]:
+    """Decorator: the function below is the credit vector of a new family."""
+
+    def keep(credit: Credit) -> Credit:
+        add(Family(credit=credit, **fields))
+        return credit
+
+    return keep
+
+
+def add(family: Family) -> None:
+    """Put a family into the registry under its name and its aliases."""
+    for key in (family.key, *(_key(alias) for alias in family.aliases)):
+        assert key not in _FAMILIES, key
+        _FAMILIES[key] = family
+
+
+def families() -> list[Family]:
+    """Every registered family once, in the order of registration."""
+    return list(dict.fromkeys(_FAMILIES.values()))
+
+
+@cache
+def parse(name: str) -> Metric:
+    """The metric of a name such as `pass@8`, `pass^8`, `g-pass@8_0.5` or `bayes@N`; any case, aliases too."""
+    found = re.fullmatch(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*", name.lower())
+    if not found:
+        raise _unknown(name)
+    word, sign, draws, given = found.groups()
+    family = _FAMILIES.get(_key(word + "^" if sign == "^" else word))
+    if family is None:
+        raise _unknown(name)
+    if family.parameter == "tau" and given is None:
+        family = _FAMILIES["pass^"]  # G-Pass with no threshold is the unanimous one
+    if family.parameter == "weights":
+        raise MetricError(f"{name}: its weights come from the config file", hint="[metrics] spectrum = [...]")
+    param = _parameter(name, family, given)
+    if not family.takes_k:
+        if draws not in (None, "n"):
+            raise MetricError(f"{name}: it always uses all attempts", hint=f"write {family.name}")
+        return Metric(family, None, param)
+    if not re.fullmatch(r"[0-9]+", draws or "") or int(draws) < 1:
+        raise MetricError(f"{name}: k must be a whole number >= 1, got {draws!r}")
+    return Metric(family, int(draws), param)
+
+
+def spectrum(weights: list[float] | tuple[float, ...]) -> Metric:
+    """The threshold spectrum with the user's own weights w_1..w_k (>= 0, sum <= 1)."""
+    w = np.asarray(weights, dtype=np.float64)
+    if w.ndim != 1 or w.size < 1 or not (w >= 0).all() or w.sum() > 1 + 1e-12:
+        raise MetricError(f"spectrum: weights must be a list of numbers >= 0 with sum <= 1, got {weights!r}")
+    return Metric(_FAMILIES["spectrum"], w.size, weights=tuple(w.tolist()))
+
+
+def threshold(tau: float, k: int) -> int:
+    """ceil(tau * k) in decimal arithmetic: 0.28 * 25 is 7, also when tau carries a float's last digits."""
+    return int((_decimal(tau) * k).to_integral_value(rounding=ROUND_CEILING))
+
+
+def _decimal(value: float) -> Decimal:
+    return round(Decimal(repr(float(value))), 12)
+
+
+def _parameter(name: str, family: Family, given: str | None) -> float | None:
+    if given is None:
+        return family.default
+    if family.parameter is None:
+        raise MetricError(f"{name}: {family.name} takes no parameter, got {given!r}")
+    try:
+        value = float(round(Decimal(given), 12))
+    except InvalidOperation:
+        value = float("nan")
+    if not 0 <= value <= 1:
+        raise MetricError(f"{name}: {family.parameter} must be a number in [0, 1], got {given!r}")
+    return value
+
+
+def _key(word: str) -> str:
+    return re.sub(r"[\s_@-]", "", word.lower())
+
+
+def _unknown(name: str) -> MetricError:
+    names = {family.key: family.name for family in families()}
+    word = _key(re.split(r"[@0-9]", name, maxsplit=1)[0])
+    close = [names[key] for key in difflib.get_close_matches(word, names, n=3, cutoff=0.4)]
+    return MetricError(
+        f"unknown metric {name!r}",
+        hint=f"the closest names are {', '.join(close)}" if close else f"known: {', '.join(names.values())}",
+    )

@@ -1,0 +1,139 @@
+"""Laws that hold for every registered metric, on random counts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from scorelake import metrics
+
+PARAMETERS = {"g-pass@k_tau": ("0.0", "0.3", "0.5", "1.0"), "geo-spectrum@k": ("0.0", "0.5", "0.8")}
+
+
+def registry(k: int) -> list[metrics.Metric]:
+    """Every family at k, with a few parameters where there are any."""
+    out = []
+    for family in metrics.families():
+        if family.parameter == "weights":
+            out.append(metrics.spectrum([1 / (2 * k)] * k))
+        elif not family.takes_k:
+            out.append(metrics.parse(family.name))
+        else:
+            stem = family.name.removesuffix("_tau").removesuffix("k")
+            out += [
+                metrics.parse(f"{stem}{k}{'_' + p if p else ''}") for p in PARAMETERS.get(family.name, ("",))
+            ]
+    return out
+
+
+counts = st.lists(
+    st.integers(0, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), min_size=1, max_size=12
+)
+draws = st.integers(1, 40)
+
+
+def columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    n, c = np.array(pairs).T
+    return n, c
+
+
+@given(counts, draws)
+def test_bounds(pairs: list[tuple[int, int]], k: int) -> None:
+    n, c = columns(pairs)
+    for metric in registry(k):
+        value = metrics.finite(metric, n, c)
+        mean, variance = metrics.posterior(metric, n, c)
+        assert_array_equal(np.isnan(value), n < metric.draws)
+        scored = value[~np.isnan(value)]
+        assert ((scored >= 0) & (scored <= 1)).all()
+        defined = ~np.isnan(mean)
+        assert ((mean[defined] >= 0) & (mean[defined] <= 1) & (variance[defined] >= 0)).all()
+        if metric.family.credit:  # a variable in [0, 1]
+            assert (variance <= mean * (1 - mean) + 1e-15).all()
+
+
+@given(st.integers(1, 60), draws)
+def test_monotone_in_c(n: int, k: int) -> None:
+    c = np.arange(n + 1)
+    for metric in registry(k):
+        value, (mean, _) = metrics.finite(metric, n, c), metrics.posterior(metric, n, c)
+        assert n < metric.draws or (np.diff(value) >= -1e-14).all()
+        assert (np.diff(mean) >= -1e-14).all()
+
+
+@given(counts)
+def test_one_draw_is_the_average(pairs: list[tuple[int, int]]) -> None:
+    n, c = columns(pairs)
+    share = np.divide(c, n, out=np.full(n.shape, np.nan), where=n > 0)
+    for name in ("pass@1", "pass^1", "g-pass@1_0.5", "maj@1", "auc@1", "max@1", "avg@N"):
+        assert_allclose(metrics.finite(name, n, c), share, rtol=1e-15, atol=0)
+
+
+@given(counts, draws)
+def test_equal_by_definition(pairs: list[tuple[int, int]], k: int) -> None:
+    n, c = columns(pairs)
+    twins = [
+        (f"max@{k}", f"pass@{k}"),
+        (f"g-pass@{k}_0", f"pass@{k}"),
+        (f"g-pass@{k}_1", f"pass^{k}"),
+        (f"g-pass@{k}", f"pass^{k}"),
+        (f"geo-spectrum@{k}_0", f"mg-pass@{k}"),
+        (f"geo-spectrum@{k}_1", f"pass@{k}"),
+    ]
+    for a, b in twins:
+        assert_allclose(metrics.finite(a, n, c), metrics.finite(b, n, c), rtol=1e-12, atol=1e-15)
+        for x, y in zip(metrics.posterior(a, n, c), metrics.posterior(b, n, c), strict=True):
+            assert_allclose(x, y, rtol=1e-9, atol=1e-15)
+    for x, y in zip(metrics.posterior("bayes@N", n, c), metrics.posterior("pass@1", n, c), strict=True):
+        assert_allclose(x, y, rtol=1e-12)
+
+
+@given(counts, draws, st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_order_and_multiplicity_do_not_matter(pairs: list[tuple[int, int]], k: int, rng) -> None:  # type: ignore[no-untyped-def]
+    times = [rng.randint(0, 4) for _ in pairs]
+    repeated = [pair for pair, t in zip(pairs, times, strict=True) for _ in range(t)]
+    rng.shuffle(repeated)
+    n, c = columns(pairs)
+    for metric in registry(k):
+        want = metrics.summarize(metric, n, c, times, min_coverage=0.3)
+        if not repeated:
+            assert want.problems == 0
+            continue
+        assert_array_equal(
+            np.array(list(vars(metrics.summarize(metric, *columns(repeated), min_coverage=0.3)).values())),
+            np.array(list(vars(want).values())),
+        )
+
+
+@given(counts, draws)
+@settings(max_examples=40)
+def test_all_at_once_equals_one_by_one(pairs: list[tuple[int, int]], k: int) -> None:
+    n, c = columns(pairs)
+    names = [*registry(k), *registry(1)]
+    together = metrics.summarize_all(names, n, c)
+    for metric, got in zip(names, together, strict=True):
+        one = metrics.summarize(metric, n, c)
+        assert_array_equal(list(vars(got).values()), list(vars(one).values()))
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 4), min_size=1, max_size=6), st.integers(1, 12))
+def test_levels_merge_and_permute(table: list[tuple[int, ...]], k: int) -> None:
+    counts = np.array(table)
+    for name in ("avg@N", "bayes@N", f"max@{k}"):
+        for function in (metrics.finite_levels, metrics.posterior_levels):
+            a = function(name, [0.0, 1.0, 0.5, 0.5], counts)
+            b = function(name, [0.5, 0.0, 0.5, 1.0], counts[:, [2, 0, 3, 1]])
+            for x, y in zip(np.atleast_2d(a), np.atleast_2d(b), strict=True):
+                assert_allclose(x, y, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (0.1, 0.2), (3.0, 7.5)])
+def test_other_priors(prior: tuple[float, float]) -> None:
+    a, b = prior
+    mean, variance = metrics.posterior("pass@1", [0, 10], [0, 4], prior)
+    total = np.array([0, 10]) + a + b
+    alpha = np.array([0, 4]) + a
+    assert_allclose(mean, alpha / total, rtol=1e-14)
+    assert_allclose(variance, alpha * (total - alpha) / total**2 / (total + 1), rtol=1e-12)
