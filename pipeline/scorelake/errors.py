@@ -29,3 +29,21 @@ class UsageError(ScorelakeError):
 
 class MetricError(UsageError, ValueError):
     """An unknown metric, or a metric asked of counts or parameters it has no meaning for."""
+
+
+class DataError(ScorelakeError):
+    """The lake's rows or files were refused; nothing was published."""
+
+    exit_code = 3
+
+
+class LakeError(ScorelakeError):
+    """The lake is missing or holds no Parquet file."""
+
+    exit_code = 5
+
+
+class LockedError(ScorelakeError):
+    """Another run is writing to the same output."""
+
+    exit_code = 6

@@ -62,9 +62,7 @@ def test_max_over_all_subsets(k: int) -> None:
     for outcomes in combinations_with_replacement(range(4), 6):
         counts = np.bincount(outcomes, minlength=4)
         best = [
-            max(rewards[outcomes[i]] for i in draw)
-            for draw in product(range(6), repeat=k)
-            if len(set(draw)) == k
+            max(rewards[outcomes[i]] for i in draw) for draw in product(range(6), repeat=k) if len(set(draw)) == k
         ]
         got = metrics.finite_levels(f"max@{k}", rewards, [counts])[0]
         assert got == pytest.approx(sum(best) / len(best), rel=1e-12, abs=1e-14)

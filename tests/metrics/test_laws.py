@@ -21,9 +21,7 @@ def registry(k: int) -> list[metrics.Metric]:
             out.append(metrics.parse(family.name))
         else:
             stem = family.name.removesuffix("_tau").removesuffix("k")
-            out += [
-                metrics.parse(f"{stem}{k}{'_' + p if p else ''}") for p in PARAMETERS.get(family.name, ("",))
-            ]
+            out += [metrics.parse(f"{stem}{k}{'_' + p if p else ''}") for p in PARAMETERS.get(family.name, ("",))]
     return out
 
 

@@ -32,9 +32,7 @@ def test_every_row_of_the_exact_table() -> None:
     rows_checked = 0
     for name, rows in reference().items():
         columns = {
-            key: np.array([float(row[key]) for row in rows])
-            for key in rows[0]
-            if key not in ("metric", "tau")
+            key: np.array([float(row[key]) for row in rows]) for key in rows[0] if key not in ("metric", "tau")
         }
         mean, variance = metrics.posterior(name, columns["n"], columns["c"])
         value = metrics.finite(name, columns["n"], columns["c"])

@@ -150,9 +150,7 @@ def _of_rewards(name: str | Metric) -> Metric:
     return metric
 
 
-def _of_levels(
-    name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: ArrayLike | None
-) -> Estimate:
+def _of_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: ArrayLike | None) -> Estimate:
     levels, table = level_table(rewards, counts)
     mass = level_prior(rewards, prior_counts)
     if mass.shape[0] not in (1, table.shape[0]):

@@ -100,8 +100,7 @@ def level_prior(rewards: ArrayLike, prior_counts: ArrayLike | None) -> Floats:
     extra = np.zeros(levels.size) if prior_counts is None else np.asarray(prior_counts, dtype=np.float64)
     if extra.shape[-1:] != levels.shape or extra.ndim > 2 or not (np.isfinite(extra) & (extra >= 0)).all():
         raise MetricError(
-            f"prior_counts must be >= 0, of shape ({levels.size},) or (problems, {levels.size}), "
-            f"got {prior_counts!r}"
+            f"prior_counts must be >= 0, of shape ({levels.size},) or (problems, {levels.size}), got {prior_counts!r}"
         )
     return np.atleast_2d(1.0 + extra)[:, np.argsort(levels, kind="stable")]
 

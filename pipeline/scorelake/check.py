@@ -1,0 +1,170 @@
+"""Is an output what it claims to be? Checksums, row accounting, and a recount of the lake that shares no code
+with the job: plain SQL in DuckDB over the same files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from scorelake import lake
+from scorelake.count import checksum
+from scorelake.errors import DataError
+from scorelake.publish import Output, literal
+from scorelake.settings import Settings
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked."""
+
+    what: str
+    ok: bool
+    detail: str
+
+
+def check(out: Output, location: str | None = None) -> list[Finding]:
+    """Check the published run; the lake is looked for where the run found it, unless another place is given."""
+    manifest = out.current()
+    if manifest is None:
+        raise DataError("no published run here", where=str(out.root), hint="run `scorelake score` first")
+    found = [_checksums(out, manifest), _balance(manifest), _tables(out, manifest)]
+    return [*found, _recount(out, manifest, location or manifest["run"]["lake"])]
+
+
+def _checksums(out: Output, manifest: dict[str, Any]) -> Finding:
+    home = out.snapshots / manifest["run"]["run_id"]
+    wrong = [
+        name
+        for name, digest in manifest["files"].items()
+        if not (home / name).is_file() or checksum(home / name) != digest
+    ]
+    detail = f"differ or are missing: {', '.join(wrong)}" if wrong else f"{len(manifest['files'])} files"
+    return Finding("snapshot checksums", not wrong, detail)
+
+
+def _balance(manifest: dict[str, Any]) -> Finding:
+    run = manifest["run"]
+    parts = [run[key] for key in ("graded", "ungraded", "duplicates", "rejected")]
+    text = " + ".join(f"{part:,}" for part in parts)
+    return Finding("row accounting", run["rows_read"] == sum(parts), f"{run['rows_read']:,} = {text}")
+
+
+def _tables(out: Output, manifest: dict[str, Any]) -> Finding:
+    """The database shows the same counts as the snapshot and the balance."""
+    with duckdb.connect(str(out.leaderboard), read_only=True) as db:
+        problems, graded, ungraded = db.execute(
+            "SELECT count(*), sum(n), sum(ungraded) FROM problem_counts"
+        ).fetchone()  # type: ignore[misc]
+        (listed,) = db.execute("SELECT sum(problems) FROM problem_histogram").fetchone()  # type: ignore[misc]
+    run = manifest["run"]
+    same = (problems, graded, ungraded) == (listed, run["graded"], run["ungraded"])
+    return Finding("leaderboard.duckdb", same, f"{problems:,} problems, {graded:,} graded attempts")
+
+
+def _recount(out: Output, manifest: dict[str, Any], location: str) -> Finding:
+    """Count the lake again in SQL and compare problem by problem."""
+    settings = Settings.model_validate(json.loads(manifest["run"]["settings"]))
+    listed = lake.listing(location)
+    left_out = {file for file, _ in manifest["quarantine"]}
+    files = [file for file in listed.files if file.path not in left_out]
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        counts = out.snapshots / manifest["run"]["run_id"] / "problem_counts"
+        db.read_parquet([literal(str(path)) for path in sorted(counts.glob("*"))]).create("published")
+        db.execute(recount_sql(db, listed.root, files, settings))
+        columns = "benchmark, subject, model, protocol, problem_id, n, c, ungraded"
+        if settings.protocol.columns:  # the text of a protocol is Polars' spelling; compare without it
+            columns = columns.replace(" protocol,", "")
+        (missing,) = db.execute(
+            f"SELECT count(*) FROM (SELECT {columns} FROM recount EXCEPT ALL SELECT {columns} FROM published)"
+        ).fetchone()  # type: ignore[misc]
+        (extra,) = db.execute(
+            f"SELECT count(*) FROM (SELECT {columns} FROM published EXCEPT ALL SELECT {columns} FROM recount)"
+        ).fetchone()  # type: ignore[misc]
+        (problems,) = db.execute("SELECT count(*) FROM recount").fetchone()  # type: ignore[misc]
+    if missing or extra:
+        return Finding(
+            "recount in SQL",
+            ok=False,
+            detail=f"{max(missing, extra):,} of {problems:,} problems differ (the lake may have changed since)",
+        )
+    return Finding("recount in SQL", ok=True, detail=f"{problems:,} problems equal")
+
+
+def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File], settings: Settings) -> str:
+    """Create `attempts` from the files and return the query that counts it into the table `recount`."""
+    names, policy = settings.columns, settings.policy
+    hive_keys = sorted({key for file in files for key in file.hive})
+    paths = [str(Path(root) / file.path) for file in files]
+    db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
+    db.executemany(
+        "INSERT INTO folders VALUES (?, ?)", [(path, file.hive) for path, file in zip(paths, files, strict=True)]
+    )
+    listed = ", ".join(_string(literal(path)) for path in paths)
+    options = "union_by_name = true, hive_partitioning = false, filename = '_path'"
+    db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
+    have = {column for column, *_ in db.execute("DESCRIBE raw").fetchall()}
+
+    def text(name: str, default: str | None = None) -> str:
+        if name in have:
+            return f"{_identifier(name)}::VARCHAR"
+        if name in hive_keys:
+            return f"folders.keys[{_string(name)}]"
+        return _string(default or "")
+
+    passed, score = _identifier(names.passed), _identifier(names.score)
+    bad, verdict, known = ["false"], "NULL::BOOLEAN", []
+    if names.score in have:
+        levels = ", ".join(str(level) for level in settings.rubric.levels)
+        bad.append(f"{score} NOT IN ({levels})" if levels else f"isnan({score}::DOUBLE) OR isinf({score}::DOUBLE)")
+        known.append(f"{score} IS NOT NULL")
+        if policy.pass_threshold is not None:
+            verdict = f"{score} >= {policy.pass_threshold}"
+    if names.passed in have:
+        bad.append(f"{passed}::DOUBLE NOT IN (0, 1)")
+        verdict = f"{passed}::DOUBLE = 1"
+        known.append(f"{passed} IS NOT NULL")
+    keys = {
+        "benchmark": text(names.benchmark, "default"),
+        "subject": text(names.subject, "all"),
+        "model": text(names.model),
+        "problem_id": text(names.problem_id),
+    }
+    conflicts = [
+        f"({_identifier(name)}::VARCHAR IS DISTINCT FROM folders.keys[{_string(name)}])"
+        for name in (names.benchmark, names.subject, names.model, names.problem_id)
+        if name in have and name in hive_keys
+    ]
+    protocol = [text(name) for name in settings.protocol.columns] or ["''"]
+    graded = "true" if policy.ungraded == "fail" else " AND ".join(known)
+    return f"""
+        CREATE TABLE recount AS
+        WITH attempts AS (
+            SELECT {", ".join(f"{expression} AS {key}" for key, expression in keys.items())},
+                concat_ws(chr(31), {", ".join(f"coalesce({p}, chr(30))" for p in protocol)}) AS protocol,
+                coalesce({" OR ".join([*bad, *conflicts])}, false) AS bad,
+                {graded} AS graded,
+                coalesce({verdict}, false) AS passed
+            FROM raw JOIN folders ON raw._path = folders.path
+        )
+        SELECT benchmark, subject, model, protocol, problem_id,
+            count(*) FILTER (graded) AS n,
+            {"count(*) FILTER (graded AND passed)" if verdict != "NULL::BOOLEAN" else "NULL::BIGINT"} AS c,
+            count(*) FILTER (NOT graded) AS ungraded
+        FROM attempts
+        WHERE NOT bad AND benchmark IS NOT NULL AND subject IS NOT NULL
+            AND model IS NOT NULL AND problem_id IS NOT NULL
+        GROUP BY ALL
+    """
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,294 @@
+"""Arguments -> Settings -> run. The only place that prints: data to stdout, everything else to stderr.
+
+Heavy libraries are imported by the command that needs them, so that --help is instant.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from scorelake import __version__
+from scorelake.errors import ScorelakeError
+
+if TYPE_CHECKING:
+    from scorelake.run import Progress, Report
+
+app = typer.Typer(
+    name="scorelake",
+    help="From a lake of LLM evaluation attempts to score tables you query with DuckDB.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Out = Annotated[Path, typer.Argument(help="The output folder of `score`.")]
+
+
+class Format(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class Layout(StrEnum):
+    clustered = "clustered"
+    shuffled = "shuffled"
+
+
+@app.command()
+def score(
+    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file.")],
+    out: Annotated[Path, typer.Option(help="Where leaderboard.duckdb, snapshots and partial counts go.")],
+    metrics: Annotated[
+        str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Also slice by this carried column. Repeatable.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; change nothing.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,
+    allow_quarantine: Annotated[
+        bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
+) -> None:
+    """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
+    with _failures(as_json):
+        from scorelake.publish import Output
+        from scorelake.run import job
+        from scorelake.settings import load
+
+        names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
+        settings = load(config, **{"metrics.names": names, "by": tuple(by or ())})
+        with _progress() as progress:
+            report = job(
+                lake,
+                Output(out),
+                settings,
+                full=full,
+                dry_run=dry_run,
+                allow_quarantine=allow_quarantine,
+                progress=progress,
+            )
+        _tell(report)
+        if as_json:
+            print(json.dumps({"status": report.status, "exit_code": 0, **_plain(report)}))
+
+
+@app.command()
+def show(
+    out: Out,
+    metric: Annotated[str, typer.Option(help="Which metric to rank by.")] = "pass@1",
+    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
+    by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
+) -> None:
+    """Print the leaderboard of one metric."""
+    with _failures():
+        from scorelake import show as pages
+
+        pages.leaderboard(out, metric, benchmark, by_subject)
+
+
+@app.command()
+def sql(
+    out: Out,
+    query: Annotated[str, typer.Argument(help="Any SELECT over the tables and views.")],
+    format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,  # noqa: A002
+) -> None:
+    """Run one query in a read-only session that cannot touch other files."""
+    with _failures():
+        from scorelake import read
+
+        columns, rows = read.query(out, query)
+        if format is Format.table:
+            from scorelake import show as pages
+
+            pages.rows(columns, rows)
+        else:
+            print((read.to_csv if format is Format.csv else read.to_json)(columns, rows))
+
+
+@app.command()
+def synth(
+    lake: Annotated[Path, typer.Argument(help="A new or empty folder.")],
+    models: Annotated[int, typer.Option(help="Number of models.")] = 5,
+    problems: Annotated[int, typer.Option(help="Number of problems.")] = 200,
+    attempts: Annotated[int, typer.Option(help="Largest number of attempts per model and problem.")] = 16,
+    seed: Annotated[int, typer.Option(help="Same seed, same lake.")] = 0,
+    layout: Annotated[
+        Layout, typer.Option(help="clustered by problem under model=, or shuffled by date with models mixed")
+    ] = Layout.clustered,
+    subjects: Annotated[int, typer.Option(help="Number of subjects, up to 10.")] = 5,
+    ragged: Annotated[bool, typer.Option(help="n varies between half of --attempts and all of it.")] = True,
+    ungraded: Annotated[float, typer.Option(help="Share of attempts without a verdict.")] = 0.01,
+    rewards: Annotated[bool, typer.Option("--rewards", help="Also a continuous score per attempt.")] = False,
+    files: Annotated[int | None, typer.Option(help="Number of files.")] = None,
+) -> None:
+    """Make a realistic lake to try things on."""
+    with _failures():
+        from scorelake import synth as maker
+
+        plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
+        total = maker.write(lake, plan)
+        _say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
+
+
+@app.command()
+def check(
+    out: Out,
+    lake: Annotated[str | None, typer.Option(help="The lake, if it is no longer where the run found it.")] = None,
+) -> None:
+    """Verify checksums and row accounting, and recount the lake independently in SQL."""
+    with _failures():
+        from scorelake import check as checking
+        from scorelake.errors import DataError
+        from scorelake.publish import Output
+
+        findings = checking.check(Output(out), lake)
+        for finding in findings:
+            print(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}")
+        failed = [finding.what for finding in findings if not finding.ok]
+        if failed:
+            raise DataError(f"failed: {', '.join(failed)}", where=str(out), hint="publish again with score --full")
+
+
+@app.command()
+def gc(
+    out: Out, keep: Annotated[int, typer.Option(min=1, help="How many of the newest snapshots to keep.")] = 5
+) -> None:
+    """Remove old snapshots, and partial counts that no kept snapshot uses."""
+    with _failures():
+        from scorelake.publish import Output, collect_garbage, locked
+
+        output = Output(out)
+        with locked(output):
+            removed = collect_garbage(output, keep)
+        _say(f"removed {len(removed['snapshots'])} snapshots and {len(removed['partials'])} partials")
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if show_version:
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Entry point; usage errors exit 2 like every other misuse."""
+    app()
+    sys.exit(0)
+
+
+# --- telling people ------------------------------------------------------------------------------------------
+
+
+class _failures:  # noqa: N801  (reads as a statement: with _failures())
+    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ScorelakeError):
+            self._end(error.exit_code, {"error": error.what, "where": error.where, "hint": error.hint}, str(error))
+        if isinstance(error, KeyboardInterrupt):
+            self._end(
+                130, {"error": "interrupted"}, "interrupted; nothing was published, and what was counted is kept"
+            )
+        if isinstance(error, OSError) and error.filename is not None:
+            words = f"{error.filename}: {error.strerror}"
+            self._end(3 if error.errno else 1, {"error": words}, words)
+        if error is not None and not isinstance(error, typer.Exit | SystemExit) and self.as_json:
+            print(json.dumps({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"}))
+
+    def _end(self, code: int, told: dict[str, Any], text: str) -> NoReturn:
+        _say(f"error: {text}")
+        if self.as_json:
+            print(json.dumps({"status": "failed", "exit_code": code, **told}))
+        raise typer.Exit(code) from None
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    told = dict(vars(report))
+    run = dict(told.pop("run"))
+    if "settings" in run:
+        run["settings"] = json.loads(run["settings"])
+    return told | {"run": run}
+
+
+def _tell(report: Report) -> None:
+    """A few lines for a person reading the log."""
+    run = report.run
+    for file, reason in report.quarantine:
+        _say(f"quarantined: {file}: {reason}")
+    for warning in report.warnings:
+        _say(f"warning: {warning}")
+    if report.status == "planned":
+        _say(
+            f"would read {report.files_read:,} of {run['files']:,} files ({run['bytes_to_read'] / 2**20:,.1f} MiB); "
+            f"{report.files_reused:,} are counted already"
+        )
+        return
+    if report.status == "unchanged":
+        _say(f"nothing new in {run['files']:,} files; the published run {run['run_id']} stands")
+        return
+    _say(
+        f"read {run['rows_read']:,} rows = {run['graded']:,} graded + {run['ungraded']:,} ungraded "
+        f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected, "
+        f"in {report.files_read:,} new and {report.files_reused:,} known files"
+    )
+    _say(
+        f"published {report.metrics} metrics of {report.models:,} models on {report.problems:,} problems as "
+        f"{run['run_id']}"
+    )
+
+
+class _progress:  # noqa: N801
+    """A progress bar on a terminal, nothing elsewhere."""
+
+    def __enter__(self) -> Progress:
+        self.bar = None
+        if not sys.stderr.isatty():
+            return lambda stage, done, of: None
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        self.bar = Bar(
+            TextColumn("{task.description:<11}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.bar.start()
+        self.tasks: dict[str, Any] = {}
+        return self._update
+
+    def _update(self, stage: str, done: int, of: int) -> None:
+        assert self.bar is not None
+        if stage not in self.tasks:
+            for task in self.tasks.values():
+                self.bar.update(task, visible=False)
+            self.tasks[stage] = self.bar.add_task(stage, total=max(of, 1))
+        self.bar.update(self.tasks[stage], completed=done, total=max(of, 1))
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

@@ -1,0 +1,15 @@
+"""One task after another in this process; Polars uses every core inside each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map(task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:  # noqa: A001
+    """Results in the order of the items, each as soon as it is done."""
+    for item in items:
+        yield task(item)

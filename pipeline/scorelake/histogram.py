@@ -1,0 +1,39 @@
+"""Stage 3. Counts per problem -> how many problems of a group share the same (n, c)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from scorelake.tables import GROUP, PROBLEM_HISTOGRAM
+
+
+def histogram(problems: pl.LazyFrame, keys: Sequence[str] = GROUP) -> pl.DataFrame:
+    """(keys, n, c, problems), sorted; a lake's histogram is far smaller than its problems unless n is ragged."""
+    return (
+        problems.group_by(*keys, "n", "c")
+        .agg(pl.len().cast(pl.Int64).alias("problems"))
+        .sort(*keys, "n", "c")
+        .collect(engine="streaming")
+    )
+
+
+def coarser(fine: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """The same problems by fewer group columns."""
+    return fine.group_by(*keys, "n", "c").agg(pl.col("problems").sum()).sort(*keys, "n", "c")
+
+
+def by_subject(problems: pl.LazyFrame) -> pl.DataFrame:
+    """The published histogram."""
+    return PROBLEM_HISTOGRAM.check(histogram(problems))
+
+
+def totals(problems: pl.LazyFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Attempts and ungraded attempts per group, sorted by the keys."""
+    return (
+        problems.group_by(*keys)
+        .agg(pl.col("n").sum().alias("attempts"), pl.col("ungraded").sum())
+        .sort(*keys)
+        .collect(engine="streaming")
+    )

@@ -1,0 +1,60 @@
+"""What readers see of an output: a read-only DuckDB session that can touch nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from scorelake.errors import LakeError, UsageError
+
+
+@contextmanager
+def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The leaderboard, read-only, with other files, the network, extensions and settings out of reach."""
+    path = out / "leaderboard.duckdb" if out.is_dir() else out
+    if not path.exists():
+        raise LakeError("no leaderboard here", where=str(path), hint="run `scorelake score LAKE --out OUT` first")
+    try:
+        db = duckdb.connect(
+            str(path),
+            read_only=True,
+            config={
+                "enable_external_access": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "lock_configuration": "true",
+            },
+        )
+    except duckdb.Error as error:
+        raise UsageError(f"cannot be opened: {str(error).splitlines()[0]}", where=str(path)) from None
+    with db:
+        yield db
+
+
+def query(out: Path, sql: str, parameters: tuple[Any, ...] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows of one query."""
+    with session(out) as db:
+        try:
+            result = db.execute(sql, parameters)
+            return [column[0] for column in result.description or ()], result.fetchall()
+        except duckdb.Error as error:
+            raise UsageError(f"the query failed: {error}") from None
+
+
+def to_csv(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+def to_json(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
+    return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=str, ensure_ascii=False)

@@ -1,0 +1,231 @@
+"""The whole job on one screen: list, count, merge, score, publish."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from scorelake import __version__, count, histogram, lake, score
+from scorelake.count import Partial
+from scorelake.engines import local
+from scorelake.errors import DataError
+from scorelake.publish import Output, locked, publish, stage
+from scorelake.settings import Settings
+from scorelake.tables import (
+    COMPARISON,
+    GROUP,
+    MODEL_SUMMARY,
+    PROBLEM_HISTOGRAM,
+    SLICE_SUMMARY,
+    SUBJECT_SUMMARY,
+)
+
+Progress = Callable[[str, int, int], None]
+"""progress(stage, done, of): bytes while counting, buckets while merging."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did, as told on stderr and in --json."""
+
+    status: str
+    """published, unchanged or planned."""
+    run: dict[str, Any]
+    files_read: int
+    files_reused: int
+    ignored: int
+    metrics: int
+    models: int
+    problems: int
+    quarantine: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def job(
+    location: str | Path,
+    out: Output,
+    settings: Settings,
+    *,
+    full: bool = False,
+    dry_run: bool = False,
+    allow_quarantine: bool = False,
+    progress: Progress = lambda stage, done, of: None,
+) -> Report:
+    """Score a lake into an output folder; with nothing new, change nothing."""
+    started = datetime.now(UTC)
+    score.choose(settings, score.Outcomes(binary=True, rewards=False, top_n=1))  # bad names fail before work
+    listed = lake.listing(location)
+    known = [] if full else count.reusable(out.partials, listed.files, settings)
+    counted = {file for partial in known for file in partial.files}
+    fresh = tuple(file for file in listed.files if file not in counted)
+    todo = lake.shards(listed.root, fresh, settings.run.shard_mb)
+    run: dict[str, Any] = {"lake": str(location), "files": len(listed.files)}
+    told: dict[str, Any] = {"files_read": len(fresh), "files_reused": len(counted), "ignored": listed.ignored}
+    if dry_run:
+        run["bytes_to_read"] = sum(shard.size for shard in todo)
+        return Report("planned", run, **told, metrics=0, models=0, problems=0)
+
+    with locked(out):
+        run_id = f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+        staged = stage(out, run_id)
+        partials = sorted([*known, *_count(out, todo, settings, full, progress)], key=lambda p: p.files)
+        balance = _balance(partials)
+        quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
+        _refuse(partials, balance, quarantine, settings, allow_quarantine)
+        run |= {"run_id": run_id, "started": started.isoformat(), "version": __version__} | balance
+        run["quarantined"] = len(quarantine)
+        run["settings"] = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+        inputs = _inputs(partials, settings)
+        before = out.current()
+        if before is not None and before["inputs"] == inputs and not full:
+            staged.joinpath("problem_counts").rmdir()
+            staged.rmdir()
+            return Report("unchanged", before["run"], **told, **before["size"], quarantine=quarantine)
+
+        warnings = _merge(out, partials, staged, settings, progress)
+        progress("scoring", 0, 1)
+        tables = _score(staged, partials, settings)
+        models = tables[MODEL_SUMMARY.name]
+        size = {
+            "metrics": models["metric"].n_unique(),
+            "models": models["model"].n_unique(),
+            "problems": int(tables[PROBLEM_HISTOGRAM.name]["problems"].sum()),
+        }
+        progress("publishing", 0, 1)
+        run["finished"] = datetime.now(UTC).isoformat()
+        manifest = {
+            "run": run,
+            "inputs": inputs,
+            "size": size,
+            "partials": [partial.name for partial in partials],
+            "quarantine": [list(entry) for entry in quarantine],
+            "warnings": warnings,
+        }
+        publish(out, staged, manifest, tables)
+    return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(warnings))
+
+
+def _count(
+    out: Output, todo: Sequence[lake.Shard], settings: Settings, full: bool, progress: Progress
+) -> list[Partial]:
+    tasks = [count.Task(shard, settings, str(out.partials), again=full) for shard in todo]
+    total, done, partials = sum(shard.size for shard in todo), 0, []
+    progress("counting", 0, total)
+    for task, partial in zip(tasks, local.map(count.count, tasks), strict=True):
+        partials.append(partial)
+        done += task.shard.size
+        progress("counting", done, total)
+    return partials
+
+
+def _merge(
+    out: Output, partials: Sequence[Partial], staged: Path, settings: Settings, progress: Progress
+) -> list[str]:
+    """Counts per problem into the staged snapshot; warns of carried values that differ within a problem."""
+    plan = count.buckets(out.partials, partials, settings.run.bucket_rows, staged / "problem_counts")
+    differing: dict[str, int] = {}
+    for done, found in enumerate(local.map(count.merge, plan), start=1):
+        differing = {name: differing.get(name, 0) + number for name, number in found.items()}
+        progress("merging", done, len(plan))
+    return [
+        f"{number:,} problems have differing values of {name}; the smallest is kept"
+        for name, number in differing.items()
+        if number
+    ]
+
+
+def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:
+    """Every table of the snapshot but problem_counts, which is there already."""
+    problems = pl.scan_parquet(sorted((staged / "problem_counts").glob("*.parquet")), glob=False)
+    fine = histogram.by_subject(problems)
+    outcomes = score.Outcomes(
+        binary=any(partial.binary for partial in partials),
+        rewards=any(partial.rewards for partial in partials),
+        top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
+    )
+    model = ("benchmark", "model", "protocol")
+    groupings = [
+        score.Grouping(keys, histogram.coarser(fine, keys), histogram.totals(problems, keys), problems)
+        for keys in (model, GROUP)
+    ]
+    for column in settings.by:
+        sliced = problems.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
+        keys = (*model, "slice", "slice_value")
+        groupings.append(
+            score.Grouping(keys, histogram.histogram(sliced, keys), histogram.totals(sliced, keys), sliced)
+        )
+    chosen = score.choose(settings, outcomes)
+    models, subjects, *slices = score.summarize(chosen, groupings, settings, outcomes)
+    none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
+    return {
+        PROBLEM_HISTOGRAM.name: fine,
+        MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
+        SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
+        SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
+        COMPARISON.name: pl.DataFrame(schema=COMPARISON.schema),
+    }
+
+
+def _balance(partials: Sequence[Partial]) -> dict[str, int]:
+    """The lake's row accounting, which must come out even."""
+    names = {"rows_read": "read"} | {key: key for key in ("graded", "ungraded", "duplicates", "rejected")}
+    balance = {name: sum(getattr(p, field) for p in partials) for name, field in names.items()}
+    parts = sum(balance[key] for key in ("graded", "ungraded", "duplicates", "rejected"))
+    assert balance["rows_read"] == parts, balance
+    return balance
+
+
+def _refuse(
+    partials: Sequence[Partial],
+    balance: dict[str, int],
+    quarantine: Sequence[tuple[str, str]],
+    settings: Settings,
+    allow_quarantine: bool,
+) -> None:
+    """Raise if the lake must not be published as it is; says which files, how many rows, and what to do."""
+    if quarantine and not allow_quarantine:
+        raise DataError(
+            f"{len(quarantine):,} of the lake's files cannot be read:{_listed(quarantine)}",
+            hint="mend or remove them, or leave them out with --allow-quarantine",
+        )
+    if balance["rejected"] > settings.policy.max_rejected:
+        rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
+        raise DataError(
+            f"{balance['rejected']:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
+            hint="mend them, or allow a number with [policy] max_rejected",
+        )
+    if balance["ungraded"] and settings.policy.ungraded == "error":
+        raise DataError(
+            f"{balance['ungraded']:,} attempts are ungraded",
+            hint='[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed',
+        )
+    counted = [partial for partial in partials if partial.problems]
+    if not counted:
+        raise DataError("no attempt in any file", hint="the files hold no rows, or none that can be used")
+    for kind in ("binary", "rewards"):
+        odd = [partial for partial in counted if getattr(partial, kind) != getattr(counted[0], kind)]
+        if odd:
+            raise DataError(
+                f"outcome columns differ between {counted[0].files[0].path} and {odd[0].files[0].path}",
+                hint="every file of a lake needs the same of passed and score",
+            )
+
+
+def _listed(entries: Sequence[tuple[str, str]], most: int = 10) -> str:
+    lines = [f"\n  {file}: {reason}" for file, reason in entries[:most]]
+    more = len(entries) - most
+    return "".join(lines) + (f"\n  ... and {more:,} more" if more > 0 else "")
+
+
+def _inputs(partials: Sequence[Partial], settings: Settings) -> str:
+    """Names everything the published numbers depend on."""
+    told = {"partials": [p.name for p in partials], "scoring": settings.scoring(), "version": __version__}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

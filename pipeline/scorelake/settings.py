@@ -1,0 +1,171 @@
+"""One frozen, validated Settings: defaults, then the TOML file, then flags. Passed down, never global."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from scorelake.errors import UsageError
+
+RESERVED = ("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k")
+"""Names of our own output columns, which a carried column cannot take."""
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Columns(Part):
+    """Which column (or Hive key) of the lake holds what."""
+
+    model: str = "model"
+    benchmark: str = "benchmark"
+    subject: str = "subject"
+    problem_id: str = "problem_id"
+    attempt: str = "attempt"
+    passed: str = "passed"
+    score: str = "score"
+    carry: tuple[str, ...] = ()
+
+    @field_validator("carry")
+    @classmethod
+    def _not_ours(cls, carry: tuple[str, ...]) -> tuple[str, ...]:
+        taken = sorted(set(carry) & set(RESERVED))
+        if taken:
+            raise ValueError(f"{', '.join(taken)} is a column of the output already")
+        return tuple(dict.fromkeys(carry))
+
+
+class Protocol(Part):
+    """Columns that tell evaluation protocols apart; different protocols are never pooled."""
+
+    columns: tuple[str, ...] = ()
+
+
+class Policy(Part):
+    """What to do with rows that are not a plain verdict."""
+
+    pass_threshold: float | None = None
+    ungraded: Literal["exclude", "fail", "error"] = "exclude"
+    max_rejected: int = Field(0, ge=0)
+
+
+class Rubric(Part):
+    """The finite set of values `score` may take, and what each is worth (by default itself)."""
+
+    levels: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Rubric:
+        if self.weights and len(self.weights) != len(self.levels):
+            raise ValueError(f"{len(self.levels)} levels but {len(self.weights)} weights")
+        if len(set(self.levels)) != len(self.levels) or len(self.levels) == 1:
+            raise ValueError("levels must be two or more different numbers")
+        return self
+
+    @property
+    def worth(self) -> dict[float, float]:
+        return dict(zip(self.levels, self.weights or self.levels, strict=True))
+
+
+class Metrics(Part):
+    """Which metrics; none named means every family the lake allows at k = 1, 2, 4, ..."""
+
+    names: tuple[str, ...] = ()
+    spectrum: tuple[float, ...] = ()
+
+
+class Uncertainty(Part):
+    confidence: float = Field(0.95, gt=0, lt=1)
+    min_coverage: float = Field(1.0, ge=0, le=1)
+    prior: tuple[float, float] = (1.0, 1.0)
+
+    @field_validator("prior")
+    @classmethod
+    def _positive(cls, prior: tuple[float, float]) -> tuple[float, float]:
+        if min(prior) <= 0:
+            raise ValueError("both pseudo-counts must be > 0")
+        return prior
+
+
+class Run(Part):
+    """How the work is cut; none of it changes a number."""
+
+    shard_mb: float = Field(256.0, gt=0)
+    bucket_rows: int = Field(4_000_000, gt=0)
+
+
+class Settings(Part):
+    columns: Columns = Columns()
+    protocol: Protocol = Protocol()
+    policy: Policy = Policy()
+    rubric: Rubric = Rubric()
+    metrics: Metrics = Metrics()
+    uncertainty: Uncertainty = Uncertainty()
+    run: Run = Run()
+    by: tuple[str, ...] = ()
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Carried columns, those asked for as slices included."""
+        return tuple(dict.fromkeys((*self.columns.carry, *self.by)))
+
+    def counting(self) -> dict[str, Any]:
+        """The part of the settings that counts depend on; partials are named by it."""
+        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy"})
+        parts["policy"].pop("max_rejected")
+        return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
+
+    def scoring(self) -> dict[str, Any]:
+        """The rest of what the published numbers depend on."""
+        return self.model_dump(mode="json", include={"metrics", "uncertainty", "rubric", "by"})
+
+
+def load(config: Path | None = None, **flags: Any) -> Settings:
+    """Settings from an optional TOML file, then dotted flags such as **{"metrics.names": (...)}."""
+    tree: dict[str, Any] = {}
+    if config is not None:
+        try:
+            tree = tomllib.loads(config.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UsageError("no such config file", where=str(config)) from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"cannot be read: {error}", where=str(config)) from None
+    for dotted, value in flags.items():
+        if value in (None, ()):
+            continue
+        *path, last = dotted.split(".")
+        branch = tree
+        for key in path:
+            branch = branch.setdefault(key, {})
+        branch[last] = value
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        raise UsageError(_explain(error), where=str(config or "settings"), hint=_hint(error)) from None
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"unknown key {key}")
+        else:
+            lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}, got {problem['input']!r}")
+    return "; ".join(lines)
+
+
+def _hint(error: ValidationError) -> str | None:
+    """For an unknown key: the keys that are known at that place."""
+    for problem in error.errors():
+        if problem["type"] == "extra_forbidden":
+            place: Any = Settings
+            for part in problem["loc"][:-1]:
+                place = place.model_fields[str(part)].annotation
+            return f"known keys: {', '.join(place.model_fields)}"
+    return None

@@ -1,0 +1,164 @@
+"""A realistic lake to try, test and benchmark with: seeded, and streamed so that 1e9 attempts fit any machine.
+
+Models differ in strength, subjects in difficulty, problems within a subject by a Beta distribution; n is
+ragged and some attempts are ungraded, as in life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.special import expit, logit
+
+from scorelake.errors import UsageError
+from scorelake.metrics.draws import Floats, Ints
+
+SUBJECTS = (
+    "algebra",
+    "biology",
+    "chemistry",
+    "code",
+    "geometry",
+    "history",
+    "law",
+    "logic",
+    "physics",
+    "statistics",
+)
+LEVELS = ("easy", "medium", "hard")
+ROWS = 1 << 20
+"""Rows made and written at once."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to make. `attempts` is the largest n; with `ragged` the smallest is half of it."""
+
+    models: int
+    problems: int
+    attempts: int
+    seed: int = 0
+    layout: Literal["clustered", "shuffled"] = "clustered"
+    subjects: int = 5
+    ragged: bool = True
+    ungraded: float = 0.01
+    rewards: bool = False
+    files: int | None = None
+    """Files in all: by default one per model (clustered) or one per two million attempts (shuffled)."""
+
+
+def write(lake: Path, plan: Plan) -> int:
+    """Write the lake and return its number of attempts; an existing folder must be empty."""
+    if min(plan.models, plan.problems, plan.attempts) < 1:
+        raise UsageError("models, problems and attempts must be at least 1")
+    if not (1 <= plan.subjects <= len(SUBJECTS)) or not (0 <= plan.ungraded < 1):
+        raise UsageError(f"subjects must be 1 to {len(SUBJECTS)}, ungraded a share below 1")
+    if lake.exists() and any(lake.iterdir()):
+        raise UsageError("the folder is not empty", where=str(lake), hint="give a new one")
+    world = _World(plan)
+    for path, rows in world.files():
+        target = lake / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        writer = None
+        for chunk, part in enumerate(rows):
+            table = world.table(part, [plan.seed, *path.encode(), chunk])
+            writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd")
+            writer.write_table(table)
+        if writer:
+            writer.close()
+    return world.total
+
+
+class _World:
+    """Strengths, difficulties and the number of attempts of every (model, problem)."""
+
+    def __init__(self, plan: Plan) -> None:
+        rng = np.random.default_rng([plan.seed, 1])
+        self.plan = plan
+        self.subject: Ints = np.arange(plan.problems) * plan.subjects // plan.problems
+        easiness = rng.normal(0, 0.7, plan.subjects)[self.subject]
+        talent = np.clip(rng.beta(0.9, 0.9, plan.problems), 0.002, 0.998)
+        self.problem: Floats = logit(talent) + easiness
+        self.level: Ints = np.digitize(-self.problem, np.quantile(-self.problem, [1 / 3, 2 / 3]))
+        self.strength: Floats = np.sort(rng.normal(0, 1.0, plan.models))[::-1].copy()
+        low = max(1, plan.attempts // 2) if plan.ragged else plan.attempts
+        n = rng.integers(low, plan.attempts + 1, plan.models * plan.problems)
+        self.start: Ints = np.concatenate([[0], np.cumsum(n)])
+        self.total = int(self.start[-1])
+
+    def files(self) -> Iterator[tuple[str, Iterator[Ints]]]:
+        """Each file's path and the indices of its attempts, in chunks."""
+        plan = self.plan
+        if plan.layout == "clustered":
+            parts = max(1, (plan.files or plan.models) // plan.models)
+            for m in range(plan.models):
+                edges = np.linspace(m * plan.problems, (m + 1) * plan.problems, parts + 1).astype(int)
+                for i in range(parts):
+                    low, high = int(self.start[edges[i]]), int(self.start[edges[i + 1]])
+                    yield f"model={model_name(m)}/part-{i}.parquet", _chunks(low, high)
+            return
+        parts = plan.files or max(1, -(-self.total // (2 * ROWS)))
+        step = _stride(self.total, self.plan.seed)
+        edges = np.linspace(0, self.total, parts + 1).astype(int)
+        for i in range(parts):
+            day = np.datetime64("2026-01-01") + i
+            shuffled = (chunk * step % self.total for chunk in _chunks(int(edges[i]), int(edges[i + 1])))
+            yield f"date={day}/part-0.parquet", shuffled
+
+    def table(self, attempt: Ints, seed: list[int]) -> pa.Table:
+        """The attempts with the given indices."""
+        plan, rng = self.plan, np.random.default_rng(seed)
+        if plan.layout == "shuffled":
+            attempt = rng.permutation(attempt)
+        pair = np.searchsorted(self.start, attempt, side="right") - 1
+        m, p = pair // plan.problems, pair % plan.problems
+        ability = self.strength[m] + self.problem[p]
+        blank = rng.random(attempt.size) < plan.ungraded
+        columns = {
+            "benchmark": _named(np.zeros(attempt.size, dtype=np.int32), ["synth"]),
+            "subject": _named(self.subject[p], list(SUBJECTS[: plan.subjects])),
+            "problem_id": _ids(p),
+            "attempt": pa.array((attempt - self.start[pair]).astype(np.int32)),
+            "passed": pa.array(rng.random(attempt.size) < expit(ability), mask=blank),
+            "difficulty": _named(self.level[p], list(LEVELS)),
+        }
+        if plan.rewards:
+            score = np.round(expit(ability + rng.normal(0, 1, attempt.size)), 3)
+            columns["score"] = pa.array(score, mask=blank)
+        if plan.layout == "shuffled":
+            columns = {"model": _named(m, [model_name(i) for i in range(plan.models)]), **columns}
+        return pa.table(columns)
+
+
+def model_name(m: int) -> str:
+    """The name of the m-th model; strengths fall with m."""
+    return f"model-{m:02d}"
+
+
+def _ids(p: Ints) -> pa.Array[Any]:
+    """Problem names, each spelled once."""
+    distinct, place = np.unique(p, return_inverse=True)
+    return _named(place, [f"problem-{i:06d}" for i in distinct])
+
+
+def _named(code: Ints, names: list[str]) -> pa.Array[Any]:
+    return pa.DictionaryArray.from_arrays(code.astype(np.int32), pa.array(names)).cast(pa.string())
+
+
+def _chunks(low: int, high: int) -> Iterator[Ints]:
+    return (np.arange(at, min(at + ROWS, high)) for at in range(low, high, ROWS))
+
+
+def _stride(total: int, seed: int) -> int:
+    """A step with no common divisor with the total, near the golden ratio of it: visits every attempt once."""
+    step = max(1, int(total * 0.6180339887498949) + seed % 97)
+    while gcd(step, total) != 1:
+        step += 1
+    return step

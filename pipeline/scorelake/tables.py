@@ -1,0 +1,139 @@
+"""The tables that flow between stages: names, columns, types, and what each column means.
+
+The same descriptions become comments in leaderboard.duckdb.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+KEYS = ("benchmark", "subject", "model", "protocol", "problem_id")
+"""What tells one problem from another, in the order everything is sorted by."""
+GROUP = KEYS[:-1]
+
+TEXT, INT, REAL = pl.String(), pl.Int64(), pl.Float64()
+
+
+@dataclass(frozen=True)
+class Table:
+    name: str
+    about: str
+    columns: dict[str, tuple[pl.DataType, str]]
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        return {name: kind for name, (kind, _) in self.columns.items()}
+
+    def check(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame itself if it has exactly these columns and types; a defect of ours if not."""
+        assert dict(frame.schema) == self.schema, f"{self.name}: {frame.schema} is not {self.schema}"
+        return frame
+
+
+_GROUP: dict[str, tuple[pl.DataType, str]] = {
+    "benchmark": (TEXT, "a set of problems scored together"),
+    "subject": (TEXT, "slice inside a benchmark"),
+    "model": (TEXT, "the model as the lake names it"),
+    "protocol": (TEXT, "the protocol columns as JSON; empty when none are configured"),
+}
+_PROBLEM = {**_GROUP, "problem_id": (TEXT, "unique within benchmark and subject")}
+_N = {"n": (INT, "graded attempts")}
+_C = {"c": (INT, "correct attempts; null when the lake has no pass/fail outcome")}
+_UNGRADED = {"ungraded": (INT, "attempts without a verdict, not part of n")}
+
+_SCORES: dict[str, tuple[pl.DataType, str]] = {
+    "metric": (TEXT, "canonical name, such as pass@8"),
+    "family": (TEXT, "the name without its k and parameter, such as pass@k"),
+    "k": (INT, "draws; null for avg@N and bayes@N"),
+    "param": (REAL, "tau of g-pass, lambda of geo-spectrum; null for the others"),
+    "value": (REAL, "finite-bank estimate: unbiased, from the attempts made; null below min_coverage"),
+    "mu": (REAL, "posterior mean over all problems; attempts are the only randomness, problems are fixed"),
+    "sigma": (REAL, "posterior standard deviation of mu, problems fixed"),
+    "lo": (REAL, "lower end of the posterior interval around mu, problems fixed"),
+    "hi": (REAL, "upper end of the posterior interval around mu, problems fixed"),
+    "se": (REAL, "standard error of value when the problems are a sample too: sd / sqrt(problems_scored)"),
+    "problems": (INT, "all problems of the group"),
+    "problems_scored": (INT, "problems with at least k graded attempts"),
+    "attempts": (INT, "graded attempts of the group"),
+    "ungraded": (INT, "attempts without a verdict"),
+}
+_MODEL = {"benchmark": _GROUP["benchmark"], "model": _GROUP["model"], "protocol": _GROUP["protocol"]}
+_SLICE: dict[str, tuple[pl.DataType, str]] = {
+    "slice": (TEXT, "the carried column the problems are sliced by"),
+    "slice_value": (TEXT, "its value; null where a problem has none"),
+}
+
+PROBLEM_COUNTS = Table(
+    "problem_counts",
+    "One row per problem: how many graded attempts it has and how many were correct.",
+    {**_PROBLEM, **_N, **_C, **_UNGRADED},
+)
+PROBLEM_HISTOGRAM = Table(
+    "problem_histogram",
+    "Problems of a group that share the same (n, c): all that any pass/fail metric needs.",
+    {**_GROUP, **_N, **_C, "problems": (INT, "how many problems share this n and c")},
+)
+MODEL_SUMMARY = Table("model_summary", "One row per benchmark, model, protocol and metric.", {**_MODEL, **_SCORES})
+SUBJECT_SUMMARY = Table(
+    "subject_summary",
+    "One row per benchmark, subject, model, protocol and metric.",
+    {**_GROUP, **_SCORES},
+)
+SLICE_SUMMARY = Table(
+    "slice_summary",
+    "One row per value of a carried column asked for with --by, model, protocol and metric.",
+    {**_MODEL, **_SLICE, **_SCORES},
+)
+COMPARISON = Table(
+    "comparison",
+    "Paired comparisons of two models on the problems both attempted.",
+    {
+        "benchmark": _GROUP["benchmark"],
+        "metric": _SCORES["metric"],
+        "model_a": (TEXT, "the first model"),
+        "model_b": (TEXT, "the second model"),
+        "protocol": _GROUP["protocol"],
+        "problems": (INT, "problems both models attempted"),
+        "lift": (REAL, "mean of B's score minus A's over those problems"),
+        "lo": (REAL, "lower end of the bootstrap interval of the lift"),
+        "hi": (REAL, "upper end of the bootstrap interval of the lift"),
+        "wins_a": (INT, "problems where A scored higher"),
+        "wins_b": (INT, "problems where B scored higher"),
+        "ties": (INT, "problems with equal scores"),
+        "p_one_sided": (REAL, "exact sign test: chance of this many wins of B or more among equals"),
+        "p_two_sided": (REAL, "exact sign test, two-sided"),
+        "p_holm": (REAL, "two-sided p-value adjusted over the pairs of the benchmark (Holm)"),
+        "claim": (TEXT, "improvement, regression or inconclusive; or what makes the two incomparable"),
+    },
+)
+RUN = Table(
+    "run",
+    "One row per run that is kept, newest last.",
+    {
+        "run_id": (TEXT, "names the run's snapshot folder"),
+        "started": (pl.Datetime("us", "UTC"), "when the run began"),
+        "finished": (pl.Datetime("us", "UTC"), "when its numbers were ready"),
+        "version": (TEXT, "scorelake's version"),
+        "settings": (TEXT, "the settings as JSON"),
+        "lake": (TEXT, "where the attempts were read"),
+        "files": (INT, "Parquet files in the lake"),
+        "rows_read": (INT, "rows read = graded + ungraded + duplicates + rejected"),
+        "graded": (INT, "rows with a verdict"),
+        "ungraded": (INT, "rows without a verdict"),
+        "duplicates": (INT, "rows dropped as repeats of an attempt"),
+        "rejected": (INT, "rows whose outcome or key is not valid"),
+        "quarantined": (INT, "files that could not be read"),
+    },
+)
+QUARANTINE = Table(
+    "quarantine",
+    "Files of the lake that a run could not read and left out.",
+    {
+        "run_id": (TEXT, "the run"),
+        "file": (TEXT, "the file, relative to the lake"),
+        "reason": (TEXT, "why it was left out"),
+    },
+)
+SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)

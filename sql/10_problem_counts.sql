@@ -1,0 +1,7 @@
+-- problem_counts: graded (n), correct (c) and ungraded attempts of every problem.
+-- Grain: one row per benchmark, subject, model, protocol and problem_id.
+-- Caveat: carried columns (title, difficulty, ...) are in the table `problem` beside these.
+CREATE OR REPLACE VIEW problem_counts AS
+SELECT benchmark, subject, model, protocol, problem_id, n, c, ungraded
+FROM problem;
+COMMENT ON VIEW problem_counts IS 'One row per problem: n graded attempts, c correct, ungraded left out of n.';
