@@ -16,6 +16,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+run: $(STAMP) ## Score the bundled lake and show its leaderboard
+	$(BIN)/scorelake score fixtures/lake --out out --by difficulty
+	$(BIN)/scorelake show out
+
 test: $(STAMP) lint ## Lint, then run every test
 	$(BIN)/pytest
 
@@ -27,6 +31,9 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 bench-kernels: $(STAMP) ## Kernels against scorio in the same process
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/kernels.py
+
+fixtures: $(STAMP) ## Make the bundled lake and the golden tables again
+	$(BIN)/python fixtures/make.py
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

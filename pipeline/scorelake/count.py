@@ -434,7 +434,7 @@ def _key(
         raise UnreadableError(_missing(name, setting, schema, hive))
     kind = schema[name]
     if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)):
-        raise UnreadableError(f"column {name} is {kind}; it must be a string or an integer")
+        raise UnreadableError(f"column {name} is {kind}; it must be a string or integer")
     text = pl.col(name).cast(pl.String, strict=False)
     if name in hive:
         bad.append(text.ne_missing(pl.lit(hive[name], pl.String)))

@@ -1,0 +1,5 @@
+"""python -m scorelake"""
+
+from scorelake.cli import main
+
+main()

@@ -1,0 +1,82 @@
+"""Small lakes and the job on them, for every test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from scorelake.publish import Output
+from scorelake.run import Report, job
+from scorelake.settings import load
+
+REPO = Path(__file__).parents[1]
+FIXTURES = REPO / "fixtures"
+
+
+def attempts(**columns: Any) -> pl.DataFrame:
+    """Attempts as a frame; scalars stretch to the longest column."""
+    height = max(len(column) for column in columns.values() if isinstance(column, list | pl.Series))
+    stretched = {k: v if isinstance(v, list | pl.Series) else [v] * height for k, v in columns.items()}
+    return pl.DataFrame(stretched, strict=False)
+
+
+def expand(counts: list[tuple[str, int, int]], **columns: Any) -> pl.DataFrame:
+    """One row per attempt from (problem, n, c)."""
+    problem = [name for name, n, _ in counts for _ in range(n)]
+    passed = [i < c for _, n, c in counts for i in range(n)]
+    return attempts(problem_id=problem, passed=passed, **columns)
+
+
+def put(lake: Path, frame: pl.DataFrame, name: str = "part-0.parquet", **options: Any) -> Path:
+    path = lake / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(path, **options)
+    return path
+
+
+def run(lake: Path, out: Path, config: str | None = None, **options: Any) -> Report:
+    """The job with settings from TOML text."""
+    flags = {key: options.pop(key) for key in ("by",) if key in options}
+    names = options.pop("metrics", ())
+    toml = None
+    if config is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        toml = out.parent / f"{out.name}.toml"
+        toml.write_text(config)
+    return job(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
+
+
+def ask(out: Path, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """Rows of a query on the published leaderboard."""
+    with duckdb.connect(str(out / "leaderboard.duckdb"), read_only=True) as db:
+        return db.execute(sql, parameters).fetchall()
+
+
+def snapshot(out: Path) -> Path:
+    """The folder of the published run."""
+    ((run_id,),) = ask(out, "SELECT run_id FROM run ORDER BY started DESC LIMIT 1")
+    return out / "snapshots" / run_id
+
+
+def tables(out: Path) -> dict[str, bytes]:
+    """The bytes of every table of the published snapshot."""
+    home = snapshot(out)
+    return {p.relative_to(home).as_posix(): p.read_bytes() for p in sorted(home.rglob("*.parquet"))}
+
+
+@pytest.fixture
+def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in a process of its own."""
+
+    def call(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "scorelake", *(str(argument) for argument in arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+
+    return call

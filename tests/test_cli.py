@@ -1,0 +1,202 @@
+"""The command line: exit codes, streams, messages."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from conftest import FIXTURES, attempts, expand, put
+from scorelake import cli as module
+
+GOOD = expand([("a", 4, 2), ("b", 4, 4)], model="m")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    put(tmp_path / "lake", GOOD)
+    return tmp_path / "lake"
+
+
+def test_score_then_everything_else(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "out"
+    scored = cli("score", FIXTURES / "lake", "--out", out)
+    assert scored.returncode == 0
+    assert scored.stdout == "", "data goes to stdout, and score has none"
+    assert "graded +" in scored.stderr
+    again = cli("score", FIXTURES / "lake", "--out", out)
+    assert "nothing new in 4 files" in again.stderr
+    shown = cli("show", out)
+    assert shown.stderr == ""
+    assert "model-00" in shown.stdout
+    assert "algebra" in cli("show", out, "--by-subject", "--metric", "PASS@4").stdout
+    rows = cli("sql", out, "SELECT model, n FROM problem_counts ORDER BY ALL LIMIT 2", "--format", "csv").stdout
+    assert rows.splitlines()[0] == "model,n"
+    listed = json.loads(cli("sql", out, "SELECT 1 AS a, NULL AS b, 'x' AS c", "--format", "json").stdout)
+    assert listed == [{"a": 1, "b": None, "c": "x"}]
+    checked = cli("check", out)
+    assert checked.returncode == 0
+    assert checked.stdout.count("ok") == 4
+    assert cli("gc", out, "--keep", 1).returncode == 0
+
+
+def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    def told(*arguments: object) -> dict[str, object]:
+        done = cli("score", *arguments, "--json")
+        document = json.loads(done.stdout)
+        assert document["exit_code"] == done.returncode
+        return document  # type: ignore[no-any-return]
+
+    out = tmp_path / "out"
+    assert told(lake, "--out", out, "--dry-run")["status"] == "planned"
+    assert not out.exists(), "a dry run changes nothing"
+    document = told(lake, "--out", out)
+    assert document["status"] == "published"
+    assert document["run"]["rows_read"] == 8  # type: ignore[index]
+    assert told(lake, "--out", out)["status"] == "unchanged"
+    assert told(tmp_path / "none", "--out", out)["exit_code"] == 5
+    assert told(lake, "--out", out, "--metrics", "pas@1")["exit_code"] == 2
+    put(lake, attempts(model="m", problem_id=["a"], passed=[2]), "bad.parquet")
+    assert told(lake, "--out", out)["exit_code"] == 3
+
+
+@pytest.mark.parametrize(
+    ("frame", "arguments", "code", "says"),
+    [
+        (GOOD.rename({"passed": "ok"}), (), 3, "no column passed and no score; found: problem_id, ok, model; map"),
+        (GOOD.rename({"model": "who"}), (), 3, '[columns] model = "..."'),
+        (GOOD.with_columns(pl.col("passed").cast(pl.String)), (), 3, "column passed is String; it must be boolean"),
+        (GOOD.with_columns(problem_id=pl.lit(1.5)), (), 3, "problem_id is Float64; it must be a string or integer"),
+        (attempts(model="m", problem_id=["a"], score=["x"]), (), 3, "column score is String; it must be a number"),
+        (GOOD.with_columns(passed=pl.lit(3)), (), 3, "8 rows rejected, 0 allowed"),
+        (GOOD, ("--metrics", "pass@0"), 2, "pass@0: k must be a whole number >= 1"),
+        (GOOD, ("--metrics", "pss@1"), 2, "the closest names are pass@k"),
+        (GOOD, ("--config", "none.toml"), 2, "no such config file"),
+        (GOOD, ("--by", "colour"), 3, "no column colour"),
+        (GOOD.head(0), (), 3, "no attempt in any file"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_where_and_what_next(
+    tmp_path: Path, cli, frame: pl.DataFrame, arguments: tuple[str, ...], code: int, says: str
+) -> None:  # type: ignore[no-untyped-def]
+    put(tmp_path / "lake", frame)
+    done = cli("score", tmp_path / "lake", "--out", tmp_path / "out", *arguments)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+
+
+def test_lake_errors(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    missing = cli("score", tmp_path / "none", "--out", tmp_path / "out")
+    assert (missing.returncode, "no such file or folder" in missing.stderr) == (5, True)
+    (tmp_path / "empty").mkdir()
+    empty = cli("score", tmp_path / "empty", "--out", tmp_path / "out")
+    assert (empty.returncode, "no Parquet file inside" in empty.stderr) == (5, True)
+    nothing = cli("show", tmp_path / "out")
+    assert (nothing.returncode, "no leaderboard here" in nothing.stderr) == (5, True)
+
+
+def test_usage_errors(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    assert cli("score", lake).returncode == 2
+    assert cli("nonsense").returncode == 2
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[columns]\nmodle = 'x'\n")
+    done = cli("score", lake, "--out", tmp_path / "out", "--config", bad)
+    assert (done.returncode, "unknown key columns.modle" in done.stderr) == (2, True)
+    assert cli("score", lake, "--out", tmp_path / "out").returncode == 0
+    unknown = cli("show", tmp_path / "out", "--metric", "pass@64")
+    assert (unknown.returncode, "metrics: auc@1" in unknown.stderr) == (2, True)
+
+
+def test_quarantine(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    (lake / "zero.parquet").write_bytes(b"")
+    (lake / "text.parquet").write_text("this is not parquet")
+    data = (lake / "part-0.parquet").read_bytes()
+    (lake / "cut.parquet").write_bytes(data[: len(data) // 2])
+    put(lake, GOOD.rename({"passed": "verdict"}), "renamed.parquet")
+    out = tmp_path / "out"
+    done = cli("score", lake, "--out", out)
+    assert done.returncode == 3
+    for name in ("zero", "text", "cut", "renamed"):
+        assert f"{name}.parquet: " in done.stderr
+    assert not (out / "leaderboard.duckdb").exists()
+    allowed = cli("score", lake, "--out", out, "--allow-quarantine")
+    assert allowed.returncode == 0
+    assert "quarantined: zero.parquet: the file is empty (0 bytes)" in allowed.stderr
+    rows = json.loads(cli("sql", out, "SELECT rows_read, quarantined FROM run", "--format", "json").stdout)
+    assert rows == [{"rows_read": 8, "quarantined": 4}]
+    assert "4" in cli("sql", out, "SELECT count(*) FROM quarantine", "--format", "csv").stdout
+    assert cli("check", out).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "COPY run TO '{0}/stolen.csv'",
+        "SELECT * FROM read_csv('{0}/secret.txt')",
+        "SELECT * FROM '{0}/lake/part-0.parquet'",
+        "SELECT * FROM read_text('{0}/secret.txt')",
+        "ATTACH '{0}/other.duckdb'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "CREATE TABLE x AS SELECT 1",
+        "DROP TABLE run",
+        "EXPORT DATABASE '{0}/dump'",
+    ],
+)
+def test_sql_cannot_touch_anything_else(tmp_path: Path, lake: Path, cli, attack: str) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "out"
+    shutil.copytree(FIXTURES / "golden", tmp_path / "golden")
+    (tmp_path / "secret.txt").write_text("secret")
+    assert cli("score", lake, "--out", out).returncode == 0
+    before = sorted(tmp_path.rglob("*"))
+    done = cli("sql", out, attack.format(tmp_path))
+    assert done.returncode == 2
+    assert "secret" not in done.stdout
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_second_writer_waits_its_turn(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    from scorelake.publish import Output, locked
+
+    with locked(Output(tmp_path / "out")):
+        done = cli("score", lake, "--out", tmp_path / "out")
+    assert (done.returncode, "another run is writing here" in done.stderr) == (6, True)
+
+
+def test_help_is_instant_and_complete(cli) -> None:  # type: ignore[no-untyped-def]
+    done = cli("--help")
+    assert done.returncode == 0
+    for command in ("score", "show", "sql", "synth", "check", "gc"):
+        assert f"  {command}" in done.stdout
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, scorelake.cli; print([m for m in ('polars', 'duckdb', 'scipy', 'pyarrow') if m in sys.modules])"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "[]"
+    )
+
+
+def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:
+    """On a pseudo-terminal the run shows its stages; the pipe of the other tests saw none."""
+    import os
+    import pty
+    import subprocess
+    import sys
+
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "scorelake", "score", str(lake), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        command, stderr=follower, stdout=subprocess.DEVNULL, env=os.environ | {"TERM": "xterm"}
+    )
+    assert process.wait(timeout=60) == 0
+    os.close(follower)
+    assert b"counting" in os.read(leader, 1 << 16)
+    os.close(leader)
+    assert module.app.info.name == "scorelake"

@@ -1,0 +1,334 @@
+"""The whole job on known answers, odd names, and every way of cutting the work."""
+
+import csv
+import math
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import FIXTURES, ask, attempts, expand, put, run, snapshot, tables
+from scorelake import check, metrics
+from scorelake.errors import DataError, UsageError
+from scorelake.publish import Output
+from scorelake.tables import SUMMARIES
+
+ODD = [
+    "a/b",
+    "x=y",
+    "007",
+    "7",
+    "",
+    " ",
+    "it's",
+    '"quoted"',
+    "new\nline",
+    "🦀",
+    "</script>",
+    "'; DROP TABLE run; --",
+    "%2F",
+    "*",
+]
+
+
+def test_the_two_problem_example(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("one", 5, 3), ("two", 5, 4)], model="m"))
+    run(tmp_path / "lake", tmp_path / "out")
+    got = {
+        name: row
+        for name, *row in ask(tmp_path / "out", "SELECT metric, value, mu, sigma, lo, hi FROM model_summary")
+    }
+    assert got["pass@1"] == pytest.approx([0.7, 0.642857, 0.118451, 0.4107, 0.8750], abs=5e-5)
+    assert got["geom-ds@2"] == pytest.approx([0.653835, 0.612112, 0.132755, 0.3519, 0.8723], abs=5e-5)
+    assert got["avg@N"] == pytest.approx([0.7, 0.7, 0.165831, 0.3750, 1.0], abs=5e-5)
+    for name, row in got.items():
+        want = metrics.summarize(name, [5, 5], [3, 4])
+        assert row == [want.value, want.mu, want.sigma, want.lo, want.hi], name
+
+
+def test_a_lake_of_the_exact_reference_counts(tmp_path: Path) -> None:
+    """Each (n, c) of the table is a subject of one problem: its summary is the exact value."""
+    with (FIXTURES / "metrics.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if int(row["n"]) <= 1000]
+    pairs = sorted({(int(row["n"]), int(row["c"])) for row in rows})
+    frames = [expand([("p", n, c)], subject=f"{n}/{c}", model="m") for n, c in pairs]
+    put(tmp_path / "lake", pl.concat(frames))
+    names = {"pass": "pass@{k}", "pass_hat": "pass^{k}", "g_pass": "g-pass@{k}_{tau}", "mg_pass": "mg-pass@{k}"}
+    names |= {"maj": "maj@{k}", "auc": "auc@{k}"}
+    wanted = {(names[r["metric"]].format(**r), f"{r['n']}/{r['c']}"): r for r in rows}
+    run(tmp_path / "lake", tmp_path / "out", metrics=sorted({name for name, _ in wanted}))
+    sql = "SELECT metric, subject, value, mu, sigma FROM subject_summary"
+    got = {(m, s): numbers for m, s, *numbers in ask(tmp_path / "out", sql)}
+    for key, row in wanted.items():
+        value, mu, sigma = got[key]
+        assert value == pytest.approx(float(row["finite"]), rel=1e-12, abs=1e-15)
+        assert mu == pytest.approx(float(row["posterior_mean"]), rel=1e-12, abs=1e-15)
+        assert sigma == pytest.approx(math.sqrt(float(row["posterior_var"])), rel=1e-9, abs=1e-12)
+    assert len(wanted) > 800
+
+
+def test_golden_tables(tmp_path: Path) -> None:
+    """Text and whole numbers to the letter, floats to 1e-10 (the last digits may differ between processors)."""
+    import make
+
+    make.score(tmp_path / "out")
+    for name, rows in make.tables(tmp_path / "out").items():
+        golden = list(csv.reader((FIXTURES / "golden" / f"{name}.csv").read_text().splitlines()))
+        assert rows[0] == golden[0]
+        assert len(rows) == len(golden)
+        for got, want in zip(rows[1:], golden[1:], strict=True):
+            for a, b in zip(got, want, strict=True):
+                assert a == b or float(a) == pytest.approx(float(b), rel=1e-10, abs=1e-12), (name, got, want)
+
+
+@pytest.mark.parametrize("kind", [pl.Boolean, pl.Int8, pl.UInt32, pl.Float32, pl.Float64])
+def test_outcomes_of_every_type(tmp_path: Path, kind: type[pl.DataType]) -> None:
+    frame = attempts(model="m", problem_id=["a", "a", "a", "b"], passed=[1, 0, None, 1])
+    put(tmp_path / "lake", frame.with_columns(pl.col("passed").cast(kind)))
+    report = run(tmp_path / "lake", tmp_path / "out")
+    assert ask(tmp_path / "out", "SELECT problem_id, n, c, ungraded FROM problem_counts ORDER BY 1") == [
+        ("a", 2, 1, 1),
+        ("b", 1, 1, 0),
+    ]
+    assert (report.run["rows_read"], report.run["graded"], report.run["ungraded"]) == (4, 3, 1)
+
+
+def test_problem_ids_may_be_integers_and_names_stay_apart(tmp_path: Path) -> None:
+    put(tmp_path / "lake", attempts(problem_id=[7, 7, 8], passed=[True, False, True]), "model=007/a.parquet")
+    put(tmp_path / "lake", attempts(problem_id=["7", "007"], passed=[True, True]), "model=7/a.parquet")
+    run(tmp_path / "lake", tmp_path / "out")
+    got = ask(tmp_path / "out", "SELECT model, problem_id, n, c FROM problem_counts ORDER BY ALL")
+    assert got == [("007", "7", 2, 1), ("007", "8", 1, 1), ("7", "007", 1, 1), ("7", "7", 1, 1)]
+
+
+def test_columns_can_be_renamed(tmp_path: Path) -> None:
+    put(tmp_path / "lake", attempts(who="m", task=["a", "b"], ok=[True, False], set="math", topic="x"))
+    config = '[columns]\nmodel="who"\nproblem_id="task"\npassed="ok"\nbenchmark="set"\nsubject="topic"\n'
+    run(tmp_path / "lake", tmp_path / "out", config)
+    assert ask(tmp_path / "out", "SELECT DISTINCT benchmark, subject, model FROM problem_counts") == [
+        ("math", "x", "m")
+    ]
+
+
+def test_protocols_are_never_pooled(tmp_path: Path) -> None:
+    frame = attempts(
+        model="m", problem_id="a", temperature=[0.0, 0.7, 0.7, None], grader="v1", passed=[True, False, False, True]
+    )
+    put(tmp_path / "lake", frame)
+    run(tmp_path / "lake", tmp_path / "out", '[protocol]\ncolumns=["temperature", "grader"]\n', metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT protocol, value FROM model_summary ORDER BY 1") == [
+        ('{"temperature":0.0,"grader":"v1"}', 1.0),
+        ('{"temperature":0.7,"grader":"v1"}', 0.0),
+        ('{"temperature":null,"grader":"v1"}', 1.0),
+    ]
+
+
+def test_ungraded_policies(tmp_path: Path) -> None:
+    put(tmp_path / "lake", attempts(model="m", problem_id=["a", "a", "b"], passed=[True, None, None]))
+    run(tmp_path / "lake", tmp_path / "exclude", metrics=["pass@1"])
+    out = tmp_path / "exclude"
+    assert ask(out, "SELECT value, problems, problems_scored FROM model_summary") == [(None, 2, 1)], (
+        "not papered over"
+    )
+    assert ask(out, "SELECT problem_id, n, c, pass_at_k FROM problem_scores ORDER BY 1") == [
+        ("a", 1, 1, 1.0),
+        ("b", 0, 0, None),
+    ]
+    run(tmp_path / "lake", tmp_path / "fail", '[policy]\nungraded="fail"\n', metrics=["pass@1"])
+    assert ask(tmp_path / "fail", "SELECT value, attempts, ungraded FROM model_summary") == [(0.25, 3, 0)]
+    with pytest.raises(DataError, match="2 attempts are ungraded"):
+        run(tmp_path / "lake", tmp_path / "error", '[policy]\nungraded="error"\n')
+    assert not (tmp_path / "error" / "leaderboard.duckdb").exists()
+
+
+def test_a_threshold_makes_scores_pass_or_fail(tmp_path: Path) -> None:
+    put(tmp_path / "lake", attempts(model="m", problem_id="a", score=[0.5, 0.49, 1.0, None]))
+    run(tmp_path / "lake", tmp_path / "out", "[policy]\npass_threshold=0.5\n")
+    assert ask(tmp_path / "out", "SELECT n, c, ungraded FROM problem_counts") == [(3, 2, 1)]
+
+
+def test_real_rewards(tmp_path: Path) -> None:
+    rewards = {"a": [0.25, -1.0, 0.25, 3.5], "b": [2.0, 2.0], "c": [0.0, -0.0, 1.5]}
+    for i, part in enumerate([(0, 2), (2, 4)]):  # over two files: counts per reward add up
+        rows = [(p, r) for p, rs in rewards.items() for r in rs[slice(*part)]]
+        put(
+            tmp_path / "lake",
+            attempts(model="m", problem_id=[p for p, _ in rows], score=[r for _, r in rows]),
+            f"{i}.parquet",
+        )
+    run(tmp_path / "lake", tmp_path / "out", "[run]\nshard_mb=0.0001\n")
+    got = dict(ask(tmp_path / "out", "SELECT metric, value FROM model_summary"))
+    assert set(got) == {"avg@N", "max@1", "max@2", "max@4"}
+    assert got["avg@N"] == pytest.approx((3.0 / 4 + 2.0 + 0.5) / 3)
+    pairs = [0.25, 0.25, 3.5, 0.25, 3.5, 3.5]
+    assert got["max@2"] == pytest.approx((sum(pairs) / 6 + 2.0 + 1.0) / 3)
+    assert got["max@4"] is None, "only one problem has four attempts"
+    with pytest.raises(UsageError, match="no pass/fail outcome"):
+        run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+
+
+def test_rubrics(tmp_path: Path) -> None:
+    outcomes = {"one": [0, 1, 2, 2, 1], "two": [1, 1, 0, 2, 2]}
+    rows = [(p, o) for p, os in outcomes.items() for o in os]
+    put(tmp_path / "lake", attempts(model="m", problem_id=[p for p, _ in rows], score=[o for _, o in rows]))
+    config = "[rubric]\nlevels=[0, 1, 2]\nweights=[0.0, 0.5, 1.0]\n"
+    run(tmp_path / "lake", tmp_path / "out", config)
+    got = {m: row for m, *row in ask(tmp_path / "out", "SELECT metric, value, mu, sigma FROM model_summary")}
+    assert got["bayes@N"] == pytest.approx([0.5625, 0.5625, 0.091998], abs=5e-7)
+    assert got["avg@N"] == pytest.approx([0.6, 0.6, 0.147196], abs=5e-7)
+    assert got["max@2"] == pytest.approx([0.85, 0.75, 0.08812], abs=5e-7)
+    put(tmp_path / "lake", attempts(model="m", problem_id=["one"], score=[3]), "odd.parquet")
+    with pytest.raises(DataError, match=r"1 rows rejected, 0 allowed:\n  odd.parquet: 1 rows: not a valid outcome"):
+        run(tmp_path / "lake", tmp_path / "out", config)
+
+
+def test_carried_columns_and_slices(tmp_path: Path) -> None:
+    frame = attempts(
+        model="m",
+        problem_id=["a", "a", "b", "c"],
+        passed=[True, False, True, False],
+        title=["T2", "T1", None, None],
+        difficulty=[3, 3, 10, None],
+    )
+    put(tmp_path / "lake", frame)
+    report = run(
+        tmp_path / "lake", tmp_path / "out", '[columns]\ncarry=["title"]\n', by=("difficulty",), metrics=["pass@1"]
+    )
+    assert report.warnings == ("1 problems have differing values of title; the smallest is kept",)
+    out = tmp_path / "out"
+    assert ask(out, "SELECT problem_id, title, difficulty, k, pass_at_k FROM problem_scores ORDER BY 1") == [
+        ("a", "T1", 3, 1, 0.5),
+        ("b", None, 10, 1, 1.0),
+        ("c", None, None, 1, 0.0),
+    ]
+    sliced = ask(out, "SELECT slice, slice_value, value, problems FROM slice_summary ORDER BY slice_value NULLS LAST")
+    assert sliced == [("difficulty", "10", 1.0, 1), ("difficulty", "3", 0.5, 1), ("difficulty", None, 0.0, 1)]
+
+
+def test_a_new_k_rereads_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("a", 20, 7), ("b", 20, 1)], model="m"))
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    report = run(tmp_path / "lake", tmp_path / "out", metrics=["pass@13"])
+    assert (report.files_read, report.files_reused) == (0, 1)
+    want = metrics.summarize("pass@13", 20, [7, 1]).value
+    assert ask(tmp_path / "out", "SELECT metric, value FROM model_summary") == [("pass@13", want)]
+
+
+def test_nothing_new_changes_nothing(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
+    first = run(tmp_path / "lake", tmp_path / "out")
+    before = (tmp_path / "out" / "leaderboard.duckdb").stat()
+    second = run(tmp_path / "lake", tmp_path / "out")
+    after = (tmp_path / "out" / "leaderboard.duckdb").stat()
+    assert (first.status, second.status) == ("published", "unchanged")
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+    assert len(list((tmp_path / "out" / "snapshots").iterdir())) == 1
+
+
+def test_same_bytes_however_the_work_is_cut(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    frame = pl.concat(
+        pl.read_parquet(p).with_columns(model=pl.lit(p.parent.name))
+        for p in sorted((FIXTURES / "lake").rglob("*.parquet"))
+    )
+    put(whole, frame)
+    for i, part in enumerate(frame.sample(fraction=1, shuffle=True, seed=1).iter_slices(97)):
+        put(parts, part, f"{(i * 37) % 101:03d}.parquet", row_group_size=13)
+    run(whole, tmp_path / "a")
+    for i, config in enumerate(
+        ["[run]\nshard_mb=0.001\n", "[run]\nshard_mb=0.02\nbucket_rows=50\n", "[run]\nshard_mb=100\nbucket_rows=1\n"]
+    ):
+        run(parts, tmp_path / f"b{i}", config)
+        for table in (*SUMMARIES, "problem_histogram"):
+            name = f"{getattr(table, 'name', table)}.parquet"
+            assert tables(tmp_path / f"b{i}")[name] == tables(tmp_path / "a")[name], (config, name)
+
+
+def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    import os
+
+    run(FIXTURES / "lake", tmp_path / "many")
+    env = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    assert cli("score", FIXTURES / "lake", "--out", tmp_path / "one", env=env).returncode == 0
+    assert tables(tmp_path / "one") == tables(tmp_path / "many")
+
+
+names = st.sampled_from(ODD) | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
+row = st.fixed_dictionaries(
+    {
+        "model": names,
+        "subject": names,
+        "problem_id": names,
+        "passed": st.sampled_from([True, True, False, None]),
+    }
+)
+
+
+@given(st.lists(st.lists(row, min_size=1, max_size=30), min_size=1, max_size=4), st.booleans())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_recount_in_sql_agrees_on_random_lakes(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[dict[str, object]]], small: bool
+) -> None:
+    home = tmp_path_factory.mktemp("random")
+    schema = {"model": pl.String, "subject": pl.String, "problem_id": pl.String, "passed": pl.Boolean}
+    for i, rows in enumerate(files):
+        put(home / "lake", pl.DataFrame(rows, schema=schema), f"{i}.parquet")
+    run(home / "lake", home / "out", "[run]\nshard_mb=0.0001\nbucket_rows=3\n" if small else None)
+    assert [f for f in check.check(Output(home / "out")) if not f.ok] == []
+    everything = [r for rows in files for r in rows]
+    with duckdb.connect(str(home / "out" / "leaderboard.duckdb"), read_only=True) as db:
+        published = db.execute(
+            "SELECT model, subject, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL"
+        ).fetchall()
+    plain: dict[tuple[object, ...], list[int]] = {}
+    for r in everything:
+        tally = plain.setdefault((r["model"], r["subject"], r["problem_id"]), [0, 0, 0])
+        tally[0] += r["passed"] is not None
+        tally[1] += r["passed"] is True
+        tally[2] += r["passed"] is None
+    assert {tuple(p[:3]): list(p[3:]) for p in published} == plain
+
+
+def test_odd_names_in_folders(tmp_path: Path) -> None:
+    from urllib.parse import quote
+
+    for i, name in enumerate(ODD):
+        if name.strip():
+            put(
+                tmp_path / "lake",
+                attempts(problem_id=[name], passed=[True]),
+                f"model={quote(name, safe='')}/{i}.parquet",
+            )
+    run(tmp_path / "lake", tmp_path / "out")
+    got = ask(tmp_path / "out", "SELECT model, problem_id FROM problem_counts")
+    assert {m for m, _ in got} == {name for name in ODD if name.strip()}
+    assert all(m == p for m, p in got)
+    assert all(f.ok for f in check.check(Output(tmp_path / "out")))
+
+
+def test_the_folder_can_be_moved(tmp_path: Path) -> None:
+    run(FIXTURES / "lake", tmp_path / "out")
+    before = ask(tmp_path / "out", "SELECT count(*), sum(pass_at_k) FROM problem_scores")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / "leaderboard.duckdb").rename(tmp_path / "elsewhere" / "leaderboard.duckdb")
+    assert ask(tmp_path / "elsewhere", "SELECT count(*), sum(pass_at_k) FROM problem_scores") == before
+
+
+def test_every_number_can_be_traced(tmp_path: Path) -> None:
+    run(FIXTURES / "lake", tmp_path / "out")
+    sql = """
+        SELECT s.value, avg(p.pass_at_k), h.value, avg(p.pass_hat_k)
+        FROM problem_scores AS p
+        JOIN model_summary AS s ON (s.model, s.k, s.family) = (p.model, p.k, 'pass@k')
+        JOIN model_summary AS h ON (h.model, h.k, h.family) = (p.model, p.k, 'pass^k')
+        WHERE s.value IS NOT NULL GROUP BY p.model, p.k, s.value, h.value
+    """
+    rows = ask(tmp_path / "out", sql)
+    assert len(rows) >= 12
+    for value, mean, hat, hat_mean in rows:
+        assert value == pytest.approx(mean, rel=1e-12)
+        assert hat == pytest.approx(hat_mean, rel=1e-12, abs=1e-15)
+    assert snapshot(tmp_path / "out").exists()

@@ -1,0 +1,62 @@
+"""Publication: atomic, swept, collected."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from conftest import ask, expand, put, run
+from scorelake.errors import DataError
+from scorelake.publish import Output, collect_garbage
+
+
+def nights(tmp_path: Path, many: int) -> Path:
+    for i in range(many):
+        put(tmp_path / "lake", expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
+        run(tmp_path / "lake", tmp_path / "out")
+    return tmp_path / "out"
+
+
+def test_every_kept_run_has_a_row(tmp_path: Path) -> None:
+    out = nights(tmp_path, 3)
+    assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY started")] == [1, 2, 3]
+
+
+def test_a_reader_keeps_its_version(tmp_path: Path) -> None:
+    out = nights(tmp_path, 1)
+    with duckdb.connect(str(out / "leaderboard.duckdb"), read_only=True) as reader:
+        nights(tmp_path, 2)
+        assert reader.execute("SELECT max(files) FROM run").fetchone() == (1,)
+    assert ask(out, "SELECT max(files) FROM run") == [(2,)]
+
+
+def test_garbage(tmp_path: Path) -> None:
+    out = Output(nights(tmp_path, 4))
+    (tmp_path / "lake" / "0.parquet").unlink()
+    run(tmp_path / "lake", out.root)
+    shown = out.current()
+    removed = collect_garbage(out, 1)
+    assert len(removed["snapshots"]) == 4
+    assert out.current() == shown
+    assert [m["run"]["run_id"] for m in out.manifests()] == [shown["run"]["run_id"]]  # type: ignore[index]
+    kept = {path.name for path in out.partials.iterdir()}
+    assert kept == set(shown["partials"])  # type: ignore[index]
+    assert run(tmp_path / "lake", out.root).status == "unchanged"
+
+
+def test_leftovers_are_swept(tmp_path: Path) -> None:
+    out = nights(tmp_path, 1)
+    for name in ("snapshots/.20200101-dead/x", "partials/.dead.1/x", ".leaderboard-dead"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("half")
+    nights(tmp_path, 2)
+    assert list(out.rglob("*dead*")) == []
+
+
+def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "leaderboard.duckdb").write_text("precious")
+    with pytest.raises(DataError, match="not a leaderboard of ours"):
+        run(tmp_path / "lake", tmp_path / "out")
+    assert (tmp_path / "out" / "leaderboard.duckdb").read_text() == "precious"

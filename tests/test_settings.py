@@ -1,0 +1,55 @@
+"""Settings: defaults, TOML, flags, and errors that name the key."""
+
+from pathlib import Path
+
+import pytest
+
+from scorelake.errors import UsageError
+from scorelake.settings import load
+
+
+def test_defaults_then_file_then_flags(tmp_path: Path) -> None:
+    config = tmp_path / "s.toml"
+    config.write_text('[metrics]\nnames = ["pass@1"]\n[columns]\nmodel = "m"\n')
+    assert load().columns.model == "model"
+    assert load(config).columns.model == "m"
+    assert load(config).metrics.names == ("pass@1",)
+    assert load(config, **{"metrics.names": ("pass@2",), "by": ()}).metrics.names == ("pass@2",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[column]\nmodel = 'x'", "unknown key column"),
+        ("[columns]\nmodle = 'x'", "unknown key columns.modle"),
+        ("[columns]\nmodle = 'x'", "known keys: model, benchmark"),
+        ("[policy]\nungraded = 'maybe'", "policy.ungraded"),
+        ("[policy]\nmax_rejected = -1", "policy.max_rejected"),
+        ("[uncertainty]\nconfidence = 2.0", "uncertainty.confidence"),
+        ("[uncertainty]\nprior = [0.0, 1.0]", "pseudo-counts must be > 0"),
+        ("[rubric]\nlevels = [0, 1]\nweights = [1]", "2 levels but 1 weights"),
+        ("[rubric]\nlevels = [0, 0]", "different numbers"),
+        ("[columns]\ncarry = ['model']", "model is a column of the output already"),
+        ("[columns\n", "cannot be read"),
+    ],
+)
+def test_bad_config(tmp_path: Path, text: str, says: str) -> None:
+    config = tmp_path / "s.toml"
+    config.write_text(text)
+    with pytest.raises(UsageError) as error:
+        load(config)
+    assert says in str(error.value)
+    assert "s.toml" in str(error.value)
+
+
+def test_no_such_config(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such config file"):
+        load(tmp_path / "none.toml")
+
+
+def test_only_counting_settings_change_the_counts() -> None:
+    base = load()
+    assert base.counting() == load(**{"metrics.names": ("pass@3",), "uncertainty.confidence": 0.5}).counting()
+    assert base.counting() != load(**{"policy.pass_threshold": 0.5}).counting()
+    assert base.counting() != load(by=("difficulty",)).counting()
+    assert base.scoring() != load(**{"metrics.names": ("pass@3",)}).scoring()
