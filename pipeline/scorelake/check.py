@@ -105,7 +105,7 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
         "INSERT INTO folders VALUES (?, ?)", [(path, file.hive) for path, file in zip(paths, files, strict=True)]
     )
     listed = ", ".join(_string(literal(path)) for path in paths)
-    options = "union_by_name = true, hive_partitioning = false, filename = '_path'"
+    options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
     db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
     have = {column for column, *_ in db.execute("DESCRIBE raw").fetchall()}
 
@@ -141,6 +141,13 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
     ]
     protocol = [text(name) for name in settings.protocol.columns] or ["''"]
     graded = "true" if policy.ungraded == "fail" else " AND ".join(known)
+    told = settings.duplicates.policy != "off" and names.attempt in have
+    order = "(_path, file_row_number)"
+    kept = {
+        "first": f"arg_min(passed, {order}) FILTER (graded)",
+        "last": f"arg_max(passed, {order}) FILTER (graded)",
+        "all-pass": "bool_and(passed) FILTER (graded)",
+    }.get(settings.duplicates.rule, "bool_or(passed) FILTER (graded)")
     return f"""
         CREATE TABLE recount AS
         WITH attempts AS (
@@ -148,16 +155,27 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
                 concat_ws(chr(31), {", ".join(f"coalesce({p}, chr(30))" for p in protocol)}) AS protocol,
                 coalesce({" OR ".join([*bad, *conflicts])}, false) AS bad,
                 {graded} AS graded,
-                coalesce({verdict}, false) AS passed
+                coalesce({verdict}, false) AS passed,
+                {f"{_identifier(names.attempt)}::VARCHAR" if told else "NULL"} AS attempt,
+                _path,
+                file_row_number
             FROM raw JOIN folders ON raw._path = folders.path
+        ),
+        verdicts AS (
+            SELECT benchmark, subject, model, protocol, problem_id, attempt,
+                CASE WHEN attempt IS NULL THEN {order} END AS alone,
+                bool_or(graded) AS graded,
+                coalesce({kept}, false) AS passed
+            FROM attempts
+            WHERE NOT bad AND benchmark IS NOT NULL AND subject IS NOT NULL
+                AND model IS NOT NULL AND problem_id IS NOT NULL
+            GROUP BY ALL
         )
         SELECT benchmark, subject, model, protocol, problem_id,
             count(*) FILTER (graded) AS n,
             {"count(*) FILTER (graded AND passed)" if verdict != "NULL::BOOLEAN" else "NULL::BIGINT"} AS c,
             count(*) FILTER (NOT graded) AS ungraded
-        FROM attempts
-        WHERE NOT bad AND benchmark IS NOT NULL AND subject IS NOT NULL
-            AND model IS NOT NULL AND problem_id IS NOT NULL
+        FROM verdicts
         GROUP BY ALL
     """
 

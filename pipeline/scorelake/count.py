@@ -12,14 +12,15 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow.parquet as pq
 
+from scorelake import duplicates
 from scorelake.errors import DataError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
@@ -30,7 +31,10 @@ FORMAT = 1
 HASH = "_hash"
 _HASH_SPACE = 1 << 64
 _ROW_GROUP = 1 << 16
-_NUMERIC = "a number"
+_NAMED = tuple(key for key in KEYS if key != "protocol")
+"""Keys that must not be null."""
+_TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
+Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 
 class UnreadableError(Exception):
@@ -71,6 +75,10 @@ class Partial:
     top_n: int
     binary: bool
     rewards: bool
+    words: int
+    """Sums of powers kept per problem and kind to find duplicate attempts; 0 without attempt numbers."""
+    spelled: tuple[str, ...]
+    """Names of the files that hold every attempt, where sums could not prove that there are no duplicates."""
     checksum: str
 
 
@@ -78,10 +86,27 @@ class Partial:
 class Bucket:
     """Add up one range of problem hashes from every partial and write the sorted counts."""
 
-    partials: tuple[str, ...]
+    folder: str
+    partials: tuple[Partial, ...]
     low: int
     high: int
     path: str
+    rule: str
+    """Which of several verdicts for one attempt counts."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What one bucket came to."""
+
+    graded: int
+    ungraded: int
+    duplicates: int
+    conflicts: int
+    examples: tuple[tuple[str, ...], ...]
+    """Keys and attempt of the first few conflicts."""
+    differing: dict[str, int]
+    """For each carried column, how many problems had more than one value."""
 
 
 def identity(settings: Settings) -> dict[str, Any]:
@@ -94,12 +119,12 @@ def count(task: Task) -> Partial:
     home = Path(task.folder) / task.name
     if (home / "shard.json").exists() and not task.again:
         return load(home)
-    counts, partial = _count(task)
     aside = home.with_name(f".{task.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
+    counts, partial = _count(task, aside)
     counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
-    partial = Partial(**{**vars(partial), "checksum": checksum(aside / "counts.parquet")})
+    partial = replace(partial, checksum=checksum(aside / "counts.parquet"))
     (aside / "shard.json").write_text(json.dumps(asdict(partial) | {"identity": identity(task.settings)}))
     shutil.rmtree(home, ignore_errors=True)
     aside.rename(home)
@@ -113,6 +138,7 @@ def load(home: Path) -> Partial:
     told["files"] = tuple(File(**file) for file in told["files"])
     for key in ("rejects", "quarantine"):
         told[key] = tuple(tuple(entry) for entry in told[key])
+    told["spelled"] = tuple(told["spelled"])
     return Partial(**told)
 
 
@@ -130,39 +156,89 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings) -> list[Pa
     return out
 
 
-def buckets(folder: Path, partials: Sequence[Partial], rows: int, out: Path) -> list[Bucket]:
+def buckets(folder: Path, partials: Sequence[Partial], rows: int, out: Path, rule: str) -> list[Bucket]:
     """Plan the merge: as many hash ranges as keep one of them to about `rows` partial rows."""
-    many = max(1, -(-sum(partial.problems for partial in partials) // rows))
-    edges = [_HASH_SPACE * i // many for i in range(many + 1)]
-    paths = tuple(str(folder / partial.name / "counts.parquet") for partial in partials)
+    filled = tuple(partial for partial in partials if partial.problems)
+    size = sum(partial.read if partial.spelled else partial.problems for partial in filled)
+    edges = [_HASH_SPACE * i // max(1, -(-size // rows)) for i in range(max(1, -(-size // rows)) + 1)]
     return [
-        Bucket(paths, low, high - 1, str(out / f"part-{i:05d}.parquet"))
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
 
-def merge(bucket: Bucket) -> dict[str, int]:
-    """Add up one bucket; returns for each carried column how many problems had differing values."""
-    span = pl.col(HASH).is_between(pl.lit(bucket.low, pl.UInt64), pl.lit(bucket.high, pl.UInt64))
-    frames = [pl.scan_parquet(path, glob=False).filter(span) for path in bucket.partials]
-    merged = pl.concat(frames, how="vertical_relaxed")
-    names = merged.collect_schema().names()
-    sums = [pl.col(name).sum() for name in ("n", "c", "ungraded") if name in names]
-    carried = [name.removeprefix("min:") for name in names if name.startswith("min:")]
-    ends = [pl.col(f"min:{c}").min() for c in carried] + [pl.col(f"max:{c}").max() for c in carried]
-    if "rewards" in names:
-        counts = _merge_rewards(merged, [*sums, *ends])
-    else:
-        counts = merged.group_by(KEYS).agg(*sums, *ends).collect(engine="streaming")
-    if "c" not in names:
-        counts = counts.with_columns(c=pl.lit(None, pl.Int64))
-    differing = {c: int((counts[f"min:{c}"] != counts[f"max:{c}"]).sum()) for c in carried}
-    lists = [name for name in ("rewards", "reward_counts") if name in names]
-    final = counts.sort(KEYS).select(
-        *KEYS, "n", "c", "ungraded", *(pl.col(f"min:{c}").alias(c) for c in carried), *lists
+def merge(bucket: Bucket) -> Merged:
+    """Add up one bucket, one verdict per attempt, and write its problems in the order of their keys."""
+    parts = [(partial, _bucket_rows(bucket, partial, "counts.parquet")) for partial in bucket.partials]
+    counts = _add_up(pl.concat([frame for _, frame in parts], how="diagonal_relaxed"))
+    names = counts.columns
+    carried = [name for name in names if name.startswith(("min:", "max:"))]
+    conflicts = pl.DataFrame(schema=dict.fromkeys((*KEYS, "attempt"), pl.String))
+    counts = counts.with_columns(duplicates=pl.lit(0, pl.Int64))
+    if any(partial.words or partial.spelled for partial in bucket.partials):
+        doubtful = _doubtful(counts, parts, bucket)
+        if doubtful.height:
+            attempts = [_spelled(bucket, partial, frame, doubtful, carried) for partial, frame in parts]
+            solved, conflicts = duplicates.resolve(
+                pl.concat(attempts, how="diagonal_relaxed"), bucket.rule, "c" in names, carried
+            )
+            rest = counts.join(doubtful, on=KEYS, how="anti", nulls_equal=True)
+            counts = pl.concat([rest, solved], how="diagonal_relaxed")
+    _write_problems(counts, bucket.path)
+    return Merged(
+        graded=int(counts["n"].sum()),
+        ungraded=int(counts["ungraded"].sum()),
+        duplicates=int(counts["duplicates"].sum()),
+        conflicts=conflicts.height,
+        examples=tuple(conflicts.head(5).select(pl.all().cast(pl.String).fill_null("")).rows()),
+        differing={
+            name[4:]: int((counts[name] != counts["max:" + name[4:]]).sum())
+            for name in carried
+            if name.startswith("min:")
+        },
     )
-    final.write_parquet(bucket.path)
-    return differing
+
+
+def _bucket_rows(bucket: Bucket, partial: Partial, name: str) -> pl.LazyFrame:
+    span = pl.col(HASH).is_between(pl.lit(bucket.low, pl.UInt64), pl.lit(bucket.high, pl.UInt64))
+    return pl.scan_parquet(Path(bucket.folder) / partial.name / name, glob=False).filter(span)
+
+
+def _add_up(partials: pl.LazyFrame) -> pl.DataFrame:
+    """Sum every count per problem; the smallest and largest of carried values; rewards list by list."""
+    names = partials.collect_schema().names()
+    plain = [_combine(name) for name in names if name not in (*KEYS, HASH, "rewards", "reward_counts")]
+    if "rewards" in names:
+        return _merge_rewards(partials, plain)
+    return partials.group_by(KEYS).agg(plain).collect(engine="streaming")
+
+
+def _doubtful(counts: pl.DataFrame, parts: list[tuple[Partial, pl.LazyFrame]], bucket: Bucket) -> pl.DataFrame:
+    """Problems whose sums do not prove that every attempt occurs once."""
+    words = max(partial.words for partial in bucket.partials)
+    unproven = counts.filter(~duplicates.proven(words)) if words else counts
+    spelled = [frame.select(KEYS).collect() for partial, frame in parts if partial.spelled]
+    return pl.concat([unproven.select(KEYS), *spelled]).unique()
+
+
+def _spelled(
+    bucket: Bucket, partial: Partial, counts: pl.LazyFrame, doubtful: pl.DataFrame, carried: Sequence[str]
+) -> pl.DataFrame:
+    """Every attempt of the doubtful problems that one partial knows of."""
+    keep = {"on": KEYS, "how": "semi", "nulls_equal": True}
+    if not partial.spelled:
+        mine = counts.collect().join(doubtful, **keep)  # type: ignore[arg-type]
+        return duplicates.spell_out(mine, partial.words, carried).with_columns(at=pl.lit(partial.files[0].path))
+    frames = [_bucket_rows(bucket, partial, name).drop(HASH).collect() for name in partial.spelled]
+    return pl.concat(frames, how="diagonal_relaxed").join(doubtful, **keep)  # type: ignore[arg-type]
+
+
+def _write_problems(counts: pl.DataFrame, path: str) -> None:
+    if "c" not in counts.columns:
+        counts = counts.with_columns(c=pl.lit(None, pl.Int64))
+    carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
+    lists = [name for name in ("rewards", "reward_counts") if name in counts.columns]
+    counts.sort(KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists).write_parquet(path)
 
 
 def checksum(path: Path) -> str:
@@ -174,54 +250,125 @@ def checksum(path: Path) -> str:
 # --- one shard --------------------------------------------------------------------------------------------
 
 
-def _count(task: Task) -> tuple[pl.DataFrame, Partial]:
-    good: list[tuple[File, pl.LazyFrame, int]] = []
+@dataclass(frozen=True)
+class _Opened:
+    """A file whose footer could be read."""
+
+    file: File
+    path: str
+    schema: dict[str, pl.DataType]
+    rows: int
+    numbers: tuple[int, int] | None
+    """The range of its attempt numbers by its own statistics; none known, or not numbers."""
+
+    def attempts(self, settings: Settings, words: int = 0, spell: bool = False) -> pl.LazyFrame:
+        """Its attempts under canonical names, lazily."""
+        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False)
+        return frame.select(_attempts(settings, self.schema, self.file.hive, words, spell))
+
+
+def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
+    settings = task.settings
+    good: list[_Opened] = []
     quarantine: list[tuple[str, str]] = []
     for file in task.shard.files:
         try:
-            frame, rows = _open(task, file)
-            if good:
-                _fits(good[0], frame)
-            good.append((file, frame, rows))
+            opened = _open(task, file)
+            _fits(opened, [*good[:1], opened][0], settings)
+            good.append(opened)
         except UnreadableError as reason:
             quarantine.append((file.path, str(reason)))
+    words = _words(good, settings)
     try:
-        grouped = _group([frame for _, frame, _ in good])
+        grouped = _group([opened.attempts(settings, words) for opened in good])
     except Exception as error:  # one of the files is broken inside: find out which, alone
-        good, broken = _sieve(good)
+        good, broken = _sieve(good, settings)
         if not broken:
-            paths = ", ".join(file.path for file, *_ in good[:3])
+            paths = ", ".join(opened.file.path for opened in good[:3])
             raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
         quarantine += broken
-        grouped = _group([frame for _, frame, _ in good])
+        grouped = _group([opened.attempts(settings, words) for opened in good])
+    counts, partial = _settle(task, grouped, good, quarantine, words)
+    if _identified(good, settings) and not (words and counts.select(duplicates.proven(words).all()).item()):
+        partial = replace(partial, words=0, spelled=_spell(good, settings, counts, aside))
+        counts = counts.drop(name for name in duplicates.sums(words))
     for file in task.shard.files:
         _unchanged(task.shard.root, file)
-    return _settle(task, grouped, good, quarantine)
+    return counts, partial
 
 
-def _open(task: Task, file: File) -> tuple[pl.LazyFrame, int]:
-    """A file's attempts under canonical names, lazily, and its number of rows by its own footer."""
+def _identified(files: Sequence[_Opened], settings: Settings) -> bool:
+    """Attempts have an identity, so that duplicates can be told."""
+    name = settings.columns.attempt
+    return settings.duplicates.policy != "off" and bool(files) and name in files[0].schema
+
+
+def _words(files: Sequence[_Opened], settings: Settings) -> int:
+    """How many 64-bit sums hold the attempt numbers; 0 if they must be spelled out, or are not looked at.
+
+    Rewards do not fit into sums, nor does the order that `first` and `last` go by.
+    """
+    spelled = (
+        settings.duplicates.rule in ("first", "last") or settings.columns.score in files[0].schema if files else True
+    )
+    if spelled or not _identified(files, settings) or any(opened.numbers is None for opened in files):
+        return 0
+    low = min(opened.numbers[0] for opened in files if opened.numbers)
+    high = max(opened.numbers[1] for opened in files if opened.numbers)
+    words = high // duplicates.WORD + 1
+    return words if low >= 0 and words <= duplicates.MAX_WORDS else 0
+
+
+def _spell(files: Sequence[_Opened], settings: Settings, counts: pl.DataFrame, aside: Path) -> tuple[str, ...]:
+    """Write every valid attempt, one file of ours per file of the lake, sorted like the counts."""
+    carried = [name for name in counts.columns if name.startswith(("min:", "max:"))]
+    names = []
+    for i, opened in enumerate(files):
+        attempts = opened.attempts(settings, spell=True)
+        valid = ~pl.col("_bad") & ~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
+        attempts = _with_protocol(attempts.filter(valid), settings)
+        rows = duplicates.tell_apart(attempts, settings.duplicates.rule, carried).collect()
+        rows = rows.with_columns(pl.struct(KEYS).hash().alias(HASH), pl.lit(opened.file.path).alias("at"))
+        names.append(f"attempts-{i:05d}.parquet")
+        rows.sort(HASH, *KEYS, maintain_order=True).write_parquet(aside / names[-1], row_group_size=_ROW_GROUP)
+    return tuple(names)
+
+
+def _open(task: Task, file: File) -> _Opened:
     path = os.path.join(task.shard.root, file.path)
     if file.size == 0:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
-        rows = pq.read_metadata(path).num_rows
-        schema = pl.read_parquet_schema(path)
+        footer = pq.read_metadata(path)
+        schema = dict(pl.read_parquet_schema(path))
     except Exception as error:
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
-    frame = pl.scan_parquet(path, hive_partitioning=False, glob=False)
-    return frame.select(_attempts(task.settings, dict(schema), file.hive)), rows
+    name = task.settings.columns.attempt
+    numbers = _range(footer, name) if name in schema and schema[name].is_integer() else None
+    return _Opened(file, path, schema, footer.num_rows, numbers)
 
 
-def _fits(first: tuple[File, pl.LazyFrame, int], frame: pl.LazyFrame) -> None:
+def _range(footer: pq.FileMetaData, name: str) -> tuple[int, int] | None:
+    """Smallest and largest value of an integer column from the footer's statistics, if all groups have them."""
+    ends: list[int] = []
+    for i in range(footer.num_row_groups):
+        group = footer.row_group(i)
+        chunks = [group.column(j) for j in range(group.num_columns) if group.column(j).path_in_schema == name]
+        known = chunks[0].statistics if chunks else None
+        if known is None or not known.has_min_max:
+            return None
+        ends += [int(known.min), int(known.max)]  # type: ignore[arg-type]
+    return (min(ends), max(ends)) if ends else None
+
+
+def _fits(opened: _Opened, first: _Opened, settings: Settings) -> None:
     """Files of one lake have the same outcome columns, or their numbers would not mean the same."""
-    outcomes = [
-        [name.removeprefix("_") for name in f.collect_schema().names() if name in ("_passed", "_score")]
-        for f in (first[1], frame)
-    ]
-    if outcomes[0] != outcomes[1]:
-        has, there = (" and ".join(names) for names in (outcomes[1], outcomes[0]))
-        raise UnreadableError(f"outcome columns differ between files: {has} here, {there} in {first[0].path}")
+    opened.attempts(settings).collect_schema()
+    columns = settings.columns
+    for name in (columns.passed, columns.score, columns.attempt):
+        if (name in opened.schema) != (name in first.schema):
+            here, there = ("no " * (name not in f.schema) + f"column {name}" for f in (opened, first))
+            raise UnreadableError(f"{here}, while {first.file.path} has {there}")
 
 
 def _group(frames: list[pl.LazyFrame]) -> pl.DataFrame:
@@ -233,6 +380,11 @@ def _group(frames: list[pl.LazyFrame]) -> pl.DataFrame:
     keys = [name for name in names if not name.startswith("_") and ":" not in name]
     carried = [name for name in names if name.startswith("carry:")]
     verdicts = [pl.col("_passed").sum().cast(pl.Int64).alias("c")] if "_passed" in names else []
+    sums = [
+        name
+        for name in names
+        if name.startswith(tuple(f"_{kind}" for kind in duplicates.KINDS)) and name[-1].isdigit()
+    ]
     return (
         attempts.group_by(*keys, *(["_score"] if "_score" in names else []))
         .agg(
@@ -240,6 +392,7 @@ def _group(frames: list[pl.LazyFrame]) -> pl.DataFrame:
             pl.col("_graded").sum().cast(pl.Int64).alias("n"),
             pl.col("_bad").sum().cast(pl.Int64).alias("bad"),
             *verdicts,
+            *(pl.col(name).sum().alias(name[1:]) for name in sums),
             *(pl.col(name).min().alias("min:" + name.removeprefix("carry:")) for name in carried),
             *(pl.col(name).max().alias("max:" + name.removeprefix("carry:")) for name in carried),
         )
@@ -247,25 +400,24 @@ def _group(frames: list[pl.LazyFrame]) -> pl.DataFrame:
     )
 
 
-def _sieve(
-    files: list[tuple[File, pl.LazyFrame, int]],
-) -> tuple[list[tuple[File, pl.LazyFrame, int]], list[tuple[str, str]]]:
+def _sieve(files: list[_Opened], settings: Settings) -> tuple[list[_Opened], list[tuple[str, str]]]:
     """Try files one at a time: those that can be counted, and the others with the reason."""
     good, broken = [], []
-    for file, frame, rows in files:
+    for opened in files:
         try:
-            _group([frame])
-            good.append((file, frame, rows))
+            _group([opened.attempts(settings)])
+            good.append(opened)
         except Exception as error:
-            broken.append((file.path, f"cannot be read to its end: {_line(error)}"))
+            broken.append((opened.file.path, f"cannot be read to its end: {_line(error)}"))
     return good, broken
 
 
 def _settle(
     task: Task,
     grouped: pl.DataFrame,
-    good: list[tuple[File, pl.LazyFrame, int]],
+    good: list[_Opened],
     quarantine: list[tuple[str, str]],
+    words: int,
 ) -> tuple[pl.DataFrame, Partial]:
     """Check the balance, set rejected rows apart, and bring the counts into their final shape."""
     told = {
@@ -273,6 +425,8 @@ def _settle(
         "files": task.shard.files,
         "duplicates": 0,
         "quarantine": tuple(quarantine),
+        "words": words,
+        "spelled": (),
         "checksum": "",
     }
     if not good:
@@ -282,16 +436,16 @@ def _settle(
         zero = dict.fromkeys(("problems", "read", "graded", "ungraded", "rejected", "top_n"), 0)
         return empty, Partial(**told, **zero, rejects=(), binary=False, rewards=False)  # type: ignore[arg-type]
     read = int(grouped["rows"].sum())
-    expected = sum(rows for *_, rows in good)
+    expected = sum(opened.rows for opened in good)
     if read != expected:
         raise DataError(
             f"{read:,} rows were read where the files' footers say {expected:,}",
-            where=", ".join(file.path for file, *_ in good[:3]),
+            where=", ".join(opened.file.path for opened in good[:3]),
             hint="the file is damaged, or was replaced while being read: run again",
         )
-    nameless = pl.any_horizontal(pl.col(key).is_null() for key in KEYS if key != "protocol")
+    nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
     rejected = int(grouped.select(pl.when(nameless).then("rows").otherwise("bad").sum()).item())
-    rejects = _rejects(good) if rejected else ()
+    rejects = _rejects(good, task.settings) if rejected else ()
     counts = grouped.filter(~nameless).with_columns(ungraded=pl.col("rows") - pl.col("n") - pl.col("bad"))
     counts = _with_protocol(counts, task.settings)
     if "_score" in counts.columns:
@@ -315,14 +469,13 @@ def _settle(
     )
 
 
-def _with_protocol(counts: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _with_protocol(counts: Frame, settings: Settings) -> Frame:
     """One `protocol` column: canonical JSON of the protocol columns, empty without any."""
     given = [f"protocol {name}" for name in settings.protocol.columns]
     if not given:
         return counts.with_columns(protocol=pl.lit(""))
-    plain = counts.select(pl.col(column).alias(column.removeprefix("protocol ")) for column in given)
-    text = plain.select(protocol=pl.struct(pl.all()).struct.json_encode())
-    return counts.drop(given).with_columns(text)
+    plain = pl.struct(pl.col(column).alias(column.removeprefix("protocol ")) for column in given)
+    return counts.with_columns(protocol=plain.struct.json_encode()).drop(given)
 
 
 def _fold_rewards(counts: pl.DataFrame) -> pl.DataFrame:
@@ -359,19 +512,23 @@ def _merge_rewards(partials: pl.LazyFrame, columns: list[pl.Expr]) -> pl.DataFra
     return plain.join(lists, on=KEYS, how="left", nulls_equal=True).collect(engine="streaming")
 
 
-def _rejects(good: list[tuple[File, pl.LazyFrame, int]]) -> tuple[tuple[str, str, int], ...]:
+def _rejects(good: list[_Opened], settings: Settings) -> tuple[tuple[str, str, int], ...]:
     """Which files hold the rejected rows, and why; a second look, only when there are any."""
     out = []
-    for file, frame, _ in good:
-        keys = [key for key in KEYS if key != "protocol"]
-        per_file = frame.select(
-            *(pl.col(key).is_null().sum().cast(pl.Int64).alias(f"no {key}") for key in keys),
-            (pl.col("_bad") & ~pl.any_horizontal(pl.col(key).is_null() for key in keys))
-            .sum()
-            .cast(pl.Int64)
-            .alias("not a valid outcome, or in conflict with the folder's name"),
-        ).collect()
-        out += [(file.path, reason, rows) for reason, rows in per_file.row(0, named=True).items() if rows]
+    nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
+    for opened in good:
+        per_file = (
+            opened.attempts(settings)
+            .select(
+                *(pl.col(key).is_null().sum().cast(pl.Int64).alias(f"no {key}") for key in _NAMED),
+                (pl.col("_bad") & ~nameless)
+                .sum()
+                .cast(pl.Int64)
+                .alias("not a valid outcome, or in conflict with the folder's name"),
+            )
+            .collect()
+        )
+        out += [(opened.file.path, reason, rows) for reason, rows in per_file.row(0, named=True).items() if rows]
     return tuple(out)
 
 
@@ -393,10 +550,17 @@ def _line(error: Exception) -> str:
 # --- one file's columns under canonical names ----------------------------------------------------------------
 
 
-def _attempts(settings: Settings, schema: dict[str, pl.DataType], hive: dict[str, str | None]) -> list[pl.Expr]:
+def _attempts(
+    settings: Settings, schema: dict[str, pl.DataType], hive: dict[str, str | None], words: int, spell: bool
+) -> list[pl.Expr]:
     """Expressions for keys, carried columns and outcome; `_bad` marks a row whose outcome is not valid."""
     names = settings.columns
     bad: list[pl.Expr] = []
+    kind = schema.get(names.attempt, pl.Int64())
+    if settings.duplicates.policy == "exact" and names.attempt not in schema:
+        raise UnreadableError(_missing(names.attempt, "attempt", schema, hive))
+    if settings.duplicates.policy != "off" and not (kind.is_integer() or kind in _TEXTS):
+        raise UnreadableError(f"column {names.attempt} is {kind}; it must be a string or integer")
     keys = [
         _key(schema, hive, names.benchmark, bad, default="default").alias("benchmark"),
         _key(schema, hive, names.subject, bad, default="all").alias("subject"),
@@ -414,6 +578,12 @@ def _attempts(settings: Settings, schema: dict[str, pl.DataType], hive: dict[str
         outcome.append((passed.fill_null(value=False) & graded).alias("_passed"))
     if score is not None:
         outcome.append(pl.when(graded).then(score + 0.0).alias("_score"))  # + 0.0: one zero, not two
+    if words:
+        known_pass = passed.fill_null(value=False) if passed is not None else pl.lit(value=False)
+        number = pl.col(names.attempt)
+        outcome += duplicates.powers(number, ~invalid, graded, known_pass & graded, words)
+    if spell:
+        outcome.append(pl.col(names.attempt).cast(pl.String).alias("_attempt"))
     return [*keys, *outcome]
 
 
@@ -433,7 +603,7 @@ def _key(
             return pl.lit(default)
         raise UnreadableError(_missing(name, setting, schema, hive))
     kind = schema[name]
-    if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)):
+    if not (kind.is_integer() or kind in _TEXTS):
         raise UnreadableError(f"column {name} is {kind}; it must be a string or integer")
     text = pl.col(name).cast(pl.String, strict=False)
     if name in hive:
@@ -486,7 +656,7 @@ def _passed(name: str, kind: pl.DataType, bad: list[pl.Expr]) -> pl.Expr:
 def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr]) -> pl.Expr:
     name, levels = settings.columns.score, settings.rubric.levels
     if not (kind.is_numeric() or kind == pl.Null):
-        raise UnreadableError(f"column {name} is {kind}; it must be {_NUMERIC}")
+        raise UnreadableError(f"column {name} is {kind}; it must be a number")
     column = pl.col(name)
     number = column.cast(pl.Float64)
     if not levels:

@@ -18,6 +18,9 @@ from urllib.parse import unquote
 from scorelake.errors import LakeError
 
 SUFFIXES = (".parquet", ".pq", ".parq")
+SMALL = 4 << 20
+"""Bytes below which a file is small."""
+FEW = 256
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -87,14 +90,23 @@ def listing(location: str | Path) -> Lake:
 
 
 def shards(root: str, files: tuple[File, ...], megabytes: float) -> list[Shard]:
-    """Cut files, in order, into shards of about the given size; a larger file is a shard of its own."""
+    """Cut files, in order, into shards: the unit that is read again when one of its files changes.
+
+    Small files stand alone while they are few, so that a change costs only the changed file; many are batched.
+    Larger files are counted together up to the given size, since files of a shuffled lake share their problems.
+    """
+    few = sum(file.size < SMALL for file in files) <= FEW
     out: list[Shard] = []
     batch: list[File] = []
     size = 0
     for file in files:
-        if batch and size + file.size > megabytes * 2**20:
+        alone = few and file.size < SMALL
+        if batch and (alone or size + file.size > megabytes * 2**20):
             out.append(Shard(root, tuple(batch)))
             batch, size = [], 0
+        if alone:
+            out.append(Shard(root, (file,)))
+            continue
         batch.append(file)
         size += file.size
     return [*out, Shard(root, tuple(batch))] if batch else out

@@ -77,10 +77,9 @@ def job(
         run_id = f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
         staged = stage(out, run_id)
         partials = sorted([*known, *_count(out, todo, settings, full, progress)], key=lambda p: p.files)
-        balance = _balance(partials)
         quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
-        _refuse(partials, balance, quarantine, settings, allow_quarantine)
-        run |= {"run_id": run_id, "started": started.isoformat(), "version": __version__} | balance
+        _refuse(partials, quarantine, settings, allow_quarantine)
+        run |= {"run_id": run_id, "started": started.isoformat(), "version": __version__}
         run["quarantined"] = len(quarantine)
         run["settings"] = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
         inputs = _inputs(partials, settings)
@@ -90,7 +89,8 @@ def job(
             staged.rmdir()
             return Report("unchanged", before["run"], **told, **before["size"], quarantine=quarantine)
 
-        warnings = _merge(out, partials, staged, settings, progress)
+        balance, warnings = _merge(out, partials, staged, settings, progress)
+        run |= balance
         progress("scoring", 0, 1)
         tables = _score(staged, partials, settings)
         models = tables[MODEL_SUMMARY.name]
@@ -128,18 +128,31 @@ def _count(
 
 def _merge(
     out: Output, partials: Sequence[Partial], staged: Path, settings: Settings, progress: Progress
-) -> list[str]:
-    """Counts per problem into the staged snapshot; warns of carried values that differ within a problem."""
-    plan = count.buckets(out.partials, partials, settings.run.bucket_rows, staged / "problem_counts")
-    differing: dict[str, int] = {}
-    for done, found in enumerate(local.map(count.merge, plan), start=1):
-        differing = {name: differing.get(name, 0) + number for name, number in found.items()}
+) -> tuple[dict[str, int], list[str]]:
+    """Counts per problem into the staged snapshot; the row accounting, which must come out even, and warnings."""
+    rule = settings.duplicates.rule
+    plan = count.buckets(out.partials, partials, settings.run.bucket_rows, staged / "problem_counts", rule)
+    merged = []
+    for done, bucket in enumerate(local.map(count.merge, plan), start=1):
+        merged.append(bucket)
         progress("merging", done, len(plan))
-    return [
-        f"{number:,} problems have differing values of {name}; the smallest is kept"
-        for name, number in differing.items()
-        if number
-    ]
+    balance = {"rows_read": sum(p.read for p in partials)}
+    balance |= {key: sum(getattr(m, key) for m in merged) for key in ("graded", "ungraded", "duplicates")}
+    balance["rejected"] = sum(p.rejected for p in partials)
+    assert balance["rows_read"] == sum(balance.values()) - balance["rows_read"], balance
+    conflicts = sum(m.conflicts for m in merged)
+    if conflicts and rule == "error":
+        named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for m in merged for row in m.examples]
+        raise DataError(
+            f"{conflicts:,} attempts have conflicting verdicts:{_listed(named, 5)}",
+            hint='choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"',
+        )
+    warnings = [f"{conflicts:,} attempts had conflicting verdicts; rule {rule} decided"] if conflicts else []
+    for name in settings.carried:
+        number = sum(m.differing.get(name, 0) for m in merged)
+        if number:
+            warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
+    return balance, warnings
 
 
 def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:
@@ -174,18 +187,8 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
     }
 
 
-def _balance(partials: Sequence[Partial]) -> dict[str, int]:
-    """The lake's row accounting, which must come out even."""
-    names = {"rows_read": "read"} | {key: key for key in ("graded", "ungraded", "duplicates", "rejected")}
-    balance = {name: sum(getattr(p, field) for p in partials) for name, field in names.items()}
-    parts = sum(balance[key] for key in ("graded", "ungraded", "duplicates", "rejected"))
-    assert balance["rows_read"] == parts, balance
-    return balance
-
-
 def _refuse(
     partials: Sequence[Partial],
-    balance: dict[str, int],
     quarantine: Sequence[tuple[str, str]],
     settings: Settings,
     allow_quarantine: bool,
@@ -196,15 +199,16 @@ def _refuse(
             f"{len(quarantine):,} of the lake's files cannot be read:{_listed(quarantine)}",
             hint="mend or remove them, or leave them out with --allow-quarantine",
         )
-    if balance["rejected"] > settings.policy.max_rejected:
+    rejected, ungraded = (sum(getattr(p, key) for p in partials) for key in ("rejected", "ungraded"))
+    if rejected > settings.policy.max_rejected:
         rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
         raise DataError(
-            f"{balance['rejected']:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
+            f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
             hint="mend them, or allow a number with [policy] max_rejected",
         )
-    if balance["ungraded"] and settings.policy.ungraded == "error":
+    if ungraded and settings.policy.ungraded == "error":
         raise DataError(
-            f"{balance['ungraded']:,} attempts are ungraded",
+            f"{ungraded:,} attempts are ungraded",
             hint='[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed',
         )
     counted = [partial for partial in partials if partial.problems]

@@ -53,6 +53,26 @@ class Policy(Part):
     max_rejected: int = Field(0, ge=0)
 
 
+class Duplicates(Part):
+    """Rows that repeat an attempt: found by the `attempt` column where there is one, unless off."""
+
+    policy: Literal["auto", "off", "exact"] = "auto"
+    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"
+    """Which of two different verdicts for one attempt counts; by default neither, and the run fails."""
+
+
+class Gates(Part):
+    """Conditions for publishing; a run that fails one publishes nothing."""
+
+    max_ungraded: float = Field(1.0, ge=0, le=1)
+    max_rejected: float = Field(1.0, ge=0, le=1)
+    max_quarantined: float = Field(1.0, ge=0, le=1)
+    min_problems: int = Field(0, ge=0)
+    min_attempts: int = Field(0, ge=0)
+    max_fall: float | None = Field(None, ge=0)
+    metric: str = "pass@1"
+
+
 class Rubric(Part):
     """The finite set of values `score` may take, and what each is worth (by default itself)."""
 
@@ -103,9 +123,11 @@ class Settings(Part):
     columns: Columns = Columns()
     protocol: Protocol = Protocol()
     policy: Policy = Policy()
+    duplicates: Duplicates = Duplicates()
     rubric: Rubric = Rubric()
     metrics: Metrics = Metrics()
     uncertainty: Uncertainty = Uncertainty()
+    gates: Gates = Gates()
     run: Run = Run()
     by: tuple[str, ...] = ()
 
@@ -116,7 +138,7 @@ class Settings(Part):
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""
-        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy"})
+        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates"})
         parts["policy"].pop("max_rejected")
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
 
