@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench-kernels fixtures clean
+.PHONY: help run test lint torture bench-kernels fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -27,6 +27,10 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+torture: $(STAMP) ## Kill, starve and damage the job for about half an hour
+	$(BIN)/python tests/torture.py
+	HISTORIES=100 $(BIN)/pytest tests/test_incremental.py
 
 bench-kernels: $(STAMP) ## Kernels against scorio in the same process
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

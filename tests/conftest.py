@@ -11,10 +11,15 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
+from hypothesis import settings
 
 from scorelake.publish import Output
 from scorelake.run import Report, job
 from scorelake.settings import load
+
+# A slow machine is not a failure: no property test has a deadline.
+settings.register_profile("scorelake", deadline=None)
+settings.load_profile("scorelake")
 
 REPO = Path(__file__).parents[1]
 FIXTURES = REPO / "fixtures"

@@ -9,7 +9,7 @@ import pytest
 from conftest import FIXTURES, REPO, ask, run
 from scorelake import metrics
 from scorelake.publish import view_files
-from scorelake.tables import COMPARISON, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
+from scorelake.tables import COMPARISON, HISTORY, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +22,16 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_macros_equal_the_kernels(out: Path) -> None:
     cases = [(n, c, k) for n in range(7) for c in range(n + 1) for k in range(9)]
     cases += [(n, c, k) for n in (1030, 5000, 100_000) for c in (0, 1, 500, n - 3, n) for k in (1, 8, 999)]
+    n, c, k = (list(column) for column in zip(*cases, strict=True))
+    table = "(SELECT unnest(?) AS n, unnest(?) AS c, unnest(?) AS k)"
     for macro, name in (("pass_at_k", "pass@{}"), ("pass_hat_k", "pass^{}")):
-        for n, c, k in cases:
-            ((got,),) = ask(out, f"SELECT {macro}(?, ?, ?)", n, c, k)
-            if k < 1 or k > n:
+        answers = ask(out, f"SELECT n, c, k, {macro}(n, c, k) FROM {table}", n, c, k)
+        assert len(answers) == len(cases)
+        for n_, c_, k_, got in answers:
+            if k_ < 1 or k_ > n_:
                 assert got is None
             else:
-                assert got == pytest.approx(float(metrics.finite(name.format(k), n, c)), rel=1e-12, abs=1e-15)
+                assert got == pytest.approx(float(metrics.finite(name.format(k_), n_, c_)), rel=1e-12, abs=1e-15)
 
 
 def test_any_k_from_the_histogram(out: Path) -> None:
@@ -39,7 +42,7 @@ def test_any_k_from_the_histogram(out: Path) -> None:
 
 
 def test_tables_are_as_promised(out: Path) -> None:
-    for table in (*SUMMARIES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE):
+    for table in (*SUMMARIES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE, HISTORY):
         assert [row[0] for row in ask(out, f"DESCRIBE {table.name}")] == list(table.columns)
     assert [row[0] for row in ask(out, "DESCRIBE leaderboard")] == (
         [

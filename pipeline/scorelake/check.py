@@ -11,10 +11,10 @@ from typing import Any
 import duckdb
 
 from scorelake import lake
-from scorelake.count import checksum
 from scorelake.errors import DataError
 from scorelake.publish import Output, literal
 from scorelake.settings import Settings
+from scorelake.storage import checksum
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,11 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -57,9 +61,12 @@ def score(
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
+    metrics_file: Annotated[
+        Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")
+    ] = None,
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
-    with _failures(as_json):
+    with _failures(_Told(as_json, None if dry_run else out / "report.json", metrics_file)) as told:
         from scorelake.publish import Output
         from scorelake.run import job
         from scorelake.settings import load
@@ -77,8 +84,7 @@ def score(
                 progress=progress,
             )
         _tell(report)
-        if as_json:
-            print(json.dumps({"status": report.status, "exit_code": 0, **_plain(report)}))
+        told.end({"status": report.status, "exit_code": 0, **_plain(report)})
 
 
 @app.command()
@@ -100,6 +106,9 @@ def sql(
     out: Out,
     query: Annotated[str, typer.Argument(help="Any SELECT over the tables and views.")],
     format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,  # noqa: A002
+    spreadsheet: Annotated[
+        bool, typer.Option("--spreadsheet", help="CSV in which no cell can start a formula.")
+    ] = False,
 ) -> None:
     """Run one query in a read-only session that cannot touch other files."""
     with _failures():
@@ -111,7 +120,8 @@ def sql(
 
             pages.rows(columns, rows)
         else:
-            print((read.to_csv if format is Format.csv else read.to_json)(columns, rows))
+            text = read.to_csv(columns, rows, spreadsheet) if format is Format.csv else read.to_json(columns, rows)
+            print(text)
 
 
 @app.command()
@@ -190,33 +200,51 @@ def main() -> NoReturn:
 # --- telling people ------------------------------------------------------------------------------------------
 
 
-class _failures:  # noqa: N801  (reads as a statement: with _failures())
-    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
+class _Told:
+    """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
 
-    def __init__(self, as_json: bool = False) -> None:
-        self.as_json = as_json
+    def __init__(self, as_json: bool = False, report: Path | None = None, textfile: Path | None = None) -> None:
+        self.as_json, self.report, self.textfile = as_json, report, textfile
+        self.began = time.time()
 
-    def __enter__(self) -> None:
-        pass
+    def end(self, document: dict[str, Any]) -> None:
+        from scorelake import report
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ScorelakeError):
-            self._end(error.exit_code, {"error": error.what, "where": error.where, "hint": error.hint}, str(error))
-        if isinstance(error, KeyboardInterrupt):
-            self._end(
-                130, {"error": "interrupted"}, "interrupted; nothing was published, and what was counted is kept"
-            )
-        if isinstance(error, OSError) and error.filename is not None:
-            words = f"{error.filename}: {error.strerror}"
-            self._end(3 if error.errno else 1, {"error": words}, words)
-        if error is not None and not isinstance(error, typer.Exit | SystemExit) and self.as_json:
-            print(json.dumps({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"}))
-
-    def _end(self, code: int, told: dict[str, Any], text: str) -> NoReturn:
-        _say(f"error: {text}")
         if self.as_json:
-            print(json.dumps({"status": "failed", "exit_code": code, **told}))
-        raise typer.Exit(code) from None
+            print(json.dumps(document))
+        with suppress(OSError):  # telling must not hide what is told
+            if self.report and document["exit_code"] != 6:  # the run that holds the lock tells its own
+                report.write_json(self.report, document)
+            if self.textfile:
+                report.write_prometheus(self.textfile, document, time.time(), time.time() - self.began)
+
+
+@contextmanager
+def _failures(told: _Told | None = None) -> Iterator[_Told]:
+    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
+    told = told or _Told()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield told
+    except ScorelakeError as error:
+        code, words = error.exit_code, str(error)
+        document = {"error": error.what, "where": error.where, "hint": error.hint}
+    except KeyboardInterrupt:
+        code, words = 130, "interrupted; nothing was published, and what was counted is kept"
+        document = {"error": "interrupted"}
+    except OSError as error:
+        code, words = 1, f"{error.filename or 'the system'}: {error.strerror or error}; nothing was published"
+        document = {"error": words}
+    except typer.Exit:
+        raise
+    except BaseException as error:
+        told.end({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"})
+        raise
+    else:
+        return
+    _say(f"error: {words}")
+    told.end({"status": "failed", "exit_code": code, **document})
+    raise typer.Exit(code)
 
 
 def _say(text: str) -> None:

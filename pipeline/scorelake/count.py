@@ -7,7 +7,6 @@ merge reads one bucket at a time whatever the size of the lake.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -20,10 +19,11 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake import duplicates
+from scorelake import checksums, duplicates
 from scorelake.errors import DataError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
+from scorelake.storage import checksum, settle, writing
 from scorelake.tables import KEYS
 
 FORMAT = 1
@@ -33,6 +33,8 @@ _HASH_SPACE = 1 << 64
 _ROW_GROUP = 1 << 16
 _NAMED = tuple(key for key in KEYS if key != "protocol")
 """Keys that must not be null."""
+BROKEN = (Exception, pl.exceptions.PanicException)
+"""What a broken file can make a reader do; a panic is not an Exception."""
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -117,18 +119,24 @@ def identity(settings: Settings) -> dict[str, Any]:
 def count(task: Task) -> Partial:
     """Count one shard, or find that it has been counted already."""
     home = Path(task.folder) / task.name
-    if (home / "shard.json").exists() and not task.again:
+    if (home / "shard.json").exists() and not task.again and _sound(home, load(home)):
         return load(home)
     aside = home.with_name(f".{task.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    with writing(aside):
+        aside.mkdir(parents=True)
     counts, partial = _count(task, aside)
-    counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
-    partial = replace(partial, checksum=checksum(aside / "counts.parquet"))
-    (aside / "shard.json").write_text(json.dumps(asdict(partial) | {"identity": identity(task.settings)}))
-    shutil.rmtree(home, ignore_errors=True)
-    aside.rename(home)
+    with writing(home):
+        counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
+        partial = replace(partial, checksum=checksum(*_contents(aside, partial)))
+        (aside / "shard.json").write_text(json.dumps(asdict(partial) | {"identity": identity(task.settings)}))
+        shutil.rmtree(home, ignore_errors=True)
+        settle(aside, home)
     return partial
+
+
+def _contents(home: Path, partial: Partial) -> list[Path]:
+    return [home / name for name in ("counts.parquet", *partial.spelled)]
 
 
 def load(home: Path) -> Partial:
@@ -143,17 +151,23 @@ def load(home: Path) -> Partial:
 
 
 def reusable(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
-    """Earlier partials that still hold: same settings, every file as it was, no file counted twice."""
+    """Earlier partials that still hold: same settings, sound, every file as it was, no file counted twice."""
     present, covered, out = set(files), set[File](), []
-    for told in sorted(folder.glob("*/shard.json")):
-        if json.loads(told.read_text()).get("identity") != identity(settings):
+    for home in sorted(path.parent for path in folder.glob("[!.]*/shard.json")):
+        if json.loads((home / "shard.json").read_text()).get("identity") != identity(settings):
             continue
-        partial = load(told.parent)
+        partial = load(home)
         mine = set(partial.files)
-        if mine <= present and not mine & covered:
+        if mine <= present and not mine & covered and _sound(home, partial):
             covered |= mine
             out.append(partial)
     return out
+
+
+def _sound(home: Path, partial: Partial) -> bool:
+    """What is on the disk is what was written; if not, the shard is simply counted again."""
+    contents = _contents(home, partial)
+    return all(path.is_file() for path in contents) and checksum(*contents) == partial.checksum
 
 
 def buckets(folder: Path, partials: Sequence[Partial], rows: int, out: Path, rule: str) -> list[Bucket]:
@@ -238,13 +252,9 @@ def _write_problems(counts: pl.DataFrame, path: str) -> None:
         counts = counts.with_columns(c=pl.lit(None, pl.Int64))
     carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
     lists = [name for name in ("rewards", "reward_counts") if name in counts.columns]
-    counts.sort(KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists).write_parquet(path)
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    final = counts.sort(KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists)
+    with writing(path):
+        final.write_parquet(path)
 
 
 # --- one shard --------------------------------------------------------------------------------------------
@@ -281,7 +291,7 @@ def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
     words = _words(good, settings)
     try:
         grouped = _group([opened.attempts(settings, words) for opened in good])
-    except Exception as error:  # one of the files is broken inside: find out which, alone
+    except BROKEN as error:  # one of the files is broken inside: find out which, alone
         good, broken = _sieve(good, settings)
         if not broken:
             paths = ", ".join(opened.file.path for opened in good[:3])
@@ -330,7 +340,8 @@ def _spell(files: Sequence[_Opened], settings: Settings, counts: pl.DataFrame, a
         rows = duplicates.tell_apart(attempts, settings.duplicates.rule, carried).collect()
         rows = rows.with_columns(pl.struct(KEYS).hash().alias(HASH), pl.lit(opened.file.path).alias("at"))
         names.append(f"attempts-{i:05d}.parquet")
-        rows.sort(HASH, *KEYS, maintain_order=True).write_parquet(aside / names[-1], row_group_size=_ROW_GROUP)
+        with writing(aside):
+            rows.sort(HASH, *KEYS, maintain_order=True).write_parquet(aside / names[-1], row_group_size=_ROW_GROUP)
     return tuple(names)
 
 
@@ -341,11 +352,20 @@ def _open(task: Task, file: File) -> _Opened:
     try:
         footer = pq.read_metadata(path)
         schema = dict(pl.read_parquet_schema(path))
-    except Exception as error:
+        checksums.verify(path, footer, _used(task.settings))
+    except checksums.DamagedError as error:
+        raise UnreadableError(f"damaged: {error}") from None
+    except BROKEN as error:
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
     name = task.settings.columns.attempt
     numbers = _range(footer, name) if name in schema and schema[name].is_integer() else None
     return _Opened(file, path, schema, footer.num_rows, numbers)
+
+
+def _used(settings: Settings) -> set[str]:
+    """Every column the counts depend on."""
+    columns = settings.columns.model_dump(exclude={"carry"})
+    return {*columns.values(), *settings.carried, *settings.protocol.columns}
 
 
 def _range(footer: pq.FileMetaData, name: str) -> tuple[int, int] | None:
@@ -407,7 +427,7 @@ def _sieve(files: list[_Opened], settings: Settings) -> tuple[list[_Opened], lis
         try:
             _group([opened.attempts(settings)])
             good.append(opened)
-        except Exception as error:
+        except BROKEN as error:
             broken.append((opened.file.path, f"cannot be read to its end: {_line(error)}"))
     return good, broken
 
@@ -542,7 +562,7 @@ def _unchanged(root: str, file: File) -> None:
         raise DataError("the file changed or vanished while the lake was read", where=file.path, hint="run again")
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     """The first line of a library's message, without our own path in it."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 

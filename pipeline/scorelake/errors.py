@@ -21,6 +21,10 @@ class ScorelakeError(Exception):
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 
+class StorageError(ScorelakeError):
+    """The output could not be written: disk full, no permission, an error of the device."""
+
+
 class UsageError(ScorelakeError):
     """A wrong argument, option or setting."""
 

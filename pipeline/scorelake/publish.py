@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -21,9 +20,19 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from scorelake.count import checksum
 from scorelake.errors import DataError, LockedError
-from scorelake.tables import COMPARISON, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES, Table
+from scorelake.storage import checksum, settle, writing
+from scorelake.tables import (
+    COMPARISON,
+    HISTORY,
+    MODEL_SUMMARY,
+    PROBLEM_COUNTS,
+    PROBLEM_HISTOGRAM,
+    QUARANTINE,
+    RUN,
+    SUMMARIES,
+    Table,
+)
 
 STORAGE = "v1.0.0"
 """The storage version every DuckDB 1.x and 2.x opens."""
@@ -52,6 +61,10 @@ class Output:
         told = [json.loads(path.read_text()) for path in self.snapshots.glob("[!.]*/manifest.json")]
         return sorted(told, key=lambda manifest: (manifest["run"]["started"], manifest["run"]["run_id"]))
 
+    def table(self, manifest: dict[str, Any], name: str) -> pl.DataFrame:
+        """One table of a finished snapshot."""
+        return pl.read_parquet(self.snapshots / manifest["run"]["run_id"] / f"{name}.parquet", glob=False)
+
     def current(self) -> dict[str, Any] | None:
         """The manifest of the run that leaderboard.duckdb shows."""
         if not self.leaderboard.exists():
@@ -73,8 +86,10 @@ class Output:
 @contextmanager
 def locked(out: Output) -> Iterator[None]:
     """Hold the one writer's lock. The system drops it with its holder, so a crash leaves nothing behind."""
-    out.root.mkdir(parents=True, exist_ok=True)
-    with (out.root / ".lock").open("w") as file:
+    with writing(out.root):
+        out.root.mkdir(parents=True, exist_ok=True)
+        file = (out.root / ".lock").open("w")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -86,6 +101,11 @@ def locked(out: Output) -> Iterator[None]:
 
 def stage(out: Output, run_id: str) -> Path:
     """An empty folder aside for a new snapshot; what a crash left of earlier ones is swept away."""
+    with writing(out.root):
+        return _stage(out, run_id)
+
+
+def _stage(out: Output, run_id: str) -> Path:
     for leftover in [*out.snapshots.glob(".*"), *out.partials.glob(".*"), *out.root.glob(".leaderboard-*")]:
         shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     home = out.snapshots / f".{run_id}"
@@ -95,6 +115,11 @@ def stage(out: Output, run_id: str) -> Path:
 
 def publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame]) -> None:
     """Complete the staged snapshot, rename it into place, and replace the leaderboard."""
+    with writing(out.root):
+        _publish(out, staged, manifest, tables)
+
+
+def _publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame]) -> None:
     for name, frame in tables.items():
         frame.write_parquet(staged / f"{name}.parquet")
     files = sorted(path for path in staged.rglob("*") if path.is_file())
@@ -102,15 +127,11 @@ def publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[st
         "files": {path.relative_to(staged).as_posix(): checksum(path) for path in files},
     }
     (staged / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
-    _flush_tree(staged)
     final = staged.with_name(staged.name.removeprefix("."))
-    staged.rename(final)
-    _flush(out.snapshots)
+    settle(staged, final)
     aside = out.root / f".leaderboard-{manifest['run']['run_id']}"
     _build(aside, out.manifests(), final)
-    _flush(aside)
-    os.replace(aside, out.leaderboard)
-    _flush(out.root)
+    settle(aside, out.leaderboard)
 
 
 def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
@@ -153,7 +174,14 @@ def _build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
         quarantine = [(m["run"]["run_id"], *entry) for m in manifests for entry in m["quarantine"]]
         _insert(db, RUN, [tuple(run[column] for column in RUN.columns) for run in runs])
         _insert(db, QUARANTINE, quarantine)
-        for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE):
+        _insert(db, HISTORY, [])
+        for run in runs:
+            summary = snapshot.parent / run["run_id"] / f"{MODEL_SUMMARY.name}.parquet"
+            scores = db.read_parquet(literal(str(summary))).project(", ".join(list(HISTORY.columns)[2:]))
+            scores.create_view("scores")
+            db.execute("INSERT INTO history SELECT ?, ?, * FROM scores", (run["run_id"], run["started"]))
+            db.execute("DROP VIEW scores")
+        for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE, HISTORY):
             _comment(db, table, table.name)
         _comment(db, PROBLEM_COUNTS, "problem")
         for _, sql in view_files():
@@ -173,7 +201,7 @@ def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
 
 
 def _insert(db: duckdb.DuckDBPyConnection, table: Table, rows: list[tuple[Any, ...]]) -> None:
-    kinds = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Datetime: "TIMESTAMPTZ"}
+    kinds = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Float64: "DOUBLE", pl.Datetime: "TIMESTAMP"}
     columns = ", ".join(f"{name} {kinds[type(kind)]}" for name, kind in table.schema.items())
     db.execute(f"CREATE TABLE {table.name} ({columns})")
     if rows:
@@ -194,17 +222,3 @@ def literal(path: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
-
-
-def _flush_tree(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder]:
-        _flush(path)
-
-
-def _flush(path: Path) -> None:
-    """Ask the system to put a file or a folder's entries on the disk before going on."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

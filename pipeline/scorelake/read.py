@@ -48,12 +48,20 @@ def query(out: Path, sql: str, parameters: tuple[Any, ...] = ()) -> tuple[list[s
             raise UsageError(f"the query failed: {error}") from None
 
 
-def to_csv(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
+def to_csv(columns: list[str], rows: list[tuple[Any, ...]], spreadsheet: bool = False) -> str:
+    """CSV; for a spreadsheet, text that would start a formula is preceded by an apostrophe."""
+    if spreadsheet:
+        columns = [str(_inert(column)) for column in columns]
+        rows = [tuple(_inert(cell) for cell in row) for row in rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
     return text.getvalue().rstrip("\n")
+
+
+def _inert(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def to_json(columns: list[str], rows: list[tuple[Any, ...]]) -> str:

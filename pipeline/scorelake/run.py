@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import __version__, count, histogram, lake, score
+from scorelake import __version__, count, gates, histogram, lake, score
 from scorelake.count import Partial
 from scorelake.engines import local
 from scorelake.errors import DataError
@@ -99,6 +99,8 @@ def job(
             "models": models["model"].n_unique(),
             "problems": int(tables[PROBLEM_HISTOGRAM.name]["problems"].sum()),
         }
+        published = out.table(before, MODEL_SUMMARY.name) if before else None
+        gates.check(settings.gates, run, models, published)
         progress("publishing", 0, 1)
         run["finished"] = datetime.now(UTC).isoformat()
         manifest = {

@@ -69,7 +69,7 @@ def write(lake: Path, plan: Plan) -> int:
         writer = None
         for chunk, part in enumerate(rows):
             table = world.table(part, [plan.seed, *path.encode(), chunk])
-            writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd")
+            writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd", write_page_checksum=True)
             writer.write_table(table)
         if writer:
             writer.close()

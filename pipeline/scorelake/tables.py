@@ -113,8 +113,8 @@ RUN = Table(
     "One row per run that is kept, newest last.",
     {
         "run_id": (TEXT, "names the run's snapshot folder"),
-        "started": (pl.Datetime("us", "UTC"), "when the run began"),
-        "finished": (pl.Datetime("us", "UTC"), "when its numbers were ready"),
+        "started": (pl.Datetime("us"), "when the run began, UTC"),
+        "finished": (pl.Datetime("us"), "when its numbers were ready, UTC"),
         "version": (TEXT, "scorelake's version"),
         "settings": (TEXT, "the settings as JSON"),
         "lake": (TEXT, "where the attempts were read"),
@@ -134,6 +134,21 @@ QUARANTINE = Table(
         "run_id": (TEXT, "the run"),
         "file": (TEXT, "the file, relative to the lake"),
         "reason": (TEXT, "why it was left out"),
+    },
+)
+HISTORY = Table(
+    "history",
+    "How scores moved: every metric of every model in every run that is kept.",
+    {
+        "run_id": (TEXT, "the run"),
+        "started": (pl.Datetime("us"), "when the run began, UTC"),
+        "benchmark": _GROUP["benchmark"],
+        "metric": _SCORES["metric"],
+        "model": _GROUP["model"],
+        "protocol": _GROUP["protocol"],
+        "value": _SCORES["value"],
+        "lo": _SCORES["lo"],
+        "hi": _SCORES["hi"],
     },
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)

@@ -1,0 +1,52 @@
+"""Quality gates: each fails alone, with its numbers, and leaves what is published."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import ask, attempts, expand, put, run
+from scorelake.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        ("max_ungraded = 0.1", "max_ungraded: 2 of 10 is 0.2, allowed 0.1"),
+        ("max_rejected = 0.05", "max_rejected: 1 of 10 is 0.1, allowed 0.05"),
+        ("max_quarantined = 0.3", "max_quarantined: 1 of 2 is 0.5, allowed 0.3"),
+        ("min_problems = 3", "min_problems: default / m has 2, needed 3"),
+        ("min_attempts = 8", "min_attempts: default / m has 7, needed 8"),
+    ],
+)
+def test_each_gate(tmp_path: Path, gate: str, says: str) -> None:
+    passed = [1, 0, 1, None, None, 1, 1, 1, 1, 7]
+    put(tmp_path / "lake", attempts(model="m", problem_id=["a"] * 5 + ["b"] * 5, passed=passed))
+    (tmp_path / "lake" / "broken.parquet").write_text("no")
+    config = f"[policy]\nmax_rejected = 5\n[gates]\n{gate}\n"
+    with pytest.raises(DataError) as error:
+        run(tmp_path / "lake", tmp_path / "out", config, allow_quarantine=True)
+    assert says in str(error.value)
+    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+    run(tmp_path / "lake", tmp_path / "out", "[policy]\nmax_rejected = 5\n", allow_quarantine=True)
+
+
+def test_a_fall(tmp_path: Path) -> None:
+    config = "[gates]\nmax_fall = 0.1\n"
+    put(tmp_path / "lake", expand([("a", 10, 9)], model="m"))
+    put(tmp_path / "lake", expand([("a", 10, 5)], model="n"), "n.parquet")
+    run(tmp_path / "lake", tmp_path / "out", config)
+    put(tmp_path / "lake", expand([("a", 10, 7)], model="m"))
+    with pytest.raises(DataError, match=r"max_fall: default / m fell from 0.9000 to 0.7000 in pass@1, allowed 0.1"):
+        run(tmp_path / "lake", tmp_path / "out", config)
+    assert ask(tmp_path / "out", "SELECT value FROM model_summary WHERE metric = 'pass@1' AND model = 'm'") == [
+        (0.9,)
+    ]
+    (tmp_path / "lake" / "part-0.parquet").unlink()
+    with pytest.raises(DataError, match=r"default / m fell from 0\.9000 to nothing"):
+        run(tmp_path / "lake", tmp_path / "out", config)
+    put(tmp_path / "lake", expand([("a", 100, 81)], model="m"))
+    assert run(tmp_path / "lake", tmp_path / "out", config).status == "published"
+    history = ask(
+        tmp_path / "out", "SELECT value FROM history WHERE (metric, model) = ('pass@1', 'm') ORDER BY started"
+    )
+    assert history == [(0.9,), (0.81,)]

@@ -1,0 +1,23 @@
+"""Short versions of `make torture`."""
+
+from pathlib import Path
+
+import torture
+
+
+def test_kills(tmp_path: Path) -> None:
+    arena = torture.Arena(tmp_path / "arena")
+    steps = ("scorelake.count.settle", "scorelake.publish._build", "os.replace", "scorelake.storage.flush")
+    assert torture.kill_at_steps(arena, steps, (1,)) == 8
+    torture.kill_at_random(arena, 2)
+
+
+def test_readers(tmp_path: Path) -> None:
+    reads, faults = torture.read_while_publishing(tmp_path, 5, readers=2)
+    assert faults == []
+    assert reads > 0
+
+
+def test_mutations(tmp_path: Path) -> None:
+    verdicts = torture.mutate(tmp_path, 150)
+    assert verdicts["quarantined"] > 50

@@ -1,0 +1,319 @@
+"""Break the job on purpose: `make torture`. The tests run short versions of the same functions.
+
+kills:     SIGKILL before and after every named step, and at random moments
+readers:   three readers during a hundred publications
+mutations: ten thousand damaged input files
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow.parquet as pq
+
+from scorelake import count, lake, synth
+from scorelake.errors import ScorelakeError
+from scorelake.publish import Output
+from scorelake.run import job
+from scorelake.settings import Settings, load
+
+STEPS = (
+    "scorelake.count.count",
+    "scorelake.count.merge",
+    "scorelake.score.summarize",
+    "scorelake.run.stage",
+    "scorelake.run.publish",
+    "scorelake.publish._build",
+    "scorelake.publish._native",
+    "scorelake.publish.settle",
+    "scorelake.count.settle",
+    "scorelake.storage.flush",
+    "scorelake.publish.checksum",
+    "os.replace",
+)
+SETTINGS = load(**{"metrics.names": ("pass@1", "pass@4", "bayes@N")})
+
+CHILD = """
+import importlib, os, signal, sys
+step, moment, nth, lake, out = sys.argv[1:]
+import scorelake.run
+from scorelake.publish import Output
+sys.path.insert(0, {here!r})
+import torture
+home, name = step.rsplit(".", 1)
+try:
+    owner = importlib.import_module(home)
+except ModuleNotFoundError:
+    module, kind = home.rsplit(".", 1)
+    owner = getattr(importlib.import_module(module), kind)
+real, calls = getattr(owner, name), [0]
+def deadly(*arguments, **options):
+    calls[0] += 1
+    if moment == "before" and calls[0] == int(nth):
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = real(*arguments, **options)
+    if moment == "after" and calls[0] == int(nth):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(owner, name, deadly)
+scorelake.run.job(lake, Output(__import__("pathlib").Path(out)), torture.SETTINGS)
+"""
+
+
+def visible(out: Path) -> str | None:
+    """All that a reader sees of the scores, as text; None without a leaderboard."""
+    path = out / "leaderboard.duckdb"
+    if not path.exists():
+        return None
+    with duckdb.connect(str(path), read_only=True) as db:
+        scores = db.execute("SELECT * FROM model_summary ORDER BY ALL").fetchall()
+        counts = db.execute("SELECT count(*), sum(n), sum(c), sum(hash(problem_id)) FROM problem_counts").fetchall()
+        runs = db.execute("SELECT rows_read, graded FROM run ORDER BY started DESC LIMIT 1").fetchall()
+    return json.dumps([scores, counts, runs], default=str)
+
+
+class Arena:
+    """A lake with a published run, the same lake with a night's new files, and what both should look like."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.lake, self.before = home / "lake", home / "before"
+        synth.write(self.lake, synth.Plan(3, 60, 8, seed=1))
+        job(self.lake, Output(self.before), SETTINGS)
+        synth.write(home / "new", synth.Plan(3, 40, 8, seed=2))
+        for path in (home / "new").rglob("*.parquet"):
+            shutil.copy(path, self.lake / path.parent.name / "part-9.parquet")
+        # the new files number the same problems' attempts from 0 again: let them be another benchmark
+        for path in self.lake.rglob("part-9.parquet"):
+            pl.read_parquet(path, hive_partitioning=False).with_columns(benchmark=pl.lit("night")).write_parquet(path)
+        shutil.copytree(self.before, home / "after")
+        job(self.lake, Output(home / "after"), SETTINGS)
+        self.old, self.new = visible(self.before), visible(home / "after")
+        self.tables = _tables(home / "after")
+
+    def fresh(self, name: str) -> Path:
+        out = self.home / name
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(self.before, out)
+        return out
+
+    def judge(self, out: Path, what: str) -> None:
+        """A reader sees old or new, the next run finishes, and its tables are those of an undisturbed one."""
+        seen = visible(out)
+        assert seen in (self.old, self.new), f"{what}: a reader sees something else"
+        job(self.lake, Output(out), SETTINGS)
+        assert visible(out) == self.new, f"{what}: the next run differs"
+        assert _tables(out) == self.tables, f"{what}: tables are not byte-identical"
+        leftovers = [path for path in out.rglob(".*") if path.name != ".lock"]
+        assert not leftovers, f"{what}: {leftovers}"
+
+
+def _tables(out: Path) -> dict[str, bytes]:
+    manifest = Output(out).current()
+    assert manifest is not None
+    home = out / "snapshots" / manifest["run"]["run_id"]
+    return {p.relative_to(home).as_posix(): p.read_bytes() for p in sorted(home.rglob("*.parquet"))}
+
+
+def kill_at_steps(arena: Arena, steps: tuple[str, ...] = STEPS, nths: tuple[int, ...] = (1, 2)) -> int:
+    """SIGKILL itself before and after the first calls of each step."""
+    code, kills = CHILD.format(here=str(Path(__file__).parent)), 0
+    for step in steps:
+        for moment in ("before", "after"):
+            for nth in nths:
+                out = arena.fresh("killed")
+                command = [sys.executable, "-c", code, step, moment, str(nth), str(arena.lake), str(out)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+                assert done.returncode in (0, -signal.SIGKILL), done.stderr
+                kills += done.returncode != 0
+                arena.judge(out, f"{moment} call {nth} of {step}")
+    return kills
+
+
+def kill_at_random(arena: Arena, many: int, seed: int = 0) -> int:
+    """SIGKILL from outside at a random moment of a run."""
+    rng, kills = random.Random(seed), 0
+    command = [
+        sys.executable,
+        "-m",
+        "scorelake",
+        "score",
+        str(arena.lake),
+        "--metrics",
+        "pass@1,pass@4,bayes@N",
+        "--out",
+    ]
+    began = time.perf_counter()
+    subprocess.run([*command, str(arena.fresh("timed"))], check=True, capture_output=True)
+    length = time.perf_counter() - began
+    for i in range(many):
+        out = arena.fresh("killed")
+        process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0.3, 1.1) * length)
+        process.kill()
+        kills += process.wait() != 0
+        arena.judge(out, f"random kill {i}")
+    return kills
+
+
+def read_while_publishing(home: Path, publications: int, readers: int = 3) -> tuple[int, list[str]]:
+    """Readers that open, check and close all the time, while a writer publishes; reads made, and what went wrong."""
+    home.mkdir(parents=True, exist_ok=True)
+    out = home / "out"
+    pieces = home / "lake"
+    pieces.mkdir()
+    _piece(pieces, 0)
+    job(pieces, Output(out), SETTINGS)
+    stop = multiprocessing.get_context("spawn").Event()
+    queue = multiprocessing.get_context("spawn").Queue()
+    pool = [
+        multiprocessing.get_context("spawn").Process(target=_reader, args=(str(out), stop, queue))
+        for _ in range(readers)
+    ]
+    for process in pool:
+        process.start()
+    for i in range(1, publications + 1):
+        _piece(pieces, i)
+        job(pieces, Output(out), SETTINGS)
+    stop.set()
+    told = [queue.get(timeout=60) for _ in pool]
+    for process in pool:
+        process.join()
+    return sum(reads for reads, _ in told), [fault for _, faults in told for fault in faults]
+
+
+def _piece(folder: Path, i: int) -> None:
+    """One more file: problem i, with i + 1 attempts, all passed."""
+    frame = pl.DataFrame({"model": ["m"] * (i + 1), "problem_id": [str(i)] * (i + 1), "passed": [True] * (i + 1)})
+    frame.write_parquet(folder / f"{i}.parquet")
+
+
+def _reader(out: str, stop, queue) -> None:  # type: ignore[no-untyped-def]
+    reads, faults = 0, []
+    while not stop.is_set():
+        try:
+            with duckdb.connect(f"{out}/leaderboard.duckdb", read_only=True) as db:
+                problems, n, rows, files = db.execute(
+                    "SELECT (SELECT count(*) FROM problem_counts), (SELECT sum(n) FROM problem_counts), "
+                    "max(rows_read), max(files) FROM run"
+                ).fetchone()  # type: ignore[misc]
+            if not (problems == files and n == rows == files * (files + 1) // 2):
+                faults.append(f"torn: {problems} problems, {files} files, {n} attempts, {rows} rows")
+        except Exception as error:
+            faults.append(repr(error))
+        reads += 1
+    queue.put((reads, faults))
+
+
+def mutate(home: Path, many: int, seed: int = 0) -> dict[str, int]:
+    """Damage a checksummed file in `many` ways; a count must be refused, or equal to the undamaged one."""
+    home.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(seed)
+    verdicts = {"quarantined": 0, "refused": 0, "unharmed": 0}
+    originals = []
+    for i, (rewards, rows) in enumerate([(False, 40), (True, 12)]):
+        synth.write(home / f"made{i}", synth.Plan(1, rows, 12, seed=i, rewards=rewards))
+        (path,) = (home / f"made{i}").rglob("*.parquet")
+        table = pq.read_table(path, partitioning=None).append_column(
+            "model", [["m"] * pq.read_metadata(path).num_rows]
+        )
+        for options in (
+            {},
+            {"row_group_size": 50, "data_page_version": "2.0"},
+            {"compression": "none", "use_dictionary": False},
+        ):
+            pq.write_table(table, home / "original.parquet", write_page_checksum=True, **options)
+            data = (home / "original.parquet").read_bytes()
+            originals.append((data, _counts(home, data)))
+    for i in range(many):
+        data, want = originals[i % len(originals)]
+        other = originals[rng.randrange(len(originals))][0]
+        got = _counts(home, _damaged(data, other, rng))
+        if isinstance(got, str):
+            verdicts[got] += 1
+        else:
+            assert got == want, f"mutation {i} of seed {seed}: a wrong count without a word"
+            verdicts["unharmed"] += 1
+    return verdicts
+
+
+def _damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
+    kind = rng.randrange(5)
+    at = rng.randrange(len(data))
+    if kind == 0:  # one bit
+        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    if kind == 1:  # a few bytes
+        mutable = bytearray(data)
+        for _ in range(rng.randint(2, 16)):
+            mutable[rng.randrange(len(data))] = rng.randrange(256)
+        return bytes(mutable)
+    if kind == 2:  # cut off
+        return data[:at]
+    if kind == 3:  # a piece of another file spliced in
+        length = rng.randint(1, 400)
+        start = rng.randrange(len(other))
+        return data[:at] + other[start : start + length] + data[at + length :]
+    length = rng.randint(1, 64)  # a piece cut out, or a hole
+    return data[:at] + (b"" if rng.random() < 0.5 else b"\0" * length) + data[at + length :]
+
+
+def _counts(home: Path, data: bytes) -> str | tuple[object, ...]:
+    """What the counting stage makes of a file: its counts, or the verdict."""
+    folder = home / "one"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "f.parquet").write_bytes(data)
+    listed = lake.listing(folder)
+    (shard,) = lake.shards(listed.root, listed.files, 1)
+    try:
+        partial = count.count(count.Task(shard, Settings(), str(folder / ".partials")))
+    except ScorelakeError:
+        return "refused"
+    if partial.quarantine:
+        return "quarantined"
+    if partial.rejected:
+        return "refused"
+    merged = [count.merge(b) for b in count.buckets(folder / ".partials", [partial], 10**9, folder, "error")]
+    columns = ["benchmark", "subject", "model", "problem_id", "n", "c", "ungraded"]
+    return (merged[0].duplicates, tuple(pl.read_parquet(folder / "part-00000.parquet").select(columns).rows()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--publications", type=int, default=100)
+    parser.add_argument("--mutations", type=int, default=10_000)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        arena = Arena(home / "arena")
+        print(f"kills at named steps: {kill_at_steps(arena)}, all survived", flush=True)
+        print(
+            f"kills at random moments: {kill_at_random(arena, asked.kills)} of {asked.kills} runs, all survived",
+            flush=True,
+        )
+        reads, faults = read_while_publishing(home / "readers", asked.publications)
+        print(
+            f"3 readers, {asked.publications} publications: {reads} reads, {len(faults)} faults {faults[:3]}",
+            flush=True,
+        )
+        assert not faults
+        print(f"mutations: {mutate(home / 'mutations', asked.mutations)}; no wrong count", flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("RUST_BACKTRACE", "0")
+    main()
