@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Partial:
-    """What one shard contributed. `rows` is the balance: read = graded + ungraded + duplicates + rejected."""
+    """What one shard contributed; read = graded + ungraded + rejected, duplicates still among them."""
 
     name: str
     files: tuple[File, ...]
@@ -68,13 +68,11 @@ class Partial:
     read: int
     graded: int
     ungraded: int
-    duplicates: int
     rejected: int
     rejects: tuple[tuple[str, str, int], ...]
     """(file, reason, rows) of what was rejected."""
     quarantine: tuple[tuple[str, str], ...]
     """(file, reason) of what could not be read."""
-    top_n: int
     binary: bool
     rewards: bool
     words: int
@@ -290,14 +288,14 @@ def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
             quarantine.append((file.path, str(reason)))
     words = _words(good, settings)
     try:
-        grouped = _group([opened.attempts(settings, words) for opened in good])
+        grouped = _group_whole(good, settings, words)
     except BROKEN as error:  # one of the files is broken inside: find out which, alone
         good, broken = _sieve(good, settings)
         if not broken:
             paths = ", ".join(opened.file.path for opened in good[:3])
             raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
         quarantine += broken
-        grouped = _group([opened.attempts(settings, words) for opened in good])
+        grouped = _group_whole(good, settings, words)
     counts, partial = _settle(task, grouped, good, quarantine, words)
     if _identified(good, settings) and not (words and counts.select(duplicates.proven(words).all()).item()):
         partial = replace(partial, words=0, spelled=_spell(good, settings, counts, aside))
@@ -391,6 +389,15 @@ def _fits(opened: _Opened, first: _Opened, settings: Settings) -> None:
             raise UnreadableError(f"{here}, while {first.file.path} has {there}")
 
 
+def _group_whole(files: Sequence[_Opened], settings: Settings, words: int = 0) -> pl.DataFrame:
+    """Counts per key of the files, every row of them by their own footers."""
+    grouped = _group([opened.attempts(settings, words) for opened in files])
+    read, expected = int(grouped["rows"].sum()) if files else 0, sum(opened.rows for opened in files)
+    if read != expected:
+        raise UnreadableError(f"{read:,} rows were read where the footer says {expected:,}")
+    return grouped
+
+
 def _group(frames: list[pl.LazyFrame]) -> pl.DataFrame:
     """Counts per key of all frames; with rewards, also per distinct reward."""
     if not frames:
@@ -425,7 +432,7 @@ def _sieve(files: list[_Opened], settings: Settings) -> tuple[list[_Opened], lis
     good, broken = [], []
     for opened in files:
         try:
-            _group([opened.attempts(settings)])
+            _group_whole([opened], settings)
             good.append(opened)
         except BROKEN as error:
             broken.append((opened.file.path, f"cannot be read to its end: {_line(error)}"))
@@ -443,7 +450,6 @@ def _settle(
     told = {
         "name": task.name,
         "files": task.shard.files,
-        "duplicates": 0,
         "quarantine": tuple(quarantine),
         "words": words,
         "spelled": (),
@@ -453,16 +459,9 @@ def _settle(
         empty = pl.DataFrame(
             schema={HASH: pl.UInt64, **dict.fromkeys(KEYS, pl.String), "n": pl.Int64, "ungraded": pl.Int64}
         )
-        zero = dict.fromkeys(("problems", "read", "graded", "ungraded", "rejected", "top_n"), 0)
+        zero = dict.fromkeys(("problems", "read", "graded", "ungraded", "rejected"), 0)
         return empty, Partial(**told, **zero, rejects=(), binary=False, rewards=False)  # type: ignore[arg-type]
     read = int(grouped["rows"].sum())
-    expected = sum(opened.rows for opened in good)
-    if read != expected:
-        raise DataError(
-            f"{read:,} rows were read where the files' footers say {expected:,}",
-            where=", ".join(opened.file.path for opened in good[:3]),
-            hint="the file is damaged, or was replaced while being read: run again",
-        )
     nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
     rejected = int(grouped.select(pl.when(nameless).then("rows").otherwise("bad").sum()).item())
     rejects = _rejects(good, task.settings) if rejected else ()
@@ -483,7 +482,6 @@ def _settle(
         ungraded=ungraded,
         rejected=rejected,
         rejects=rejects,
-        top_n=int(counts["n"].max() or 0),  # type: ignore[arg-type]
         binary="c" in counts.columns,
         rewards="rewards" in counts.columns,
     )
