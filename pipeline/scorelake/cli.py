@@ -96,6 +96,21 @@ def show(
 
 
 @app.command()
+def compare(
+    out: Out,
+    model_a: Annotated[str, typer.Argument(help="The model to compare against.")],
+    model_b: Annotated[str, typer.Argument(help="The model whose lift is asked for.")],
+    metric: Annotated[str, typer.Option(help="Which metric to compare by.")] = "pass@1",
+    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
+) -> None:
+    """Say what the problems both models attempted show, and what they do not."""
+    with _failures():
+        from scorelake.claim import claims
+
+        print("\n\n".join(claims(out, model_a, model_b, metric, benchmark)))
+
+
+@app.command()
 def sql(
     out: Out,
     query: Annotated[str, typer.Argument(help="Any SELECT over the tables and views.")],

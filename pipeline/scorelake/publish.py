@@ -23,7 +23,7 @@ import polars as pl
 
 from scorelake.count import checksum
 from scorelake.errors import DataError, LockedError
-from scorelake.tables import COMPARISON, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES, Table
+from scorelake.tables import EVIDENCE, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES, Table
 
 STORAGE = "v1.0.0"
 """The storage version every DuckDB 1.x and 2.x opens."""
@@ -153,7 +153,7 @@ def _build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
         quarantine = [(m["run"]["run_id"], *entry) for m in manifests for entry in m["quarantine"]]
         _insert(db, RUN, [tuple(run[column] for column in RUN.columns) for run in runs])
         _insert(db, QUARANTINE, quarantine)
-        for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE):
+        for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM, RUN, QUARANTINE):
             _comment(db, table, table.name)
         _comment(db, PROBLEM_COUNTS, "problem")
         for _, sql in view_files():
@@ -168,7 +168,7 @@ def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
     lists = [name for name in ("rewards", "reward_counts") if name in problems.columns]
     shown = [duckdb.ColumnExpression(name) for name in problems.columns if name not in lists]
     problems.select(*shown).create("problem")
-    for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON):
+    for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM):
         db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(table.name)
 
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import __version__, count, histogram, lake, score
+from scorelake import __version__, compare, count, histogram, lake, score
 from scorelake.count import Partial
 from scorelake.engines import local
 from scorelake.errors import DataError
 from scorelake.publish import Output, locked, publish, stage
 from scorelake.settings import Settings
 from scorelake.tables import (
-    COMPARISON,
     GROUP,
     MODEL_SUMMARY,
     PROBLEM_HISTOGRAM,
@@ -61,7 +60,7 @@ def job(
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing."""
     started = datetime.now(UTC)
-    score.choose(settings, score.Outcomes(binary=True, rewards=False, top_n=1))  # bad names fail before work
+    _names(settings)
     listed = lake.listing(location)
     known = [] if full else count.reusable(out.partials, listed.files, settings)
     counted = {file for partial in known for file in partial.files}
@@ -170,8 +169,23 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
-        COMPARISON.name: pl.DataFrame(schema=COMPARISON.schema),
+        **_compare(problems, settings, outcomes),
     }
+
+
+def _compare(problems: pl.LazyFrame, settings: Settings, outcomes: score.Outcomes) -> dict[str, pl.DataFrame]:
+    """Pairs and ranks, from the same scores per problem as the summaries."""
+    chosen = compare.comparable(score.choose_compared(settings, outcomes))
+    return compare.compare(
+        problems, chosen, lambda rows: score.per_problem(chosen, rows, settings, outcomes), settings
+    )
+
+
+def _names(settings: Settings) -> None:
+    """Metric names that mean nothing are refused before any work."""
+    any_lake = score.Outcomes(binary=True, rewards=False, top_n=1)
+    score.choose(settings, any_lake)
+    compare.comparable(score.choose_compared(settings, any_lake))
 
 
 def _balance(partials: Sequence[Partial]) -> dict[str, int]:

@@ -36,9 +36,27 @@ class Outcomes:
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     """The metrics asked for, or every family the lake allows at k = 1, 2, 4, ... up to the largest n."""
     names = settings.metrics.names
+    own = _own(settings)
+    return _pick(names, [] if names else [*_defaults(outcomes.top_n), *own], settings, outcomes)
+
+
+def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The metrics to compare models by: as asked, or pass@1 (avg@N of rewards) and the scored ones asked for."""
+    if settings.compare.metrics:
+        return _pick(settings.compare.metrics, [], settings, outcomes)
+    first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
+    also = choose(settings, outcomes) if settings.metrics.names else []
+    return list(dict.fromkeys([first, *(metric for metric in also if not metric.family.pooled)]))
+
+
+def _own(settings: Settings) -> list[Metric]:
     weights = settings.metrics.spectrum
-    own = [metrics.spectrum(weights)] if weights else []
-    chosen = [_named(name, own) for name in names] if names else [*_defaults(outcomes.top_n), *own]
+    return [metrics.spectrum(weights)] if weights else []
+
+
+def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The named metrics, all of which the lake must allow, or those of the others that it does."""
+    chosen = [_named(name, _own(settings)) for name in names] or others
     allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
     refused = [metric.name for metric in chosen if metric not in allowed]
     if names and refused:
@@ -75,6 +93,23 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
     if metric.family.finite is None or not outcomes.rewards:
         return outcomes.binary
     return metric.family.name != "bayes@N" or bool(settings.rubric.levels)
+
+
+def per_problem(
+    chosen: Sequence[Metric], problems: pl.DataFrame, settings: Settings, outcomes: Outcomes
+) -> list[Floats]:
+    """For each metric the finite value of every row of problem_counts, NaN where undefined."""
+    from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
+    from_counts = [m for m in chosen if m not in from_rewards]
+    out: dict[Metric, Floats] = {}
+    if from_counts:
+        pairs = distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
+        estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, settings.uncertainty.prior)
+        out |= {m: e.value[0][pairs.place] for m, e in zip(from_counts, estimates, strict=True)}
+    if from_rewards:
+        estimate = _of_rewards(problems, settings)
+        out |= {m: estimate.of(m).value[0] for m in from_rewards}
+    return [out[metric] for metric in chosen]
 
 
 @dataclass(frozen=True)
@@ -163,8 +198,12 @@ def _reward_rows(chosen: list[Metric], grouping: Grouping, settings: Settings) -
     table = grouping.problems.select(*order, "rewards", "reward_counts").sort(order).collect()
     starts = _starts(table, grouping.keys)
     place, ones = np.arange(table.height), np.ones(table.height, dtype=np.int64)
-    estimate = _Rubric(table, settings) if settings.rubric.levels else _Rewards(table)
+    estimate = _of_rewards(table, settings)
     return {metric: _rows(metric, estimate.of(metric), place, ones, starts, settings) for metric in chosen}
+
+
+def _of_rewards(table: pl.DataFrame, settings: Settings) -> _Rubric | _Rewards:
+    return _Rubric(table, settings) if settings.rubric.levels else _Rewards(table)
 
 
 class _Flat:

@@ -28,15 +28,27 @@ class Columns(Part):
     attempt: str = "attempt"
     passed: str = "passed"
     score: str = "score"
+    cluster: str | None = None
     carry: tuple[str, ...] = ()
 
     @field_validator("carry")
     @classmethod
     def _not_ours(cls, carry: tuple[str, ...]) -> tuple[str, ...]:
-        taken = sorted(set(carry) & set(RESERVED))
-        if taken:
-            raise ValueError(f"{', '.join(taken)} is a column of the output already")
-        return tuple(dict.fromkeys(carry))
+        return _free(carry)
+
+    @field_validator("cluster")
+    @classmethod
+    def _not_a_key(cls, cluster: str | None) -> str | None:
+        _free(() if cluster is None else (cluster,))
+        return cluster
+
+
+def _free(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names once each, if none is taken."""
+    taken = sorted(set(names) & set(RESERVED))
+    if taken:
+        raise ValueError(f"{', '.join(taken)} is a column of the output already")
+    return tuple(dict.fromkeys(names))
 
 
 class Protocol(Part):
@@ -92,6 +104,19 @@ class Uncertainty(Part):
         return prior
 
 
+class Compare(Part):
+    """Paired comparisons and ranks: which metrics, how many resamples, and what is too little to compare.
+
+    No metric named means pass@1 (avg@N where there is no pass/fail) and those named in [metrics].
+    """
+
+    metrics: tuple[str, ...] = ()
+    resamples: int = Field(10_000, ge=100)
+    seed: int = Field(0, ge=0)
+    min_problems: int = Field(20, ge=2)
+    allow_different_n: bool = False
+
+
 class Run(Part):
     """How the work is cut; none of it changes a number."""
 
@@ -106,13 +131,15 @@ class Settings(Part):
     rubric: Rubric = Rubric()
     metrics: Metrics = Metrics()
     uncertainty: Uncertainty = Uncertainty()
+    compare: Compare = Compare()
     run: Run = Run()
     by: tuple[str, ...] = ()
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Carried columns, those asked for as slices included."""
-        return tuple(dict.fromkeys((*self.columns.carry, *self.by)))
+        """Carried columns, those asked for as slices or clusters included."""
+        cluster = (self.columns.cluster,) if self.columns.cluster else ()
+        return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""
@@ -122,7 +149,7 @@ class Settings(Part):
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
-        return self.model_dump(mode="json", include={"metrics", "uncertainty", "rubric", "by"})
+        return self.model_dump(mode="json", include={"metrics", "uncertainty", "compare", "rubric", "by"})
 
 
 def load(config: Path | None = None, **flags: Any) -> Settings:
