@@ -14,11 +14,12 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics import Estimate, Metric
+from scorelake.metrics import Estimate, Metric, Mixture
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
-from scorelake.settings import Settings
+from scorelake.priors import Crowd
+from scorelake.settings import UNIFORM, Settings
 
 TAUS = (0.25, 0.5, 0.75)
 """Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""
@@ -104,7 +105,8 @@ def per_problem(
     out: dict[Metric, Floats] = {}
     if from_counts:
         pairs = distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
-        estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, settings.uncertainty.prior)
+        prior = settings.uncertainty.pseudo_counts or UNIFORM  # one for all models: bayes@N needs it
+        estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior)
         out |= {m: e.value[0][pairs.place] for m, e in zip(from_counts, estimates, strict=True)}
     if from_rewards:
         estimate = _of_rewards(problems, settings)
@@ -147,14 +149,23 @@ def _count_rows(
 ) -> None:
     """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
     n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
-    pairs = distinct(n, c)
     ends = np.cumsum([g.histogram.height for g in groupings])
-    places = np.split(pairs.place, ends[:-1])
     shapes = [(_starts(g.histogram, g.keys), g.histogram["problems"].to_numpy()) for g in groupings]
-    estimates = metrics.evaluate(chosen, pairs.n, pairs.c, settings.uncertainty.prior)
+    prior = settings.uncertainty.pseudo_counts
+    mixtures: list[Mixture | None] = [None for _ in groupings]
+    if prior is not None:
+        pairs = distinct(n, c)
+        place = pairs.place
+        estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior)
+    else:
+        crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
+        place = crowd.place
+        estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)
+        mixtures = [crowd.mixture(rows, s) for rows, (s, _) in zip(np.split(place, ends[:-1]), shapes, strict=True)]
+    places = np.split(place, ends[:-1])
     for metric, estimate in zip(chosen, estimates, strict=True):
-        for mine, place, (starts, problems) in zip(rows, places, shapes, strict=True):
-            mine[metric] = _rows(metric, estimate, place, problems, starts, settings)
+        for mine, rows_of, (starts, problems), mixture in zip(rows, places, shapes, mixtures, strict=True):
+            mine[metric] = _rows(metric, estimate, rows_of, problems, starts, settings, mixture)
 
 
 def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
@@ -164,11 +175,19 @@ def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
 
 
 def _rows(
-    metric: Metric, estimate: Estimate, place: Ints, problems: Ints, starts: Ints, settings: Settings
+    metric: Metric,
+    estimate: Estimate,
+    place: Ints,
+    problems: Ints,
+    starts: Ints,
+    settings: Settings,
+    mixture: Mixture | None = None,
 ) -> pl.DataFrame:
     """The metric's columns, one row per group."""
     uncertainty = settings.uncertainty
-    summaries = metrics.aggregate(estimate, place, problems, starts, uncertainty.confidence, uncertainty.min_coverage)
+    summaries = metrics.aggregate(
+        estimate, place, problems, starts, uncertainty.confidence, uncertainty.min_coverage, mixture
+    )
     columns = {name: pl.Series(column) for name, column in vars(summaries).items()}
     return pl.DataFrame(columns).select(
         pl.lit(metric.name).alias("metric"),

@@ -13,6 +13,10 @@ from scorelake.errors import UsageError
 RESERVED = ("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k")
 """Names of our own output columns, which a carried column cannot take."""
 
+UNIFORM = (1.0, 1.0)
+PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
+"""Priors with a name; the empirical one is learnt for each model and benchmark."""
+
 
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -94,14 +98,22 @@ class Metrics(Part):
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, lt=1)
     min_coverage: float = Field(1.0, ge=0, le=1)
-    prior: tuple[float, float] = (1.0, 1.0)
+    prior: str | tuple[float, float] = "uniform"
+    """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
 
     @field_validator("prior")
     @classmethod
-    def _positive(cls, prior: tuple[float, float]) -> tuple[float, float]:
-        if min(prior) <= 0:
+    def _known(cls, prior: str | tuple[float, float]) -> str | tuple[float, float]:
+        if isinstance(prior, str) and prior not in PRIORS:
+            raise ValueError(f"must be {', '.join(PRIORS)} or two pseudo-counts")
+        if not isinstance(prior, str) and min(prior) <= 0:
             raise ValueError("both pseudo-counts must be > 0")
         return prior
+
+    @property
+    def pseudo_counts(self) -> tuple[float, float] | None:
+        """alpha and beta of the prior; None when they are to be learnt from the lake."""
+        return PRIORS[self.prior] if isinstance(self.prior, str) else self.prior
 
 
 class Compare(Part):
