@@ -151,16 +151,10 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
     )
     model = ("benchmark", "model", "protocol")
-    groupings = [
-        score.Grouping(keys, histogram.coarser(fine, keys), histogram.totals(problems, keys), problems)
-        for keys in (model, GROUP)
-    ]
+    groupings = [_grouping(problems, keys, settings, fine) for keys in (model, GROUP)]
     for column in settings.by:
         sliced = problems.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
-        keys = (*model, "slice", "slice_value")
-        groupings.append(
-            score.Grouping(keys, histogram.histogram(sliced, keys), histogram.totals(sliced, keys), sliced)
-        )
+        groupings.append(_grouping(sliced, (*model, "slice", "slice_value"), settings))
     chosen = score.choose(settings, outcomes)
     models, subjects, *slices = score.summarize(chosen, groupings, settings, outcomes)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
@@ -171,6 +165,19 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
         **_compare(problems, settings, outcomes),
     }
+
+
+def _grouping(
+    problems: pl.LazyFrame, keys: Sequence[str], settings: Settings, fine: pl.DataFrame | None = None
+) -> score.Grouping:
+    """Problems by some keys, from a finer histogram where there is one; with clusters, by cluster too."""
+    totals, cluster = histogram.totals(problems, keys), settings.columns.cluster
+    if cluster is not None:
+        problems = problems.with_columns(histogram.clustered(cluster))
+        counts = histogram.histogram(problems, (*keys, histogram.CLUSTER))
+        return score.Grouping(keys, counts, totals, problems, histogram.CLUSTER)
+    counts = histogram.histogram(problems, keys) if fine is None else histogram.coarser(fine, keys)
+    return score.Grouping(keys, counts, totals, problems)
 
 
 def _compare(problems: pl.LazyFrame, settings: Settings, outcomes: score.Outcomes) -> dict[str, pl.DataFrame]:

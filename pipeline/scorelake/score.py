@@ -116,12 +116,24 @@ def per_problem(
 
 @dataclass(frozen=True)
 class Grouping:
-    """One summary table to make: its group columns, the histogram and totals by them, and the problems."""
+    """One summary table to make: its group columns, the histogram and totals by them, and the problems.
+
+    With clusters, the histogram is by the keys and the cluster column.
+    """
 
     keys: Sequence[str]
     histogram: pl.DataFrame
     totals: pl.DataFrame
     problems: pl.LazyFrame
+    cluster: str | None = None
+
+    def starts(self, rows: pl.DataFrame) -> Ints:
+        """Where each group of the sorted rows begins."""
+        return _starts(rows, self.keys)
+
+    def clusters(self, rows: pl.DataFrame) -> Ints | None:
+        """Where each cluster begins, if there are any."""
+        return None if self.cluster is None else _starts(rows, (*self.keys, self.cluster))
 
 
 def summarize(
@@ -150,7 +162,7 @@ def _count_rows(
     """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
     n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
     ends = np.cumsum([g.histogram.height for g in groupings])
-    shapes = [(_starts(g.histogram, g.keys), g.histogram["problems"].to_numpy()) for g in groupings]
+    starts = [grouping.starts(grouping.histogram) for grouping in groupings]
     prior = settings.uncertainty.pseudo_counts
     mixtures: list[Mixture | None] = [None for _ in groupings]
     if prior is not None:
@@ -161,11 +173,25 @@ def _count_rows(
         crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
         place = crowd.place
         estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)
-        mixtures = [crowd.mixture(rows, s) for rows, (s, _) in zip(np.split(place, ends[:-1]), shapes, strict=True)]
-    places = np.split(place, ends[:-1])
+        mixtures = [crowd.mixture(part, at) for part, at in zip(np.split(place, ends[:-1]), starts, strict=True)]
+    shapes = [
+        _Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
+        for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
+    ]
     for metric, estimate in zip(chosen, estimates, strict=True):
-        for mine, rows_of, (starts, problems), mixture in zip(rows, places, shapes, mixtures, strict=True):
-            mine[metric] = _rows(metric, estimate, rows_of, problems, starts, settings, mixture)
+        for mine, shape in zip(rows, shapes, strict=True):
+            mine[metric] = _rows(metric, estimate, shape, settings)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How a table's rows make up its groups: see metrics.aggregate."""
+
+    place: Ints
+    problems: Ints
+    starts: Ints
+    clusters: Ints | None
+    mixture: Mixture | None = None
 
 
 def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
@@ -174,19 +200,11 @@ def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
     return np.flatnonzero(np.diff(group, prepend=-1)).astype(np.int64)
 
 
-def _rows(
-    metric: Metric,
-    estimate: Estimate,
-    place: Ints,
-    problems: Ints,
-    starts: Ints,
-    settings: Settings,
-    mixture: Mixture | None = None,
-) -> pl.DataFrame:
+def _rows(metric: Metric, estimate: Estimate, shape: _Shape, settings: Settings) -> pl.DataFrame:
     """The metric's columns, one row per group."""
-    uncertainty = settings.uncertainty
+    shares = settings.uncertainty.confidence, settings.uncertainty.min_coverage
     summaries = metrics.aggregate(
-        estimate, place, problems, starts, uncertainty.confidence, uncertainty.min_coverage, mixture
+        estimate, shape.place, shape.problems, shape.starts, *shares, shape.mixture, shape.clusters
     )
     columns = {name: pl.Series(column) for name, column in vars(summaries).items()}
     return pl.DataFrame(columns).select(
@@ -213,12 +231,13 @@ def _table(grouping: Grouping, parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _reward_rows(chosen: list[Metric], grouping: Grouping, settings: Settings) -> dict[Metric, pl.DataFrame]:
-    order = tuple(dict.fromkeys((*grouping.keys, "subject", "problem_id")))
+    together = [grouping.cluster] if grouping.cluster else []
+    order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
     table = grouping.problems.select(*order, "rewards", "reward_counts").sort(order).collect()
-    starts = _starts(table, grouping.keys)
     place, ones = np.arange(table.height), np.ones(table.height, dtype=np.int64)
+    shape = _Shape(place, ones, grouping.starts(table), grouping.clusters(table))
     estimate = _of_rewards(table, settings)
-    return {metric: _rows(metric, estimate.of(metric), place, ones, starts, settings) for metric in chosen}
+    return {metric: _rows(metric, estimate.of(metric), shape, settings) for metric in chosen}
 
 
 def _of_rewards(table: pl.DataFrame, settings: Settings) -> _Rubric | _Rewards:

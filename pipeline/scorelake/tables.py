@@ -53,7 +53,7 @@ _SCORES: dict[str, tuple[pl.DataType, str]] = {
     "sigma": (REAL, "posterior standard deviation of mu, problems fixed"),
     "lo": (REAL, "lower end of the posterior interval around mu, problems fixed"),
     "hi": (REAL, "upper end of the posterior interval around mu, problems fixed"),
-    "se": (REAL, "standard error of value when the problems are a sample too: sd / sqrt(problems_scored)"),
+    "se": (REAL, "standard error of value when the problems (or, if given, their clusters) are a sample too"),
     "problems": (INT, "all problems of the group"),
     "problems_scored": (INT, "problems with at least k graded attempts"),
     "attempts": (INT, "graded attempts of the group"),

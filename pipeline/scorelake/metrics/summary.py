@@ -65,12 +65,14 @@ def aggregate(
     confidence: float = 0.95,
     min_coverage: float = 1.0,
     mixture: Mixture | None = None,
+    clusters: Ints | None = None,
 ) -> Summaries:
     """Unweighted means over the problems of each group.
 
     Row i stands for problems[i] >= 1 equal problems whose estimate is column place[i]; group g owns the rows
     from starts[g] to the next start, at least one. Sums run in the order of the rows, so equal rows give
     equal bits. With a mixture of priors the posterior is averaged over them, their disagreement included.
+    `clusters` says where each cluster of problems begins, within the groups; se then counts clusters.
     """
     check_shares(confidence, min_coverage)
     weight = problems.astype(float)
@@ -95,7 +97,10 @@ def aggregate(
     average = ratio(total(np.where(scored, value, 0) * weight), count)
     group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, place.size)))
     off = np.where(scored, value - average[:, group], 0)
-    sample = ratio(ratio(total(off[:, None] * off[None] * weight), count - 1.0), count)
+    if clusters is None:
+        sample = ratio(ratio(total(off[:, None] * off[None] * weight), count - 1.0), count)
+    else:
+        sample = _between_clusters(off * weight, problems * scored, starts, clusters)
     average, error = (
         (average[0], sample[0, 0]) if estimate.powers is None else blend(average, sample, estimate.powers)
     )
@@ -132,6 +137,16 @@ def _mixed(mixture: Mixture, parts: list[tuple[Floats, Floats]]) -> tuple[Floats
     for w, (m, within) in zip(mixture.weight, parts, strict=True):
         spread += w * (within + (m - mu)[:, None] * (m - mu)[None])
     return mu, spread
+
+
+def _between_clusters(off: Floats, scored: Ints, starts: Ints, clusters: Ints) -> Floats:
+    """Covariance of the group means when whole clusters are the sample; one problem each gives the plain one."""
+    first = np.searchsorted(clusters, starts)
+    sums = np.add.reduceat(off, clusters, axis=-1)
+    many = np.add.reduceat(np.add.reduceat(scored, clusters) > 0, first, dtype=np.int64)
+    count = np.add.reduceat(scored, starts)
+    squares = np.add.reduceat(sums[:, None] * sums[None], first, axis=-1)
+    return ratio(squares, count**2) * ratio(many.astype(float), many - 1)
 
 
 def check_shares(confidence: float, min_coverage: float) -> None:
