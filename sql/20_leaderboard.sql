@@ -2,6 +2,8 @@
 -- Grain: one row per benchmark, metric, protocol and model.
 -- Caveat: rank orders the values. rank_lo to rank_hi is what resampling the problems leaves open, and p_best
 -- the share of resamples in which the model leads; both null for metrics not named in [compare] metrics.
+-- Every model counts with the mean of its own problems, as in its value; to tell two models apart on the
+-- problems they share, see comparison.
 -- lo and hi are the posterior interval with problems fixed. Different protocols are never ranked against
 -- each other.
 CREATE OR REPLACE VIEW leaderboard AS
@@ -11,9 +13,9 @@ SELECT
     CASE WHEN me.value IS NOT NULL THEN
         rank() OVER (PARTITION BY me.benchmark, me.metric, me.protocol ORDER BY me.value DESC NULLS LAST)
     END AS rank,
-    settled.rank_lo,
-    settled.rank_hi,
-    settled.p_best,
+    CASE WHEN me.value IS NOT NULL THEN settled.rank_lo END AS rank_lo,
+    CASE WHEN me.value IS NOT NULL THEN settled.rank_hi END AS rank_hi,
+    CASE WHEN me.value IS NOT NULL THEN settled.p_best END AS p_best,
     me.model,
     me.protocol,
     me.value,

@@ -101,18 +101,20 @@ class _Board:
 
 
 def _boards(problems: pl.LazyFrame, scorer: Scorer, settings: Settings) -> Iterator[_Board]:
-    """One board at a time, in the order of benchmark and protocol."""
-    keys = problems.select("benchmark", "protocol").unique().sort("benchmark", "protocol").collect()
-    for benchmark, protocol in keys.rows():
-        mine = (pl.col("benchmark") == benchmark) & (pl.col("protocol") == protocol) & (pl.col("n") > 0)
-        rows = problems.filter(mine).sort("subject", "problem_id", "model").collect()
-        if rows.height:
-            yield _board(benchmark, protocol, rows, scorer(rows), settings.columns.cluster)
+    """One board at a time, in the order of benchmark and protocol; small ones are read together."""
+    keys = ["benchmark", "protocol"]
+    attempted = problems.filter(pl.col("n") > 0)
+    sizes = attempted.group_by(keys).agg(rows=pl.len().cast(pl.Int64)).sort(keys).collect()
+    batch = sizes.select(*keys, batch=pl.col("rows").cum_sum() // settings.run.bucket_rows)
+    for some in batch.partition_by("batch", maintain_order=True):
+        rows = (
+            attempted.join(some.lazy(), on=keys, how="semi").sort(*keys, "subject", "problem_id", "model").collect()
+        )
+        for board in rows.partition_by(keys, maintain_order=True):
+            yield _board(board, scorer(board), settings.columns.cluster)
 
 
-def _board(
-    benchmark: str, protocol: str, rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None
-) -> _Board:
+def _board(rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None) -> _Board:
     models = rows["model"].unique().sort()
     model = rows["model"].replace_strict(models, np.arange(models.len())).to_numpy()
     problem = rows.select(pl.struct("subject", "problem_id").rle_id()).to_series().to_numpy()
@@ -127,7 +129,8 @@ def _board(
     ends = np.cumsum(subjects["len"].to_numpy()).tolist()
     spans = list(zip(subjects["value"].to_list(), [0, *ends[:-1]], ends, strict=True))
     together = None if cluster is None else cluster_codes(rows[cluster].gather(first))
-    return _Board(_Place(benchmark, "", protocol, models.to_list()), spans, attempts, scores, together)
+    place = _Place(rows["benchmark"][0], "", rows["protocol"][0], models.to_list())
+    return _Board(place, spans, attempts, scores, together)
 
 
 def cluster_codes(values: pl.Series) -> Ints:

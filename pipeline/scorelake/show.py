@@ -99,7 +99,7 @@ def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -
     for model, value, mu, lo, hi, problems, scored, attempts, rank, first, last, best in entries:
         table.add_row(
             Text(_rank(rank, first, last)),
-            Text("" if best is None else f"{best:.0%}"),
+            Text("" if best is None or rank is None else f"{best:.0%}"),
             Text(model),
             Text("-" if value is None else f"{value:.4f}", style="bold"),
             Text("-" if lo is None else f"{lo:.3f} to {hi:.3f}"),
@@ -113,7 +113,7 @@ def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -
 
 def _rank(rank: int | None, first: int | None, last: int | None) -> str:
     """The range that is left open, or the plain rank where it is not known."""
-    if first is None:
+    if rank is None or first is None:
         return "-" if rank is None else str(rank)
     return str(first) if first == last else f"{first}-{last}"
 

@@ -148,9 +148,9 @@ def test_clusters_widen_the_interval() -> None:
 def test_blocks_do_not_change_a_bit(missing: float, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, plan = _scores(6, 500, missing), Plan(400)
     want = _digest(*_all(scores, plan))
-    for block, columns in ((1 << 10, 5), (1 << 14, 40)):
+    for block, pairs in ((1 << 9, 4), (1 << 14, 7)):
         monkeypatch.setattr(resample, "BLOCK", block)
-        monkeypatch.setattr(resample, "_COLUMNS", columns)
+        monkeypatch.setattr(resample, "_PAIRS", pairs)
         assert _digest(*_all(scores, plan)) == want
 
 

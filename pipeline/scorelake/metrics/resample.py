@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scorelake.metrics.draws import BLOCK, Floats, Ints
+from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks, ratio
 
 MOST_UNITS = 1 << 15
 """Above this many problems they are dealt at random into so many hands, and whole hands are drawn: the same
 spread to within half a percent, and a cost that no longer grows with the benchmark."""
-_COLUMNS = 1024
-"""Sums kept at once, each over all resamples."""
+_PAIRS = 4096
+"""Pairs whose lifts are kept at once, each over all resamples."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +65,29 @@ def bootstrap(
     A board is a set of rows ranked against each other by the mean of each one's own problems. `cluster`
     numbers the problems that belong together (from 0); such problems are drawn together.
     """
-    grid = _Grid(scores, _units(scores.shape[1], cluster, plan.seed))
-    sets = _common_sets(~np.isnan(scores), a, b)
-    lifts = _point(scores, grid, a, b)
-    means = np.full((scores.shape[0], plan.resamples), np.nan)
-    for some in _batches(sets):
-        sums, counts = _resampled(grid, some, plan)
-        for own, total, count in zip(some, sums, counts, strict=True):
-            drawn = np.where(count > 0, count, np.nan)
-            if own.owners.size:
-                means[own.owners] = total[np.searchsorted(own.rows, own.owners)] / drawn * grid.step
-            _intervals(lifts, own, a, b, total, drawn * (1 / grid.step), plan)
+    table = _Table(scores, _units(scores.shape[1], cluster, plan.seed))
+    lifts = _point(table, a, b)
+    means = np.empty((scores.shape[0], plan.resamples))
+    for start in range(0, max(1, a.size), _PAIRS):
+        some = slice(start, start + _PAIRS)
+        drawn = np.empty((a[some].size, plan.resamples))
+        for columns, weight in weights(table.units, plan, table.size):
+            sums = table.sums(weight)
+            means[:, columns] = sums.means()
+            drawn[:, columns] = sums.lifts(a[some], b[some])
+        lifts.lo[some], lifts.hi[some] = _ends(drawn, plan)
     for column in (lifts.lift, lifts.lo, lifts.hi):
-        column[np.abs(column) <= grid.step] = 0  # below the grid: zero, not a winner
-    return lifts, _ranks(means, boards, grid.step, plan)
+        column[np.abs(column) <= table.step] = 0  # below the grid: zero, not a winner
+    return lifts, _ranks(means, boards, table.step, plan)
 
 
-def weights(units: int, plan: Plan) -> Iterator[tuple[slice, Floats]]:
-    """How often each unit was drawn, resamples x units, in blocks; the same numbers whatever the blocks."""
+def weights(units: int, plan: Plan, size: int = 0) -> Iterator[tuple[slice, Floats]]:
+    """How often each unit was drawn, resamples x units, in blocks; the same numbers whatever the blocks.
+
+    `size` is how many numbers the caller keeps for each resample of a block.
+    """
     rng = np.random.default_rng(plan.seed)
-    step = max(1, 4 * BLOCK // max(1, units))
+    step = max(1, 4 * BLOCK // max(1, units, size))
     for start in range(0, plan.resamples, step):
         rows = slice(start, min(start + step, plan.resamples))
         block = np.empty((rows.stop - rows.start, units))
@@ -93,129 +96,106 @@ def weights(units: int, plan: Plan) -> Iterator[tuple[slice, Floats]]:
         yield rows, block
 
 
-class _Grid:
-    """Scores as whole numbers of steps, added up by unit."""
+def _units(problems: int, cluster: Ints | None, seed: int) -> Ints:
+    """The unit of each problem, which is drawn as a whole: itself, its cluster, or a hand of either."""
+    unit = np.arange(problems) if cluster is None else cluster
+    many = int(unit.max(initial=-1)) + 1
+    if many <= MOST_UNITS:
+        return unit
+    return (np.random.default_rng([seed, 1]).permutation(many) % MOST_UNITS)[unit]
 
-    def __init__(self, scores: Floats, unit: Ints | None) -> None:
+
+class _Table:
+    """Scores as whole numbers of steps, 0 where there is none; below them, one row of 0 and 1 for each kind.
+
+    Rows of one kind are scored on the same problems. Mostly there is one kind; what rows of different kinds
+    have in common is the problems of one without those that the other is lacking.
+    """
+
+    def __init__(self, scores: Floats, unit: Ints) -> None:
         self.scores, self.unit = scores, unit
-        self.units = scores.shape[1] if unit is None else int(unit.max(initial=-1)) + 1
+        self.units = int(unit.max(initial=-1)) + 1
         largest = np.nanmax(np.abs(scores), initial=1.0)
-        together = 1 if unit is None else int(np.bincount(unit).max(initial=1))
+        together = int(np.bincount(unit).max(initial=1))
         self.step = 2.0 ** (int(np.ceil(np.log2(largest * together * max(1, self.units)))) - 52)
+        scored = ~np.isnan(scores)
+        _, first, kind = np.unique(np.packbits(scored, axis=1), axis=0, return_index=True, return_inverse=True)
+        self.kinds, self.kind = scored[first], kind.ravel()
+        self.lacking = [np.flatnonzero(~kind) for kind in self.kinds]
+        self.size = len(self.kinds) * (len(scores) + len(self.kinds))
+        self.by_unit = np.stack([np.bincount(unit, row, self.units) for row in self._columns(slice(None))])
 
     def row(self, i: int) -> Floats:
         """One row in steps, NaN where it has none."""
         steps: Floats = np.rint(self.scores[i] / self.step)
         return steps
 
-    def by_unit(self, values: Floats) -> Floats:
-        return values if self.unit is None else np.bincount(self.unit, values, self.units).astype(np.float64)
+    def _columns(self, problems: slice | Ints) -> Floats:
+        steps = np.nan_to_num(np.rint(self.scores[:, problems] / self.step), nan=0.0)
+        return np.concatenate([steps, self.kinds[:, problems]])
+
+    def sums(self, weight: Floats) -> _Sums:
+        """Everything added up as the resamples of a block weigh it."""
+        lost = np.zeros((len(self.kinds), len(self.by_unit), len(weight)))
+        if len(self.kinds) > 1:
+            for out, problems in zip(lost, self.lacking, strict=True):
+                out[:] = self._columns(problems) @ weight[:, self.unit[problems]].T
+        return _Sums(self.by_unit @ weight.T, lost, self.kind, self.step)
 
 
 @dataclass(frozen=True)
-class _Common:
-    """Problems that a set of rows share: the rows to add up on them, the pairs to compare, the rows whose own
-    problems these are."""
+class _Sums:
+    """Sums of a block of resamples, all exact: of every row and kind, and of what each kind lacks of them."""
 
-    problems: np.ndarray
-    rows: Ints
-    pairs: Ints
-    owners: Ints
+    whole: Floats
+    """rows and kinds x resamples"""
+    lost: Floats
+    """kinds x rows and kinds x resamples"""
+    kind: Ints
+    step: float
 
+    def means(self) -> Floats:
+        """Mean of each row over its own problems, NaN where none was drawn."""
+        rows = self.kind.size
+        return ratio(self.whole[:rows], self.whole[rows + self.kind]) * self.step
 
-def _units(problems: int, cluster: Ints | None, seed: int) -> Ints | None:
-    """What is drawn as a whole: problems, clusters, or hands of either; None when it is single problems."""
-    many = problems if cluster is None else int(cluster.max(initial=-1)) + 1
-    if many <= MOST_UNITS:
-        return cluster
-    hand = np.random.default_rng([seed, 1]).permutation(many) % MOST_UNITS
-    return hand if cluster is None else hand[cluster]
-
-
-def _common_sets(mask: np.ndarray, a: Ints, b: Ints) -> list[_Common]:
-    """The distinct sets of common problems: one when every row has every problem, as it mostly is."""
-    packed = np.packbits(mask, axis=1)
-    _, first, kind = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    kind = kind.ravel()
-    low, high = np.minimum(kind[a], kind[b]), np.maximum(kind[a], kind[b])
-    key = low * first.size + high
-    own = kind * (first.size + 1)
-    out = []
-    for each in np.unique(np.concatenate([key, own])):
-        i, j = divmod(int(each), first.size)
-        pairs = np.flatnonzero(key == each)
-        owners = np.flatnonzero(own == each)
-        rows = np.unique(np.concatenate([a[pairs], b[pairs], owners]))
-        out.append(_Common(mask[first[i]] & mask[first[j]], rows, pairs, owners))
-    return out
+    def lifts(self, a: Ints, b: Ints) -> Floats:
+        """Mean of row b minus mean of row a over their common problems, NaN where none was drawn."""
+        kind_a, kind_b, rows = self.kind[a], self.kind[b], self.kind.size
+        of_b = self.whole[b] - self.lost[kind_a, b]
+        of_a = self.whole[a] - self.lost[kind_b, a]
+        count = self.whole[rows + kind_b] - self.lost[kind_a, rows + kind_b]
+        return ratio(of_b - of_a, count) * self.step
 
 
-def _batches(sets: list[_Common]) -> Iterator[list[_Common]]:
-    """Sets whose columns together stay near the limit."""
-    some: list[_Common] = []
-    for each in sets:
-        if some and sum(s.rows.size + 1 for s in some) + each.rows.size > _COLUMNS:
-            yield some
-            some = []
-        some.append(each)
-    if some:
-        yield some
-
-
-def _resampled(grid: _Grid, sets: list[_Common], plan: Plan) -> tuple[list[Floats], list[Floats]]:
-    """For each set the sums of its rows (rows x resamples, in steps) and the number of problems drawn."""
-    columns = [
-        grid.by_unit(values)
-        for each in sets
-        for values in (
-            *(np.where(each.problems, grid.row(i), 0) for i in each.rows),
-            each.problems.astype(np.float64),
-        )
-    ]
-    table = np.stack(columns)
-    drawn = np.empty((table.shape[0], plan.resamples))
-    for rows, weight in weights(grid.units, plan):
-        drawn[:, rows] = table @ weight.T
-    ends = np.cumsum([each.rows.size + 1 for each in sets])
-    parts = np.split(drawn, ends[:-1])
-    return [part[:-1] for part in parts], [part[-1] for part in parts]
-
-
-def _point(scores: Floats, grid: _Grid, a: Ints, b: Ints) -> Lifts:
+def _point(table: _Table, a: Ints, b: Ints) -> Lifts:
     """The lifts themselves, and who won where; intervals are still to come."""
     problems, wins_a, wins_b = (np.zeros(a.size, dtype=np.int64) for _ in range(3))
     lift, lo, hi = (np.full(a.size, np.nan) for _ in range(3))
     for i in np.unique(a):
-        mine, exact = grid.row(i), scores[i]
+        mine = table.row(i)
         for pair in np.flatnonzero(a == i):
-            gap = grid.row(b[pair]) - mine
+            gap = table.row(b[pair]) - mine
             both = ~np.isnan(gap)
             problems[pair] = np.count_nonzero(both)
             wins_a[pair], wins_b[pair] = np.count_nonzero(gap < 0), np.count_nonzero(gap > 0)
             if problems[pair]:
-                lift[pair] = (scores[b[pair]] - exact)[both].mean()
+                lift[pair] = (table.scores[b[pair]] - table.scores[i])[both].mean()
     return Lifts(problems, lift, lo, hi, wins_a, wins_b)
 
 
-def _intervals(lifts: Lifts, own: _Common, a: Ints, b: Ints, total: Floats, scale: Floats, plan: Plan) -> None:
-    """Fill in the percentile intervals of the pairs of one set, a few pairs at a time."""
-    place_a, place_b = (np.searchsorted(own.rows, rows[own.pairs]) for rows in (a, b))
-    whole = not np.isnan(scale).any()
-    step = max(1, BLOCK // plan.resamples)
-    for start in range(0, own.pairs.size, step):
-        some = slice(start, start + step)
-        drawn = (total[place_b[some]] - total[place_a[some]]) / scale
-        ends = (np.quantile if whole else _known_quantile)(drawn, plan.tails, axis=1)
-        lifts.lo[own.pairs[some]], lifts.hi[own.pairs[some]] = ends
-
-
-def _known_quantile(drawn: Floats, tails: tuple[float, float], axis: int) -> Floats:
-    """Leaves out resamples that drew none of the common problems, which say nothing."""
-    known = ~np.isnan(drawn[0])
-    if not known.any():
-        return np.full((2, drawn.shape[0]), np.nan)
-    out: Floats = np.quantile(drawn[:, known], tails, axis=axis)
-    return out
+def _ends(drawn: Floats, plan: Plan) -> tuple[Floats, Floats]:
+    """Percentiles of each row; resamples that drew none of the common problems say nothing and are left out."""
+    lo, hi = np.full(len(drawn), np.nan), np.full(len(drawn), np.nan)
+    broken = np.isnan(drawn).any(axis=1)
+    whole = np.flatnonzero(~broken)
+    for rows in blocks(whole.size, plan.resamples):
+        lo[whole[rows]], hi[whole[rows]] = np.quantile(drawn[whole[rows]], plan.tails, axis=1)
+    for at in np.flatnonzero(broken):
+        known = drawn[at][~np.isnan(drawn[at])]
+        if known.size:
+            lo[at], hi[at] = np.quantile(known, plan.tails)
+    return lo, hi
 
 
 def _ranks(means: Floats, boards: list[Ints], step: float, plan: Plan) -> Ranks:
