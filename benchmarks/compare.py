@@ -6,9 +6,12 @@ its intervals must agree with ours.
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
 import numpy as np
 

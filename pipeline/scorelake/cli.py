@@ -6,6 +6,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,10 @@ import typer
 
 from scorelake import __version__
 from scorelake.errors import ScorelakeError
+
+# Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
+# linear algebra library wait for each other twenty times longer than one thread takes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from scorelake.run import Progress, Report
