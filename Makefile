@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench-kernels fixtures clean
+.PHONY: help run test lint torture bench-kernels bench-compare coverage fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -38,6 +38,12 @@ bench-kernels: $(STAMP) ## Kernels against scorio in the same process
 
 fixtures: $(STAMP) ## Make the bundled lake and the golden tables again
 	$(BIN)/python fixtures/make.py
+
+bench-compare: $(STAMP) ## All pairs at once against a plain numpy loop
+	$(BIN)/python benchmarks/compare.py --ragged
+
+coverage: $(STAMP) ## Simulate the coverage of every printed interval into docs/coverage.md (minutes)
+	$(BIN)/python benchmarks/coverage.py
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

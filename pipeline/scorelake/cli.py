@@ -6,6 +6,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -19,6 +20,10 @@ import typer
 
 from scorelake import __version__
 from scorelake.errors import ScorelakeError
+
+# Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
+# linear algebra library wait for each other twenty times longer than one thread takes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from scorelake.run import Progress, Report
@@ -99,6 +104,21 @@ def show(
         from scorelake import show as pages
 
         pages.leaderboard(out, metric, benchmark, by_subject)
+
+
+@app.command()
+def compare(
+    out: Out,
+    model_a: Annotated[str, typer.Argument(help="The model to compare against.")],
+    model_b: Annotated[str, typer.Argument(help="The model whose lift is asked for.")],
+    metric: Annotated[str, typer.Option(help="Which metric to compare by.")] = "pass@1",
+    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
+) -> None:
+    """Say what the problems both models attempted show, and what they do not."""
+    with _failures():
+        from scorelake.claim import claims
+
+        print("\n\n".join(claims(out, model_a, model_b, metric, benchmark)))
 
 
 @app.command()

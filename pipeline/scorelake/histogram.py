@@ -8,6 +8,8 @@ import polars as pl
 
 from scorelake.tables import GROUP, PROBLEM_HISTOGRAM
 
+CLUSTER = "_cluster"
+
 
 def histogram(problems: pl.LazyFrame, keys: Sequence[str] = GROUP) -> pl.DataFrame:
     """(keys, n, c, problems), sorted; a lake's histogram is far smaller than its problems unless n is ragged."""
@@ -17,6 +19,13 @@ def histogram(problems: pl.LazyFrame, keys: Sequence[str] = GROUP) -> pl.DataFra
         .sort(*keys, "n", "c")
         .collect(engine="streaming")
     )
+
+
+def clustered(column: str) -> pl.Expr:
+    """The cluster of each problem; one without any is a cluster of its own."""
+    own = pl.concat_str(pl.lit("problem "), "subject", pl.lit(" "), "problem_id")
+    named = pl.concat_str(pl.lit("cluster "), pl.col(column).cast(pl.String))
+    return pl.coalesce(named, own).alias(CLUSTER)
 
 
 def coarser(fine: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

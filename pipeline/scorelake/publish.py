@@ -23,7 +23,7 @@ import polars as pl
 from scorelake.errors import DataError, LockedError
 from scorelake.storage import checksum, settle, writing
 from scorelake.tables import (
-    COMPARISON,
+    EVIDENCE,
     HISTORY,
     MODEL_SUMMARY,
     PROBLEM_COUNTS,
@@ -181,7 +181,7 @@ def _build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
             scores.create_view("scores")
             db.execute("INSERT INTO history SELECT ?, ?, * FROM scores", (run["run_id"], run["started"]))
             db.execute("DROP VIEW scores")
-        for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE, HISTORY):
+        for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM, RUN, QUARANTINE, HISTORY):
             _comment(db, table, table.name)
         _comment(db, PROBLEM_COUNTS, "problem")
         for _, sql in view_files():
@@ -196,7 +196,7 @@ def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
     lists = [name for name in ("rewards", "reward_counts") if name in problems.columns]
     shown = [duckdb.ColumnExpression(name) for name in problems.columns if name not in lists]
     problems.select(*shown).create("problem")
-    for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON):
+    for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM):
         db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(table.name)
 
 

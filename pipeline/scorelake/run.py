@@ -13,14 +13,13 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import __version__, count, gates, histogram, lake, score
+from scorelake import __version__, compare, count, gates, histogram, lake, score
 from scorelake.count import Partial
 from scorelake.engines import local
 from scorelake.errors import DataError
 from scorelake.publish import Output, locked, publish, stage
 from scorelake.settings import Settings
 from scorelake.tables import (
-    COMPARISON,
     GROUP,
     MODEL_SUMMARY,
     PROBLEM_HISTOGRAM,
@@ -61,7 +60,7 @@ def job(
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing."""
     started = datetime.now(UTC)
-    score.choose(settings, score.Outcomes(binary=True, rewards=False, top_n=1))  # bad names fail before work
+    _names(settings)
     listed = lake.listing(location)
     known = [] if full else count.reusable(out.partials, listed.files, settings)
     counted = {file for partial in known for file in partial.files}
@@ -167,16 +166,10 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
     )
     model = ("benchmark", "model", "protocol")
-    groupings = [
-        score.Grouping(keys, histogram.coarser(fine, keys), histogram.totals(problems, keys), problems)
-        for keys in (model, GROUP)
-    ]
+    groupings = [_grouping(problems, keys, settings, fine) for keys in (model, GROUP)]
     for column in settings.by:
         sliced = problems.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
-        keys = (*model, "slice", "slice_value")
-        groupings.append(
-            score.Grouping(keys, histogram.histogram(sliced, keys), histogram.totals(sliced, keys), sliced)
-        )
+        groupings.append(_grouping(sliced, (*model, "slice", "slice_value"), settings))
     chosen = score.choose(settings, outcomes)
     models, subjects, *slices = score.summarize(chosen, groupings, settings, outcomes)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
@@ -185,8 +178,36 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
-        COMPARISON.name: pl.DataFrame(schema=COMPARISON.schema),
+        **_compare(problems, settings, outcomes),
     }
+
+
+def _grouping(
+    problems: pl.LazyFrame, keys: Sequence[str], settings: Settings, fine: pl.DataFrame | None = None
+) -> score.Grouping:
+    """Problems by some keys, from a finer histogram where there is one; with clusters, by cluster too."""
+    totals, cluster = histogram.totals(problems, keys), settings.columns.cluster
+    if cluster is not None:
+        problems = problems.with_columns(histogram.clustered(cluster))
+        counts = histogram.histogram(problems, (*keys, histogram.CLUSTER))
+        return score.Grouping(keys, counts, totals, problems, histogram.CLUSTER)
+    counts = histogram.histogram(problems, keys) if fine is None else histogram.coarser(fine, keys)
+    return score.Grouping(keys, counts, totals, problems)
+
+
+def _compare(problems: pl.LazyFrame, settings: Settings, outcomes: score.Outcomes) -> dict[str, pl.DataFrame]:
+    """Pairs and ranks, from the same scores per problem as the summaries."""
+    chosen = compare.comparable(score.choose_compared(settings, outcomes))
+    return compare.compare(
+        problems, chosen, lambda rows: score.per_problem(chosen, rows, settings, outcomes), settings
+    )
+
+
+def _names(settings: Settings) -> None:
+    """Metric names that mean nothing are refused before any work."""
+    any_lake = score.Outcomes(binary=True, rewards=False, top_n=1)
+    score.choose(settings, any_lake)
+    compare.comparable(score.choose_compared(settings, any_lake))
 
 
 def _refuse(

@@ -14,11 +14,12 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics import Estimate, Metric
+from scorelake.metrics import Estimate, Metric, Mixture
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
-from scorelake.settings import Settings
+from scorelake.priors import Crowd
+from scorelake.settings import UNIFORM, Settings
 
 TAUS = (0.25, 0.5, 0.75)
 """Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""
@@ -36,9 +37,27 @@ class Outcomes:
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     """The metrics asked for, or every family the lake allows at k = 1, 2, 4, ... up to the largest n."""
     names = settings.metrics.names
+    own = _own(settings)
+    return _pick(names, [] if names else [*_defaults(outcomes.top_n), *own], settings, outcomes)
+
+
+def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The metrics to compare models by: as asked, or pass@1 (avg@N of rewards) and the scored ones asked for."""
+    if settings.compare.metrics:
+        return _pick(settings.compare.metrics, [], settings, outcomes)
+    first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
+    also = choose(settings, outcomes) if settings.metrics.names else []
+    return list(dict.fromkeys([first, *(metric for metric in also if not metric.family.pooled)]))
+
+
+def _own(settings: Settings) -> list[Metric]:
     weights = settings.metrics.spectrum
-    own = [metrics.spectrum(weights)] if weights else []
-    chosen = [_named(name, own) for name in names] if names else [*_defaults(outcomes.top_n), *own]
+    return [metrics.spectrum(weights)] if weights else []
+
+
+def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The named metrics, all of which the lake must allow, or those of the others that it does."""
+    chosen = [_named(name, _own(settings)) for name in names] or others
     allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
     refused = [metric.name for metric in chosen if metric not in allowed]
     if names and refused:
@@ -77,14 +96,44 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
     return metric.family.name != "bayes@N" or bool(settings.rubric.levels)
 
 
+def per_problem(
+    chosen: Sequence[Metric], problems: pl.DataFrame, settings: Settings, outcomes: Outcomes
+) -> list[Floats]:
+    """For each metric the finite value of every row of problem_counts, NaN where undefined."""
+    from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
+    from_counts = [m for m in chosen if m not in from_rewards]
+    out: dict[Metric, Floats] = {}
+    if from_counts:
+        pairs = distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
+        prior = settings.uncertainty.pseudo_counts or UNIFORM  # one for all models: bayes@N needs it
+        estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior)
+        out |= {m: e.value[0][pairs.place] for m, e in zip(from_counts, estimates, strict=True)}
+    if from_rewards:
+        estimate = _of_rewards(problems, settings)
+        out |= {m: estimate.of(m).value[0] for m in from_rewards}
+    return [out[metric] for metric in chosen]
+
+
 @dataclass(frozen=True)
 class Grouping:
-    """One summary table to make: its group columns, the histogram and totals by them, and the problems."""
+    """One summary table to make: its group columns, the histogram and totals by them, and the problems.
+
+    With clusters, the histogram is by the keys and the cluster column.
+    """
 
     keys: Sequence[str]
     histogram: pl.DataFrame
     totals: pl.DataFrame
     problems: pl.LazyFrame
+    cluster: str | None = None
+
+    def starts(self, rows: pl.DataFrame) -> Ints:
+        """Where each group of the sorted rows begins."""
+        return _starts(rows, self.keys)
+
+    def clusters(self, rows: pl.DataFrame) -> Ints | None:
+        """Where each cluster begins, if there are any."""
+        return None if self.cluster is None else _starts(rows, (*self.keys, self.cluster))
 
 
 def summarize(
@@ -112,14 +161,37 @@ def _count_rows(
 ) -> None:
     """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
     n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
-    pairs = distinct(n, c)
     ends = np.cumsum([g.histogram.height for g in groupings])
-    places = np.split(pairs.place, ends[:-1])
-    shapes = [(_starts(g.histogram, g.keys), g.histogram["problems"].to_numpy()) for g in groupings]
-    estimates = metrics.evaluate(chosen, pairs.n, pairs.c, settings.uncertainty.prior)
+    starts = [grouping.starts(grouping.histogram) for grouping in groupings]
+    prior = settings.uncertainty.pseudo_counts
+    mixtures: list[Mixture | None] = [None for _ in groupings]
+    if prior is not None:
+        pairs = distinct(n, c)
+        place = pairs.place
+        estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior)
+    else:
+        crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
+        place = crowd.place
+        estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)
+        mixtures = [crowd.mixture(part, at) for part, at in zip(np.split(place, ends[:-1]), starts, strict=True)]
+    shapes = [
+        _Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
+        for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
+    ]
     for metric, estimate in zip(chosen, estimates, strict=True):
-        for mine, place, (starts, problems) in zip(rows, places, shapes, strict=True):
-            mine[metric] = _rows(metric, estimate, place, problems, starts, settings)
+        for mine, shape in zip(rows, shapes, strict=True):
+            mine[metric] = _rows(metric, estimate, shape, settings)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How a table's rows make up its groups: see metrics.aggregate."""
+
+    place: Ints
+    problems: Ints
+    starts: Ints
+    clusters: Ints | None
+    mixture: Mixture | None = None
 
 
 def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
@@ -128,12 +200,12 @@ def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
     return np.flatnonzero(np.diff(group, prepend=-1)).astype(np.int64)
 
 
-def _rows(
-    metric: Metric, estimate: Estimate, place: Ints, problems: Ints, starts: Ints, settings: Settings
-) -> pl.DataFrame:
+def _rows(metric: Metric, estimate: Estimate, shape: _Shape, settings: Settings) -> pl.DataFrame:
     """The metric's columns, one row per group."""
-    uncertainty = settings.uncertainty
-    summaries = metrics.aggregate(estimate, place, problems, starts, uncertainty.confidence, uncertainty.min_coverage)
+    shares = settings.uncertainty.confidence, settings.uncertainty.min_coverage
+    summaries = metrics.aggregate(
+        estimate, shape.place, shape.problems, shape.starts, *shares, shape.mixture, shape.clusters
+    )
     columns = {name: pl.Series(column) for name, column in vars(summaries).items()}
     return pl.DataFrame(columns).select(
         pl.lit(metric.name).alias("metric"),
@@ -159,12 +231,17 @@ def _table(grouping: Grouping, parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _reward_rows(chosen: list[Metric], grouping: Grouping, settings: Settings) -> dict[Metric, pl.DataFrame]:
-    order = tuple(dict.fromkeys((*grouping.keys, "subject", "problem_id")))
+    together = [grouping.cluster] if grouping.cluster else []
+    order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
     table = grouping.problems.select(*order, "rewards", "reward_counts").sort(order).collect()
-    starts = _starts(table, grouping.keys)
     place, ones = np.arange(table.height), np.ones(table.height, dtype=np.int64)
-    estimate = _Rubric(table, settings) if settings.rubric.levels else _Rewards(table)
-    return {metric: _rows(metric, estimate.of(metric), place, ones, starts, settings) for metric in chosen}
+    shape = _Shape(place, ones, grouping.starts(table), grouping.clusters(table))
+    estimate = _of_rewards(table, settings)
+    return {metric: _rows(metric, estimate.of(metric), shape, settings) for metric in chosen}
+
+
+def _of_rewards(table: pl.DataFrame, settings: Settings) -> _Rubric | _Rewards:
+    return _Rubric(table, settings) if settings.rubric.levels else _Rewards(table)
 
 
 class _Flat:

@@ -13,6 +13,10 @@ from scorelake.errors import UsageError
 RESERVED = ("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k")
 """Names of our own output columns, which a carried column cannot take."""
 
+UNIFORM = (1.0, 1.0)
+PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
+"""Priors with a name; the empirical one is learnt for each model and benchmark."""
+
 
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -28,15 +32,27 @@ class Columns(Part):
     attempt: str = "attempt"
     passed: str = "passed"
     score: str = "score"
+    cluster: str | None = None
     carry: tuple[str, ...] = ()
 
     @field_validator("carry")
     @classmethod
     def _not_ours(cls, carry: tuple[str, ...]) -> tuple[str, ...]:
-        taken = sorted(set(carry) & set(RESERVED))
-        if taken:
-            raise ValueError(f"{', '.join(taken)} is a column of the output already")
-        return tuple(dict.fromkeys(carry))
+        return _free(carry)
+
+    @field_validator("cluster")
+    @classmethod
+    def _not_a_key(cls, cluster: str | None) -> str | None:
+        _free(() if cluster is None else (cluster,))
+        return cluster
+
+
+def _free(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names once each, if none is taken."""
+    taken = sorted(set(names) & set(RESERVED))
+    if taken:
+        raise ValueError(f"{', '.join(taken)} is a column of the output already")
+    return tuple(dict.fromkeys(names))
 
 
 class Protocol(Part):
@@ -102,14 +118,35 @@ class Metrics(Part):
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, lt=1)
     min_coverage: float = Field(1.0, ge=0, le=1)
-    prior: tuple[float, float] = (1.0, 1.0)
+    prior: str | tuple[float, float] = "uniform"
+    """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
 
     @field_validator("prior")
     @classmethod
-    def _positive(cls, prior: tuple[float, float]) -> tuple[float, float]:
-        if min(prior) <= 0:
+    def _known(cls, prior: str | tuple[float, float]) -> str | tuple[float, float]:
+        if isinstance(prior, str) and prior not in PRIORS:
+            raise ValueError(f"must be {', '.join(PRIORS)} or two pseudo-counts")
+        if not isinstance(prior, str) and min(prior) <= 0:
             raise ValueError("both pseudo-counts must be > 0")
         return prior
+
+    @property
+    def pseudo_counts(self) -> tuple[float, float] | None:
+        """alpha and beta of the prior; None when they are to be learnt from the lake."""
+        return PRIORS[self.prior] if isinstance(self.prior, str) else self.prior
+
+
+class Compare(Part):
+    """Paired comparisons and ranks: which metrics, how many resamples, and what is too little to compare.
+
+    No metric named means pass@1 (avg@N where there is no pass/fail) and those named in [metrics].
+    """
+
+    metrics: tuple[str, ...] = ()
+    resamples: int = Field(10_000, ge=100)
+    seed: int = Field(0, ge=0)
+    min_problems: int = Field(20, ge=2)
+    allow_different_n: bool = False
 
 
 class Run(Part):
@@ -128,13 +165,15 @@ class Settings(Part):
     metrics: Metrics = Metrics()
     uncertainty: Uncertainty = Uncertainty()
     gates: Gates = Gates()
+    compare: Compare = Compare()
     run: Run = Run()
     by: tuple[str, ...] = ()
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Carried columns, those asked for as slices included."""
-        return tuple(dict.fromkeys((*self.columns.carry, *self.by)))
+        """Carried columns, those asked for as slices or clusters included."""
+        cluster = (self.columns.cluster,) if self.columns.cluster else ()
+        return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""
@@ -144,7 +183,7 @@ class Settings(Part):
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
-        return self.model_dump(mode="json", include={"metrics", "uncertainty", "rubric", "by"})
+        return self.model_dump(mode="json", include={"metrics", "uncertainty", "compare", "rubric", "by"})
 
 
 def load(config: Path | None = None, **flags: Any) -> Settings:

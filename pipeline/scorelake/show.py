@@ -1,4 +1,4 @@
-"""Leaderboards in a terminal. Ranks that the intervals do not settle are printed as ranges, not as winners."""
+"""Leaderboards in a terminal. Ranks that the problems do not settle are printed as ranges, not as winners."""
 
 from __future__ import annotations
 
@@ -19,14 +19,23 @@ _BAR = 24
 _ROWS = """
 SELECT s.benchmark, {subject} AS subject, s.protocol, s.model, s.value, s.mu, s.lo, s.hi, s.problems,
     s.problems_scored, s.attempts,
-    1 + count(*) FILTER (o.lo > s.hi) AS first,
-    count(*) FILTER (NOT coalesce(o.hi < s.lo, false)) AS last
-FROM {table} AS s
-JOIN {table} AS o ON o.benchmark = s.benchmark AND o.protocol = s.protocol AND o.metric = s.metric {same}
+    CASE WHEN s.value IS NOT NULL THEN
+        rank() OVER (PARTITION BY s.benchmark, {subject}, s.protocol ORDER BY s.value DESC NULLS LAST)
+    END AS rank,
+    r.rank_lo, r.rank_hi, r.p_best
+FROM {kind}_summary AS s
+LEFT JOIN {kind}_rank AS r
+    ON r.benchmark = s.benchmark AND r.protocol = s.protocol AND r.metric = s.metric AND r.model = s.model {same}
 WHERE s.metric = ? AND (? IS NULL OR s.benchmark = ?)
-GROUP BY ALL
 ORDER BY s.benchmark, subject, s.protocol, s.value DESC NULLS LAST, s.mu DESC NULLS LAST, s.model
 """
+
+
+_RANGES = {
+    True: "A rank such as 1-3 means that resampling the problems does not settle the order; best is the share of "
+    "resamples in which the model leads.",
+    False: "How far the ranks are settled is not known: name the metric in [compare] metrics.",
+}
 
 
 def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool) -> None:
@@ -34,8 +43,8 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
     name = metric if metric.startswith("spectrum") else metrics.parse(metric).name
     sql = _ROWS.format(
         subject="s.subject" if by_subject else "NULL",
-        table="subject_summary" if by_subject else "model_summary",
-        same="AND o.subject = s.subject" if by_subject else "",
+        kind="subject" if by_subject else "model",
+        same="AND r.subject = s.subject" if by_subject else "",
     )
     _, rows = read.query(out, sql, (name, benchmark, benchmark))
     if not rows:
@@ -46,13 +55,8 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
     for head in heads:
         console.print(_table(head, name, [row[3:] for row in rows if row[:3] == head]))
     share = _confidence(confidence[0][0])
-    console.print(
-        Text(
-            f"Intervals: {share:.0%} posterior, problems fixed. A rank such as 1-3 means that the intervals do not "
-            "settle the order.",
-            style="dim",
-        )
-    )
+    settled = any(row[-1] is not None for row in rows)
+    console.print(Text(f"Intervals: {share:.0%} posterior, problems fixed. {_RANGES[settled]}", style="dim"))
 
 
 def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
@@ -69,7 +73,7 @@ def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
 def _console(wide: bool = False) -> Console:
     """As wide as the terminal; into a pipe or a file, wide enough that nothing is cut."""
     console = Console()
-    return console if console.is_terminal else Console(width=10_000 if wide else 110)
+    return console if console.is_terminal else Console(width=10_000 if wide else 120)
 
 
 def _cell(cell: Any) -> str:
@@ -82,6 +86,7 @@ def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -
     table = Table(box=box.SIMPLE_HEAD, title=Text(title, style="bold"), title_justify="left")
     for column, justify in (
         ("rank", "right"),
+        ("best", "right"),
         ("model", "left"),
         (metric, "right"),
         ("interval", "left"),
@@ -91,9 +96,10 @@ def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -
         ("attempts", "right"),
     ):
         table.add_column(Text(column), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for model, value, mu, lo, hi, problems, scored, attempts, first, last in entries:
+    for model, value, mu, lo, hi, problems, scored, attempts, rank, first, last, best in entries:
         table.add_row(
-            Text(f"{first}-{last}" if first != last else str(first)),
+            Text(_rank(rank, first, last)),
+            Text("" if best is None or rank is None else f"{best:.0%}"),
             Text(model),
             Text("-" if value is None else f"{value:.4f}", style="bold"),
             Text("-" if lo is None else f"{lo:.3f} to {hi:.3f}"),
@@ -103,6 +109,13 @@ def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -
             Text(f"{attempts:,}"),
         )
     return table
+
+
+def _rank(rank: int | None, first: int | None, last: int | None) -> str:
+    """The range that is left open, or the plain rank where it is not known."""
+    if rank is None or first is None:
+        return "-" if rank is None else str(rank)
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _bar(mu: float | None, lo: float | None, hi: float | None) -> str:

@@ -53,7 +53,7 @@ _SCORES: dict[str, tuple[pl.DataType, str]] = {
     "sigma": (REAL, "posterior standard deviation of mu, problems fixed"),
     "lo": (REAL, "lower end of the posterior interval around mu, problems fixed"),
     "hi": (REAL, "upper end of the posterior interval around mu, problems fixed"),
-    "se": (REAL, "standard error of value when the problems are a sample too: sd / sqrt(problems_scored)"),
+    "se": (REAL, "standard error of value when the problems (or, if given, their clusters) are a sample too"),
     "problems": (INT, "all problems of the group"),
     "problems_scored": (INT, "problems with at least k graded attempts"),
     "attempts": (INT, "graded attempts of the group"),
@@ -86,28 +86,41 @@ SLICE_SUMMARY = Table(
     "One row per value of a carried column asked for with --by, model, protocol and metric.",
     {**_MODEL, **_SLICE, **_SCORES},
 )
+_PAIR: dict[str, tuple[pl.DataType, str]] = {
+    "metric": _SCORES["metric"],
+    "model_a": (TEXT, "the first model"),
+    "model_b": (TEXT, "the second model"),
+    "protocol": (TEXT, "the protocol both ran under; null when they share none"),
+    "problems": (INT, "problems scored for both models"),
+    "lift": (REAL, "mean of B's score minus A's over those problems; null when not comparable"),
+    "lo": (REAL, "lower end of the paired bootstrap interval of the lift, whole problems resampled"),
+    "hi": (REAL, "upper end of the paired bootstrap interval of the lift, whole problems resampled"),
+    "wins_a": (INT, "problems where A scored higher"),
+    "wins_b": (INT, "problems where B scored higher"),
+    "ties": (INT, "problems with equal scores"),
+    "p_one_sided": (REAL, "exact sign test: chance of this many wins of B or more among equals"),
+    "p_two_sided": (REAL, "exact sign test, two-sided"),
+    "p_holm": (REAL, "two-sided p-value adjusted over all pairs of the benchmark and metric (Holm)"),
+    "claim": (TEXT, "improvement, regression or inconclusive (of B over A); or not comparable, and what differs"),
+}
+_RANK: dict[str, tuple[pl.DataType, str]] = {
+    "metric": _SCORES["metric"],
+    "model": _GROUP["model"],
+    "protocol": _GROUP["protocol"],
+    "rank_lo": (INT, "best rank that the resamples leave open; tied models share it"),
+    "rank_hi": (INT, "worst rank that the resamples leave open; tied models share it"),
+    "p_best": (REAL, "share of resamples in which the model leads; a tie for the lead is split"),
+}
+_BENCHMARK = {"benchmark": _GROUP["benchmark"]}
+_SUBJECT = {**_BENCHMARK, "subject": _GROUP["subject"]}
 COMPARISON = Table(
-    "comparison",
-    "Paired comparisons of two models on the problems both attempted.",
-    {
-        "benchmark": _GROUP["benchmark"],
-        "metric": _SCORES["metric"],
-        "model_a": (TEXT, "the first model"),
-        "model_b": (TEXT, "the second model"),
-        "protocol": _GROUP["protocol"],
-        "problems": (INT, "problems both models attempted"),
-        "lift": (REAL, "mean of B's score minus A's over those problems"),
-        "lo": (REAL, "lower end of the bootstrap interval of the lift"),
-        "hi": (REAL, "upper end of the bootstrap interval of the lift"),
-        "wins_a": (INT, "problems where A scored higher"),
-        "wins_b": (INT, "problems where B scored higher"),
-        "ties": (INT, "problems with equal scores"),
-        "p_one_sided": (REAL, "exact sign test: chance of this many wins of B or more among equals"),
-        "p_two_sided": (REAL, "exact sign test, two-sided"),
-        "p_holm": (REAL, "two-sided p-value adjusted over the pairs of the benchmark (Holm)"),
-        "claim": (TEXT, "improvement, regression or inconclusive; or what makes the two incomparable"),
-    },
+    "comparison", "Paired comparisons of two models on the problems both attempted.", {**_BENCHMARK, **_PAIR}
 )
+SUBJECT_COMPARISON = Table("subject_comparison", "The same within each subject.", {**_SUBJECT, **_PAIR})
+MODEL_RANK = Table(
+    "model_rank", "How far the ranks of a board are settled, problems resampled.", {**_BENCHMARK, **_RANK}
+)
+SUBJECT_RANK = Table("subject_rank", "The same within each subject.", {**_SUBJECT, **_RANK})
 RUN = Table(
     "run",
     "One row per run that is kept, newest last.",
@@ -152,3 +165,4 @@ HISTORY = Table(
     },
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
+EVIDENCE = (COMPARISON, SUBJECT_COMPARISON, MODEL_RANK, SUBJECT_RANK)

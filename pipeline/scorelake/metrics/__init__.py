@@ -22,13 +22,14 @@ from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, 
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
 from scorelake.metrics.registry import Family, Metric, families, parse, spectrum, threshold
-from scorelake.metrics.summary import Summaries, Summary, aggregate, check_shares
+from scorelake.metrics.summary import Mixture, Summaries, Summary, aggregate, check_shares
 
 __all__ = [
     "Estimate",
     "Family",
     "Metric",
     "MetricError",
+    "Mixture",
     "Summaries",
     "Summary",
     "aggregate",

@@ -30,7 +30,11 @@ class Estimate:
     bounds: tuple[float, float] = (0.0, 1.0)
 
 
-def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: tuple[float, float]) -> list[Estimate]:
+Prior = tuple[float, float] | tuple[Floats, Floats]
+"""A Beta prior's two pseudo-counts: the same for all rows, or one pair per row."""
+
+
+def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
     """Estimates of each metric for the rows (n, c), given as they should be computed: distinct."""
     out: dict[Metric, Estimate] = {}
     for k in sorted({m.draws for m in metrics}):
@@ -41,7 +45,7 @@ def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: tuple[float, fl
         for metric in same_k:
             if not metric.credits:
                 counts = np.stack([n - c, c], axis=1)
-                mass = np.array([[prior[1], prior[0]]])
+                mass = np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))
                 out[metric] = of_levels(metric, _BINARY, counts, mass)
     return [out[metric] for metric in metrics]
 
@@ -65,7 +69,7 @@ def blend(parts: Floats, covariance: Floats, powers: tuple[float, float]) -> tup
     return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
 
 
-def _drawn(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: tuple[float, float]) -> list[Estimate]:
+def _drawn(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
     """Credit metrics and blends at one k."""
     vectors = list({credit.tobytes(): credit for metric in metrics for credit in metric.credits}.values())
     place = {credit.tobytes(): i for i, credit in enumerate(vectors)}

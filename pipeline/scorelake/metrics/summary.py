@@ -47,6 +47,16 @@ class Summaries:
         return Summary(**columns)
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Several priors instead of one: for each its columns of the estimate, and its weight in each group."""
+
+    place: Ints
+    """priors x rows"""
+    weight: Floats
+    """priors x groups, summing to 1 in each group"""
+
+
 def aggregate(
     estimate: Estimate,
     place: Ints,
@@ -54,12 +64,15 @@ def aggregate(
     starts: Ints,
     confidence: float = 0.95,
     min_coverage: float = 1.0,
+    mixture: Mixture | None = None,
+    clusters: Ints | None = None,
 ) -> Summaries:
     """Unweighted means over the problems of each group.
 
     Row i stands for problems[i] >= 1 equal problems whose estimate is column place[i]; group g owns the rows
     from starts[g] to the next start, at least one. Sums run in the order of the rows, so equal rows give
-    equal bits.
+    equal bits. With a mixture of priors the posterior is averaged over them, their disagreement included.
+    `clusters` says where each cluster of problems begins, within the groups; se then counts clusters.
     """
     check_shares(confidence, min_coverage)
     weight = problems.astype(float)
@@ -67,12 +80,11 @@ def aggregate(
     def total(rows: Floats) -> Floats:
         return np.add.reduceat(rows, starts, axis=-1)
 
-    # posterior: every problem that has one (avg@N has none without attempts)
-    mean, covariance = estimate.mean[:, place], estimate.covariance[:, :, place]
-    known = ~np.isnan(mean[0])
-    m = total(weight * known)
-    mu = ratio(total(np.where(known, mean, 0) * weight), m)
-    spread = ratio(total(np.where(known, covariance, 0) * weight), m**2)
+    mu, spread = (
+        _posterior(estimate, place, weight, starts)
+        if mixture is None
+        else _mixed(mixture, [_posterior(estimate, each, weight, starts) for each in mixture.place])
+    )
     mu, variance = (mu[0], spread[0, 0]) if estimate.powers is None else blend(mu, spread, estimate.powers)
     sigma = np.sqrt(variance)
     reach = ndtri((1 + confidence) / 2) * sigma
@@ -85,7 +97,10 @@ def aggregate(
     average = ratio(total(np.where(scored, value, 0) * weight), count)
     group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, place.size)))
     off = np.where(scored, value - average[:, group], 0)
-    sample = ratio(ratio(total(off[:, None] * off[None] * weight), count - 1.0), count)
+    if clusters is None:
+        sample = ratio(ratio(total(off[:, None] * off[None] * weight), count - 1.0), count)
+    else:
+        sample = _between_clusters(off * weight, problems * scored, starts, clusters)
     average, error = (
         (average[0], sample[0, 0]) if estimate.powers is None else blend(average, sample, estimate.powers)
     )
@@ -100,6 +115,38 @@ def aggregate(
         problems=count_all,
         problems_scored=count,
     )
+
+
+def _posterior(estimate: Estimate, place: Ints, weight: Floats, starts: Ints) -> tuple[Floats, Floats]:
+    """Group means (parts x groups) and their covariance, over every problem that has a posterior.
+
+    avg@N has none without attempts.
+    """
+    mean, covariance = estimate.mean[:, place], estimate.covariance[:, :, place]
+    known = ~np.isnan(mean[0])
+    m = np.add.reduceat(weight * known, starts)
+    mu = ratio(np.add.reduceat(np.where(known, mean, 0) * weight, starts, axis=-1), m)
+    spread = ratio(np.add.reduceat(np.where(known, covariance, 0) * weight, starts, axis=-1), m**2)
+    return mu, spread
+
+
+def _mixed(mixture: Mixture, parts: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Means and covariance of the mixture: the average within the priors, and the spread between them."""
+    mu = sum((w * m for w, (m, _) in zip(mixture.weight, parts, strict=True)), np.zeros_like(parts[0][0]))
+    spread = np.zeros_like(parts[0][1])
+    for w, (m, within) in zip(mixture.weight, parts, strict=True):
+        spread += w * (within + (m - mu)[:, None] * (m - mu)[None])
+    return mu, spread
+
+
+def _between_clusters(off: Floats, scored: Ints, starts: Ints, clusters: Ints) -> Floats:
+    """Covariance of the group means when whole clusters are the sample; one problem each gives the plain one."""
+    first = np.searchsorted(clusters, starts)
+    sums = np.add.reduceat(off, clusters, axis=-1)
+    many = np.add.reduceat(np.add.reduceat(scored, clusters) > 0, first, dtype=np.int64)
+    count = np.add.reduceat(scored, starts)
+    squares = np.add.reduceat(sums[:, None] * sums[None], first, axis=-1)
+    return ratio(squares, count**2) * ratio(many.astype(float), many - 1)
 
 
 def check_shares(confidence: float, min_coverage: float) -> None:

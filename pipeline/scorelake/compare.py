@@ -1,0 +1,329 @@
+"""Stage 5. Scores per problem -> paired comparisons of all models, and how far their ranks are settled.
+
+Only problems that both models attempted under one protocol are compared. Where two models have too little in
+common the row says what differs, and gives no number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from scorelake.errors import UsageError
+from scorelake.metrics import Metric
+from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.resample import Lifts, Plan, Ranks, bootstrap
+from scorelake.metrics.significance import holm, sign_test
+from scorelake.settings import Settings
+from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
+
+Scorer = Callable[[pl.DataFrame], Sequence[Floats]]
+"""Rows of problem_counts in; for each metric their finite values out, NaN where undefined."""
+
+REFUSED = "not comparable: "
+"""How a claim begins that gives a reason instead of a number."""
+
+
+def comparable(chosen: Sequence[Metric]) -> list[Metric]:
+    """The metrics, each once; a blend of two group means has no score per problem and is an error."""
+    pooled = [metric.name for metric in chosen if metric.family.pooled]
+    if pooled:
+        raise UsageError(
+            f"{', '.join(pooled)}: a blend of group means has no score per problem to pair",
+            hint="leave it out of [compare] metrics",
+        )
+    return list(dict.fromkeys(chosen))
+
+
+def compare(
+    problems: pl.LazyFrame, chosen: Sequence[Metric], scorer: Scorer, settings: Settings
+) -> dict[str, pl.DataFrame]:
+    """The comparison and rank tables, for whole benchmarks and for each subject."""
+    wholes: list[_Found] = []
+    parts: list[_Found] = []
+    for board in _boards(problems, scorer, settings):
+        whole = _found(board, chosen, settings)
+        split = board.split()
+        wholes.append(whole)
+        parts += [whole.of(split[0].place)] if len(split) == 1 else [_found(part, chosen, settings) for part in split]
+    return {
+        COMPARISON.name: _comparison(COMPARISON, wholes, chosen, ("benchmark",)),
+        SUBJECT_COMPARISON.name: _comparison(SUBJECT_COMPARISON, parts, chosen, ("benchmark", "subject")),
+        MODEL_RANK.name: _rank(MODEL_RANK, wholes, chosen),
+        SUBJECT_RANK.name: _rank(SUBJECT_RANK, parts, chosen),
+    }
+
+
+# --- models x problems ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which board: the models of a benchmark, or of one subject of it, under one protocol."""
+
+    benchmark: str
+    subject: str
+    protocol: str
+    models: list[str]
+
+
+@dataclass(frozen=True)
+class _Board:
+    """What its models did on the same problems."""
+
+    place: _Place
+    spans: list[tuple[str, int, int]]
+    """(name, first column, end) of each subject."""
+    attempts: Ints
+    """n, models x problems; 0 where a model did not attempt the problem."""
+    scores: Floats
+    """metrics x models x problems, NaN where not scored."""
+    cluster: Ints | None
+    """Which problems belong together, by number."""
+
+    def split(self) -> list[_Board]:
+        """One board per subject, with the models that attempted any of it."""
+        return [self._part(span, slice(*span[1:])) for span in self.spans]
+
+    def _part(self, span: tuple[str, int, int], columns: slice) -> _Board:
+        here = np.flatnonzero(self.attempts[:, columns].any(axis=1))
+        models = [self.place.models[i] for i in here]
+        cluster = None if self.cluster is None else np.unique(self.cluster[columns], return_inverse=True)[1]
+        attempts, scores = self.attempts[here, columns], self.scores[:, here, columns]
+        place = _Place(self.place.benchmark, span[0], self.place.protocol, models)
+        return _Board(place, [span], attempts, scores, cluster)
+
+
+def _boards(problems: pl.LazyFrame, scorer: Scorer, settings: Settings) -> Iterator[_Board]:
+    """One board at a time, in the order of benchmark and protocol; small ones are read together."""
+    keys = ["benchmark", "protocol"]
+    attempted = problems.filter(pl.col("n") > 0)
+    sizes = attempted.group_by(keys).agg(rows=pl.len().cast(pl.Int64)).sort(keys).collect()
+    batch = sizes.select(*keys, batch=pl.col("rows").cum_sum() // settings.run.bucket_rows)
+    for some in batch.partition_by("batch", maintain_order=True):
+        rows = (
+            attempted.join(some.lazy(), on=keys, how="semi").sort(*keys, "subject", "problem_id", "model").collect()
+        )
+        for board in rows.partition_by(keys, maintain_order=True):
+            yield _board(board, scorer(board), settings.columns.cluster)
+
+
+def _board(rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None) -> _Board:
+    models = rows["model"].unique().sort()
+    model = rows["model"].replace_strict(models, np.arange(models.len())).to_numpy()
+    problem = rows.select(pl.struct("subject", "problem_id").rle_id()).to_series().to_numpy()
+    shape = (models.len(), int(problem[-1]) + 1)
+    attempts = np.zeros(shape, dtype=np.int64)
+    attempts[model, problem] = rows["n"].to_numpy()
+    scores = np.full((len(values), *shape), np.nan)
+    for matrix, value in zip(scores, values, strict=True):
+        matrix[model, problem] = value
+    first = np.flatnonzero(np.diff(problem, prepend=-1))
+    subjects = rows["subject"].gather(first).rle().struct.unnest()
+    ends = np.cumsum(subjects["len"].to_numpy()).tolist()
+    spans = list(zip(subjects["value"].to_list(), [0, *ends[:-1]], ends, strict=True))
+    together = None if cluster is None else cluster_codes(rows[cluster].gather(first))
+    place = _Place(rows["benchmark"][0], "", rows["protocol"][0], models.to_list())
+    return _Board(place, spans, attempts, scores, together)
+
+
+def cluster_codes(values: pl.Series) -> Ints:
+    """Numbers for the clusters of problems; a problem without one is a cluster of its own."""
+    names = values.cast(pl.String)
+    known = names.fill_null("").rank("dense").cast(pl.Int64).to_numpy() - 1
+    alone = names.is_null().to_numpy()
+    code = np.where(alone, known.max(initial=0) + 1 + np.arange(known.size), known)
+    return np.unique(code, return_inverse=True)[1].astype(np.int64)
+
+
+# --- evidence -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A board's pairs (the same a and b for every metric, metric by metric), its ranks, and its refusals."""
+
+    place: _Place
+    a: Ints
+    b: Ints
+    lifts: Lifts
+    ranks: Ranks
+    refusals: list[str | None]
+
+    def of(self, place: _Place) -> _Found:
+        """The same findings on a board that has the same models and problems."""
+        return _Found(place, self.a, self.b, self.lifts, self.ranks, self.refusals)
+
+
+def _found(board: _Board, chosen: Sequence[Metric], settings: Settings) -> _Found:
+    """Compare every pair and rank every model; all metrics of the board share the resamples."""
+    asked, many = settings.compare, len(board.place.models)
+    a, b = np.triu_indices(many, 1)
+    shift = many * np.arange(len(chosen))[:, None]
+    lifts, ranks = bootstrap(
+        board.scores.reshape(-1, board.scores.shape[2]),
+        (a + shift).ravel(),
+        (b + shift).ravel(),
+        list(np.arange(many) + shift),
+        board.cluster,
+        Plan(asked.resamples, asked.seed, settings.uncertainty.confidence),
+    )
+    return _Found(board.place, a, b, lifts, ranks, _refusals(board, a, b, chosen, lifts.problems, settings))
+
+
+def _refusals(
+    board: _Board, a: Ints, b: Ints, chosen: Sequence[Metric], scored: Ints, settings: Settings
+) -> list[str | None]:
+    """For every metric and pair: what makes the two incomparable, or nothing."""
+    asked = settings.compare
+    tried = board.attempts > 0
+    many = tried.sum(axis=1)
+    shared = np.array([np.count_nonzero(tried[i] & tried[j]) for i, j in zip(a, b, strict=True)], dtype=np.int64)
+    least = np.where(tried, board.attempts, np.iinfo(np.int64).max).min(axis=1)
+    most = board.attempts.max(axis=1)
+    out: list[str | None] = []
+    for metric, both_scored in zip(chosen, scored.reshape(len(chosen), -1), strict=True):
+        for i, j, common, usable in zip(a, b, shared, both_scored, strict=True):
+            why = None
+            if common < asked.min_problems and common == many[i] == many[j]:
+                why = f"too few problems ({common} in common, {asked.min_problems} needed)"
+            elif common < asked.min_problems:
+                why = f"problem sets differ ({common} of {many[i]} and {many[j]} problems in common, "
+                why += f"{asked.min_problems} needed)"
+            elif not asked.allow_different_n and (most[i] < least[j] or most[j] < least[i]):
+                why = f"n differs ({_span(least[i], most[i])} and {_span(least[j], most[j])} attempts per problem)"
+            elif usable < asked.min_problems:
+                why = f"n is below k = {metric.draws} (both models have enough attempts on {usable} problems, "
+                why += f"{asked.min_problems} needed)"
+            out.append(why and REFUSED + why)
+    return out
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def _comparison(
+    table: Table, found: Sequence[_Found], chosen: Sequence[Metric], keys: tuple[str, ...]
+) -> pl.DataFrame:
+    """Every pair of every board, and the pairs that share no protocol; p-values adjusted per benchmark."""
+    pairs = pl.concat(
+        [
+            pl.DataFrame(schema=table.schema),
+            *(_pairs(each, chosen).select(*table.columns) for each in found),
+            pl.DataFrame(_strangers([each.place for each in found], chosen, keys), table.schema),
+        ]
+    )
+    family = pairs.select(pl.struct("benchmark", "metric").rank("dense")).to_series().to_numpy()
+    raw = pairs["p_two_sided"].to_numpy()
+    adjusted = np.full(raw.size, np.nan)
+    for each in np.unique(family):
+        tested = (family == each) & ~np.isnan(raw)
+        adjusted[tested] = holm(raw[tested])
+    pairs = pairs.with_columns(pl.Series("p_holm", adjusted).fill_nan(None))
+    return table.check(_sorted(pairs, chosen, (*keys, "protocol"), ("model_a", "model_b")))
+
+
+def _pairs(found: _Found, chosen: Sequence[Metric]) -> pl.DataFrame:
+    """Numbers where the pair is comparable, the reason where not."""
+    place, lifts, pairs = found.place, found.lifts, found.a.size
+    one_sided, two_sided = sign_test(lifts.wins_a, lifts.wins_b)
+    models = pl.Series(place.models, dtype=pl.String)
+    claim = np.select([lifts.lo > 0, lifts.hi < 0], ["improvement", "regression"], "inconclusive")
+    refused = pl.Series(found.refusals, dtype=pl.String)
+    numbers = {
+        "lift": lifts.lift,
+        "lo": lifts.lo,
+        "hi": lifts.hi,
+        "wins_a": lifts.wins_a,
+        "wins_b": lifts.wins_b,
+        "ties": lifts.problems - lifts.wins_a - lifts.wins_b,
+        "p_one_sided": one_sided,
+        "p_two_sided": two_sided,
+    }
+    return pl.DataFrame(
+        {
+            "metric": np.repeat([metric.name for metric in chosen], pairs).tolist(),
+            "model_a": models.gather(np.tile(found.a, len(chosen))),
+            "model_b": models.gather(np.tile(found.b, len(chosen))),
+            "problems": lifts.problems,
+            **numbers,
+            "claim": claim.tolist(),
+        },
+        schema_overrides={"metric": pl.String, "claim": pl.String},
+    ).with_columns(
+        *(pl.when(refused.is_null()).then(pl.col(name)).alias(name) for name in numbers),
+        pl.lit(place.benchmark).alias("benchmark"),
+        pl.lit(place.subject).alias("subject"),
+        pl.lit(place.protocol).alias("protocol"),
+        pl.lit(None, pl.Float64).alias("p_holm"),
+        pl.coalesce(refused, "claim").alias("claim"),
+    )
+
+
+def _strangers(places: Sequence[_Place], chosen: Sequence[Metric], keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Rows for two models of a benchmark that never ran under the same protocol."""
+    protocols: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    for place in places:
+        group = tuple(getattr(place, key) for key in keys)
+        for model in place.models:
+            protocols.setdefault(group, {}).setdefault(model, set()).add(place.protocol)
+    return [
+        dict(zip(keys, group, strict=True))
+        | {"metric": metric.name, "model_a": a, "model_b": b, "claim": f"{REFUSED}{_protocol_gap(ran[a], ran[b])}"}
+        for group, ran in protocols.items()
+        for a, b in combinations(sorted(ran), 2)
+        if not ran[a] & ran[b]
+        for metric in chosen
+    ]
+
+
+def _protocol_gap(a: set[str], b: set[str]) -> str:
+    """Which protocol columns have no value in common."""
+    ours, theirs = ([json.loads(text or "{}") for text in sorted(some)] for some in (a, b))
+    gaps = []
+    for column in dict.fromkeys(name for told in (*ours, *theirs) for name in told):
+        mine, other = ([json.dumps(told.get(column)) for told in some] for some in (ours, theirs))
+        if not set(mine) & set(other):
+            gaps.append(f"{column} {' or '.join(dict.fromkeys(mine))} and {' or '.join(dict.fromkeys(other))}")
+    return f"protocol differs ({'; '.join(gaps) or 'in combination'})"
+
+
+def _rank(table: Table, found: Sequence[_Found], chosen: Sequence[Metric]) -> pl.DataFrame:
+    """Every model of every board; a model without any score of a metric has no rank."""
+    frames = [pl.DataFrame(schema=table.schema)]
+    for each in found:
+        place, ranks = each.place, each.ranks
+        frame = pl.DataFrame(
+            {
+                "metric": [metric.name for metric in chosen for _ in place.models],
+                "model": place.models * len(chosen),
+                "rank_lo": ranks.lo,
+                "rank_hi": ranks.hi,
+                "p_best": ranks.best,
+            },
+            schema_overrides={"metric": pl.String},
+        ).with_columns(
+            benchmark=pl.lit(place.benchmark), subject=pl.lit(place.subject), protocol=pl.lit(place.protocol)
+        )
+        frames.append(frame.filter(pl.col("p_best").is_not_nan()).select(*table.columns))
+    keys = [key for key in ("benchmark", "subject", "protocol") if key in table.columns]
+    return table.check(_sorted(pl.concat(frames), chosen, keys, ("model",)))
+
+
+def _sorted(
+    rows: pl.DataFrame, chosen: Sequence[Metric], before: Sequence[str], after: Sequence[str]
+) -> pl.DataFrame:
+    """By the keys, then metrics in the order they were asked for, then models."""
+    order = {metric.name: i for i, metric in enumerate(chosen)}
+    place = pl.col("metric").replace_strict(order, return_dtype=pl.Int64).alias("_place")
+    return rows.with_columns(place).sort(*before, "_place", *after, nulls_last=True).drop("_place")

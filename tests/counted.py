@@ -1,0 +1,40 @@
+"""Lakes from counts: write the attempts that give each problem its (n, c), score them, read the tables back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from scorelake import read
+from scorelake.publish import Output
+from scorelake.run import job
+from scorelake.settings import Settings
+
+Row = dict[str, Any]
+
+
+def lake(home: Path, counts: Iterable[Row]) -> Path:
+    """Attempts of the rows, each with n and c and any key columns (model, problem_id, subject, ...)."""
+    rows = [
+        {**{key: value for key, value in row.items() if key not in ("n", "c")}, "passed": i < row["c"]}
+        for row in counts
+        for i in range(row["n"])
+    ]
+    home.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows).write_parquet(home / "part-0.parquet")
+    return home
+
+
+def scored(home: Path, counts: Iterable[Row], **settings: Any) -> Path:
+    """The output folder of a lake of such counts."""
+    out = home / "out"
+    job(lake(home / "lake", counts), Output(out), Settings.model_validate(settings))
+    return out
+
+
+def rows(out: Path, sql: str) -> list[Row]:
+    columns, values = read.query(out, sql)
+    return [dict(zip(columns, row, strict=True)) for row in values]

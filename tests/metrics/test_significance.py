@@ -1,0 +1,51 @@
+"""Sign test, Holm and sample sizes against exact fractions and published values."""
+
+from fractions import Fraction
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from scorelake.metrics.significance import detectable_lift, holm, problems_needed, sign_test
+
+
+@pytest.mark.parametrize(
+    ("wins_a", "wins_b", "one_sided", "two_sided"),
+    [(0, 1, 0.5, 1), (3, 13, 0.0106353759765625, 0.021270751953125), (2, 10, 79 / 4096, 0.03857421875), (0, 0, 1, 1)],
+)
+def test_known_p_values(wins_a: int, wins_b: int, one_sided: float, two_sided: float) -> None:
+    got = sign_test(wins_a, wins_b)
+    assert got[0] == pytest.approx(one_sided, rel=1e-14)
+    assert got[1] == pytest.approx(two_sided, rel=1e-14)
+
+
+def test_every_small_case_is_the_exact_fraction() -> None:
+    a, b = (x.ravel() for x in np.mgrid[0:25, 0:25])
+    one_sided, two_sided = sign_test(a, b)
+    for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        n = x + y
+        tail = {w: Fraction(sum(comb(n, j) for j in range(w, n + 1)), 2**n) for w in {y, max(x, y)}}
+        assert one_sided[i] == pytest.approx(float(tail[y]), rel=1e-13)
+        assert two_sided[i] == pytest.approx(float(min(Fraction(1), 2 * tail[max(x, y)])), rel=1e-13)
+
+
+def test_large_counts_agree_with_scipys_binomial_test() -> None:
+    for x, y in ((5000, 5200), (123_456, 123_000), (0, 900)):
+        one_sided, two_sided = sign_test(x, y)
+        assert one_sided == pytest.approx(binomtest(y, x + y, alternative="greater").pvalue, rel=1e-9)
+        assert two_sided == pytest.approx(binomtest(y, x + y).pvalue, rel=1e-9)
+
+
+def test_holm() -> None:
+    assert holm([0.005, 0.01, 0.03, 0.04]) == pytest.approx([0.02, 0.03, 0.06, 0.06], rel=1e-14)
+    assert holm([0.04, 0.005, 0.03, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03], rel=1e-14)
+    assert holm([0.9, 0.8]).tolist() == [1, 1]
+    assert holm([]).size == 0
+
+
+def test_problems_needed_for_a_lift() -> None:
+    assert problems_needed(1 / 9, 0.03) == 969
+    se = (1 / 9 / 969) ** 0.5
+    assert detectable_lift(se) == pytest.approx(0.03, rel=1e-4)
+    assert detectable_lift(se) < 0.03 < detectable_lift((1 / 9 / 968) ** 0.5)

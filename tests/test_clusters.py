@@ -1,0 +1,60 @@
+"""se when problems come in clusters: against the textbook sum, in counts and in rewards."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from counted import Row, rows, scored
+from scorelake import metrics
+from scorelake.metrics.draws import Floats
+
+
+def _counts() -> list[Row]:
+    rng = np.random.default_rng(6)
+    passages = [None, *rng.permutation(12).tolist()]
+    return [
+        {
+            "model": "a",
+            "subject": "xy"[i % 2],
+            "problem_id": i,
+            "passage": passages[i % 13],
+            "n": 6,
+            "c": int(rng.binomial(6, (i % 13) / 13)),
+        }
+        for i in range(80)
+    ]
+
+
+def _robust(values: Floats, cluster: list[object]) -> float:
+    off = values - values.mean()
+    sums = [sum(x for x, mine in zip(off, cluster, strict=True) if mine == each) for each in set(cluster)]
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / values.size)
+
+
+@pytest.mark.parametrize("metric", ["pass@1", "pass@4", "avg@N"])
+@pytest.mark.parametrize("prior", ["uniform", "empirical"])
+def test_se_counts_clusters(tmp_path: Path, metric: str, prior: str) -> None:
+    counts = _counts()
+    both = [
+        scored(tmp_path / name, counts, columns=columns, uncertainty={"prior": prior})
+        for name, columns in (("plain", {}), ("together", {"cluster": "passage"}))
+    ]
+    for table in ("model_summary", "subject_summary"):
+        plain, together = (rows(out, f"FROM {table} WHERE metric = '{metric}' ORDER BY ALL") for out in both)
+        for before, row in zip(plain, together, strict=True):
+            mine = [r for r in counts if row.get("subject", r["subject"]) == r["subject"]]
+            values = metrics.finite(metric, 6, np.array([r["c"] for r in mine]))
+            cluster = [("own", i) if r["passage"] is None else r["passage"] for i, r in enumerate(mine)]
+            assert row["se"] == pytest.approx(_robust(values, cluster), rel=1e-10)
+            for column in ("value", "mu", "sigma", "lo", "hi"):
+                assert row[column] == pytest.approx(before[column], rel=1e-9), "clusters change se alone"
+
+
+def test_one_problem_per_cluster_is_the_plain_se(tmp_path: Path) -> None:
+    counts = [row | {"passage": row["problem_id"]} for row in _counts()]
+    plain, alone = (
+        rows(scored(tmp_path / str(i), counts, columns=columns), "SELECT se FROM model_summary ORDER BY metric")
+        for i, columns in enumerate(({}, {"cluster": "passage"}))
+    )
+    assert [r["se"] for r in alone] == pytest.approx([r["se"] for r in plain], rel=1e-9)

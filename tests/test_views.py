@@ -1,0 +1,81 @@
+"""problem_stats and budget against numpy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from counted import rows, scored
+
+
+def test_problem_stats(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    c = rng.binomial(4, np.clip(np.linspace(0.1, 0.8, 6)[:, None] + rng.normal(0, 0.2, 20), 0, 1))
+    c[:, 0], c[:, 1], c[:, 2] = 4, 0, [4, 3, 2, 1, 0, 0]  # saturated, never solved, upside down
+    counts = [
+        {"model": f"m{m}", "subject": "s", "problem_id": f"{p:02d}", "n": 4, "c": int(c[m, p])}
+        for m in range(6)
+        for p in range(20)
+    ]
+    got = rows(scored(tmp_path, counts), "FROM problem_stats ORDER BY problem_id")
+    rate = c / 4
+    assert [r["difficulty"] for r in got] == pytest.approx((1 - rate.mean(axis=0)).tolist(), abs=1e-12)
+    assert [r["solved_by"] for r in got] == (c > 0).sum(axis=0).tolist()
+    assert {(r["models"], r["attempts"]) for r in got} == {(6, 24)}
+    for p, row in enumerate(got):
+        rest = np.delete(rate, p, axis=1).mean(axis=1)
+        if p < 2:
+            assert row["discrimination"] is None
+        else:
+            assert row["discrimination"] == pytest.approx(np.corrcoef(rate[:, p], rest)[0, 1], abs=1e-12)
+        assert row["suspicious"] == (row["discrimination"] is not None and row["discrimination"] < 0)
+    assert [r["problem_id"] for r in got if r["saturated"]] == ["00"]
+    assert [r["problem_id"] for r in got if r["never_solved"]] == ["01"]
+    assert got[2]["suspicious"]
+
+
+def test_two_models_tell_no_discrimination(tmp_path: Path) -> None:
+    counts = [{"model": m, "problem_id": p, "n": 2, "c": (p + len(m)) % 3} for m in ("a", "bb") for p in range(9)]
+    assert {r["discrimination"] for r in rows(scored(tmp_path, counts), "FROM problem_stats")} == {None}
+
+
+def test_budget_splits_the_variance_without_bias(tmp_path: Path) -> None:
+    """Averaged over many lakes the parts are what the simulation put in."""
+    rng = np.random.default_rng(9)
+    lakes, problems, n = 300, 40, 5
+    p = rng.beta(2, 2, (lakes, problems))
+    c = rng.binomial(n, p)
+    counts = [
+        {"benchmark": f"b{i:03d}", "model": "a", "problem_id": j, "n": n, "c": int(c[i, j])}
+        for i in range(lakes)
+        for j in range(problems)
+    ]
+    settings = {"compare": {"resamples": 100}, "metrics": {"names": ["pass@1"]}}
+    got = rows(scored(tmp_path, counts, **settings), "FROM budget ORDER BY benchmark")
+    between, within = 1 / 20, 1 / 4 - 1 / 20  # of Beta(2, 2): variance, and E[p (1 - p)]
+    assert np.mean([r["var_attempts"] for r in got]) == pytest.approx(within / n / problems, rel=0.03)
+    assert np.mean([r["var_problems"] for r in got]) == pytest.approx(between / problems, rel=0.05)
+    one = got[7]
+    rate = c[7] / n
+    noise = (c[7] * (n - c[7]) / (n * (n - 1))).mean()
+    variance = rate.var(ddof=1) / problems
+    assert one["se"] == pytest.approx(variance**0.5, rel=1e-12)
+    assert one["var_attempts"] + one["var_problems"] == pytest.approx(variance, rel=1e-12)
+    assert one["share_attempts"] == pytest.approx(noise / n / problems / variance, rel=1e-12)
+    after = variance - noise / problems * (1 / n - 1 / (n + 1))
+    assert one["se_one_more_attempt"] == pytest.approx(after**0.5, rel=1e-12)
+    assert one["se_one_more_problem"] == pytest.approx((variance * problems / (problems + 1)) ** 0.5, rel=1e-12)
+    assert one["se_endless_attempts"] == pytest.approx(one["var_problems"] ** 0.5, rel=1e-12)
+
+
+def test_budget_of_single_attempts_is_unknown(tmp_path: Path) -> None:
+    counts = [{"model": "a", "problem_id": p, "n": 1, "c": p % 2} for p in range(20)]
+    (row,) = rows(scored(tmp_path, counts), "FROM budget")
+    assert row["se"] > 0
+    assert {row[name] for name in ("var_attempts", "share_attempts", "se_one_more_attempt", "var_problems")} == {None}
+
+
+def test_budget_of_problems_that_are_all_alike(tmp_path: Path) -> None:
+    counts = [{"model": "a", "problem_id": p, "n": 2, "c": 1} for p in range(20)]
+    (row,) = rows(scored(tmp_path, counts), "FROM budget")
+    assert (row["se"], row["var_problems"], row["se_one_more_attempt"], row["share_attempts"]) == (0, 0, 0, None)
