@@ -49,9 +49,9 @@ def compare(
     parts: list[_Found] = []
     for board in _boards(problems, scorer, settings):
         whole = _found(board, chosen, settings)
-        split = board.split()
         wholes.append(whole)
-        parts += [whole.of(split[0].place)] if len(split) == 1 else [_found(part, chosen, settings) for part in split]
+        alone = len(board.spans) == 1  # a benchmark of one subject: the same evidence
+        parts += [whole.of(p.place) if alone else _found(p, chosen, settings) for p in board.split()]
     return {
         COMPARISON.name: _comparison(COMPARISON, wholes, chosen, ("benchmark",)),
         SUBJECT_COMPARISON.name: _comparison(SUBJECT_COMPARISON, parts, chosen, ("benchmark", "subject")),
@@ -87,9 +87,9 @@ class _Board:
     cluster: Ints | None
     """Which problems belong together, by number."""
 
-    def split(self) -> list[_Board]:
+    def split(self) -> Iterator[_Board]:
         """One board per subject, with the models that attempted any of it."""
-        return [self._part(span, slice(*span[1:])) for span in self.spans]
+        return (self._part(span, slice(*span[1:])) for span in self.spans)
 
     def _part(self, span: tuple[str, int, int], columns: slice) -> _Board:
         here = np.flatnonzero(self.attempts[:, columns].any(axis=1))

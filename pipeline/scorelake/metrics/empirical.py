@@ -23,7 +23,7 @@ _STEP = 1e-3
 
 @dataclass(frozen=True)
 class Fit:
-    """Weighted Beta priors; the weights sum to 1."""
+    """Weighted Beta priors, the best first; the weights sum to 1."""
 
     alpha: Floats
     beta: Floats
@@ -37,10 +37,13 @@ def fit(n: Ints, c: Ints, problems: Ints) -> Fit:
     spread = np.linalg.cholesky(np.linalg.inv(_curvature(where, n, c, problems)))
     at, weight = hermegauss(NODES)
     z = np.stack([x.ravel() for x in np.meshgrid(at, at, indexing="ij")])
+    both = np.outer(weight, weight).ravel()
+    nearest = np.argsort((z**2).sum(axis=0), kind="stable")
+    z, both = z[:, nearest], both[nearest]
     nodes = where[:, None] + spread @ z
     # Gauss-Hermite weights for a normal posterior, corrected by how far it is from one
     off = _log_posterior(nodes, n, c, problems) - height + (z**2).sum(axis=0) / 2
-    share = np.outer(weight, weight).ravel() * np.exp(np.minimum(off, 50))
+    share = both * np.exp(np.minimum(off, 50))
     mean, size = expit(nodes[0]), np.exp(nodes[1])
     return Fit(mean * size, expit(-nodes[0]) * size, share / share.sum())
 
