@@ -24,6 +24,7 @@ from scorelake.errors import DataError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
 from scorelake.tables import KEYS
+from scorelake.tally import constants, tally
 
 FORMAT = 1
 """Raise when partials of an older version must not be added to new ones."""
@@ -186,14 +187,14 @@ def _count(task: Task) -> tuple[pl.DataFrame, Partial]:
         except UnreadableError as reason:
             quarantine.append((file.path, str(reason)))
     try:
-        grouped = _group([frame for _, frame, _ in good])
+        grouped = _group(good)
     except Exception as error:  # one of the files is broken inside: find out which, alone
         good, broken = _sieve(good)
         if not broken:
             paths = ", ".join(file.path for file, *_ in good[:3])
             raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
         quarantine += broken
-        grouped = _group([frame for _, frame, _ in good])
+        grouped = _group(good)
     for file in task.shard.files:
         _unchanged(task.shard.root, file)
     return _settle(task, grouped, good, quarantine)
@@ -205,12 +206,12 @@ def _open(task: Task, file: File) -> tuple[pl.LazyFrame, int]:
     if file.size == 0:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
-        rows = pq.read_metadata(path).num_rows
+        footer = pq.read_metadata(path)
         schema = pl.read_parquet_schema(path)
     except Exception as error:
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
-    frame = pl.scan_parquet(path, hive_partitioning=False, glob=False)
-    return frame.select(_attempts(task.settings, dict(schema), file.hive)), rows
+    frame = pl.scan_parquet(path, hive_partitioning=False, glob=False).with_columns(constants(footer, schema))
+    return frame.select(_attempts(task.settings, dict(schema), file.hive)), footer.num_rows
 
 
 def _fits(first: tuple[File, pl.LazyFrame, int], frame: pl.LazyFrame) -> None:
@@ -224,27 +225,9 @@ def _fits(first: tuple[File, pl.LazyFrame, int], frame: pl.LazyFrame) -> None:
         raise UnreadableError(f"outcome columns differ between files: {has} here, {there} in {first[0].path}")
 
 
-def _group(frames: list[pl.LazyFrame]) -> pl.DataFrame:
-    """Counts per key of all frames; with rewards, also per distinct reward."""
-    if not frames:
-        return pl.DataFrame()
-    attempts = pl.concat(frames, how="vertical_relaxed")
-    names = attempts.collect_schema().names()
-    keys = [name for name in names if not name.startswith("_") and ":" not in name]
-    carried = [name for name in names if name.startswith("carry:")]
-    verdicts = [pl.col("_passed").sum().cast(pl.Int64).alias("c")] if "_passed" in names else []
-    return (
-        attempts.group_by(*keys, *(["_score"] if "_score" in names else []))
-        .agg(
-            pl.len().cast(pl.Int64).alias("rows"),
-            pl.col("_graded").sum().cast(pl.Int64).alias("n"),
-            pl.col("_bad").sum().cast(pl.Int64).alias("bad"),
-            *verdicts,
-            *(pl.col(name).min().alias("min:" + name.removeprefix("carry:")) for name in carried),
-            *(pl.col(name).max().alias("max:" + name.removeprefix("carry:")) for name in carried),
-        )
-        .collect(engine="streaming")
-    )
+def _group(files: list[tuple[File, pl.LazyFrame, int]]) -> pl.DataFrame:
+    """Counts per key of all files; with rewards, also per distinct reward."""
+    return tally([frame for _, frame, _ in files], [rows for *_, rows in files])
 
 
 def _sieve(
@@ -254,7 +237,7 @@ def _sieve(
     good, broken = [], []
     for file, frame, rows in files:
         try:
-            _group([frame])
+            _group([(file, frame, rows)])
             good.append((file, frame, rows))
         except Exception as error:
             broken.append((file.path, f"cannot be read to its end: {_line(error)}"))
