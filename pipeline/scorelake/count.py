@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
+from scorelake.sorting import by_text
 from scorelake.tables import KEYS
 from scorelake.tally import constants, tally
 
@@ -151,7 +152,9 @@ def merge(bucket: Bucket) -> dict[str, int]:
     sums = [pl.col(name).sum() for name in ("n", "c", "ungraded") if name in names]
     carried = [name.removeprefix("min:") for name in names if name.startswith("min:")]
     ends = [pl.col(f"min:{c}").min() for c in carried] + [pl.col(f"max:{c}").max() for c in carried]
-    if "rewards" in names:
+    if len(bucket.partials) == 1:
+        counts = merged.collect()  # a problem is in a partial once
+    elif "rewards" in names:
         counts = _merge_rewards(merged, [*sums, *ends])
     else:
         counts = merged.group_by(KEYS).agg(*sums, *ends).collect(engine="streaming")
@@ -159,10 +162,10 @@ def merge(bucket: Bucket) -> dict[str, int]:
         counts = counts.with_columns(c=pl.lit(None, pl.Int64))
     differing = {c: int((counts[f"min:{c}"] != counts[f"max:{c}"]).sum()) for c in carried}
     lists = [name for name in ("rewards", "reward_counts") if name in names]
-    final = counts.sort(KEYS).select(
+    final = by_text(counts, KEYS).select(
         *KEYS, "n", "c", "ungraded", *(pl.col(f"min:{c}").alias(c) for c in carried), *lists
     )
-    final.write_parquet(bucket.path)
+    pq.write_table(final.to_arrow(), bucket.path, compression="zstd")  # DuckDB loads these twice as fast as Polars'
     return differing
 
 

@@ -153,11 +153,13 @@ def _build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
         quarantine = [(m["run"]["run_id"], *entry) for m in manifests for entry in m["quarantine"]]
         _insert(db, RUN, [tuple(run[column] for column in RUN.columns) for run in runs])
         _insert(db, QUARANTINE, quarantine)
+        db.begin()  # a hundred small statements, one write to the disk
         for table in (*SUMMARIES, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE):
             _comment(db, table, table.name)
         _comment(db, PROBLEM_COUNTS, "problem")
         for _, sql in view_files():
             db.execute(sql)
+        db.commit()
         db.execute("USE memory")
         db.execute("DETACH fresh")
 

@@ -66,7 +66,7 @@ def job(
     known = [] if full else count.reusable(out.partials, listed.files, settings)
     counted = {file for partial in known for file in partial.files}
     fresh = tuple(file for file in listed.files if file not in counted)
-    todo = lake.shards(listed.root, fresh, settings.run.shard_mb)
+    todo = lake.shards(listed.root, fresh, settings.run.shard_size)
     run: dict[str, Any] = {"lake": str(location), "files": len(listed.files)}
     told: dict[str, Any] = {"files_read": len(fresh), "files_reused": len(counted), "ignored": listed.ignored}
     if dry_run:
@@ -130,7 +130,7 @@ def _merge(
     out: Output, partials: Sequence[Partial], staged: Path, settings: Settings, progress: Progress
 ) -> list[str]:
     """Counts per problem into the staged snapshot; warns of carried values that differ within a problem."""
-    plan = count.buckets(out.partials, partials, settings.run.bucket_rows, staged / "problem_counts")
+    plan = count.buckets(out.partials, partials, settings.run.bucket_size, staged / "problem_counts")
     differing: dict[str, int] = {}
     for done, found in enumerate(local.map(count.merge, plan), start=1):
         differing = {name: differing.get(name, 0) + number for name, number in found.items()}
