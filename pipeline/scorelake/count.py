@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
-from scorelake.sorting import by_text
+from scorelake.sorting import by_ranks
 from scorelake.tables import KEYS
 from scorelake.tally import constants, tally
 
@@ -162,7 +162,7 @@ def merge(bucket: Bucket) -> dict[str, int]:
         counts = counts.with_columns(c=pl.lit(None, pl.Int64))
     differing = {c: int((counts[f"min:{c}"] != counts[f"max:{c}"]).sum()) for c in carried}
     lists = [name for name in ("rewards", "reward_counts") if name in names]
-    final = by_text(counts, KEYS).select(
+    final = by_ranks(counts, KEYS).select(
         *KEYS, "n", "c", "ungraded", *(pl.col(f"min:{c}").alias(c) for c in carried), *lists
     )
     pq.write_table(final.to_arrow(), bucket.path, compression="zstd")  # DuckDB loads these twice as fast as Polars'

@@ -7,6 +7,7 @@ evaluated per problem. Sums run over sorted rows in numpy, so equal counts give 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,9 +118,14 @@ def _count_rows(
     places = np.split(pairs.place, ends[:-1])
     shapes = [(_starts(g.histogram, g.keys), g.histogram["problems"].to_numpy()) for g in groupings]
     estimates = metrics.evaluate(chosen, pairs.n, pairs.c, settings.uncertainty.prior)
-    for metric, estimate in zip(chosen, estimates, strict=True):
-        for mine, place, (starts, problems) in zip(rows, places, shapes, strict=True):
-            mine[metric] = _rows(metric, estimate, place, problems, starts, settings)
+    for mine, place, (starts, problems) in zip(rows, places, shapes, strict=True):
+        with ThreadPoolExecutor() as threads:  # sums over long arrays, which numpy runs side by side
+            tables = threads.map(
+                lambda metric, estimate: _rows(metric, estimate, place, problems, starts, settings),  # noqa: B023
+                chosen,
+                estimates,
+            )
+            mine.update(zip(chosen, tables, strict=True))
 
 
 def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:

@@ -64,28 +64,30 @@ def aggregate(
     check_shares(confidence, min_coverage)
     weight = problems.astype(float)
 
-    def total(rows: Floats) -> Floats:
-        return np.add.reduceat(rows, starts, axis=-1)
+    def total(distinct: Floats) -> Floats:
+        """Sums over groups; whatever can be done once per distinct column is done before its rows are spread."""
+        return np.add.reduceat(distinct[..., place] * weight, starts, axis=-1)
 
     # posterior: every problem that has one (avg@N has none without attempts)
-    mean, covariance = estimate.mean[:, place], estimate.covariance[:, :, place]
-    known = ~np.isnan(mean[0])
-    m = total(weight * known)
-    mu = ratio(total(np.where(known, mean, 0) * weight), m)
-    spread = ratio(total(np.where(known, covariance, 0) * weight), m**2)
+    known = ~np.isnan(estimate.mean[0])
+    m = total(known.astype(float))
+    mu = ratio(total(np.where(known, estimate.mean, 0)), m)
+    spread = ratio(total(np.where(known, estimate.covariance, 0)), m**2)
     mu, variance = (mu[0], spread[0, 0]) if estimate.powers is None else blend(mu, spread, estimate.powers)
     sigma = np.sqrt(variance)
     reach = ndtri((1 + confidence) / 2) * sigma
     lo, hi = np.clip(mu - reach, *estimate.bounds), np.clip(mu + reach, *estimate.bounds)
 
     # finite values: the scored problems only
-    value = estimate.value[:, place]
-    scored = ~np.isnan(value[0])
-    count_all, count = np.add.reduceat(problems, starts), np.add.reduceat(problems * scored, starts)
-    average = ratio(total(np.where(scored, value, 0) * weight), count)
-    group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, place.size)))
-    off = np.where(scored, value - average[:, group], 0)
-    sample = ratio(ratio(total(off[:, None] * off[None] * weight), count - 1.0), count)
+    scored = ~np.isnan(estimate.value[0])
+    count_all = np.add.reduceat(problems, starts)
+    count = count_all if scored.all() else np.add.reduceat(problems * scored[place], starts)
+    average = ratio(total(np.where(scored, estimate.value, 0)), count)
+    off = estimate.value[:, place] - np.repeat(average, np.diff(np.append(starts, place.size)), axis=-1)
+    if not scored.all():
+        off = np.where(scored[place], off, 0)
+    squares = np.add.reduceat(off[:, None] * off[None] * weight, starts, axis=-1)
+    sample = ratio(ratio(squares, count - 1.0), count)
     average, error = (
         (average[0], sample[0, 0]) if estimate.powers is None else blend(average, sample, estimate.powers)
     )
