@@ -132,6 +132,7 @@ def _merge(
     """Counts per problem into the staged snapshot; warns of carried values that differ within a problem."""
     plan = count.buckets(out.partials, partials, settings.run.bucket_size, staged / "problem_counts")
     differing: dict[str, int] = {}
+    progress("merging", 0, len(plan))
     for done, found in enumerate(local.map(count.merge, plan), start=1):
         differing = {name: differing.get(name, 0) + number for name, number in found.items()}
         progress("merging", done, len(plan))

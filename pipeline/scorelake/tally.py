@@ -366,10 +366,12 @@ class _Keys:
     def found(self, hashes: Hashes, rows: pl.LazyFrame) -> pl.DataFrame:
         """The keys of the given hashes, in their order; those that were missed are looked for once more."""
         known = np.concatenate([*self.hashes, np.empty(0, dtype=np.uint64)])
-        known, first = np.unique(known, return_index=True)
-        missed = np.setdiff1d(hashes, known, assume_unique=True)
+        order = np.argsort(known, kind="stable")
+        first = order[_starts(known[order])]
+        known = known[first]
         keys = pl.concat(self.keys, rechunk=True)[first] if self.keys else None
-        if missed.size:
+        if known.size < hashes.size:
+            missed = np.setdiff1d(hashes, known, assume_unique=True)
             wanted = pl.LazyFrame({_ROW: missed})
             more = rows.with_columns(pl.col(_ROW) // 4 * 4).join(wanted, on=_ROW, how="semi")
             late = more.unique(subset=_ROW, keep="any").sort(_ROW).collect(engine="streaming")
