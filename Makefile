@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench-kernels bench-compare coverage fixtures clean
+.PHONY: help run test lint torture bench bench-100m bench-1b bench-kernels bench-compare coverage fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -44,6 +44,15 @@ bench-compare: $(STAMP) ## All pairs at once against a plain numpy loop
 
 coverage: $(STAMP) ## Simulate the coverage of every printed interval into docs/coverage.md (minutes)
 	$(BIN)/python benchmarks/coverage.py
+
+bench: $(STAMP) ## 10M attempts end to end against DuckDB and Polars, about a minute
+	$(BIN)/python benchmarks/lake.py 10m
+
+bench-100m: $(STAMP) ## 100M attempts, some minutes and 1 GB of disk
+	$(BIN)/python benchmarks/lake.py 100m
+
+bench-1b: $(STAMP) ## 1B attempts, an hour and 10 GB of disk
+	$(BIN)/python benchmarks/lake.py 1b
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

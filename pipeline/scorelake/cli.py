@@ -60,6 +60,9 @@ def score(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="Also slice by this carried column. Repeatable.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="Gigabytes to work in. Default: half of the machine's.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,
     allow_quarantine: Annotated[
@@ -77,7 +80,7 @@ def score(
         from scorelake.settings import load
 
         names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
-        settings = load(config, **{"metrics.names": names, "by": tuple(by or ())})
+        settings = load(config, **{"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory})
         with _progress() as progress:
             report = job(
                 lake,

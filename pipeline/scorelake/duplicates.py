@@ -25,14 +25,16 @@ def sums(words: int) -> list[str]:
     return [f"{kind}{word}" for kind in KINDS for word in range(words)]
 
 
-def powers(attempt: pl.Expr, seen: pl.Expr, graded: pl.Expr, passed: pl.Expr, words: int) -> list[pl.Expr]:
-    """One row's contribution to each sum; numbers out of range contribute nothing, which fails the proof."""
+def powers(words: int) -> list[pl.Expr]:
+    """The sums of a group of rows with the canonical columns `_number`, `_bad`, `_graded` and `_passed`."""
     out = []
-    for kind, flag in zip(KINDS, (seen, graded, passed), strict=True):
+    flags = (~pl.col("_bad"), pl.col("_graded"), pl.col("_passed"))
+    number = pl.col("_number").cast(pl.Int64)
+    for kind, flag in zip(KINDS, flags, strict=True):
         for word in range(words):
-            here = flag & attempt.is_between(word * WORD, (word + 1) * WORD - 1)
-            power = pl.lit(2.0).pow((attempt - word * WORD).cast(pl.Float64))
-            out.append(pl.when(here).then(power).otherwise(0.0).cast(pl.UInt64).alias(f"_{kind}{word}"))
+            here = flag & number.is_between(word * WORD, (word + 1) * WORD - 1)
+            power = pl.lit(2.0).pow((number - word * WORD).cast(pl.Float64))
+            out.append(pl.when(here).then(power).otherwise(0.0).cast(pl.UInt64).sum().alias(f"{kind}{word}"))
     return out
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from scorelake.sorting import by_ranks
 from scorelake.tables import GROUP, PROBLEM_HISTOGRAM
 
 CLUSTER = "_cluster"
@@ -16,8 +17,8 @@ def histogram(problems: pl.LazyFrame, keys: Sequence[str] = GROUP) -> pl.DataFra
     return (
         problems.group_by(*keys, "n", "c")
         .agg(pl.len().cast(pl.Int64).alias("problems"))
-        .sort(*keys, "n", "c")
         .collect(engine="streaming")
+        .pipe(by_ranks, (*keys, "n", "c"))
     )
 
 
@@ -30,7 +31,9 @@ def clustered(column: str) -> pl.Expr:
 
 def coarser(fine: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The same problems by fewer group columns."""
-    return fine.group_by(*keys, "n", "c").agg(pl.col("problems").sum()).sort(*keys, "n", "c")
+    if tuple(keys) == GROUP:
+        return fine
+    return fine.group_by(*keys, "n", "c").agg(pl.col("problems").sum()).pipe(by_ranks, (*keys, "n", "c"))
 
 
 def by_subject(problems: pl.LazyFrame) -> pl.DataFrame:

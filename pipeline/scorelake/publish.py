@@ -181,11 +181,13 @@ def _build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
             scores.create_view("scores")
             db.execute("INSERT INTO history SELECT ?, ?, * FROM scores", (run["run_id"], run["started"]))
             db.execute("DROP VIEW scores")
+        db.begin()  # a hundred small statements, one write to the disk
         for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM, RUN, QUARANTINE, HISTORY):
             _comment(db, table, table.name)
         _comment(db, PROBLEM_COUNTS, "problem")
         for _, sql in view_files():
             db.execute(sql)
+        db.commit()
         db.execute("USE memory")
         db.execute("DETACH fresh")
 

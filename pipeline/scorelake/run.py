@@ -65,7 +65,7 @@ def job(
     known = [] if full else count.reusable(out.partials, listed.files, settings)
     counted = {file for partial in known for file in partial.files}
     fresh = tuple(file for file in listed.files if file not in counted)
-    todo = lake.shards(listed.root, fresh, settings.run.shard_mb)
+    todo = lake.shards(listed.root, fresh, settings.run.shard_size)
     run: dict[str, Any] = {"lake": str(location), "files": len(listed.files)}
     told: dict[str, Any] = {"files_read": len(fresh), "files_reused": len(counted), "ignored": listed.ignored}
     if dry_run:
@@ -132,8 +132,9 @@ def _merge(
 ) -> tuple[dict[str, int], list[str]]:
     """Counts per problem into the staged snapshot; the row accounting, which must come out even, and warnings."""
     rule = settings.duplicates.rule
-    plan = count.buckets(out.partials, partials, settings.run.bucket_rows, staged / "problem_counts", rule)
+    plan = count.buckets(out.partials, partials, settings.run.bucket_size, staged / "problem_counts", rule)
     merged = []
+    progress("merging", 0, len(plan))
     for done, bucket in enumerate(local.map(count.merge, plan), start=1):
         merged.append(bucket)
         progress("merging", done, len(plan))

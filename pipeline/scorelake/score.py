@@ -7,7 +7,9 @@ evaluated per problem. Sums run over sorted rows in numpy, so equal counts give 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -178,9 +180,10 @@ def _count_rows(
         _Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
         for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
     ]
-    for metric, estimate in zip(chosen, estimates, strict=True):
+    with ThreadPoolExecutor() as threads:  # sums over long arrays, which numpy runs side by side
         for mine, shape in zip(rows, shapes, strict=True):
-            mine[metric] = _rows(metric, estimate, shape, settings)
+            made = threads.map(partial(_rows, shape=shape, settings=settings), chosen, estimates)
+            mine.update(zip(chosen, made, strict=True))
 
 
 @dataclass(frozen=True)

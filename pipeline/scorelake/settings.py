@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -152,8 +153,24 @@ class Compare(Part):
 class Run(Part):
     """How the work is cut; none of it changes a number."""
 
-    shard_mb: float = Field(256.0, gt=0)
-    bucket_rows: int = Field(4_000_000, gt=0)
+    memory_gb: float | None = Field(None, gt=0)
+    """What counting and merging may use; by default half of the machine's. Shards and buckets follow from it."""
+    shard_mb: float | None = Field(None, gt=0)
+    bucket_rows: int | None = Field(None, gt=0)
+
+    @property
+    def memory(self) -> float:
+        return self.memory_gb or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**31
+
+    @property
+    def shard_size(self) -> float:
+        """Megabytes of files counted together: a packed row is a few bytes, and an eighth of the rows is a key."""
+        return self.shard_mb or max(16.0, 64 * self.memory)
+
+    @property
+    def bucket_size(self) -> int:
+        """Partial rows merged together: about a kilobyte each while they are grouped and sorted."""
+        return self.bucket_rows or max(100_000, int(self.memory * 1_000_000))
 
 
 class Settings(Part):

@@ -16,9 +16,9 @@ import numpy as np
 
 from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks, ratio
 
-MOST_UNITS = 1 << 15
+MOST_UNITS = 1 << 13
 """Above this many problems they are dealt at random into so many hands, and whole hands are drawn: the same
-spread to within half a percent, and a cost that no longer grows with the benchmark."""
+spread to within one percent, and a cost that no longer grows with the benchmark."""
 _PAIRS = 4096
 """Pairs whose lifts are kept at once, each over all resamples."""
 

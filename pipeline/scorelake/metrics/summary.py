@@ -77,8 +77,9 @@ def aggregate(
     check_shares(confidence, min_coverage)
     weight = problems.astype(float)
 
-    def total(rows: Floats) -> Floats:
-        return np.add.reduceat(rows, starts, axis=-1)
+    def total(distinct: Floats) -> Floats:
+        """Sums over groups; whatever can be done once per distinct column is done before its rows are spread."""
+        return np.add.reduceat(distinct[..., place] * weight, starts, axis=-1)
 
     mu, spread = (
         _posterior(estimate, place, weight, starts)
@@ -91,16 +92,18 @@ def aggregate(
     lo, hi = np.clip(mu - reach, *estimate.bounds), np.clip(mu + reach, *estimate.bounds)
 
     # finite values: the scored problems only
-    value = estimate.value[:, place]
-    scored = ~np.isnan(value[0])
-    count_all, count = np.add.reduceat(problems, starts), np.add.reduceat(problems * scored, starts)
-    average = ratio(total(np.where(scored, value, 0) * weight), count)
-    group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, place.size)))
-    off = np.where(scored, value - average[:, group], 0)
+    scored = ~np.isnan(estimate.value[0])
+    count_all = np.add.reduceat(problems, starts)
+    count = count_all if scored.all() else np.add.reduceat(problems * scored[place], starts)
+    average = ratio(total(np.where(scored, estimate.value, 0)), count)
+    off = estimate.value[:, place] - np.repeat(average, np.diff(np.append(starts, place.size)), axis=-1)
+    if not scored.all():
+        off = np.where(scored[place], off, 0)
     if clusters is None:
-        sample = ratio(ratio(total(off[:, None] * off[None] * weight), count - 1.0), count)
+        squares = np.add.reduceat(off[:, None] * off[None] * weight, starts, axis=-1)
+        sample = ratio(ratio(squares, count - 1.0), count)
     else:
-        sample = _between_clusters(off * weight, problems * scored, starts, clusters)
+        sample = _between_clusters(off * weight, problems * scored[place], starts, clusters)
     average, error = (
         (average[0], sample[0, 0]) if estimate.powers is None else blend(average, sample, estimate.powers)
     )

@@ -1,0 +1,220 @@
+"""The whole job against one bare GROUP BY, on the same files, in the same run.
+
+Makes lakes with `scorelake synth` under benchmarks/lakes, then for each lake, several times in turn: scorelake
+end to end (new process, lake to leaderboard.duckdb), DuckDB's GROUP BY and Polars' group_by of the same keys.
+Prints times, ratios of the best times, rows per second and core, peak memory and the share of every stage, and
+writes RESULTS.md beside this file. Run it through make: bench, bench-100m, bench-1b.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+LAKES = HERE / "lakes"
+STAGES = ("counting", "merging", "scoring", "publishing")
+COUNTERS = ("scorelake", "duckdb", "polars")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """What synth makes. n is ragged between half of `attempts` and all of it, so three quarters on average."""
+
+    layout: str
+    models: int
+    problems: int
+    attempts: int
+
+    @property
+    def path(self) -> Path:
+        return LAKES / f"{self.layout}-{self.models}x{self.problems}x{self.attempts}"
+
+    @property
+    def keys(self) -> int:
+        return self.models * self.problems
+
+    def make(self) -> None:
+        if (self.path / "_made").exists():
+            return
+        shutil.rmtree(self.path, ignore_errors=True)
+        flags = {"models": self.models, "problems": self.problems, "attempts": self.attempts, "layout": self.layout}
+        options = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        subprocess.run([Path(sys.executable).with_name("scorelake"), "synth", self.path, *options], check=True)
+        (self.path / "_made").touch()  # not part of a lake, since it starts with _
+
+
+SIZES = {
+    "10m": [Lake("shuffled", 20, 50_000, 13), Lake("clustered", 20, 50_000, 13)],
+    "100m": [
+        Lake("shuffled", 20, 50_000, 133),
+        Lake("shuffled", 20, 312_500, 21),
+        Lake("clustered", 20, 50_000, 133),
+    ],
+    "1b": [Lake("shuffled", 20, 1_000_000, 66), Lake("clustered", 20, 1_000_000, 66)],
+}
+
+
+# --- one measurement, in a process of its own -----------------------------------------------------------------
+
+
+def scorelake(lake: Path) -> dict[str, Any]:
+    """The job as the command line runs it, with the time at which every stage begins."""
+    from scorelake.publish import Output
+    from scorelake.run import job
+    from scorelake.settings import load
+
+    marks = [("start", time.perf_counter())]
+
+    def progress(stage: str, done: int, of: int) -> None:
+        if stage != marks[-1][0]:
+            marks.append((stage, time.perf_counter()))
+
+    with tempfile.TemporaryDirectory(dir=LAKES) as out:
+        report = job(str(lake), Output(Path(out)), load(), progress=progress)
+        marks.append(("end", time.perf_counter()))
+    stages = {a: round(after - at, 3) for (a, at), (_, after) in pairwise(marks)}
+    return {"keys": report.problems, "rows": report.run["rows_read"], "stages": stages}
+
+
+def duckdb(lake: Path) -> dict[str, Any]:
+    """The query a user would write; its result is counted, not fetched or stored."""
+    import duckdb as engine
+
+    query = f"""
+        SELECT count(*), sum(n + ungraded) FROM (
+            SELECT benchmark, subject, model, problem_id, count(passed) AS n, count(*) FILTER (passed) AS c,
+                count(*) - count(passed) AS ungraded
+            FROM read_parquet('{lake}/**/*.parquet', hive_partitioning = true)
+            GROUP BY ALL)"""
+    keys, rows = engine.connect().execute(query).fetchall()[0]
+    return {"keys": keys, "rows": int(rows)}
+
+
+def polars(lake: Path) -> dict[str, Any]:
+    """The same in Polars, streaming."""
+    import polars as pl
+
+    passed = pl.col("passed")
+    counts = (
+        pl.scan_parquet(f"{lake}/**/*.parquet", hive_partitioning=True)
+        .group_by("benchmark", "subject", "model", "problem_id")
+        .agg(passed.count().alias("n"), passed.sum().alias("c"), passed.null_count().alias("ungraded"))
+        .select(pl.len(), (pl.col("n") + pl.col("ungraded")).cast(pl.Int64).sum())
+        .collect(engine="streaming")
+    )
+    keys, rows = counts.row(0)
+    return {"keys": keys, "rows": rows}
+
+
+def alone(who: str, lake: Path) -> dict[str, Any]:
+    """Measure in a new process, from its start to its end: imports count."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", who, str(lake)], capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - began
+    if done.returncode:
+        return {"seconds": None, "failed": done.stderr.strip().splitlines()[-1:]}
+    return json.loads(done.stdout) | {"seconds": seconds}
+
+
+# --- all of them ----------------------------------------------------------------------------------------------
+
+
+def measure(lake: Lake, repeats: int) -> dict[str, Any]:
+    """Every counter in turn, several times, so that a busy moment hits all alike; the best time of each."""
+    runs: dict[str, list[dict[str, Any]]] = {who: [] for who in COUNTERS}
+    for _ in range(repeats):
+        for who in COUNTERS:
+            runs[who].append(alone(who, lake.path))
+            print(f"  {who:10} {runs[who][-1]['seconds']:8.2f} s", flush=True)
+    best = {who: min(some, key=lambda run: run["seconds"] or 1e9) for who, some in runs.items()}
+    told = {(run["rows"], run["keys"]) for run in best.values()}
+    assert len(told) == 1, f"the counters disagree: {told}"
+    return best | {"all": {who: [round(run["seconds"], 2) for run in some] for who, some in runs.items()}}
+
+
+def table(results: list[tuple[Lake, dict[str, Any]]]) -> str:
+    cores = len(os.sched_getaffinity(0))
+    lines = [
+        "| lake | rows | keys | scorelake | DuckDB | Polars | DuckDB / scorelake | rows/s/core | every time, s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for lake, best in results:
+        ours, theirs, plain = (best[who] for who in COUNTERS)
+        cells = [f"{r['seconds']:.1f} s, {r['peak_mb'] / 1024:.1f} GB" for r in (ours, theirs, plain)]
+        speed = ours["rows"] / ours["seconds"] / cores / 1e6
+        every = "; ".join(f"{who} {' '.join(map(str, times))}" for who, times in best["all"].items())
+        lines.append(
+            f"| {lake.layout} | {ours['rows']:,} | {ours['keys']:,} | {' | '.join(cells)} "
+            f"| {theirs['seconds'] / ours['seconds']:.2f} | {speed:.1f} M | {every} |"
+        )
+    lines += ["", "| lake | rows | " + " | ".join(STAGES) + " | start-up |", "|---|---|" + "---|" * 5]
+    for lake, best in results:
+        ours = best["scorelake"]
+        parts = [ours["stages"].get(name, 0.0) for name in STAGES]
+        rest = ours["seconds"] - sum(parts)
+        shares = " | ".join(f"{part:.2f} s ({part / ours['seconds']:.0%})" for part in (*parts, rest))
+        lines.append(f"| {lake.layout} | {ours['rows']:,} | {shares} |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "polars", "pyarrow", "numpy"))
+    told = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((line.split(":")[1].strip() for line in told if line.startswith("model name")), "?")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    return f"{cpu}, {cores} cores, {memory:.0f} GB, Python {platform.python_version()}; {libraries}"
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__)
+    ask.add_argument("size", nargs="?", choices=SIZES, default="10m")
+    ask.add_argument("--repeats", type=int, default=2)
+    ask.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    given = ask.parse_args()
+    if given.one:
+        who, lake = given.one
+        told = {"scorelake": scorelake, "duckdb": duckdb, "polars": polars}[who](Path(lake))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(told | {"peak_mb": peak}))
+        return
+    LAKES.mkdir(exist_ok=True)
+    results = []
+    for lake in SIZES[given.size]:
+        print(f"{lake.path.name}", flush=True)
+        lake.make()
+        results.append((lake, measure(lake, given.repeats)))
+    load = os.getloadavg()[1]
+    text = f"## {given.size}\n\n{machine()}. Load average at the end: {load:.1f}.\n\n{table(results)}\n"
+    print(text)
+    write(given.size, text)
+
+
+def write(size: str, text: str) -> None:
+    """Replace this size's part of RESULTS.md and leave the others."""
+    path = HERE / "RESULTS.md"
+    head = "# Measured\n\nMade by `make bench`, `make bench-100m`, `make bench-1b`; best of the repeats.\n\n"
+    old = path.read_text() if path.exists() else head
+    parts = {part.split("\n", 1)[0]: f"## {part}" for part in old.split("\n## ")[1:]}
+    parts[size] = text
+    path.write_text(head + "\n".join(parts[name].strip() + "\n" for name in SIZES if name in parts))
+
+
+if __name__ == "__main__":
+    main()
