@@ -85,6 +85,20 @@ def test_a_flipped_bit_is_found_by_its_checksum(tmp_path: Path) -> None:
     accounted(tmp_path, rows_read=8, quarantined=1)
 
 
+def test_a_damaged_name_is_not_a_missing_column(tmp_path: Path) -> None:
+    """`benchmark` is optional; spoilt anywhere in the file, the run is refused or the counts are what they were."""
+    path = put(tmp_path / "lake", GOOD.with_columns(benchmark=pl.lit("mathematics")))
+    data, messages = path.read_bytes(), []
+    for at in (i for i in range(len(data)) if data.startswith(b"benchmark", i)):
+        path.write_bytes(data[: at + 8] + b"l" + data[at + 9 :])
+        try:
+            run(tmp_path / "lake", tmp_path / "out")
+            assert ask(tmp_path / "out", "SELECT DISTINCT benchmark FROM problem_counts") == [("mathematics",)]
+        except DataError as error:
+            messages.append(str(error))
+    assert any("part-0.parquet: damaged: the footer describes column" in message for message in messages)
+
+
 def test_columns_that_differ_between_files(tmp_path: Path) -> None:
     put(tmp_path / "lake", GOOD, "0.parquet")
     put(

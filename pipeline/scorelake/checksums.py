@@ -1,7 +1,7 @@
-"""Page checksums of Parquet files: a flipped bit in a page must not become a different count.
+"""Damage in Parquet files: a flipped bit must not become a different count.
 
-Readers ignore them by default. They are verified here on the compressed bytes, without decoding anything, for the
-columns that are read and for files that have them.
+Pages may carry checksums, which readers ignore by default. They are verified here on the compressed bytes, without
+decoding anything, for the columns that are read and for files that have them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,20 @@ class DamagedError(Exception):
 
 
 def verify(path: str, footer: pq.FileMetaData, columns: Container[str]) -> None:
-    """Raise if a page of one of the top-level columns does not match its checksum."""
+    """Raise if a page of one of the top-level columns does not match its checksum, or the footer contradicts itself.
+
+    A footer has no checksum, but it tells every column's name and type twice: in the schema and with each chunk. A
+    damaged name must not pass for a column that is not there, and a wrong type can bring the whole process down.
+    """
     summed = set()
     with open(path, "rb") as file:
         for i in range(footer.num_row_groups):
             group = footer.row_group(i)
             for j in range(group.num_columns):
                 chunk = group.column(j)
+                said = footer.schema.column(j)
+                if (chunk.path_in_schema, chunk.physical_type) != (said.path, said.physical_type):
+                    raise DamagedError(f"the footer describes column {j} twice, and differently")
                 name = chunk.path_in_schema.split(".", 1)[0]
                 if name in columns:
                     start = min(at for at in (chunk.dictionary_page_offset, chunk.data_page_offset) if at)
@@ -36,8 +43,6 @@ def verify(path: str, footer: pq.FileMetaData, columns: Container[str]) -> None:
                     summed.add(_verify_chunk(file, start, chunk.total_compressed_size, where))
                     if len(summed) > 1:
                         raise DamagedError(f"{where}: pages with and without checksums")
-                    if summed == {False}:
-                        return
 
 
 def _verify_chunk(file: BinaryIO, start: int, size: int, where: str) -> bool:
