@@ -248,3 +248,14 @@ def test_constants_are_believed_only_when_certain(tmp_path: Any) -> None:
         assert pl.scan_parquet(path).with_columns(literals).collect().equals(frame)
     frame[:0].write_parquet(path)
     assert constants(pq.read_metadata(path), frame.schema) == []
+
+
+def test_a_file_damaged_inside_is_an_error_not_a_smaller_count(tmp_path: Any) -> None:
+    path = tmp_path / "file.parquet"
+    attempts(1, 60_000, 20_000).write_parquet(path, row_group_size=10_000)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 500] = bytes(255 - byte for byte in data[middle : middle + 500])
+    path.write_bytes(data)
+    with pytest.raises(pl.exceptions.PolarsError):
+        tally([pl.scan_parquet(path)])
