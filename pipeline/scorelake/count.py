@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import checksums, duplicates
-from scorelake.errors import DataError
+from scorelake.errors import DataError, ScorelakeError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
@@ -283,33 +283,40 @@ class _Opened:
 
 
 def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
-    settings = task.settings
     good: list[_Opened] = []
     quarantine: list[tuple[str, str]] = []
     for file in task.shard.files:
         try:
             opened = _open(task, file)
-            _fits(opened, [*good[:1], opened][0], settings)
+            _fits(opened, [*good[:1], opened][0], task.settings)
             good.append(opened)
         except UnreadableError as reason:
             quarantine.append((file.path, str(reason)))
-    words = _words(good, settings)
+    counted = _count_files(task, good, quarantine, aside)
+    for file in task.shard.files:
+        _unchanged(task.shard.root, file)
+    return counted
+
+
+def _count_files(
+    task: Task, files: list[_Opened], quarantine: list[tuple[str, str]], aside: Path
+) -> tuple[pl.DataFrame, Partial]:
+    """Count the files together; if one proves to be broken inside, the others."""
+    settings, words = task.settings, _words(files, task.settings)
     try:
-        grouped = _group_whole(good, settings, words)
-    except BROKEN as error:  # one of the files is broken inside: find out which, alone
-        good, broken = _sieve(good, settings)
+        counts, partial = _settle(task, _group_whole(files, settings, words), files, quarantine, words)
+        if _identified(files, settings) and not (words and counts.select(duplicates.proven(words).all()).item()):
+            partial = replace(partial, words=0, spelled=_spell(files, settings, counts, aside))
+            counts = counts.drop(duplicates.sums(words))
+        return counts, partial
+    except (ScorelakeError, AssertionError):
+        raise
+    except BROKEN as error:
+        good, broken = _sieve(files, settings)
         if not broken:
             paths = ", ".join(opened.file.path for opened in good[:3])
             raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
-        quarantine += broken
-        grouped = _group_whole(good, settings, words)
-    counts, partial = _settle(task, grouped, good, quarantine, words)
-    if _identified(good, settings) and not (words and counts.select(duplicates.proven(words).all()).item()):
-        partial = replace(partial, words=0, spelled=_spell(good, settings, counts, aside))
-        counts = counts.drop(name for name in duplicates.sums(words))
-    for file in task.shard.files:
-        _unchanged(task.shard.root, file)
-    return counts, partial
+        return _count_files(task, good, [*quarantine, *broken], aside)
 
 
 def _identified(files: Sequence[_Opened], settings: Settings) -> bool:
@@ -416,6 +423,8 @@ def _sieve(files: list[_Opened], settings: Settings) -> tuple[list[_Opened], lis
     for opened in files:
         try:
             _group_whole([opened], settings)
+            if _identified([opened], settings):
+                opened.attempts(settings, spell=True).select("_attempt").collect()
             good.append(opened)
         except BROKEN as error:
             broken.append((opened.file.path, f"cannot be read to its end: {_line(error)}"))
