@@ -107,7 +107,7 @@ class Run(Part):
 
     @property
     def shard_size(self) -> float:
-        """Megabytes of files counted together. A guess: what a shard needs depends on its keys, unknown until read."""
+        """Megabytes of files counted together. A guess: the need depends on keys not yet read."""
         return self.shard_mb or max(16.0, 64 * self.memory)
 
     @property
