@@ -51,7 +51,7 @@ bench: $(STAMP) ## 10M attempts end to end against DuckDB and Polars, about a mi
 bench-100m: $(STAMP) ## 100M attempts, some minutes and 1 GB of disk
 	$(BIN)/python benchmarks/lake.py 100m
 
-bench-1b: $(STAMP) ## 1B attempts, an hour and 10 GB of disk
+bench-1b: $(STAMP) ## 1B attempts; has not been run yet
 	$(BIN)/python benchmarks/lake.py 1b
 
 clean: ## Remove the environment and everything generated

@@ -209,7 +209,11 @@ def main() -> None:
 def write(size: str, text: str) -> None:
     """Replace this size's part of RESULTS.md and leave the others."""
     path = HERE / "RESULTS.md"
-    head = "# Measured\n\nMade by `make bench`, `make bench-100m`, `make bench-1b`; best of the repeats.\n\n"
+    head = (
+        "# Measured\n\nMade by `make bench`, `make bench-100m`, `make bench-1b`; best of the repeats. "
+        "The load average tells\n"
+        "how busy the machine was: on a busy one the ratios are not those of a quiet one.\n\n"
+    )
     old = path.read_text() if path.exists() else head
     parts = {part.split("\n", 1)[0]: f"## {part}" for part in old.split("\n## ")[1:]}
     parts[size] = text

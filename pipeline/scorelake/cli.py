@@ -61,7 +61,8 @@ def score(
     config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="Also slice by this carried column. Repeatable.")] = None,
     memory: Annotated[
-        float | None, typer.Option(help="Gigabytes to work in. Default: half of the machine's.")
+        float | None,
+        typer.Option(help="Gigabytes to aim at when cutting the work; not a limit. Default: half of the machine's."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,

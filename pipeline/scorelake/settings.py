@@ -154,7 +154,7 @@ class Run(Part):
     """How the work is cut; none of it changes a number."""
 
     memory_gb: float | None = Field(None, gt=0)
-    """What counting and merging may use; by default half of the machine's. Shards and buckets follow from it."""
+    """Sizes of shards and buckets follow from it; by default half of the machine's. An aim, not a limit."""
     shard_mb: float | None = Field(None, gt=0)
     bucket_rows: int | None = Field(None, gt=0)
 
@@ -164,12 +164,12 @@ class Run(Part):
 
     @property
     def shard_size(self) -> float:
-        """Megabytes of files counted together: a packed row is a few bytes, and an eighth of the rows is a key."""
+        """Megabytes of files counted together. A guess: the need depends on keys not yet read."""
         return self.shard_mb or max(16.0, 64 * self.memory)
 
     @property
     def bucket_size(self) -> int:
-        """Partial rows merged together: about a kilobyte each while they are grouped and sorted."""
+        """Partial rows merged together, taken as a kilobyte each."""
         return self.bucket_rows or max(100_000, int(self.memory * 1_000_000))
 
 

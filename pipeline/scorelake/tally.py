@@ -1,4 +1,4 @@
-"""The inner loop of stage 2: attempts -> exact counts per key, as fast as memory can be read.
+"""The inner loop of stage 2: attempts -> exact counts per key, without grouping by strings.
 
 Strings are what makes a GROUP BY slow, so rows are counted by a 54-bit hash of their key and the strings are
 looked at once per key. A row becomes one integer: its hash, then the number of its attempt in eight bits, then
