@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks, ratio
 
-MOST_UNITS = 1 << 13
+MOST_UNITS = 1 << 11
 """Above this many problems they are dealt at random into so many hands, and whole hands are drawn: the same
-spread to within one percent, and a cost that no longer grows with the benchmark."""
+spread to within two percent, and a cost that no longer grows with the benchmark."""
 _PAIRS = 4096
 """Pairs whose lifts are kept at once, each over all resamples."""
 
@@ -86,13 +88,23 @@ def weights(units: int, plan: Plan, size: int = 0) -> Iterator[tuple[slice, Floa
 
     `size` is how many numbers the caller keeps for each resample of a block.
     """
-    rng = np.random.default_rng(plan.seed)
+    times = _times(units, plan.resamples, plan.seed)
     step = max(1, 4 * BLOCK // max(1, units, size))
     for start in range(0, plan.resamples, step):
         rows = slice(start, min(start + step, plan.resamples))
+        yield rows, times[rows].astype(np.float64)
+
+
+@lru_cache(maxsize=1)
+def _times(units: int, resamples: int, seed: int) -> NDArray[np.uint16]:
+    """The draws themselves; large boards all have the same number of units, and so share them."""
+    rng = np.random.default_rng(seed)
+    times = np.empty((resamples, units), dtype=np.uint16)
+    for rows in blocks(resamples, units):
         many = rows.stop - rows.start
         drawn = rng.integers(0, units, size=(many, units)) + units * np.arange(many)[:, None]
-        yield rows, np.bincount(drawn.ravel(), minlength=many * units).reshape(many, units).astype(np.float64)
+        times[rows] = np.bincount(drawn.ravel(), minlength=many * units).reshape(many, units)
+    return times
 
 
 def _units(problems: int, cluster: Ints | None, seed: int) -> Ints:
