@@ -23,6 +23,7 @@ from scorelake.metrics.draws import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
 from scorelake.metrics.registry import Family, Metric, families, parse, spectrum, threshold
 from scorelake.metrics.summary import Mixture, Summaries, Summary, aggregate, check_shares
+from scorelake.metrics.vote import vote
 
 __all__ = [
     "Estimate",
@@ -46,6 +47,7 @@ __all__ = [
     "summarize_all",
     "summarize_levels",
     "threshold",
+    "vote",
 ]
 
 
