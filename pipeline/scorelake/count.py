@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake import checksums, duplicates
+from scorelake import checksums, duplicates, footer
 from scorelake.errors import DataError, ScorelakeError
 from scorelake.lake import File, Shard
 from scorelake.settings import Settings
@@ -362,16 +362,16 @@ def _open(task: Task, file: File) -> _Opened:
     if file.size == 0:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
-        footer = pq.read_metadata(path)
+        told = footer.read(path)
+        checksums.verify(path, told, _used(task.settings))
         schema = dict(pl.read_parquet_schema(path))
-        checksums.verify(path, footer, _used(task.settings))
-    except checksums.DamagedError as error:
+    except footer.DamagedError as error:
         raise UnreadableError(f"damaged: {error}") from None
     except BROKEN as error:
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
     name = task.settings.columns.attempt
-    numbers = _range(footer, name) if name in schema and schema[name].is_integer() else None
-    return _Opened(file, path, schema, footer.num_rows, numbers, tuple(constants(footer, schema)))
+    numbers = _range(told, name) if name in schema and schema[name].is_integer() else None
+    return _Opened(file, path, schema, told.rows, numbers, tuple(constants(told, schema)))
 
 
 def _used(settings: Settings) -> set[str]:
@@ -380,16 +380,13 @@ def _used(settings: Settings) -> set[str]:
     return {*columns.values(), *settings.carried, *settings.protocol.columns}
 
 
-def _range(footer: pq.FileMetaData, name: str) -> tuple[int, int] | None:
-    """Smallest and largest value of an integer column from the footer's statistics, if all groups have them."""
+def _range(told: footer.Footer, name: str) -> tuple[int, int] | None:
+    """Smallest and largest value of an integer column by the footer's statistics, if all groups have them."""
     ends: list[int] = []
-    for i in range(footer.num_row_groups):
-        group = footer.row_group(i)
-        chunks = [group.column(j) for j in range(group.num_columns) if group.column(j).path_in_schema == name]
-        known = chunks[0].statistics if chunks else None
-        if known is None or not known.has_min_max or known.null_count != 0:
+    for chunk in told.of(name):
+        if chunk.kind not in (footer.INT32, footer.INT64) or not chunk.low or not chunk.high or chunk.nulls != 0:
             return None
-        ends += [int(known.min), int(known.max)]  # type: ignore[arg-type]
+        ends += [int.from_bytes(end, "little", signed=True) for end in (chunk.low, chunk.high)]
     return (min(ends), max(ends)) if ends else None
 
 

@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scorelake import duplicates
+from scorelake.footer import BYTE_ARRAY, Chunk, Footer
 
 Hashes: TypeAlias = NDArray[np.uint64]
 Counts: TypeAlias = NDArray[np.integer[Any]]
@@ -453,24 +453,21 @@ def _compact(keys: pl.DataFrame) -> pl.DataFrame:
 # --- what a file's footer tells -------------------------------------------------------------------------------
 
 
-def constants(footer: pq.FileMetaData, schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+def constants(footer: Footer, schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     """Text columns that hold one value throughout, by the footer's statistics: as literals, they are never read."""
-    at = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     out = []
-    for name in (name for name, kind in schema.items() if kind == pl.String and name in at):
-        told = [_only_value(group.column(at[name]).statistics) for group in groups]
-        if told and told[0] is not None and all(value == told[0] for value in told):
-            out.append(pl.lit(told[0], pl.String).alias(name))
+    for name in (name for name, kind in schema.items() if kind == pl.String):
+        told = {_only_value(chunk) for chunk in footer.of(name)}
+        if len(told) == 1 and None not in told:
+            out.append(pl.lit(told.pop(), pl.String).alias(name))
     return out
 
 
-def _only_value(statistics: pq.Statistics | None) -> str | None:
+def _only_value(chunk: Chunk) -> str | None:
     """The one value of a row group. Writers may shorten the ends of long texts, so those are not believed."""
-    if statistics is None or not statistics.has_min_max or statistics.null_count != 0:  # None: not told
+    if chunk.kind != BYTE_ARRAY or chunk.low is None or chunk.low != chunk.high or chunk.nulls != 0:
         return None
     try:
-        low, high = statistics.min, statistics.max
+        return chunk.low.decode() if len(chunk.low) < 32 else None
     except UnicodeDecodeError:  # not text after all: reading the column will say so
         return None
-    return low if isinstance(low, str) and low == high and len(low.encode()) < 32 else None

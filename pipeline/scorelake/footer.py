@@ -1,0 +1,104 @@
+"""A Parquet footer, read by ourselves: a damaged one must be an error, and libraries may abort the process on it.
+
+Only what the job needs: rows, column chunks, and the statistics of whole chunks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from scorelake import thrift
+
+INT32, INT64, BYTE_ARRAY = 1, 2, 6
+"""Physical types that are told apart here."""
+_MAGIC = b"PAR1"
+
+
+class FooterError(Exception):
+    """Not a Parquet footer."""
+
+
+class DamagedError(Exception):
+    """Bytes that are not those that were written."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One column of one row group: where its pages are, and what is known of its values."""
+
+    group: int
+    name: str
+    """The top-level column."""
+    kind: int
+    start: int
+    size: int
+    low: bytes | None
+    high: bytes | None
+    nulls: int | None
+
+
+@dataclass(frozen=True)
+class Footer:
+    rows: int
+    chunks: tuple[Chunk, ...]
+
+    def of(self, name: str) -> list[Chunk]:
+        """The chunks of one column, a nested one's leaves included."""
+        return [chunk for chunk in self.chunks if chunk.name == name]
+
+
+def read(path: str) -> Footer:
+    """The footer of a file; FooterError for anything else, DamagedError for one that contradicts itself."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 8))
+        tail = file.read()
+        length = int.from_bytes(tail[:4], "little")
+        if size < 12 or tail[4:] != _MAGIC or length > size - 12:
+            raise FooterError("no Parquet footer at its end")
+        file.seek(size - 8 - length)
+        data = file.read(length)
+    try:
+        told, _ = thrift.struct(data, 0)
+        return _footer(told)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise FooterError(f"its footer cannot be read ({type(error).__name__})") from None
+
+
+def _footer(told: dict[int, Any]) -> Footer:
+    """Names and types are told twice, in the schema and with each chunk; where they differ, the footer is damaged."""
+    leaves = list(_leaves(iter(told[2])))
+    chunks = []
+    for i, group in enumerate(told.get(4, [])):
+        if len(group[1]) != len(leaves):
+            raise DamagedError(f"row group {i} has {len(group[1])} columns, the schema {len(leaves)}")
+        for j, (column, (path, kind)) in enumerate(zip(group[1], leaves, strict=True)):
+            meta = column[3]
+            if (tuple(meta[3]), meta[1]) != (path, kind):
+                raise DamagedError(f"the footer describes column {j} twice, and differently")
+            known = meta.get(12, {})
+            start = min(at for at in (meta.get(11), meta[9]) if at)
+            chunks.append(Chunk(i, path[0].decode(), kind, start, meta[7], known.get(6), known.get(5), known.get(3)))
+    if sum(group[3] for group in told.get(4, [])) != told[3]:
+        raise DamagedError("the footer's numbers of rows do not add up")
+    return Footer(told[3], tuple(chunks))
+
+
+def _leaves(elements: Iterator[dict[int, Any]]) -> Iterator[tuple[tuple[bytes, ...], int]]:
+    """Path and physical type of every leaf of the schema, which is a list in depth-first order."""
+
+    def below(path: tuple[bytes, ...], children: int) -> Iterator[tuple[tuple[bytes, ...], int]]:
+        for _ in range(children):
+            element = next(elements, None)
+            if element is None:
+                raise DamagedError("the schema breaks off")
+            here = (*path, element[4])
+            if 5 in element:
+                yield from below(here, element[5])
+            else:
+                yield here, element[1]
+
+    return below((), next(elements)[5])
