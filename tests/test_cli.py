@@ -88,6 +88,12 @@ def test_errors_say_what_where_and_what_next(
     assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
 
 
+def test_k_above_n_is_said_not_guessed(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    assert cli("score", lake, "--out", tmp_path / "out", "--metrics", "pass@64").returncode == 0
+    shown = cli("show", tmp_path / "out", "--metric", "pass@64").stdout
+    assert "No value: too few problems have k graded attempts" in shown
+
+
 def test_lake_errors(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     missing = cli("score", tmp_path / "none", "--out", tmp_path / "out")
     assert (missing.returncode, "no such file or folder" in missing.stderr) == (5, True)

@@ -36,6 +36,10 @@ _RANGES = {
     "resamples in which the model leads.",
     False: "How far the ranks are settled is not known: name the metric in [compare] metrics.",
 }
+_UNSCORED = (
+    "No value: too few problems have k graded attempts (see coverage). Ask for a smaller k, or accept fewer problems "
+    "with [uncertainty] min_coverage."
+)
 
 
 def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool) -> None:
@@ -56,7 +60,9 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
         console.print(_table(head, name, [row[3:] for row in rows if row[:3] == head]))
     share = _confidence(confidence[0][0])
     settled = any(row[-1] is not None for row in rows)
-    console.print(Text(f"Intervals: {share:.0%} posterior, problems fixed. {_RANGES[settled]}", style="dim"))
+    valued = any(row[4] is not None for row in rows)
+    told = _RANGES[settled] if valued else _UNSCORED
+    console.print(Text(f"Intervals: {share:.0%} posterior, problems fixed. {told}", style="dim"))
 
 
 def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
