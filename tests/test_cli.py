@@ -177,16 +177,41 @@ def test_help_is_instant_and_complete(cli) -> None:  # type: ignore[no-untyped-d
     assert done.returncode == 0
     for command in ("score", "show", "sql", "synth", "check", "gc"):
         assert f"  {command}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("imported", "absent"),
+    [
+        ("scorelake.cli", ("polars", "duckdb", "scipy", "pyarrow", "pydantic", "rich")),
+        ("scorelake.show, scorelake.read", ("polars", "scipy", "pyarrow", "pydantic")),
+        ("scorelake.run", ("duckdb", "scipy", "rich")),
+    ],
+)
+def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...]) -> None:
     import subprocess
     import sys
 
-    code = (
-        "import sys, scorelake.cli; print([m for m in ('polars', 'duckdb', 'scipy', 'pyarrow') if m in sys.modules])"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-        == "[]"
-    )
+    code = f"import sys, {imported}; print([name for name in {absent} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_plain_run_does_without_scipy(lake: Path, tmp_path: Path) -> None:
+    """Loading it takes longer than every number of the run that it could compute."""
+    import subprocess
+    import sys
+
+    code = """
+import sys
+from pathlib import Path
+from scorelake.publish import Output
+from scorelake.run import job
+from scorelake.settings import load
+assert job(sys.argv[1], Output(Path(sys.argv[2])), load()).status == "published"
+print("scipy" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(lake), str(tmp_path / "out")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "False"
 
 
 def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import FIXTURES, REPO, ask, run
 from scorelake import metrics
-from scorelake.publish import view_files
+from scorelake.board import view_files
 from scorelake.tables import COMPARISON, HISTORY, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import duckdb
 
 from scorelake import lake
+from scorelake.board import literal
 from scorelake.errors import DataError
-from scorelake.publish import Output, literal
+from scorelake.publish import Output
 from scorelake.settings import Settings
 from scorelake.storage import checksum
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
-
-from scipy.special import ndtri
 
 from scorelake import metrics, read
 from scorelake.errors import UsageError
@@ -87,7 +86,7 @@ def tell(c: Comparison, metric: str, settings: dict[str, Any]) -> str:
     share, resamples = settings["uncertainty"]["confidence"], settings["compare"]["resamples"]
     drawn = "clusters" if settings["columns"]["cluster"] else "problems"
     one_sided, two_sided = sign_test(c.wins_a, c.wins_b)
-    se = (c.hi - c.lo) / 2 / float(ndtri((1 + share) / 2))
+    se = (c.hi - c.lo) / 2 / NormalDist().inv_cdf((1 + share) / 2)
     lines = {
         "problems": f"{c.problems:,}, attempted by both under the same protocol",
         "lift": f"{c.lift:+.4f}, {share:.0%} interval {c.lo:+.4f} to {c.hi:+.4f} "

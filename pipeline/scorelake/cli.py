@@ -24,6 +24,8 @@ from scorelake.errors import ScorelakeError
 # Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
 # linear algebra library wait for each other twenty times longer than one thread takes.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Looking for plugins in every installed package is most of the time that pydantic takes to load; there are none.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if TYPE_CHECKING:
     from scorelake.run import Progress, Report

@@ -1,41 +1,24 @@
 """Stage 6. An immutable snapshot, then one leaderboard.duckdb, each put in place by a single rename.
 
 A reader sees the old file or the new one, never a mixture: everything is written aside and flushed to disk
-first. The only module of the job that knows DuckDB.
+first.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 
-from scorelake.errors import DataError, LockedError
+from scorelake.errors import LockedError
 from scorelake.storage import checksum, settle, writing
-from scorelake.tables import (
-    EVIDENCE,
-    HISTORY,
-    MODEL_SUMMARY,
-    PROBLEM_COUNTS,
-    PROBLEM_HISTOGRAM,
-    QUARANTINE,
-    RUN,
-    SUMMARIES,
-    Table,
-)
-
-STORAGE = "v1.0.0"
-"""The storage version every DuckDB 1.x and 2.x opens."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +52,9 @@ class Output:
         """The manifest of the run that leaderboard.duckdb shows."""
         if not self.leaderboard.exists():
             return None
-        try:
-            with duckdb.connect(str(self.leaderboard), read_only=True) as db:
-                shown = db.execute("SELECT run_id FROM run ORDER BY started DESC, run_id DESC LIMIT 1").fetchone()
-        except duckdb.Error as error:
-            first = str(error).splitlines()[0]
-            raise DataError(
-                f"not a leaderboard of ours: {first}",
-                where=str(self.leaderboard),
-                hint="move it away and run again",
-            ) from None
-        home = self.snapshots / str(shown[0] if shown else "") / "manifest.json"
+        from scorelake import board  # noqa: PLC0415  (DuckDB loads slowly)
+
+        home = self.snapshots / (board.shown(self.leaderboard) or "") / "manifest.json"
         return json.loads(home.read_text()) if home.exists() else None
 
 
@@ -130,7 +105,9 @@ def _publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[s
     final = staged.with_name(staged.name.removeprefix("."))
     settle(staged, final)
     aside = out.root / f".leaderboard-{manifest['run']['run_id']}"
-    _build(aside, out.manifests(), final)
+    from scorelake import board  # noqa: PLC0415  (DuckDB loads slowly)
+
+    board.build(aside, out.manifests(), final)
     settle(aside, out.leaderboard)
 
 
@@ -148,79 +125,3 @@ def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
     for path in [*old, *stale]:
         shutil.rmtree(path)
     return {"snapshots": [path.name for path in old], "partials": [path.name for path in stale]}
-
-
-# --- leaderboard.duckdb ---------------------------------------------------------------------------------------
-
-
-def view_files() -> list[tuple[str, str]]:
-    """The views and macros in the order of their names: inside the wheel, or at the top of a checkout."""
-    packaged = resources.files("scorelake") / "sql"
-    home = packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
-    return sorted(
-        (file.name, file.read_text(encoding="utf-8")) for file in home.iterdir() if file.name.endswith(".sql")
-    )
-
-
-def _build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
-    """A new database with native tables, views, macros and comments; complete or not there."""
-    path.unlink(missing_ok=True)
-    with duckdb.connect() as db:
-        db.execute("SET preserve_insertion_order = true")
-        db.execute(f"ATTACH '{_quoted(str(path))}' AS fresh (STORAGE_VERSION '{STORAGE}')")
-        db.execute("USE fresh")
-        _native(db, snapshot)
-        runs = [m["run"] for m in manifests]
-        quarantine = [(m["run"]["run_id"], *entry) for m in manifests for entry in m["quarantine"]]
-        _insert(db, RUN, [tuple(run[column] for column in RUN.columns) for run in runs])
-        _insert(db, QUARANTINE, quarantine)
-        _insert(db, HISTORY, [])
-        for run in runs:
-            summary = snapshot.parent / run["run_id"] / f"{MODEL_SUMMARY.name}.parquet"
-            scores = db.read_parquet(literal(str(summary))).project(", ".join(list(HISTORY.columns)[2:]))
-            scores.create_view("scores")
-            db.execute("INSERT INTO history SELECT ?, ?, * FROM scores", (run["run_id"], run["started"]))
-            db.execute("DROP VIEW scores")
-        db.begin()  # a hundred small statements, one write to the disk
-        for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM, RUN, QUARANTINE, HISTORY):
-            _comment(db, table, table.name)
-        _comment(db, PROBLEM_COUNTS, "problem")
-        for _, sql in view_files():
-            db.execute(sql)
-        db.commit()
-        db.execute("USE memory")
-        db.execute("DETACH fresh")
-
-
-def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
-    counts = sorted(literal(str(path)) for path in (snapshot / "problem_counts").glob("*.parquet"))
-    problems = db.read_parquet(counts)
-    lists = [name for name in ("rewards", "reward_counts") if name in problems.columns]
-    shown = [duckdb.ColumnExpression(name) for name in problems.columns if name not in lists]
-    problems.select(*shown).create("problem")
-    for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM):
-        db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(table.name)
-
-
-def _insert(db: duckdb.DuckDBPyConnection, table: Table, rows: list[tuple[Any, ...]]) -> None:
-    kinds = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Float64: "DOUBLE", pl.Datetime: "TIMESTAMP"}
-    columns = ", ".join(f"{name} {kinds[type(kind)]}" for name, kind in table.schema.items())
-    db.execute(f"CREATE TABLE {table.name} ({columns})")
-    if rows:
-        db.executemany(f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(table.columns))})", rows)
-
-
-def _comment(db: duckdb.DuckDBPyConnection, table: Table, name: str) -> None:
-    """Descriptions from tables.py; DDL takes no parameters, and none of these words comes from a user."""
-    db.execute(f"COMMENT ON TABLE {name} IS '{_quoted(table.about)}'")
-    for column, (_, about) in table.columns.items():
-        db.execute(f"COMMENT ON COLUMN {name}.{column} IS '{_quoted(about)}'")
-
-
-def literal(path: str) -> str:
-    """A path that DuckDB takes as it is, not as a pattern."""
-    return re.sub(r"([*?\[])", r"[\1]", path)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

@@ -20,7 +20,6 @@ from scorelake.metrics import Estimate, Metric, Mixture
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
-from scorelake.priors import Crowd
 from scorelake.settings import UNIFORM, Settings
 
 TAUS = (0.25, 0.5, 0.75)
@@ -172,6 +171,8 @@ def _count_rows(
         place = pairs.place
         estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior)
     else:
+        from scorelake.priors import Crowd  # noqa: PLC0415  (scipy loads slowly; most runs do without)
+
         crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
         place = crowd.place
         estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)

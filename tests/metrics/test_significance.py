@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from scorelake.metrics.coins import at_least
 from scorelake.metrics.significance import detectable_lift, holm, problems_needed, sign_test
 
 
@@ -35,6 +36,17 @@ def test_large_counts_agree_with_scipys_binomial_test() -> None:
         one_sided, two_sided = sign_test(x, y)
         assert one_sided == pytest.approx(binomtest(y, x + y, alternative="greater").pvalue, rel=1e-9)
         assert two_sided == pytest.approx(binomtest(y, x + y).pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize("tosses", [31, 200, 1001])
+def test_every_tail_of_many_tosses_is_the_exact_fraction(tosses: int) -> None:
+    """Both halves, the middle and chances far below what a sum from 1 downwards could resolve."""
+    heads = np.arange(tosses + 2)
+    got = at_least(heads, np.full(heads.size, tosses))
+    tail = 0
+    for x in range(tosses + 1, -1, -1):
+        tail += comb(tosses, x)
+        assert got[x] == pytest.approx(float(Fraction(tail, 2**tosses)), rel=3e-12, abs=1e-300)
 
 
 def test_holm() -> None:

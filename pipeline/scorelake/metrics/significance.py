@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import ceil, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtrc, ndtri
 
+from scorelake.metrics.coins import at_least
 from scorelake.metrics.draws import Floats
 
 
@@ -17,15 +18,9 @@ def sign_test(wins_a: ArrayLike, wins_b: ArrayLike) -> tuple[Floats, Floats]:
     Among equals each disagreement is a fair coin: B's wins are Binomial(wins_a + wins_b, 1/2).
     """
     a, b = np.broadcast_arrays(np.asarray(wins_a, dtype=np.int64), np.asarray(wins_b, dtype=np.int64))
-    one_sided = _at_least(b, a + b)
-    two_sided = np.minimum(1, 2 * _at_least(np.maximum(a, b), a + b))
+    one_sided = at_least(b, a + b)
+    two_sided = np.minimum(1, 2 * at_least(np.maximum(a, b), a + b))
     return one_sided, two_sided
-
-
-def _at_least(wins: np.ndarray, coins: np.ndarray) -> Floats:
-    """P(X >= wins), X ~ Binomial(coins, 1/2)."""
-    tail: Floats = bdtrc(np.maximum(wins - 1, 0), np.maximum(coins, 1), 0.5)
-    return np.where(wins <= 0, 1.0, tail)
 
 
 def holm(p: ArrayLike) -> Floats:
@@ -50,4 +45,5 @@ def problems_needed(variance: float, lift: float, confidence: float = 0.95, powe
 
 def _reach(confidence: float, power: float) -> float:
     """Standard errors between zero and a lift that is detected with the given power."""
-    return float(ndtri((1 + confidence) / 2) + ndtri(power))
+    normal = NormalDist()
+    return normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(power)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtri
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
@@ -88,7 +88,7 @@ def aggregate(
     )
     mu, variance = (mu[0], spread[0, 0]) if estimate.powers is None else blend(mu, spread, estimate.powers)
     sigma = np.sqrt(variance)
-    reach = ndtri((1 + confidence) / 2) * sigma
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     lo, hi = np.clip(mu - reach, *estimate.bounds), np.clip(mu + reach, *estimate.bounds)
 
     # finite values: the scored problems only

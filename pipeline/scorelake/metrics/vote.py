@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import betaln
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats
@@ -53,6 +52,8 @@ def _survives(others: list[Floats], j: int, left: int) -> float:
 
 def _binomial(m: int, share: float, k: int) -> Floats:
     """P(i of m attempts are drawn) for i = 0..k, when each is drawn with probability `share`."""
+    from scipy.special import betaln  # noqa: PLC0415  (loads slowly; most runs do without)
+
     i = np.arange(k + 1)
     there = np.minimum(i, m)
     with np.errstate(divide="ignore", invalid="ignore"):  # share 1: log 0 counts only where no attempt is left
