@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import settings
 
+from cloud import bucket, moto, proxy  # noqa: F401 - fixtures
 from scorelake.publish import Output
 from scorelake.run import Report, job
 from scorelake.settings import load
@@ -46,7 +47,7 @@ def put(lake: Path, frame: pl.DataFrame, name: str = "part-0.parquet", **options
     return path
 
 
-def run(lake: Path, out: Path, config: str | None = None, **options: Any) -> Report:
+def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) -> Report:
     """The job with settings from TOML text."""
     flags = {key: options.pop(key) for key in ("by",) if key in options}
     names = options.pop("metrics", ())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -72,11 +73,16 @@ def _recount(out: Output, manifest: dict[str, Any], location: str) -> Finding:
     listed = lake.listing(location)
     left_out = {file for file, _ in manifest["quarantine"]}
     files = [file for file in listed.files if file.path not in left_out]
-    with duckdb.connect() as db:
+    shard = lake.Shard(listed.root, tuple(files))
+    with (
+        TemporaryDirectory() as aside,
+        lake.at_hand(shard, Path(aside) / "lake", settings) as here,
+        duckdb.connect() as db,
+    ):
         db.execute("SET TimeZone = 'UTC'")
         counts = out.snapshots / manifest["run"]["run_id"] / "problem_counts"
         db.read_parquet([literal(str(path)) for path in sorted(counts.glob("*"))]).create("published")
-        db.execute(recount_sql(db, listed.root, files, settings))
+        db.execute(recount_sql(db, here.root, files, settings))
         columns = "benchmark, subject, model, protocol, problem_id, n, c, ungraded"
         if settings.protocol.columns:  # the text of a protocol is Polars' spelling; compare without it
             columns = columns.replace(" protocol,", "")

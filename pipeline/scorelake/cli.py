@@ -55,7 +55,7 @@ class Layout(StrEnum):
 
 @app.command()
 def score(
-    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file.")],
+    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
     out: Annotated[Path, typer.Option(help="Where leaderboard.duckdb, snapshots and partial counts go.")],
     metrics: Annotated[
         str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")

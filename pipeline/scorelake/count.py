@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from scorelake import checksums, duplicates, footer
 from scorelake.errors import DataError, ScorelakeError
-from scorelake.lake import File, Shard
+from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, settle, writing
@@ -125,7 +125,8 @@ def count(task: Task) -> Partial:
     shutil.rmtree(aside, ignore_errors=True)
     with writing(aside):
         aside.mkdir(parents=True)
-    counts, partial = _count(task, aside)
+    with at_hand(task.shard, aside / "lake", task.settings) as shard:
+        counts, partial = _count(replace(task, shard=shard), aside)
     with writing(home):
         counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
         partial = replace(partial, checksum=checksum(*_contents(aside, partial)))
@@ -363,7 +364,7 @@ def _open(task: Task, file: File) -> _Opened:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
         told = footer.read(path)
-        checksums.verify(path, told, _used(task.settings))
+        checksums.verify(path, told, task.settings.used)
         schema = dict(pl.read_parquet_schema(path))
     except footer.DamagedError as error:
         raise UnreadableError(f"damaged: {error}") from None
@@ -372,12 +373,6 @@ def _open(task: Task, file: File) -> _Opened:
     name = task.settings.columns.attempt
     numbers = _range(told, name) if name in schema and schema[name].is_integer() else None
     return _Opened(file, path, schema, told.rows, numbers, tuple(constants(told, schema)))
-
-
-def _used(settings: Settings) -> set[str]:
-    """Every column the counts depend on."""
-    columns = settings.columns.model_dump(exclude={"carry"})
-    return {*columns.values(), *settings.carried, *settings.protocol.columns}
 
 
 def _range(told: footer.Footer, name: str) -> tuple[int, int] | None:

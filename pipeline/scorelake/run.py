@@ -61,7 +61,7 @@ def job(
     """Score a lake into an output folder; with nothing new, change nothing."""
     started = datetime.now(UTC)
     _names(settings)
-    listed = lake.listing(location)
+    listed = lake.listing(location, settings.storage)
     known = [] if full else count.reusable(out.partials, listed.files, settings)
     counted = {file for partial in known for file in partial.files}
     fresh = tuple(file for file in listed.files if file not in counted)

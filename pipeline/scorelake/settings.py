@@ -173,6 +173,18 @@ class Run(Part):
         return self.bucket_rows or max(100_000, int(self.memory * 1_000_000))
 
 
+class Storage(Part):
+    """Patience with object storage; where it is and who may use it comes from the environment alone."""
+
+    timeout_s: float = Field(30.0, gt=0)
+    """A request that is silent for this long is tried again."""
+    retry_s: float = Field(180.0, gt=0)
+    """A request that keeps failing for this long is given up, and the run with it."""
+
+
+PATIENCE = Storage()
+
+
 class Settings(Part):
     columns: Columns = Columns()
     protocol: Protocol = Protocol()
@@ -184,6 +196,7 @@ class Settings(Part):
     gates: Gates = Gates()
     compare: Compare = Compare()
     run: Run = Run()
+    storage: Storage = PATIENCE
     by: tuple[str, ...] = ()
 
     @property
@@ -191,6 +204,12 @@ class Settings(Part):
         """Carried columns, those asked for as slices or clusters included."""
         cluster = (self.columns.cluster,) if self.columns.cluster else ()
         return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
+
+    @property
+    def used(self) -> set[str]:
+        """Every column the counts depend on."""
+        columns = self.columns.model_dump(exclude={"carry"}, exclude_none=True)
+        return {*columns.values(), *self.carried, *self.protocol.columns}
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""

@@ -10,6 +10,13 @@ from pathlib import Path
 
 from scorelake.errors import ScorelakeError, StorageError
 
+REMOTE = ("s3://", "gs://", "az://")
+
+
+def is_remote(location: object) -> bool:
+    """An address of object storage, not a path."""
+    return str(location).startswith(REMOTE)
+
 
 @contextmanager
 def writing(where: object) -> Iterator[None]:
