@@ -14,8 +14,8 @@ from faulty import Faulty
 from scorelake.objects import Objects
 from scorelake.settings import Storage
 
-QUICK = Storage(timeout_s=1, retry_s=8)
-PATIENT = "[storage]\ntimeout_s = 1\nretry_s = 8\n"
+QUICK = Storage(timeout_s=2, retry_s=30)
+PATIENT = "[storage]\ntimeout_s = 2\nretry_s = 30\n"
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,7 @@ def test_a_replacement_whose_answer_is_lost_has_been_made(
     assert whole(there, "new") == b"mine"
 
 
-@pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 2), ("lost", 3)])
+@pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 1), ("lost", 3)])
 def test_a_few_failures_are_survived(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
     (found,) = there.list()
     proxy.first(many, fault)
@@ -98,7 +98,7 @@ def test_endless_failure_is_told_in_time(there: Objects, proxy: Faulty, fault: F
     began = time.monotonic()
     with pytest.raises(StorageError, match="cannot be reached or used") as told:
         there.read(found, 0, found.size)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert "<" not in str(told.value)
     assert "\n  hint: nothing was published" in str(told.value)
 
