@@ -20,11 +20,12 @@ from scorelake.metrics import Metric
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.resample import Lifts, Plan, Ranks, bootstrap
 from scorelake.metrics.significance import holm, sign_test
+from scorelake.problems import COUNTS, Codes, Problems
 from scorelake.settings import Settings
-from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
+from scorelake.tables import COMPARISON, KEYS, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
 
 Scorer = Callable[[pl.DataFrame], Sequence[Floats]]
-"""Rows of problem_counts in; for each metric their finite values out, NaN where undefined."""
+"""Rows of problem_counts in, without keys; for each metric their finite values out, NaN where undefined."""
 
 REFUSED = "not comparable: "
 """How a claim begins that gives a reason instead of a number."""
@@ -42,7 +43,7 @@ def comparable(chosen: Sequence[Metric]) -> list[Metric]:
 
 
 def compare(
-    problems: pl.LazyFrame, chosen: Sequence[Metric], scorer: Scorer, settings: Settings
+    problems: Problems, chosen: Sequence[Metric], scorer: Scorer, settings: Settings
 ) -> dict[str, pl.DataFrame]:
     """The comparison and rank tables, for whole benchmarks and for each subject."""
     wholes: list[_Found] = []
@@ -100,37 +101,64 @@ class _Board:
         return _Board(place, [span], attempts, scores, cluster)
 
 
-def _boards(problems: pl.LazyFrame, scorer: Scorer, settings: Settings) -> Iterator[_Board]:
-    """One board at a time, in the order of benchmark and protocol; small ones are read together."""
-    keys = ["benchmark", "protocol"]
-    attempted = problems.filter(pl.col("n") > 0)
-    sizes = attempted.group_by(keys).agg(rows=pl.len().cast(pl.Int64)).sort(keys).collect()
-    batch = sizes.select(*keys, batch=pl.col("rows").cum_sum() // settings.run.bucket_rows)
-    for some in batch.partition_by("batch", maintain_order=True):
-        rows = (
-            attempted.join(some.lazy(), on=keys, how="semi").sort(*keys, "subject", "problem_id", "model").collect()
-        )
-        for board in rows.partition_by(keys, maintain_order=True):
-            yield _board(board, scorer(board), settings.columns.cluster)
+def _boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[_Board]:
+    """One board at a time, in the order of benchmark and protocol."""
+    groups = problems.groups.with_row_index("group")
+    cluster = settings.columns.cluster
+    unread = [name for name in settings.carried if name != cluster]
+    also = [name for name in problems.files.collect_schema().names() if name not in (*KEYS, *COUNTS, *unread)]
+    rows = pl.concat([problems.counts, problems.others(also)], how="horizontal")
+    attempted = rows["n"].to_numpy() > 0
+    for board in groups.sort("benchmark", "protocol").partition_by("benchmark", "protocol", maintain_order=True):
+        mine = np.zeros(groups.height, dtype=bool)
+        mine[board["group"].to_numpy()] = True
+        here = np.flatnonzero(attempted & mine[problems.group])
+        if here.size:
+            some = rows if here.size == rows.height else rows[here]
+            yield _board(board, problems.group[here], problems.name[here], some, scorer(some), cluster)
 
 
-def _board(rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None) -> _Board:
-    models = rows["model"].unique().sort()
-    model = rows["model"].replace_strict(models, np.arange(models.len())).to_numpy()
-    problem = rows.select(pl.struct("subject", "problem_id").rle_id()).to_series().to_numpy()
-    shape = (models.len(), int(problem[-1]) + 1)
+def _board(
+    groups: pl.DataFrame, group: Codes, name: Codes, rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None
+) -> _Board:
+    """The groups of a board, the group and name of each of its rows, and the rows with their scores."""
+    codes = np.unique(group)
+    present = groups.filter(pl.col("group").is_in(codes))
+    models, subjects = (present[key].unique().sort() for key in ("model", "subject"))
+    of_group = np.zeros((2, codes[-1] + 1), dtype=np.int64)
+    for number, key, texts in zip(of_group, ("model", "subject"), (models, subjects), strict=True):
+        number[present["group"].to_numpy()] = present[key].replace_strict(texts, np.arange(texts.len())).to_numpy()
+    model, subject = of_group[:, group]
+    ends, problem = _line_up(subject, name, subjects.len())
+    shape = (models.len(), int(ends[-1]))
     attempts = np.zeros(shape, dtype=np.int64)
     attempts[model, problem] = rows["n"].to_numpy()
     scores = np.full((len(values), *shape), np.nan)
     for matrix, value in zip(scores, values, strict=True):
         matrix[model, problem] = value
-    first = np.flatnonzero(np.diff(problem, prepend=-1))
-    subjects = rows["subject"].gather(first).rle().struct.unnest()
-    ends = np.cumsum(subjects["len"].to_numpy()).tolist()
-    spans = list(zip(subjects["value"].to_list(), [0, *ends[:-1]], ends, strict=True))
-    together = None if cluster is None else cluster_codes(rows[cluster].gather(first))
-    place = _Place(rows["benchmark"][0], "", rows["protocol"][0], models.to_list())
+    spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))
+    together = None if cluster is None else cluster_codes(rows[cluster].gather(_first_model(model, problem)))
+    place = _Place(groups["benchmark"][0], "", groups["protocol"][0], models.to_list())
     return _Board(place, spans, attempts, scores, together)
+
+
+def _line_up(subject: Ints, name: Codes, subjects: int) -> tuple[Ints, Ints]:
+    """Number the distinct (subject, name) in their order: where each subject ends, and the number of each row."""
+    names = int(name.max()) + 1
+    key = subject * names + name
+    if subjects * names <= 4 * key.size:  # a table of flags is faster than a sort
+        seen = np.zeros(subjects * names, dtype=bool)
+        seen[key] = True
+        known, number = np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
+    else:
+        known, number = np.unique(key, return_inverse=True)
+    return np.searchsorted(known, names * np.arange(1, subjects + 1)), number
+
+
+def _first_model(model: Ints, problem: Ints) -> Ints:
+    """For each problem the row of the first model that attempted it."""
+    order = np.lexsort((model, problem))
+    return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
 def cluster_codes(values: pl.Series) -> Ints:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from scorelake.problems import Problems
 from scorelake.sorting import by_ranks
 from scorelake.tables import GROUP, PROBLEM_HISTOGRAM
 
@@ -36,9 +37,9 @@ def coarser(fine: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     return fine.group_by(*keys, "n", "c").agg(pl.col("problems").sum()).pipe(by_ranks, (*keys, "n", "c"))
 
 
-def by_subject(problems: pl.LazyFrame) -> pl.DataFrame:
+def by_subject(problems: Problems) -> pl.DataFrame:
     """The published histogram."""
-    return PROBLEM_HISTOGRAM.check(histogram(problems))
+    return PROBLEM_HISTOGRAM.check(by_ranks(problems.histogram(), (*GROUP, "n", "c")))
 
 
 def totals(problems: pl.LazyFrame, keys: Sequence[str]) -> pl.DataFrame:

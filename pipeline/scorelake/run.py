@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import __version__, compare, count, gates, histogram, lake, score
+from scorelake import __version__, compare, count, gates, histogram, lake, problems, score
 from scorelake.count import Partial
 from scorelake.engines import local
 from scorelake.errors import DataError
@@ -159,17 +159,17 @@ def _merge(
 
 def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:
     """Every table of the snapshot but problem_counts, which is there already."""
-    problems = pl.scan_parquet(sorted((staged / "problem_counts").glob("*.parquet")), glob=False)
-    fine = histogram.by_subject(problems)
+    counted = problems.read(sorted((staged / "problem_counts").glob("*.parquet")))
+    fine = histogram.by_subject(counted)
     outcomes = score.Outcomes(
         binary=any(partial.binary for partial in partials),
         rewards=any(partial.rewards for partial in partials),
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
     )
     model = ("benchmark", "model", "protocol")
-    groupings = [_grouping(problems, keys, settings, fine) for keys in (model, GROUP)]
+    groupings = [_grouping(counted.files, keys, settings, fine, counted.sums) for keys in (model, GROUP)]
     for column in settings.by:
-        sliced = problems.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
+        sliced = counted.files.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
         groupings.append(_grouping(sliced, (*model, "slice", "slice_value"), settings))
     chosen = score.choose(settings, outcomes)
     models, subjects, *slices = score.summarize(chosen, groupings, settings, outcomes)
@@ -179,15 +179,20 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
-        **_compare(problems, settings, outcomes),
+        **_compare(counted, settings, outcomes),
     }
 
 
 def _grouping(
-    problems: pl.LazyFrame, keys: Sequence[str], settings: Settings, fine: pl.DataFrame | None = None
+    problems: pl.LazyFrame,
+    keys: Sequence[str],
+    settings: Settings,
+    fine: pl.DataFrame | None = None,
+    sums: pl.DataFrame | None = None,
 ) -> score.Grouping:
-    """Problems by some keys, from a finer histogram where there is one; with clusters, by cluster too."""
-    totals, cluster = histogram.totals(problems, keys), settings.columns.cluster
+    """Problems by some keys, from a finer histogram and sums where there are; with clusters, by cluster too."""
+    totals = histogram.totals(problems if sums is None else sums.lazy(), keys)
+    cluster = settings.columns.cluster
     if cluster is not None:
         problems = problems.with_columns(histogram.clustered(cluster))
         counts = histogram.histogram(problems, (*keys, histogram.CLUSTER))
@@ -196,11 +201,11 @@ def _grouping(
     return score.Grouping(keys, counts, totals, problems)
 
 
-def _compare(problems: pl.LazyFrame, settings: Settings, outcomes: score.Outcomes) -> dict[str, pl.DataFrame]:
+def _compare(counted: problems.Problems, settings: Settings, outcomes: score.Outcomes) -> dict[str, pl.DataFrame]:
     """Pairs and ranks, from the same scores per problem as the summaries."""
     chosen = compare.comparable(score.choose_compared(settings, outcomes))
     return compare.compare(
-        problems, chosen, lambda rows: score.per_problem(chosen, rows, settings, outcomes), settings
+        counted, chosen, lambda rows: score.per_problem(chosen, rows, settings, outcomes), settings
     )
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from scorelake.metrics import resample
+from scorelake.metrics import draws, resample
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.resample import Lifts, Plan, Ranks, bootstrap, weights
 
@@ -149,7 +149,7 @@ def test_blocks_do_not_change_a_bit(missing: float, monkeypatch: pytest.MonkeyPa
     scores, plan = _scores(6, 500, missing), Plan(400)
     want = _digest(*_all(scores, plan))
     for block, pairs in ((1 << 9, 4), (1 << 14, 7)):
-        monkeypatch.setattr(resample, "BLOCK", block)
+        monkeypatch.setattr(draws, "BLOCK", block)
         monkeypatch.setattr(resample, "_PAIRS", pairs)
         assert _digest(*_all(scores, plan)) == want
 

@@ -1,0 +1,97 @@
+"""Counts per problem with their keys as numbers.
+
+A million problems are a hundred groups times ten thousand names. Texts are read once, become numbers in the order
+of their texts, and every later stage adds up and lines up numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from scorelake.tables import GROUP, KEYS
+
+COUNTS = ("n", "c", "ungraded")
+Codes = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Problems:
+    """All problems of a snapshot, file by file, each in the order of its keys."""
+
+    groups: pl.DataFrame
+    """The distinct GROUP columns in their order; a row's number is its code."""
+    names: pl.Series
+    """The distinct problem ids in their order, likewise."""
+    group: Codes
+    name: Codes
+    counts: pl.DataFrame
+    """n, c and ungraded of every problem."""
+    files: pl.LazyFrame
+    """The same rows with every column, as they are on the disk."""
+
+    def histogram(self) -> pl.DataFrame:
+        """How many problems of a group share (n, c), by number of the group; in no order."""
+        return self._coded.group_by("group", "n", "c").agg(pl.len().cast(pl.Int64).alias("problems")).pipe(self.named)
+
+    @cached_property
+    def sums(self) -> pl.DataFrame:
+        """n and ungraded added up, one row per group."""
+        return self._coded.group_by("group").agg(pl.col("n", "ungraded").sum()).pipe(self.named)
+
+    def named(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The same rows with the columns of their group instead of its number."""
+        return pl.concat([self.groups[frame["group"]], frame.drop("group")], how="horizontal")
+
+    def others(self, columns: Sequence[str]) -> pl.DataFrame:
+        """More columns of the same rows, read now."""
+        return self.files.select(columns).collect() if columns else pl.DataFrame()
+
+    @property
+    def _coded(self) -> pl.DataFrame:
+        return self.counts.with_columns(group=pl.Series(self.group))
+
+
+def read(paths: Sequence[Path]) -> Problems:
+    """The problems of some files of problem_counts."""
+    kind = pl.Categorical(pl.Categories.random())  # one set of codes, which lasts as long as a column of it
+    runs, ids, texts, counts = [], [], [], []
+    known = 0
+    for path in paths:
+        frame = pl.read_parquet(path, columns=[*KEYS, *COUNTS], glob=False)
+        runs.append(frame.select(pl.struct(GROUP).rle().struct.unnest()))
+        ids.append(frame["problem_id"].cast(kind))
+        fresh = _first(ids[-1].to_physical().to_numpy(), known)
+        known += fresh.size
+        texts.append(frame["problem_id"].gather(fresh))
+        counts.append(frame.select(COUNTS))
+    run = pl.concat(runs).unnest("value")
+    groups = run.select(GROUP).unique().sort(GROUP)
+    place = run.join(groups.with_row_index("place"), on=GROUP, how="left", nulls_equal=True, maintain_order="left")
+    text = pl.concat(texts)
+    order = text.arg_sort().to_numpy()
+    assert (text.gather(order[1:]) != text.gather(order[:-1])).all(), "two codes for one problem id"
+    rank = np.empty(order.size, dtype=np.uint32)
+    rank[order] = np.arange(order.size, dtype=np.uint32)
+    return Problems(
+        groups,
+        text.gather(order),
+        np.repeat(place["place"].to_numpy(), run["len"].to_numpy()),
+        rank[pl.concat(ids).to_physical().to_numpy()],
+        pl.concat(counts),
+        pl.scan_parquet(list(paths), glob=False),
+    )
+
+
+def _first(codes: Codes, known: int) -> NDArray[np.int64]:
+    """Where each code from `known` on occurs; codes are given in rising order, without gaps."""
+    top = int(codes.max(initial=0)) + 1 if codes.size else known
+    first = np.zeros(max(top, known), dtype=np.int64)
+    first[codes] = np.arange(codes.size)
+    return first[known:]
