@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars as pl
@@ -17,6 +17,9 @@ from cloud import bucket, moto, proxy  # noqa: F401 - fixtures
 from scorelake.publish import Output
 from scorelake.run import Report, job
 from scorelake.settings import load
+
+if TYPE_CHECKING:
+    from scorelake.engines.ray import Ray
 
 # A slow machine is not a failure: no property test has a deadline.
 settings.register_profile("scorelake", deadline=None)
@@ -86,3 +89,46 @@ def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
 
     return call
+
+
+class Nodes:
+    """A real Ray cluster on this machine: every node has its own raylet and workers."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        # a lost node is noticed after two seconds instead of half a minute
+        quick = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_timeout_ms": 2000,
+            "health_check_failure_threshold": 4,
+        }
+        self.cluster = Cluster()
+        self.add(_system_config=quick, include_dashboard=False)
+        self.add()
+        self.address: str = self.cluster.address
+
+    def add(self, **options: Any) -> Any:
+        return self.cluster.add_node(num_cpus=1, object_store_memory=80 << 20, **options)
+
+    def kill(self, node: Any) -> None:
+        """SIGKILL to everything of a node."""
+        self.cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Nodes]:
+    """Two nodes of one processor each, started when the first test asks for them."""
+    running = Nodes()
+    yield running
+    running.cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def on_ray(nodes: Nodes) -> Iterator[Ray]:
+    """The engine on that cluster; tests share it, since new workers take seconds to start."""
+    from scorelake.engines.ray import connected
+
+    with connected(nodes.address, load(**{"run.memory_gb": 1.0}).run) as engine:
+        yield engine

@@ -1,11 +1,13 @@
 """Publication: atomic, swept, collected."""
 
+import os
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from conftest import ask, expand, put, run
+from scorelake import aside
 from scorelake.errors import DataError
 from scorelake.publish import Output, collect_garbage
 
@@ -46,11 +48,15 @@ def test_garbage(tmp_path: Path) -> None:
 
 def test_leftovers_are_swept(tmp_path: Path) -> None:
     out = nights(tmp_path, 1)
-    for name in ("snapshots/.20200101-dead/x", "partials/.dead.1/x", ".leaderboard-dead"):
+    dead = aside.beside(Path("dead")).name.replace(f"-{os.getpid()}-", "-4194305-")  # no process has that number
+    for name in ("snapshots/.20200101-dead/x", f"partials/{dead}/x", ".leaderboard-dead"):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("half")
+    living = aside.beside(out / "partials" / "living")  # somebody counts
+    living.mkdir()
     nights(tmp_path, 2)
     assert list(out.rglob("*dead*")) == []
+    assert living.exists()
 
 
 def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torture
 
 def test_kills(tmp_path: Path) -> None:
     arena = torture.Arena(tmp_path / "arena")
-    steps = ("scorelake.count.settle", "scorelake.board.build", "os.replace", "scorelake.storage.flush")
+    steps = ("scorelake.count.replace_folder", "scorelake.board.build", "os.replace", "scorelake.storage.flush")
     assert torture.kill_at_steps(arena, steps, (1,)) == 8
     torture.kill_at_random(arena, 2)
 

@@ -39,7 +39,7 @@ STEPS = (
     "scorelake.board.build",
     "scorelake.board._native",
     "scorelake.publish.settle",
-    "scorelake.count.settle",
+    "scorelake.count.replace_folder",
     "scorelake.storage.flush",
     "scorelake.publish.checksum",
     "os.replace",

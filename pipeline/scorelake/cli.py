@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from scorelake import __version__
-from scorelake.errors import ScorelakeError
+from scorelake.errors import ScorelakeError, UsageError
 
 # Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
 # linear algebra library wait for each other twenty times longer than one thread takes.
@@ -29,6 +29,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if TYPE_CHECKING:
     from scorelake.run import Progress, Report
+    from scorelake.settings import Settings
 
 app = typer.Typer(
     name="scorelake",
@@ -46,6 +47,11 @@ class Format(StrEnum):
     table = "table"
     csv = "csv"
     json = "json"
+
+
+class EngineName(StrEnum):
+    local = "local"
+    ray = "ray"
 
 
 class Layout(StrEnum):
@@ -66,6 +72,12 @@ def score(
         float | None,
         typer.Option(help="Gigabytes to aim at when cutting the work; not a limit. Default: half of the machine's."),
     ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Where the work runs: in this process, or on a Ray cluster.")
+    ] = EngineName.local,
+    address: Annotated[
+        str | None, typer.Option(help="The Ray cluster: host:port, or auto for the one this machine belongs to.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; change nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,
     allow_quarantine: Annotated[
@@ -78,13 +90,15 @@ def score(
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
     with _failures(_Told(as_json, None if dry_run else out / "report.json", metrics_file)) as told:
+        names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
+        settings = _settings(config, **{"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory})
+
+        from scorelake import engines, plan
         from scorelake.publish import Output
         from scorelake.run import job
-        from scorelake.settings import load
 
-        names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
-        settings = load(config, **{"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory})
-        with _progress() as progress:
+        shared = [plan.everywhere(path) for path in (lake, str(out))]
+        with engines.connect(engine, address, settings, shared) as where, _progress() as progress:
             report = job(
                 lake,
                 Output(out),
@@ -92,10 +106,38 @@ def score(
                 full=full,
                 dry_run=dry_run,
                 allow_quarantine=allow_quarantine,
+                engine=where,
                 progress=progress,
             )
         _tell(report)
         told.end({"status": report.status, "exit_code": 0, **_plain(report)})
+
+
+@app.command()
+def count(
+    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file.")],
+    out: Annotated[Path, typer.Option(help="The output folder of `score`.")],
+    shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
+    config: Annotated[Path | None, typer.Option(help="TOML file, the same as for `score`.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="Gigabytes to aim at when cutting the work, the same for every part.")
+    ] = None,
+) -> None:
+    """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
+    with _failures():
+        number, of = _part(shard)
+        settings = _settings(config, **{"by": tuple(by or ()), "run.memory_gb": memory})
+
+        from scorelake.publish import Output
+        from scorelake.run import part
+
+        with _progress() as progress:
+            partials = part(lake, Output(out), settings, number, of, progress)
+        for file, reason in (entry for partial in partials for entry in partial.quarantine):
+            _say(f"quarantined: {file}: {reason}")
+        files, rows = sum(len(partial.files) for partial in partials), sum(partial.read for partial in partials)
+        _say(f"part {number} of {of}: {rows:,} rows of {files:,} files counted in {len(partials):,} partials")
 
 
 @app.command()
@@ -221,6 +263,24 @@ def main() -> NoReturn:
     """Entry point; usage errors exit 2 like every other misuse."""
     app()
     sys.exit(0)
+
+
+def _settings(config: Path | None, **flags: Any) -> Settings:
+    """Settings, and as many threads as they say: Polars asks once, when it is loaded."""
+    from scorelake.settings import load
+
+    settings = load(config, **flags)
+    if settings.run.threads:
+        os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
+    return settings
+
+
+def _part(shard: str) -> tuple[int, int]:
+    """I/N as two numbers."""
+    number, _, of = shard.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise UsageError(f"no such part: {shard}", where="--shard", hint="from 1/N to N/N, such as 3/64")
+    return int(number), int(of)
 
 
 # --- telling people ------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -20,11 +19,13 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import checksums, duplicates, footer
+from scorelake.aside import beside, remove, replace_folder
+from scorelake.engines import Engine, local
 from scorelake.errors import DataError, ScorelakeError
 from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
-from scorelake.storage import checksum, settle, writing
+from scorelake.storage import checksum, writing
 from scorelake.tables import KEYS
 from scorelake.tally import constants, tally
 
@@ -117,33 +118,51 @@ def identity(settings: Settings) -> dict[str, Any]:
 
 
 def count(task: Task) -> Partial:
-    """Count one shard, or find that it has been counted already."""
+    """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
     home = Path(task.folder) / task.name
-    if (home / "shard.json").exists() and not task.again and _sound(home, load(home)):
-        return load(home)
-    aside = home.with_name(f".{task.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    with writing(aside):
-        aside.mkdir(parents=True)
-    with at_hand(task.shard, aside / "lake", task.settings) as shard:
-        counts, partial = _count(replace(task, shard=shard), aside)
-    with writing(home):
-        counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
-        partial = replace(partial, checksum=checksum(*_contents(aside, partial)))
-        (aside / "shard.json").write_text(json.dumps(asdict(partial) | {"identity": identity(task.settings)}))
-        shutil.rmtree(home, ignore_errors=True)
-        settle(aside, home)
+    done = None if task.again else finished(home)
+    if done is not None:
+        return done
+    aside = beside(home)
+    try:
+        with writing(aside):
+            home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
+            aside.mkdir()
+        with at_hand(task.shard, aside / "lake", task.settings) as shard:
+            counts, partial = _count(replace(task, shard=shard), aside)
+        with writing(home):
+            counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
+            partial = replace(partial, checksum=checksum(*_contents(aside, partial)))
+            (aside / "shard.json").write_text(json.dumps(asdict(partial) | {"identity": identity(task.settings)}))
+            replace_folder(aside, home)
+    except BaseException:
+        remove(aside)
+        raise
     return partial
+
+
+def finished(home: Path) -> Partial | None:
+    """The partial that is there, if it is whole; not if it is made anew or removed while we look."""
+    told = _told(home)
+    partial = None if told is None else _partial(told)
+    return partial if partial is not None and _sound(home, partial) else None
 
 
 def _contents(home: Path, partial: Partial) -> list[Path]:
     return [home / name for name in ("counts.parquet", *partial.spelled)]
 
 
-def load(home: Path) -> Partial:
-    """A partial as its task left it."""
-    told = json.loads((home / "shard.json").read_text())
-    told.pop("identity")
+def _told(home: Path) -> dict[str, Any] | None:
+    """What a task left beside its counts; None if there is nothing readable."""
+    try:
+        told = json.loads((home / "shard.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _partial(told: dict[str, Any]) -> Partial:
+    told = {key: value for key, value in told.items() if key != "identity"}
     told["files"] = tuple(File(**file) for file in told["files"])
     for key in ("rejects", "quarantine"):
         told[key] = tuple(tuple(entry) for entry in told[key])
@@ -151,35 +170,57 @@ def load(home: Path) -> Partial:
     return Partial(**told)
 
 
-def reusable(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
-    """Earlier partials that still hold: same settings, sound, every file as it was, no file counted twice."""
-    present, covered, out = set(files), set[File](), []
+def known(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
+    """Earlier partials of the same settings with every file as it was, by their own word."""
+    present, out = set(files), []
     for home in sorted(path.parent for path in folder.glob("[!.]*/shard.json")):
-        if json.loads((home / "shard.json").read_text()).get("identity") != identity(settings):
-            continue
-        partial = load(home)
-        mine = set(partial.files)
-        if mine <= present and not mine & covered and _sound(home, partial):
-            covered |= mine
+        told = _told(home)
+        if told is not None and told.get("identity") == identity(settings):
+            partial = _partial(told)
+            if present.issuperset(partial.files):
+                out.append(partial)
+    return out
+
+
+def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: Engine = local) -> list[Partial]:
+    """Earlier partials that still hold: known, sound, no file counted twice."""
+    found = known(folder, files, settings)
+    covered, out = set[File](), []
+    for partial, sound in zip(found, engine.map(is_sound, [str(folder / p.name) for p in found]), strict=True):
+        if sound and covered.isdisjoint(partial.files):
+            covered.update(partial.files)
             out.append(partial)
     return out
 
 
+def is_sound(home: str) -> bool:
+    """A task: what is in a partial's folder is what was written. Its bytes are read where the task runs."""
+    return finished(Path(home)) is not None
+
+
 def _sound(home: Path, partial: Partial) -> bool:
     """What is on the disk is what was written; if not, the shard is simply counted again."""
-    contents = _contents(home, partial)
-    return all(path.is_file() for path in contents) and checksum(*contents) == partial.checksum
+    try:
+        return checksum(*_contents(home, partial)) == partial.checksum
+    except FileNotFoundError:
+        return False
 
 
 def buckets(folder: Path, partials: Sequence[Partial], rows: int, out: Path, rule: str) -> list[Bucket]:
     """Plan the merge: as many hash ranges as keep one of them to about `rows` partial rows."""
-    filled = tuple(partial for partial in partials if partial.problems)
-    size = sum(partial.read if partial.spelled else partial.problems for partial in filled)
+    # one name per partial is all a merge needs; the list of files would go to every bucket
+    filled = tuple(replace(p, files=p.files[:1], rejects=(), quarantine=()) for p in partials if p.problems)
+    size = weight(filled)
     edges = [_HASH_SPACE * i // max(1, -(-size // rows)) for i in range(max(1, -(-size // rows)) + 1)]
     return [
         Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
+
+
+def weight(partials: Sequence[Partial]) -> int:
+    """Rows that a merge of these partials reads."""
+    return sum(partial.read if partial.spelled else partial.problems for partial in partials)
 
 
 def merge(bucket: Bucket) -> Merged:
@@ -257,8 +298,14 @@ def _write_problems(counts: pl.DataFrame, path: str) -> None:
     carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
     lists = [name for name in ("rewards", "reward_counts") if name in counts.columns]
     final = by_ranks(counts, KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists)
-    with writing(path):
-        pq.write_table(final.to_arrow(), path, compression="zstd")  # DuckDB loads these twice as fast as Polars'
+    home = Path(path).parent.parent  # not among the finished ones, which are taken as they are found
+    aside = beside(home.with_name(home.name.removeprefix(".") + Path(path).name))
+    try:
+        with writing(path):
+            pq.write_table(final.to_arrow(), aside, compression="zstd")  # DuckDB loads these twice as fast as Polars'
+            os.replace(aside, path)
+    finally:
+        remove(aside)
 
 
 # --- one shard --------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ is a defect of ours and may show a traceback.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ScorelakeError(Exception):
     """Base of every error caused by input, settings or surroundings."""
@@ -20,9 +22,21 @@ class ScorelakeError(Exception):
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel from workers to the machine that asked, and arrive as what they are."""
+        return _again, (type(self), self.what, self.where, self.hint)
+
+
+def _again(kind: type[ScorelakeError], what: str, where: str | None, hint: str | None) -> ScorelakeError:
+    return kind(what, where=where, hint=hint)
+
 
 class StorageError(ScorelakeError):
     """The output could not be written: disk full, no permission, an error of the device."""
+
+
+class ClusterError(ScorelakeError):
+    """The cluster could not do the work: workers died again and again, or nothing there is large enough."""
 
 
 class UsageError(ScorelakeError):

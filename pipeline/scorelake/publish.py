@@ -12,11 +12,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from scorelake.aside import abandoned, remove
 from scorelake.errors import LockedError
 from scorelake.storage import checksum, settle, writing
 
@@ -81,8 +83,9 @@ def stage(out: Output, run_id: str) -> Path:
 
 
 def _stage(out: Output, run_id: str) -> Path:
-    for leftover in [*out.snapshots.glob(".*"), *out.partials.glob(".*"), *out.root.glob(".leaderboard-*")]:
-        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    counting = [path for path in out.partials.glob(".*") if abandoned(path)]  # others may be counting right now
+    for leftover in [*out.snapshots.glob(".*"), *counting, *out.root.glob(".leaderboard-*")]:
+        remove(leftover)
     home = out.snapshots / f".{run_id}"
     (home / "problem_counts").mkdir(parents=True)
     return home
@@ -112,7 +115,10 @@ def _publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[s
 
 
 def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
-    """Remove all but the newest `keep` snapshots (never the current one) and the partials none of them uses."""
+    """Remove all but the newest `keep` snapshots (never the current one) and the partials none of them uses.
+
+    A partial younger than the published run may belong to a count that goes on, or that no run has used yet.
+    """
     current = out.current()
     manifests = out.manifests()
     shown = current["run"]["run_id"] if current else None
@@ -121,7 +127,9 @@ def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
     used = {name for m in kept for name in m["partials"]}
     names = {m["run"]["run_id"] for m in kept}
     old = sorted(path for path in out.snapshots.glob("[!.]*") if path.name not in names)
-    stale = sorted(path for path in out.partials.glob("[!.]*") if path.name not in used)
+    since = datetime.fromisoformat(current["run"]["started"]).timestamp() if current else 0.0
+    unused = (path for path in out.partials.glob("[!.]*") if path.name not in used)
+    stale = sorted(path for path in unused if path.stat().st_mtime < since)
     for path in [*old, *stale]:
         shutil.rmtree(path)
     return {"snapshots": [path.name for path in old], "partials": [path.name for path in stale]}

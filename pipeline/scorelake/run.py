@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,12 +14,13 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import __version__, compare, count, gates, histogram, lake, problems, score
+from scorelake import __version__, compare, count, gates, histogram, lake, plan, problems, score
 from scorelake.count import Partial
-from scorelake.engines import local
-from scorelake.errors import DataError
+from scorelake.engines import Engine, local
+from scorelake.errors import DataError, StorageError
 from scorelake.publish import Output, locked, publish, stage
 from scorelake.settings import Settings
+from scorelake.storage import writing
 from scorelake.tables import (
     GROUP,
     MODEL_SUMMARY,
@@ -56,16 +58,18 @@ def job(
     full: bool = False,
     dry_run: bool = False,
     allow_quarantine: bool = False,
+    engine: Engine = local,
     progress: Progress = lambda stage, done, of: None,
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing."""
     started = datetime.now(UTC)
     _names(settings)
+    settings, out = plan.fitted(settings, engine.memory_gb), Output(Path(plan.everywhere(str(out.root))))
     listed = lake.listing(location, settings.storage)
-    known = [] if full else count.reusable(out.partials, listed.files, settings)
+    known = [] if full else count.reusable(out.partials, listed.files, settings, engine)
     counted = {file for partial in known for file in partial.files}
     fresh = tuple(file for file in listed.files if file not in counted)
-    todo = lake.shards(listed.root, fresh, settings.run.shard_size)
+    todo = lake.shards(plan.everywhere(listed.root), fresh, plan.shard_mb(fresh, settings.run, engine.at_once))
     run: dict[str, Any] = {"lake": str(location), "files": len(listed.files)}
     told: dict[str, Any] = {"files_read": len(fresh), "files_reused": len(counted), "ignored": listed.ignored}
     if dry_run:
@@ -75,7 +79,7 @@ def job(
     with locked(out):
         run_id = f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
         staged = stage(out, run_id)
-        partials = sorted([*known, *_count(out, todo, settings, full, progress)], key=lambda p: p.files)
+        partials = sorted([*known, *_count(out, todo, settings, full, engine, progress)], key=lambda p: p.files)
         quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
         _refuse(partials, quarantine, settings, allow_quarantine)
         run |= {"run_id": run_id, "started": started.isoformat(), "version": __version__}
@@ -88,7 +92,7 @@ def job(
             staged.rmdir()
             return Report("unchanged", before["run"], **told, **before["size"], quarantine=quarantine)
 
-        balance, warnings = _merge(out, partials, staged, settings, progress)
+        balance, warnings = _merge(out, partials, staged, settings, engine, progress)
         run |= balance
         progress("scoring", 0, 1)
         tables = _score(staged, partials, settings)
@@ -114,30 +118,67 @@ def job(
     return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(warnings))
 
 
+def part(
+    location: str | Path,
+    out: Output,
+    settings: Settings,
+    number: int,
+    of: int,
+    progress: Progress = lambda stage, done, of: None,
+) -> list[Partial]:
+    """Count one of so many parts of what is new since the published run; nothing is published.
+
+    The parts depend on nothing that other parts or machines change, so all of them together are all that is new.
+    """
+    settings, out = plan.fitted(settings, plan.ALIKE_GB), Output(Path(plan.everywhere(str(out.root))))
+    listed = lake.listing(location, settings.storage)
+    published = set((out.current() or {}).get("partials", ()))
+    known = [p for p in count.known(out.partials, listed.files, settings) if p.name in published]
+    counted = {file for partial in known for file in partial.files}
+    fresh = tuple(file for file in listed.files if file not in counted)
+    todo = lake.shards(plan.everywhere(listed.root), fresh, plan.shard_mb(fresh, settings.run, of))
+    with writing(out.root):
+        out.root.mkdir(parents=True, exist_ok=True)
+    return _count(out, plan.groups(todo, of)[number - 1], settings, False, local, progress)
+
+
 def _count(
-    out: Output, todo: Sequence[lake.Shard], settings: Settings, full: bool, progress: Progress
+    out: Output,
+    todo: Sequence[lake.Shard],
+    settings: Settings,
+    full: bool,
+    engine: Engine,
+    progress: Progress,
 ) -> list[Partial]:
     tasks = [count.Task(shard, settings, str(out.partials), again=full) for shard in todo]
     total, done, partials = sum(shard.size for shard in todo), 0, []
     progress("counting", 0, total)
-    for task, partial in zip(tasks, local.map(count.count, tasks), strict=True):
+    for task, partial in zip(tasks, engine.map(count.count, tasks), strict=True):
         partials.append(partial)
         done += task.shard.size
         progress("counting", done, total)
+    _seen([out.partials / partial.name for partial in partials])
     return partials
 
 
 def _merge(
-    out: Output, partials: Sequence[Partial], staged: Path, settings: Settings, progress: Progress
+    out: Output,
+    partials: Sequence[Partial],
+    staged: Path,
+    settings: Settings,
+    engine: Engine,
+    progress: Progress,
 ) -> tuple[dict[str, int], list[str]]:
     """Counts per problem into the staged snapshot; the row accounting, which must come out even, and warnings."""
     rule = settings.duplicates.rule
-    plan = count.buckets(out.partials, partials, settings.run.bucket_size, staged / "problem_counts", rule)
+    rows = plan.bucket_rows(count.weight(partials), settings.run, engine.at_once)
+    buckets = count.buckets(out.partials, partials, rows, staged / "problem_counts", rule)
     merged = []
-    progress("merging", 0, len(plan))
-    for done, bucket in enumerate(local.map(count.merge, plan), start=1):
+    progress("merging", 0, len(buckets))
+    for done, bucket in enumerate(engine.map(count.merge, buckets), start=1):
         merged.append(bucket)
-        progress("merging", done, len(plan))
+        progress("merging", done, len(buckets))
+    _seen([Path(bucket.path) for bucket in buckets])
     balance = {"rows_read": sum(p.read for p in partials)}
     balance |= {key: sum(getattr(m, key) for m in merged) for key in ("graded", "ungraded", "duplicates")}
     balance["rejected"] = sum(p.rejected for p in partials)
@@ -155,6 +196,20 @@ def _merge(
         if number:
             warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
     return balance, warnings
+
+
+def _seen(paths: Sequence[Path], patience: float = 60.0) -> None:
+    """What workers wrote must be listed here; a network file system may take a moment."""
+    hopeless = time.monotonic() + patience
+    homes = {path.parent for path in paths}
+    while missing := set(paths).difference(*(home.iterdir() for home in homes)):
+        if time.monotonic() > hopeless:
+            raise StorageError(
+                "was written by a worker, but is not there",
+                where=str(min(missing)),
+                hint="the output must lie on storage that every machine sees",
+            )
+        time.sleep(0.5)
 
 
 def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:

@@ -157,6 +157,8 @@ class Run(Part):
     """Sizes of shards and buckets follow from it; by default half of the machine's. An aim, not a limit."""
     shard_mb: float | None = Field(None, gt=0)
     bucket_rows: int | None = Field(None, gt=0)
+    threads: int | None = Field(None, gt=0)
+    """Of one task. By default every core of this machine; on a cluster, where tasks run side by side, one."""
 
     @property
     def memory(self) -> float:

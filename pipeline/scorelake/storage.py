@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +65,6 @@ def settle(aside: Path, final: Path) -> None:
 def replace_text(path: Path, text: str) -> None:
     """A small file, replaced in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # several hosts may write here
     aside.write_text(text, encoding="utf-8")
     settle(aside, path)

@@ -8,6 +8,9 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+at_once = 1
+memory_gb: float | None = None
+
 
 def map(task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:  # noqa: A001
     """Results in the order of the items, each as soon as it is done."""

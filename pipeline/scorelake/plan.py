@@ -1,0 +1,56 @@
+"""How the work is cut for an engine: pieces that fit into memory, and enough of them. None of it changes a number."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from scorelake.lake import File, Shard
+from scorelake.settings import Run, Settings
+from scorelake.storage import is_remote
+
+SMALLEST_MB = 16.0
+"""Below that a task costs more than it does."""
+FEWEST_ROWS = 100_000
+ALIKE_GB = 4.0
+"""The memory that machines with no setting agree on when each cuts the work for itself."""
+ROUNDS = 2
+"""Pieces per task that runs at once: one slow or lost piece must not hold up the whole."""
+
+
+def fitted(settings: Settings, memory_gb: float | None) -> Settings:
+    """Settings in which a task has this memory, unless they name their own."""
+    if memory_gb is None or settings.run.memory_gb is not None:
+        return settings
+    return settings.model_copy(update={"run": settings.run.model_copy(update={"memory_gb": memory_gb})})
+
+
+def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
+    """Megabytes of files counted together: as set, else by memory, and less where more tasks run at once."""
+    if run.shard_mb is not None or at_once == 1:
+        return run.shard_size
+    share = sum(file.size for file in files) / 2**20 / (ROUNDS * at_once)
+    return min(run.shard_size, max(SMALLEST_MB, share))
+
+
+def bucket_rows(rows: int, run: Run, at_once: int) -> int:
+    """Partial rows merged together, likewise."""
+    if run.bucket_rows is not None or at_once == 1:
+        return run.bucket_size
+    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // (ROUNDS * at_once))))
+
+
+def groups(shards: Sequence[Shard], number: int) -> list[list[Shard]]:
+    """Shards dealt to a number of machines, the largest first, to the one with least: the same for all who ask."""
+    out: list[list[Shard]] = [[] for _ in range(number)]
+    sizes = [0] * number
+    for shard in sorted(shards, key=lambda shard: (-shard.size, shard.files)):
+        least = sizes.index(min(sizes))
+        out[least].append(shard)
+        sizes[least] += shard.size
+    return out
+
+
+def everywhere(path: str) -> str:
+    """A path that means the same in every process, wherever it was started."""
+    return path if is_remote(path) else os.path.abspath(path)

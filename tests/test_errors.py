@@ -1,0 +1,19 @@
+"""Errors travel between machines as what they are."""
+
+import pickle
+
+import pytest
+
+from scorelake import errors
+
+
+def leaves(kind: type[errors.ScorelakeError]) -> list[type[errors.ScorelakeError]]:
+    return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
+
+
+@pytest.mark.parametrize("kind", leaves(errors.ScorelakeError))
+def test_pickled(kind: type[errors.ScorelakeError]) -> None:
+    error = kind("what", where="where", hint="hint")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert (str(again), again.exit_code) == ("where: what\n  hint: hint", kind.exit_code)

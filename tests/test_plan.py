@@ -1,0 +1,53 @@
+"""The cut of the work: balanced, complete, and the same for everybody who asks."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorelake import plan
+from scorelake.lake import File, Shard
+from scorelake.settings import Run, Settings
+
+
+def shards(sizes: list[int]) -> list[Shard]:
+    return [Shard("/lake", (File(f"{i}.parquet", size, 0),)) for i, size in enumerate(sizes)]
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 12))
+def test_groups_are_everything_once_and_balanced(sizes: list[int], number: int) -> None:
+    given = shards(sizes)
+    groups = plan.groups(given, number)
+    assert len(groups) == number
+    assert sorted((s for group in groups for s in group), key=lambda s: s.files) == sorted(
+        given, key=lambda s: s.files
+    )
+    assert plan.groups(list(reversed(given)), number) == groups, "whatever the order they are listed in"
+    loads = [sum(shard.size for shard in group) for group in groups]
+    assert max(loads) - min(loads) <= max(sizes, default=0)
+
+
+def test_more_tasks_at_once_make_smaller_pieces() -> None:
+    files, run = [File("a", 1000 << 20, 0)], Run(memory_gb=8)
+    assert plan.shard_mb(files, run, 1) == run.shard_size == 512
+    assert plan.shard_mb(files, run, 4) == 125
+    assert plan.shard_mb(files, run, 1000) == plan.SMALLEST_MB
+    assert plan.bucket_rows(10**9, run, 1) == plan.bucket_rows(10**9, run, 4) == run.bucket_size
+    assert plan.bucket_rows(10**7, run, 4) == 10**7 // 8
+    assert plan.bucket_rows(10, run, 4) == plan.FEWEST_ROWS
+
+
+def test_explicit_sizes_win() -> None:
+    run = Run(shard_mb=3, bucket_rows=5)
+    assert (plan.shard_mb([File("a", 1 << 40, 0)], run, 9), plan.bucket_rows(10**9, run, 9)) == (3, 5)
+
+
+def test_memory_of_a_task() -> None:
+    assert plan.fitted(Settings(), None) == Settings()
+    assert plan.fitted(Settings(), 3.5).run.memory == 3.5
+    own = Settings(run=Run(memory_gb=2))
+    assert plan.fitted(own, 3.5) == own
+
+
+def test_paths_mean_the_same_everywhere() -> None:
+    assert plan.everywhere("s3://bucket/lake") == "s3://bucket/lake"
+    assert plan.everywhere("lake").endswith("/lake")
+    assert plan.everywhere("/data/../lake") == "/lake"
