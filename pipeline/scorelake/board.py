@@ -17,6 +17,7 @@ from scorelake.errors import DataError
 from scorelake.tables import (
     EVIDENCE,
     HISTORY,
+    LISTS,
     MODEL_SUMMARY,
     PROBLEM_COUNTS,
     PROBLEM_HISTOGRAM,
@@ -85,8 +86,7 @@ def build(path: Path, manifests: list[dict[str, Any]], snapshot: Path) -> None:
 def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
     counts = sorted(literal(str(path)) for path in (snapshot / "problem_counts").glob("*.parquet"))
     problems = db.read_parquet(counts)
-    lists = [name for name in ("rewards", "reward_counts") if name in problems.columns]
-    shown = [duckdb.ColumnExpression(name) for name in problems.columns if name not in lists]
+    shown = [duckdb.ColumnExpression(name) for name in problems.columns if name not in LISTS]
     problems.select(*shown).create("problem")
     for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM):
         db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(table.name)

@@ -18,6 +18,10 @@ from scorelake.publish import Output
 from scorelake.settings import Settings
 from scorelake.storage import checksum
 
+_KEYS = "benchmark, subject, model, protocol, problem_id"
+_CHOOSING = ("any-pass", "all-pass")
+"""Rules under which the smallest of several answers counts: which one that is depends on how they are spelled."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -84,6 +88,9 @@ def _recount(out: Output, manifest: dict[str, Any], location: str) -> Finding:
         db.read_parquet([literal(str(path)) for path in sorted(counts.glob("*"))]).create("published")
         db.execute(recount_sql(db, here.root, files, settings))
         columns = "benchmark, subject, model, protocol, problem_id, n, c, ungraded"
+        published = {column for column, *_ in db.execute("DESCRIBE published").fetchall()}
+        if "answer_counts" in published and settings.duplicates.rule not in _CHOOSING:
+            columns += ", answer_counts, answer_passes"
         if settings.protocol.columns:  # the text of a protocol is Polars' spelling; compare without it
             columns = columns.replace(" protocol,", "")
         (missing,) = db.execute(
@@ -114,7 +121,7 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
     listed = ", ".join(_string(literal(path)) for path in paths)
     options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
     db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
-    have = {column for column, *_ in db.execute("DESCRIBE raw").fetchall()}
+    have = {column: kind for column, kind, *_ in db.execute("DESCRIBE raw").fetchall()}
 
     def text(name: str, default: str | None = None) -> str:
         if name in have:
@@ -155,6 +162,10 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
         "last": f"arg_max(passed, {order}) FILTER (graded)",
         "all-pass": "bool_and(passed) FILTER (graded)",
     }.get(settings.duplicates.rule, "bool_or(passed) FILTER (graded)")
+    said = {
+        "first": f"struct_extract(arg_min(struct_pack(a := answer), {order}) FILTER (graded), 'a')",
+        "last": f"struct_extract(arg_max(struct_pack(a := answer), {order}) FILTER (graded), 'a')",
+    }.get(settings.duplicates.rule, "min(answer) FILTER (graded)")
     return f"""
         CREATE TABLE recount AS
         WITH attempts AS (
@@ -164,6 +175,7 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
                 {graded} AS graded,
                 coalesce({verdict}, false) AS passed,
                 {f"{_identifier(names.attempt)}::VARCHAR" if told else "NULL"} AS attempt,
+                {_answer(names.answer, have.get(names.answer) if settings.answers else None)} AS answer,
                 _path,
                 file_row_number
             FROM raw JOIN folders ON raw._path = folders.path
@@ -172,19 +184,47 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
             SELECT benchmark, subject, model, protocol, problem_id, attempt,
                 CASE WHEN attempt IS NULL THEN {order} END AS alone,
                 bool_or(graded) AS graded,
-                coalesce({kept}, false) AS passed
+                coalesce({kept}, false) AS passed,
+                {said} AS answer
             FROM attempts
             WHERE NOT bad AND benchmark IS NOT NULL AND subject IS NOT NULL
                 AND model IS NOT NULL AND problem_id IS NOT NULL
             GROUP BY ALL
+        ),
+        answers AS (
+            SELECT {_KEYS}, answer, count(*) AS given, count(*) FILTER (passed) AS passes
+            FROM verdicts
+            WHERE graded AND answer IS NOT NULL
+            GROUP BY ALL
+        ),
+        ballots AS (
+            SELECT {_KEYS},
+                list(given ORDER BY given DESC, passes DESC) AS answer_counts,
+                list(passes ORDER BY given DESC, passes DESC) AS answer_passes
+            FROM answers
+            GROUP BY ALL
+        ),
+        counts AS (
+            SELECT {_KEYS},
+                count(*) FILTER (graded) AS n,
+                {"count(*) FILTER (graded AND passed)" if verdict != "NULL::BOOLEAN" else "NULL::BIGINT"} AS c,
+                count(*) FILTER (NOT graded) AS ungraded
+            FROM verdicts
+            GROUP BY ALL
         )
-        SELECT benchmark, subject, model, protocol, problem_id,
-            count(*) FILTER (graded) AS n,
-            {"count(*) FILTER (graded AND passed)" if verdict != "NULL::BOOLEAN" else "NULL::BIGINT"} AS c,
-            count(*) FILTER (NOT graded) AS ungraded
-        FROM verdicts
-        GROUP BY ALL
+        SELECT counts.*, coalesce(answer_counts, []) AS answer_counts, coalesce(answer_passes, []) AS answer_passes
+        FROM counts LEFT JOIN ballots USING ({_KEYS})
     """
+
+
+def _answer(name: str, kind: str | None) -> str:
+    """What an attempt answered; NULL where there is no answer, or no column of answers that is wanted."""
+    if kind is None:
+        return "NULL::VARCHAR"
+    column = f"{_identifier(name)}::VARCHAR"
+    if kind in ("FLOAT", "DOUBLE"):  # by text: DuckDB believes a file's statistics that there is no NaN
+        return f"CASE WHEN ltrim({column}, '-') = '0.0' THEN '0.0' WHEN {column} NOT LIKE '%nan' THEN {column} END"
+    return column
 
 
 def _identifier(name: str) -> str:

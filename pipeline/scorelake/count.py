@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake import checksums, duplicates, footer
+from scorelake import answers, checksums, duplicates, footer
 from scorelake.aside import beside, remove, replace_folder
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, ScorelakeError
@@ -26,7 +26,7 @@ from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, writing
-from scorelake.tables import KEYS
+from scorelake.tables import KEYS, LISTS
 from scorelake.tally import constants, tally
 
 FORMAT = 1
@@ -82,7 +82,15 @@ class Partial:
     """Sums of powers kept per problem and kind to find duplicate attempts; 0 without attempt numbers."""
     spelled: tuple[str, ...]
     """Names of the files that hold every attempt, where sums could not prove that there are no duplicates."""
+    answers: Literal["none", "ignored", "counted"]
+    """Whether the files have answers to vote with, and what was done with them."""
+    answer_rows: int
+    """Problems x their answers, in a file of their own; 0 where attempts are spelled out, answers and all."""
     checksum: str
+
+    def enough(self, settings: Settings) -> bool:
+        """Nothing that is wanted now was ignored then."""
+        return self.answers != "ignored" or not settings.answers
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,8 @@ class Bucket:
     path: str
     rule: str
     """Which of several verdicts for one attempt counts."""
+    answers: bool = False
+    """Whether answers are wanted."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ def count(task: Task) -> Partial:
     """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
     home = Path(task.folder) / task.name
     done = None if task.again else finished(home)
-    if done is not None:
+    if done is not None and done.enough(task.settings):
         return done
     aside = beside(home)
     try:
@@ -149,7 +159,8 @@ def finished(home: Path) -> Partial | None:
 
 
 def _contents(home: Path, partial: Partial) -> list[Path]:
-    return [home / name for name in ("counts.parquet", *partial.spelled)]
+    counted = ["answers.parquet"] if partial.answer_rows else []
+    return [home / name for name in ("counts.parquet", *partial.spelled, *counted)]
 
 
 def _told(home: Path) -> dict[str, Any] | None:
@@ -171,13 +182,13 @@ def _partial(told: dict[str, Any]) -> Partial:
 
 
 def known(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
-    """Earlier partials of the same settings with every file as it was, by their own word."""
+    """Earlier partials of the same settings with every file as it was and enough counted, by their own word."""
     present, out = set(files), []
     for home in sorted(path.parent for path in folder.glob("[!.]*/shard.json")):
         told = _told(home)
         if told is not None and told.get("identity") == identity(settings):
             partial = _partial(told)
-            if present.issuperset(partial.files):
+            if present.issuperset(partial.files) and partial.enough(settings):
                 out.append(partial)
     return out
 
@@ -206,27 +217,33 @@ def _sound(home: Path, partial: Partial) -> bool:
         return False
 
 
-def buckets(folder: Path, partials: Sequence[Partial], rows: int, out: Path, rule: str) -> list[Bucket]:
+def buckets(
+    folder: Path, partials: Sequence[Partial], rows: int, out: Path, rule: str, answered: bool = False
+) -> list[Bucket]:
     """Plan the merge: as many hash ranges as keep one of them to about `rows` partial rows."""
     # one name per partial is all a merge needs; the list of files would go to every bucket
     filled = tuple(replace(p, files=p.files[:1], rejects=(), quarantine=()) for p in partials if p.problems)
     size = weight(filled)
+    answered = answered and any(partial.answers == "counted" for partial in filled)
     edges = [_HASH_SPACE * i // max(1, -(-size // rows)) for i in range(max(1, -(-size // rows)) + 1)]
     return [
-        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule)
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answered)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
 
 def weight(partials: Sequence[Partial]) -> int:
     """Rows that a merge of these partials reads."""
-    return sum(partial.read if partial.spelled else partial.problems for partial in partials)
+    return sum(p.read if p.spelled else max(p.problems, p.answer_rows) for p in partials)
 
 
 def merge(bucket: Bucket) -> Merged:
     """Add up one bucket, one verdict per attempt, and write its problems in the order of their keys."""
     parts = [(partial, _bucket_rows(bucket, partial, "counts.parquet")) for partial in bucket.partials]
     counts = _add_up([frame for _, frame in parts])
+    if bucket.answers:
+        told = [_bucket_rows(bucket, partial, "answers.parquet") for partial, _ in parts if partial.answer_rows]
+        counts = answers.with_lists(counts, answers.add_up(told))
     names = counts.columns
     carried = [name for name in names if name.startswith(("min:", "max:"))]
     conflicts = pl.DataFrame(schema=dict.fromkeys((*KEYS, "attempt"), pl.String))
@@ -235,9 +252,12 @@ def merge(bucket: Bucket) -> Merged:
         doubtful = _doubtful(counts, parts, bucket)
         if doubtful.height:
             attempts = [_spelled(bucket, partial, frame, doubtful, carried) for partial, frame in parts]
-            solved, conflicts = duplicates.resolve(
-                pl.concat(attempts, how="diagonal_relaxed"), bucket.rule, "c" in names, carried
-            )
+            every = pl.concat(attempts, how="diagonal_relaxed")
+            if not bucket.answers:
+                every = every.drop(duplicates.ANSWERS, strict=False)
+            solved, conflicts, votes = duplicates.resolve(every, bucket.rule, "c" in names, carried)
+            if votes is not None:
+                solved = answers.with_lists(solved, answers.lists(votes.lazy()).collect())
             rest = counts.join(doubtful, on=KEYS, how="anti", nulls_equal=True)
             counts = pl.concat([rest, solved], how="diagonal_relaxed")
     _write_problems(counts, bucket.path)
@@ -287,7 +307,11 @@ def _spelled(
     keep = {"on": KEYS, "how": "semi", "nulls_equal": True}
     if not partial.spelled:
         mine = counts.collect().join(doubtful, **keep)  # type: ignore[arg-type]
-        return duplicates.spell_out(mine, partial.words, carried).with_columns(at=pl.lit(partial.files[0].path))
+        attempts = duplicates.spell_out(mine, partial.words, carried).with_columns(at=pl.lit(partial.files[0].path))
+        if bucket.answers and partial.answer_rows:
+            rows = _bucket_rows(bucket, partial, "answers.parquet").collect().join(doubtful, **keep)  # type: ignore[arg-type]
+            attempts = answers.spell_out(attempts, rows, partial.words)
+        return attempts
     frames = [_bucket_rows(bucket, partial, name).drop(HASH).collect() for name in partial.spelled]
     return pl.concat(frames, how="diagonal_relaxed").join(doubtful, **keep)  # type: ignore[arg-type]
 
@@ -296,7 +320,7 @@ def _write_problems(counts: pl.DataFrame, path: str) -> None:
     if "c" not in counts.columns:
         counts = counts.with_columns(c=pl.lit(None, pl.Int64))
     carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
-    lists = [name for name in ("rewards", "reward_counts") if name in counts.columns]
+    lists = [name for name in LISTS if name in counts.columns]
     final = by_ranks(counts, KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists)
     home = Path(path).parent.parent  # not among the finished ones, which are taken as they are found
     aside = beside(home.with_name(home.name.removeprefix(".") + Path(path).name))
@@ -324,10 +348,13 @@ class _Opened:
     constants: tuple[pl.Expr, ...]
     """Columns that hold one value throughout, which need not be read."""
 
-    def attempts(self, settings: Settings, words: int = 0, spell: bool = False) -> pl.LazyFrame:
+    def attempts(
+        self, settings: Settings, words: int = 0, spell: bool = False, answered: bool = False
+    ) -> pl.LazyFrame:
         """Its attempts under canonical names, lazily."""
         frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False).with_columns(self.constants)
-        return frame.select(_attempts(settings, self.schema, self.file.hive, words, spell))
+        canonical = _attempts(settings, self.schema, self.file.hive, words, spell)
+        return frame.select(*canonical, *([_answer(settings, self.schema)] if answered else []))
 
 
 def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
@@ -356,6 +383,8 @@ def _count_files(
         if _identified(files, settings) and not (words and counts.select(duplicates.proven(words).all()).item()):
             partial = replace(partial, words=0, spelled=_spell(files, settings, counts, aside))
             counts = counts.drop(duplicates.sums(words))
+        elif partial.answers == "counted":
+            partial = replace(partial, answer_rows=_count_answers(files, settings, words, aside))
         return counts, partial
     except (ScorelakeError, AssertionError):
         raise
@@ -371,6 +400,28 @@ def _identified(files: Sequence[_Opened], settings: Settings) -> bool:
     """Attempts have an identity, so that duplicates can be told."""
     name = settings.columns.attempt
     return settings.duplicates.policy != "off" and bool(files) and name in files[0].schema
+
+
+def _answered(files: Sequence[_Opened], settings: Settings) -> Literal["none", "ignored", "counted"]:
+    """Whether attempts have answers that can be right or wrong, and whether those are wanted."""
+    names, policy = settings.columns, settings.policy
+    if not files or names.answer not in files[0].schema:
+        return "none"
+    if names.passed not in files[0].schema and policy.pass_threshold is None:
+        return "none"
+    return "counted" if settings.answers else "ignored"
+
+
+def _count_answers(files: Sequence[_Opened], settings: Settings, words: int, aside: Path) -> int:
+    """Write how often each answer of each problem was given, sorted like the counts; how many rows those are."""
+    frames = [opened.attempts(settings, words, answered=True) for opened in files]
+    rows = answers.count(frames, [opened.rows for opened in files], words)
+    rows = _with_protocol(rows.filter(~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)), settings)
+    rows = rows.with_columns(pl.struct(KEYS).hash().alias(HASH)).sort(HASH, *KEYS, answers.ANSWER)
+    if rows.height:
+        with writing(aside):
+            rows.write_parquet(aside / "answers.parquet", row_group_size=_ROW_GROUP, statistics=True)
+    return rows.height
 
 
 def _words(files: Sequence[_Opened], settings: Settings) -> int:
@@ -394,7 +445,7 @@ def _spell(files: Sequence[_Opened], settings: Settings, counts: pl.DataFrame, a
     carried = [name for name in counts.columns if name.startswith(("min:", "max:"))]
     names = []
     for i, opened in enumerate(files):
-        attempts = opened.attempts(settings, spell=True)
+        attempts = opened.attempts(settings, spell=True, answered=_answered(files, settings) == "counted")
         valid = ~pl.col("_bad") & ~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
         attempts = _with_protocol(attempts.filter(valid), settings)
         rows = duplicates.tell_apart(attempts, settings.duplicates.rule, carried).collect()
@@ -434,9 +485,9 @@ def _range(told: footer.Footer, name: str) -> tuple[int, int] | None:
 
 def _fits(opened: _Opened, first: _Opened, settings: Settings) -> None:
     """Files of one lake have the same outcome columns, or their numbers would not mean the same."""
-    opened.attempts(settings).collect_schema()
+    opened.attempts(settings, answered=_answered([opened], settings) == "counted").collect_schema()
     columns = settings.columns
-    for name in (columns.passed, columns.score, columns.attempt):
+    for name in (columns.passed, columns.score, columns.attempt, *([columns.answer] if settings.answers else [])):
         if (name in opened.schema) != (name in first.schema):
             here, there = ("no " * (name not in f.schema) + f"column {name}" for f in (opened, first))
             raise UnreadableError(f"{here}, while {first.file.path} has {there}")
@@ -464,6 +515,8 @@ def _sieve(files: list[_Opened], settings: Settings) -> tuple[list[_Opened], lis
             _group_whole([opened], settings)
             if _identified([opened], settings):
                 opened.attempts(settings, spell=True).select("_attempt").collect()
+            if _answered([opened], settings) == "counted":
+                opened.attempts(settings, answered=True).select(answers.ANSWER).collect()
             good.append(opened)
         except BROKEN as error:
             broken.append((opened.file.path, f"cannot be read to its end: {_line(error)}"))
@@ -484,6 +537,8 @@ def _settle(
         "quarantine": tuple(quarantine),
         "words": words,
         "spelled": (),
+        "answers": _answered(good, task.settings),
+        "answer_rows": 0,
         "checksum": "",
     }
     if not good:
@@ -656,6 +711,17 @@ def _key(
     if name in hive:
         bad.append(text.ne_missing(pl.lit(hive[name], pl.String)))
     return text
+
+
+def _answer(settings: Settings, schema: dict[str, pl.DataType]) -> pl.Expr:
+    """What an attempt answered, as a text."""
+    name = settings.columns.answer
+    if not answers.usable(schema[name]):
+        raise UnreadableError(
+            f"column {name} is {schema[name]}; to vote with, it must be a text, a number or a boolean; "
+            'name another with [columns] answer = "...", or none with ""'
+        )
+    return answers.text(name, schema[name])
 
 
 def _any(schema: dict[str, pl.DataType], hive: dict[str, str | None], name: str, setting: str) -> pl.Expr:

@@ -18,6 +18,8 @@ WORD = 64
 MAX_WORDS = 4
 """Attempts numbered from 0 to 255 are held as sums of powers; others are spelled out."""
 KINDS = ("seen", "graded", "passed")
+ANSWERS = ("pass_low", "pass_high", "fail_low", "fail_high", "chosen_answer")
+"""What is told of an attempt's answers: the ends of those that passed and failed, and the first or last."""
 
 
 def sums(words: int) -> list[str]:
@@ -80,6 +82,7 @@ def tell_apart(attempts: pl.LazyFrame, rule: str, carried: Sequence[str]) -> pl.
     scored, graded = "_score" in names, pl.col("_graded")
     passed = pl.col("_passed") if "_passed" in names else pl.lit(value=False)
     chosen = [pl.col("_score").filter(graded)] if scored else []
+    answers = [pl.col("answer").filter(graded & each) for each in (passed, ~passed)] if "answer" in names else []
     pick = {"first": lambda e: e.first(), "last": lambda e: e.last()}.get(rule)
     return (
         attempts.with_row_index("_row")
@@ -93,6 +96,9 @@ def tell_apart(attempts: pl.LazyFrame, rule: str, carried: Sequence[str]) -> pl.
             *(e.max().alias("score_high") for e in chosen),
             *([pick(passed.filter(graded)).alias("chosen_passed")] if pick else []),
             *([pick(e).alias("chosen_score") for e in chosen] if pick else []),
+            *(e.min().alias(f"{kind}_low") for kind, e in zip(("pass", "fail"), answers, strict=False)),
+            *(e.max().alias(f"{kind}_high") for kind, e in zip(("pass", "fail"), answers, strict=False)),
+            *([pick(pl.col("answer").filter(graded)).alias("chosen_answer")] if pick and answers else []),
             *(
                 pl.col(f"carry:{name.removeprefix('min:')}").min().alias(name)
                 for name in carried
@@ -111,17 +117,19 @@ def tell_apart(attempts: pl.LazyFrame, rule: str, carried: Sequence[str]) -> pl.
 
 def resolve(
     attempts: pl.DataFrame, rule: str, binary: bool, carried: Sequence[str]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Attempts of all files -> counts per problem, and the attempts with conflicting verdicts.
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame | None]:
+    """Attempts of all files -> counts per problem, the attempts with conflicting verdicts, and counts per answer.
 
     `at` names the file a row comes from; `first` and `last` follow the order of files, then of rows. A row without
-    a verdict never overrules one with a verdict.
+    a verdict never overrules one with a verdict. Where answers are told, two different ones are a conflict too; the
+    one that counts is of a row whose verdict counts: the first, the last, or the smallest.
     """
     names = attempts.columns
-    scored = "score_low" in names
+    scored, answered = "score_low" in names, "pass_low" in names
     alone = pl.when(pl.col("attempt").is_null()).then(pl.int_range(pl.len()))
     picked = [name for name in ("chosen_passed", "chosen_score") if name in names]
     pick = pl.Expr.first if rule == "first" else pl.Expr.last
+    told = pl.col("chosen_passed").is_not_null()
     merged = (
         attempts.sort("at", maintain_order=True)
         .with_columns(_alone=alone)
@@ -130,12 +138,17 @@ def resolve(
             pl.col("rows", "passes", "fails").sum(),
             *([pl.col("score_low").min(), pl.col("score_high").max()] if scored else []),
             *(pick(pl.col(name).drop_nulls()) for name in picked),
+            *([pl.col("pass_low", "fail_low").min(), pl.col("pass_high", "fail_high").max()] if answered else []),
+            *([pick(pl.col("chosen_answer").filter(told))] if "chosen_answer" in names else []),
             *(pl.col(name).min() if name.startswith("min:") else pl.col(name).max() for name in carried),
         )
     )
     differ = (pl.col("passes") > 0) & (pl.col("fails") > 0)
     if scored:
         differ = differ | (pl.col("score_low") != pl.col("score_high")).fill_null(value=False)
+    if answered:
+        low, high = pl.min_horizontal("pass_low", "fail_low"), pl.max_horizontal("pass_high", "fail_high")
+        differ = differ | (low != high).fill_null(value=False)
     passed = {
         "all-pass": pl.col("fails") == 0,
         "first": pl.col("chosen_passed"),
@@ -155,7 +168,20 @@ def resolve(
     )
     if scored:
         counts = counts.join(_rewards(verdicts), on=KEYS, how="left", nulls_equal=True)
-    return counts, verdicts.filter("differ").select(*KEYS, "attempt").sort(*KEYS, "attempt")
+    conflicts = verdicts.filter("differ").select(*KEYS, "attempt").sort(*KEYS, "attempt")
+    return counts, conflicts, _answers(verdicts, rule) if answered else None
+
+
+def _answers(verdicts: pl.DataFrame, rule: str) -> pl.DataFrame:
+    """One row per problem and answer: how many attempts count with it, and how many of them passed."""
+    answer = pl.when("passed").then("pass_low").otherwise("fail_low")
+    return (
+        verdicts.filter("graded")
+        .with_columns(answer=pl.col("chosen_answer") if rule in ("first", "last") else answer)
+        .drop_nulls("answer")
+        .group_by(*KEYS, "answer")
+        .agg(pl.len().cast(pl.Int64).alias("n"), pl.col("passed").sum().cast(pl.Int64).alias("c"))
+    )
 
 
 def _rewards(verdicts: pl.DataFrame) -> pl.DataFrame:

@@ -172,7 +172,7 @@ def _merge(
     """Counts per problem into the staged snapshot; the row accounting, which must come out even, and warnings."""
     rule = settings.duplicates.rule
     rows = plan.bucket_rows(count.weight(partials), settings.run, engine.at_once)
-    buckets = count.buckets(out.partials, partials, rows, staged / "problem_counts", rule)
+    buckets = count.buckets(out.partials, partials, rows, staged / "problem_counts", rule, settings.answers)
     merged = []
     progress("merging", 0, len(buckets))
     for done, bucket in enumerate(engine.map(count.merge, buckets), start=1):
@@ -184,13 +184,14 @@ def _merge(
     balance["rejected"] = sum(p.rejected for p in partials)
     assert balance["rows_read"] == sum(balance.values()) - balance["rows_read"], balance
     conflicts = sum(m.conflicts for m in merged)
+    what = "verdicts or answers" if any(bucket.answers for bucket in buckets) else "verdicts"
     if conflicts and rule == "error":
         named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for m in merged for row in m.examples]
         raise DataError(
-            f"{conflicts:,} attempts have conflicting verdicts:{_listed(named, 5)}",
+            f"{conflicts:,} attempts have conflicting {what}:{_listed(named, 5)}",
             hint='choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"',
         )
-    warnings = [f"{conflicts:,} attempts had conflicting verdicts; rule {rule} decided"] if conflicts else []
+    warnings = [f"{conflicts:,} attempts had conflicting {what}; rule {rule} decided"] if conflicts else []
     for name in settings.carried:
         number = sum(m.differing.get(name, 0) for m in merged)
         if number:
@@ -220,11 +221,13 @@ def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dic
         binary=any(partial.binary for partial in partials),
         rewards=any(partial.rewards for partial in partials),
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
+        answers=settings.answers and any(partial.answers == "counted" for partial in partials),
     )
+    files = counted.files.with_row_index(score.ROW) if outcomes.answers else counted.files
     model = ("benchmark", "model", "protocol")
-    groupings = [_grouping(counted.files, keys, settings, fine, counted.sums) for keys in (model, GROUP)]
+    groupings = [_grouping(files, keys, settings, fine, counted.sums) for keys in (model, GROUP)]
     for column in settings.by:
-        sliced = counted.files.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
+        sliced = files.with_columns(slice=pl.lit(column), slice_value=pl.col(column).cast(pl.String))
         groupings.append(_grouping(sliced, (*model, "slice", "slice_value"), settings))
     chosen = score.choose(settings, outcomes)
     models, subjects, *slices = score.summarize(chosen, groupings, settings, outcomes)
@@ -266,7 +269,7 @@ def _compare(counted: problems.Problems, settings: Settings, outcomes: score.Out
 
 def _names(settings: Settings) -> None:
     """Metric names that mean nothing are refused before any work."""
-    any_lake = score.Outcomes(binary=True, rewards=False, top_n=1)
+    any_lake = score.Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     score.choose(settings, any_lake)
     compare.comparable(score.choose_compared(settings, any_lake))
 
@@ -305,6 +308,14 @@ def _refuse(
                 f"outcome columns differ between {counted[0].files[0].path} and {odd[0].files[0].path}",
                 hint="every file of a lake needs the same of passed and score",
             )
+
+    mute = [partial for partial in counted if partial.answers == "none"]
+    if settings.answers and 0 < len(mute) < len(counted):
+        spoken = next(partial for partial in counted if partial.answers != "none")
+        raise DataError(
+            f"{spoken.files[0].path} has a column {settings.columns.answer} and {mute[0].files[0].path} has none",
+            hint='to vote, every file needs it; [columns] answer = "" scores the lake without votes',
+        )
 
 
 def _listed(entries: Sequence[tuple[str, str]], most: int = 10) -> str:

@@ -24,15 +24,19 @@ from scorelake.settings import UNIFORM, Settings
 
 TAUS = (0.25, 0.5, 0.75)
 """Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""
+_ANSWERS = ("answer_counts", "answer_passes")
+ROW = "_row"
+"""Numbers the problems where there are answers: votes are counted once and gathered into every table."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the lake's columns allow: pass/fail, rewards, and the largest number of attempts of a problem."""
+    """What the lake's columns allow: pass/fail, rewards, the largest number of attempts of a problem, and votes."""
 
     binary: bool
     rewards: bool
     top_n: int
+    answers: bool = False
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
@@ -61,6 +65,12 @@ def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcom
     chosen = [_named(name, _own(settings)) for name in names] or others
     allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
     refused = [metric.name for metric in chosen if metric not in allowed]
+    votes = [metric.name for metric in chosen if metric.family.vote and metric not in allowed]
+    if names and votes and outcomes.binary:
+        raise UsageError(
+            f"{', '.join(votes)}: this lake has no column {settings.columns.answer} to vote with",
+            hint='[columns] answer = "..." names the column that holds the answers',
+        )
     if names and refused:
         raise UsageError(
             f"{', '.join(refused)}: this lake has no {'pass/fail' if not outcomes.binary else 'rubric'} outcome",
@@ -91,7 +101,9 @@ def _defaults(top_n: int) -> list[Metric]:
 
 
 def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
-    """Credit metrics need pass/fail; metrics of rewards take the score where there is one, bayes@N a rubric."""
+    """Credit metrics need pass/fail, votes also answers; metrics of rewards take the score, bayes@N of a rubric."""
+    if metric.family.vote is not None:
+        return outcomes.binary and outcomes.answers
     if metric.family.finite is None or not outcomes.rewards:
         return outcomes.binary
     return metric.family.name != "bayes@N" or bool(settings.rubric.levels)
@@ -102,7 +114,8 @@ def per_problem(
 ) -> list[Floats]:
     """For each metric the finite value of every row of problem_counts, NaN where undefined."""
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
-    from_counts = [m for m in chosen if m not in from_rewards]
+    from_answers = [m for m in chosen if m.family.vote is not None]
+    from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
     out: dict[Metric, Floats] = {}
     if from_counts:
         pairs = distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
@@ -112,6 +125,9 @@ def per_problem(
     if from_rewards:
         estimate = _of_rewards(problems, settings)
         out |= {m: estimate.of(m).value[0] for m in from_rewards}
+    if from_answers:
+        ballots = _ballots(problems)
+        out |= {m: metrics.of_answers(m, ballots).value[0] for m in from_answers}
     return [out[metric] for metric in chosen]
 
 
@@ -142,13 +158,16 @@ def summarize(
 ) -> list[pl.DataFrame]:
     """One summary table per grouping: groups x metrics."""
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
-    from_counts = [m for m in chosen if m not in from_rewards]
+    from_answers = [m for m in chosen if m.family.vote is not None]
+    from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
     rows: list[dict[Metric, pl.DataFrame]] = [{} for _ in groupings]
     if from_counts:
         _count_rows(from_counts, groupings, settings, rows)
     if from_rewards:
         for grouping, mine in zip(groupings, rows, strict=True):
             mine.update(_reward_rows(from_rewards, grouping, settings))
+    if from_answers:
+        _answer_rows(from_answers, groupings, settings, rows)
     return [
         _table(grouping, [mine[metric] for metric in chosen]) for grouping, mine in zip(groupings, rows, strict=True)
     ]
@@ -302,3 +321,31 @@ class _Rewards:
             value = np.where(self.n >= k, flat.per_problem(self.gap * reached), np.nan)
         unknown = np.full(value.size, np.nan)
         return Estimate(value[None], unknown[None], unknown[None, None], bounds=(-np.inf, np.inf))
+
+
+# --- answers --------------------------------------------------------------------------------------------------
+
+
+def _answer_rows(
+    chosen: list[Metric], groupings: Sequence[Grouping], settings: Settings, rows: list[dict[Metric, pl.DataFrame]]
+) -> None:
+    """Evaluate every problem once, and gather them into each grouping."""
+    ballots = _ballots(groupings[0].problems.select(ROW, "n", "c", *_ANSWERS).sort(ROW).collect())
+    with ThreadPoolExecutor() as threads:
+        estimates = list(threads.map(partial(metrics.of_answers, ballots=ballots), chosen))
+    for grouping, mine in zip(groupings, rows, strict=True):
+        together = [grouping.cluster] if grouping.cluster else []
+        order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
+        table = grouping.problems.select(*order, ROW).sort(order).collect()
+        place, ones = table[ROW].cast(pl.Int64).to_numpy(), np.ones(table.height, dtype=np.int64)
+        shape = _Shape(place, ones, grouping.starts(table), grouping.clusters(table))
+        mine.update({m: _rows(m, estimate, shape, settings) for m, estimate in zip(chosen, estimates, strict=True)})
+
+
+def _ballots(problems: pl.DataFrame) -> metrics.Ballots:
+    """The answers of all problems end to end."""
+    lengths = problems[_ANSWERS[0]].list.len().cast(pl.Int64).to_numpy()
+    full = problems.select(_ANSWERS).filter(pl.col(_ANSWERS[0]).list.len() > 0)
+    count, passes = (full[name].explode().to_numpy() for name in _ANSWERS)
+    n, c = (problems[name].to_numpy() for name in ("n", "c"))
+    return metrics.Ballots(n, c, np.repeat(np.arange(problems.height), lengths), count, passes)

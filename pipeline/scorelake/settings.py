@@ -11,7 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from scorelake.errors import UsageError
 
-RESERVED = ("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k")
+RESERVED = (
+    *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k"),
+    *("rewards", "reward_counts", "answer_counts", "answer_passes"),
+)
 """Names of our own output columns, which a carried column cannot take."""
 
 UNIFORM = (1.0, 1.0)
@@ -33,6 +36,7 @@ class Columns(Part):
     attempt: str = "attempt"
     passed: str = "passed"
     score: str = "score"
+    answer: str = "answer"
     cluster: str | None = None
     carry: tuple[str, ...] = ()
 
@@ -210,8 +214,15 @@ class Settings(Part):
     @property
     def used(self) -> set[str]:
         """Every column the counts depend on."""
-        columns = self.columns.model_dump(exclude={"carry"}, exclude_none=True)
-        return {*columns.values(), *self.carried, *self.protocol.columns}
+        columns = self.columns.model_dump(exclude={"carry", "answer"}, exclude_none=True)
+        answer = {self.columns.answer} if self.answers else set()
+        return {*columns.values(), *answer, *self.carried, *self.protocol.columns}
+
+    @property
+    def answers(self) -> bool:
+        """Answers are counted where the lake has them: a vote is asked for, or every metric is."""
+        names = (*self.metrics.names, *self.compare.metrics)
+        return not self.metrics.names or any(name.strip().lower().startswith("vote") for name in names)
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""

@@ -12,6 +12,8 @@ import polars as pl
 KEYS = ("benchmark", "subject", "model", "protocol", "problem_id")
 """What tells one problem from another, in the order everything is sorted by."""
 GROUP = KEYS[:-1]
+LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes")
+"""Columns of problem_counts, where there are rewards or answers, that stay in the snapshot's files."""
 
 TEXT, INT, REAL = pl.String(), pl.Int64(), pl.Float64()
 
@@ -49,7 +51,7 @@ _SCORES: dict[str, tuple[pl.DataType, str]] = {
     "k": (INT, "draws; null for avg@N and bayes@N"),
     "param": (REAL, "tau of g-pass, lambda of geo-spectrum; null for the others"),
     "value": (REAL, "finite-bank estimate: unbiased, from the attempts made; null below min_coverage"),
-    "mu": (REAL, "posterior mean over all problems; attempts are the only randomness, problems are fixed"),
+    "mu": (REAL, "posterior mean over all problems, which are fixed while attempts are random; null for votes"),
     "sigma": (REAL, "posterior standard deviation of mu, problems fixed"),
     "lo": (REAL, "lower end of the posterior interval around mu, problems fixed"),
     "hi": (REAL, "upper end of the posterior interval around mu, problems fixed"),

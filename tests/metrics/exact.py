@@ -1,5 +1,7 @@
 """Independent definitions in exact fractions, straight from the formulas; slow on purpose."""
 
+from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations, pairwise
 from math import comb
@@ -75,3 +77,24 @@ def named(k: int) -> list[tuple[metrics.Metric, list[Fraction]]]:
     if k == len(SPECTRUM):
         pairs.append((metrics.spectrum(SPECTRUM), credit("spectrum", k)))
     return pairs
+
+
+def every_vote(answers: Sequence[str | None], passed: Sequence[bool], k: int) -> Fraction:
+    """vote@k of one problem by looking at every possible draw."""
+    given = Counter(answers)
+    worth = {
+        answer: Fraction(sum(p for a, p in zip(answers, passed, strict=True) if a == answer), given[answer])
+        for answer in given
+    }
+    draws = list(combinations(answers, k))
+    total = Fraction(0)
+    for draw in draws:
+        votes = Counter(answer for answer in draw if answer is not None)
+        leaders = [answer for answer in votes if votes[answer] == max(votes.values())] or [None]
+        total += sum((worth[answer] for answer in leaders), Fraction(0)) / len(leaders)
+    return total / len(draws)
+
+
+def every_draw(answers: str, right: str, k: int) -> Fraction:
+    """The same where every letter is an answer, and some letters are right."""
+    return every_vote(answers, [answer in right for answer in answers], k)

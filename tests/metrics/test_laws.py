@@ -12,9 +12,11 @@ PARAMETERS = {"g-pass@k_tau": ("0.0", "0.3", "0.5", "1.0"), "geo-spectrum@k": ("
 
 
 def registry(k: int) -> list[metrics.Metric]:
-    """Every family at k, with a few parameters where there are any."""
+    """Every family of n and c at k, with a few parameters where there are any."""
     out = []
     for family in metrics.families():
+        if family.vote is not None:
+            continue
         if family.parameter == "weights":
             out.append(metrics.spectrum([1 / (2 * k)] * k))
         elif not family.takes_k:

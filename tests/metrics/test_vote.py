@@ -2,15 +2,20 @@
 
 from collections import Counter
 from fractions import Fraction
-from itertools import combinations
 from math import comb, isnan
 
 import numpy as np
 import pytest
+from exact import every_draw, every_vote
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from scorelake import metrics
 from scorelake.errors import MetricError
-from scorelake.metrics import finite
+from scorelake.metrics import Ballots, finite
 from scorelake.metrics.vote import vote
+
+Problem = list[tuple[str | None, bool]]
 
 
 def _count(answers: str, right: str, k: int) -> float:
@@ -18,14 +23,16 @@ def _count(answers: str, right: str, k: int) -> float:
     return vote(list(counts.values()), [answer in right for answer in counts], k)
 
 
-def _every_draw(answers: str, right: str, k: int) -> Fraction:
-    draws = list(combinations(range(len(answers)), k))
-    total = Fraction(0)
-    for draw in draws:
-        votes = Counter(answers[i] for i in draw)
-        leaders = [answer for answer, number in votes.items() if number == max(votes.values())]
-        total += Fraction(sum(answer in right for answer in leaders), len(leaders))
-    return total / len(draws)
+def _ballots(problems: list[Problem]) -> Ballots:
+    rows = []
+    for owner, problem in enumerate(problems):
+        given = Counter(answer for answer, _ in problem if answer is not None)
+        right = Counter(answer for answer, passed in problem if passed)
+        rows += [(owner, many, right[answer]) for answer, many in given.most_common()]
+    n = np.array([len(problem) for problem in problems])
+    c = np.array([sum(passed for _, passed in problem) for problem in problems])
+    owner, count, passes = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return Ballots(n, c, owner, count, passes)
 
 
 def test_known_values() -> None:
@@ -33,33 +40,90 @@ def test_known_values() -> None:
     assert _count("AAABBCD", "A", 4) == pytest.approx(22 / 35, rel=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_every_draw_of_small_problems(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    answers = "".join(rng.choice(list("ABCDE"), rng.integers(2, 10)))
-    right = "A" if seed % 2 else "AC"
-    for k in range(1, len(answers) + 1):
-        assert _count(answers, right, k) == pytest.approx(float(_every_draw(answers, right, k)), rel=1e-12, abs=1e-15)
+attempts = st.tuples(st.sampled_from(["A", "B", "C", "D", "E", None]), st.booleans())
+
+
+@given(st.lists(st.lists(attempts, max_size=9), min_size=1, max_size=6))
+@settings(max_examples=150)
+def test_every_draw_of_small_problems(problems: list[Problem]) -> None:
+    """Any mixture of answers, verdicts that differ for one answer, and attempts without any."""
+    ballots = _ballots(problems)
+    for k in range(1, 11):
+        for problem, value in zip(problems, ballots.vote(k), strict=True):
+            if k > len(problem):
+                assert isnan(value)
+                continue
+            answers, passed = zip(*problem, strict=True)
+            assert value == pytest.approx(float(every_vote(answers, passed, k)), abs=2e-14)
+
+
+@pytest.mark.parametrize("answers", ["A" * 9 + "B" * 6 + "C" * 3, "A" * 5 + "B" * 5 + "C" * 5 + "DEF"])
+def test_every_draw_of_larger_ones(answers: str) -> None:
+    for k in (4, 13, 17):
+        for right in ("A", "BC"):
+            assert _count(answers, right, k) == pytest.approx(float(every_draw(answers, right, k)), abs=1e-14)
 
 
 def test_a_million_attempts_against_whole_numbers() -> None:
     """Three answers: every split of k votes, counted with binomial coefficients."""
     m, k = (500_000, 300_000, 200_000), 40
+    for own in range(3):
+        total = Fraction(0)
+        for i in range(k + 1):
+            for j in range(k + 1 - i):
+                split = (i, j, k - i - j)
+                if split[own] == max(split):
+                    ways = comb(m[0], i) * comb(m[1], j) * comb(m[2], split[2])
+                    total += Fraction(ways, split.count(max(split)))
+        got = vote(m, [answer == own for answer in range(3)], k)
+        assert got == pytest.approx(float(total / comb(sum(m), k)), rel=1e-11, abs=1e-13)
+
+
+def test_many_draws_against_whole_numbers() -> None:
+    """Three answers and singletons, k in the hundreds: a table of votes by answer, in whole numbers."""
+    m, k = (150, 120, 90), 240
+    rest = 40  # answers given once, which cannot win here
     total = Fraction(0)
     for i in range(k + 1):
         for j in range(k + 1 - i):
-            split = (i, j, k - i - j)
-            if i == max(split):
-                total += Fraction(comb(m[0], i) * comb(m[1], j) * comb(m[2], split[2]), split.count(i))
-    assert vote(m, (True, False, False), k) == pytest.approx(float(total / comb(sum(m), k)), rel=1e-9)
+            for left in range(max(0, k - i - j - m[2]), min(rest, k - i - j) + 1):
+                split = (i, j, k - i - j - left)
+                if split[0] == max(split) and split[0] > 1:
+                    ways = comb(m[0], i) * comb(m[1], j) * comb(m[2], split[2]) * comb(rest, left)
+                    total += Fraction(ways, split.count(split[0]))
+    got = vote([*m, *[1] * rest], [True, *[False] * (rest + 2)], k)
+    assert got == pytest.approx(float(total / comb(sum(m) + rest, k)), rel=1e-12)
+
+
+def test_the_chances_of_all_answers_add_up() -> None:
+    rng = np.random.default_rng(1)
+    for n in (30, 100, 257):
+        counts = np.bincount(rng.zipf(1.6, n) % 40)
+        for k in (2, 5, 16, n // 2, n - 1, n):
+            chances = [vote(counts.tolist(), [i == j for j in range(counts.size)], k) for i in range(counts.size)]
+            assert sum(chances) == pytest.approx(1, abs=1e-12)
+            fewer = np.argsort(counts, kind="stable")
+            assert (np.diff(np.array(chances)[fewer]) >= -1e-13).all(), "the more attempts, the better the chance"
 
 
 def test_laws() -> None:
     assert vote([3, 5], [True, False], 1) == pytest.approx(3 / 8, rel=1e-14)
     assert vote([7], [True], 4) == 1
     assert vote([7, 2], [False, False], 4) == 0
+    assert vote([3, 1, 1, 1, 1], [True, *[False] * 4], 6) == 1, "two votes at least, and nobody else has two"
+    assert vote([1, 9], [True, False], 5) == 0
     assert isnan(vote([2], [True], 3))
+    assert isnan(vote([], [], 1))
     for k in (3, 9, 31):  # two answers and an odd k: the strict majority
         assert vote([40, 24], [True, False], k) == pytest.approx(float(finite(f"maj@{k}", 64, 40)), rel=1e-12)
-    with pytest.raises(MetricError):
-        vote([1], [True], 0)
+
+
+def test_mistakes() -> None:
+    for mistake in (([1], [True], 0), ([1, 2], [True], 1), ([-1], [True], 1)):
+        with pytest.raises(MetricError):
+            vote(*mistake)
+    for mistaken in (metrics.finite, metrics.posterior, metrics.summarize):
+        with pytest.raises(MetricError, match="n and c do not say what was answered"):
+            mistaken("vote@3", [5], [3])
+    with pytest.raises(MetricError, match="only avg@N"):
+        metrics.finite_levels("vote@3", [0.0, 1.0], [[1, 2]])

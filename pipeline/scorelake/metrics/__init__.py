@@ -20,12 +20,13 @@ from scorelake.errors import MetricError
 from scorelake.metrics import families as _families  # noqa: F401  (fills the registry)
 from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
 from scorelake.metrics.draws import Floats
-from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
+from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_levels
 from scorelake.metrics.registry import Family, Metric, families, parse, spectrum, threshold
 from scorelake.metrics.summary import Mixture, Summaries, Summary, aggregate, check_shares
-from scorelake.metrics.vote import vote
+from scorelake.metrics.vote import Ballots, vote
 
 __all__ = [
+    "Ballots",
     "Estimate",
     "Family",
     "Metric",
@@ -38,6 +39,7 @@ __all__ = [
     "families",
     "finite",
     "finite_levels",
+    "of_answers",
     "of_levels",
     "parse",
     "posterior",

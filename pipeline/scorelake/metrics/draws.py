@@ -52,6 +52,29 @@ def beta_binomial(alpha: Floats, beta: Floats, k: int) -> Floats:
     return _from_ratios(up, down)
 
 
+def binomial(m: Ints, share: float, most: int) -> Floats:
+    """P(i of m attempts are drawn), rows x (0..most), when each is drawn with probability share < 1."""
+    i = np.arange(most, dtype=float)[None, :]
+    pmf = _from_ratios(np.maximum(m[:, None] - i, 0) * share, (i + 1) * (1 - share))
+    return pmf * at_most(m, share, most)[:, None]
+
+
+def at_most(m: Ints, share: float, most: int) -> Floats:
+    """P(no more than `most` of m attempts are drawn)."""
+    from scipy.special import betainc  # noqa: PLC0415  (loads slowly; only votes need it)
+
+    out: Floats = np.where(m > most, betainc(np.maximum(m - most, 1), most + 1, 1 - share), 1.0)
+    return out
+
+
+def at_least(m: Ints, share: float, least: int) -> Floats:
+    """P(`least` >= 1 or more of m attempts are drawn)."""
+    from scipy.special import betainc  # noqa: PLC0415  (loads slowly; only votes need it)
+
+    out: Floats = np.where(m >= least, betainc(least, np.maximum(m - least + 1, 1), share), 0.0)
+    return out
+
+
 def _from_ratios(up: Floats, down: Floats) -> Floats:
     """Probabilities whose neighbours have the ratios up/down, each row scaled to sum 1.
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
 from scorelake.metrics.registry import Metric
+from scorelake.metrics.vote import Ballots
 
 _BINARY = np.array([0.0, 1.0])
 
@@ -37,6 +39,11 @@ Prior = tuple[float, float] | tuple[Floats, Floats]
 def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
     """Estimates of each metric for the rows (n, c), given as they should be computed: distinct."""
     out: dict[Metric, Estimate] = {}
+    for metric in metrics:
+        if metric.family.vote is not None:
+            raise MetricError(
+                f"{metric.name}: n and c do not say what was answered", hint="use of_answers() or vote()"
+            )
     for k in sorted({m.draws for m in metrics}):
         same_k = [m for m in dict.fromkeys(metrics) if m.draws == k]
         drawn = [m for m in same_k if m.credits]
@@ -59,6 +66,14 @@ def of_levels(metric: Metric, rewards: Floats, counts: Ints, mass: Floats) -> Es
     value = family.finite(rewards, counts, mass, metric.draws)
     bounds = (float(rewards[0]), float(rewards[-1]))
     return Estimate(value[None], mean[None], variance[None, None], bounds=bounds)
+
+
+def of_answers(metric: Metric, ballots: Ballots) -> Estimate:
+    """Estimate of a vote: the finite value only, since a posterior needs a belief in answers never given."""
+    assert metric.family.vote is not None
+    value = metric.family.vote(ballots, metric.draws)
+    unknown = np.full(value.size, np.nan)
+    return Estimate(value[None], unknown[None], unknown[None, None])
 
 
 def blend(parts: Floats, covariance: Floats, powers: tuple[float, float]) -> tuple[Floats, Floats]:

@@ -7,6 +7,7 @@ import numpy as np
 from scorelake.metrics import levels
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.registry import Family, add, register, threshold
+from scorelake.metrics.vote import Ballots
 
 
 def _successes(k: int) -> Floats:
@@ -143,5 +144,13 @@ add(
         reference="best of k; pass@k when rewards are 0 and 1",
         finite=levels.max_finite,
         posterior=levels.max_posterior,
+    )
+)
+add(
+    Family(
+        name="vote@k",
+        formula="the most common answer of k draws is right",
+        reference="Wang et al. 2022, Self-Consistency Improves Chain of Thought Reasoning",
+        vote=Ballots.vote,
     )
 )

@@ -1,7 +1,7 @@
 """What a metric is, and how its name is read.
 
-A family is registered once (families.py) as one of three kinds: a credit vector, a blend of two credit
-families, or a function of reward levels. A Metric is a family with its k and parameter.
+A family is registered once (families.py) as one of four kinds: a credit vector, a blend of two credit
+families, a function of reward levels, or of answers. A Metric is a family with its k and parameter.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Family:
     finite: Callable[..., Floats] | None = None
     posterior: Callable[..., tuple[Floats, Floats]] | None = None
     """Functions of reward levels (levels.py): the finite value, and the posterior mean and variance."""
+    vote: Callable[..., Floats] | None = None
+    """vote(ballots, k) -> the value of each problem, from its answers (vote.py)."""
 
     @property
     def key(self) -> str:
@@ -72,7 +74,7 @@ class Metric:
 
     @property
     def credits(self) -> tuple[Floats, ...]:
-        """The credit vectors it is made of: one, or two for a blend; none for metrics of reward levels."""
+        """The credit vectors it is made of: one, or two for a blend; none for metrics of rewards or answers."""
         if self.family.credit is not None:
             return (self._credit(self.family),)
         return tuple(self._credit(_FAMILIES[_key(name)]) for name in self.family.blend or ())

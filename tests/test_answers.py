@@ -1,0 +1,299 @@
+"""vote@k in the job: answers counted over rows, files and shards, duplicates and all, against a dictionary."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import polars as pl
+import pytest
+from exact import every_draw
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from conftest import ask, attempts, put, run, snapshot, tables
+from scorelake import check
+from scorelake.errors import DataError, UsageError
+from scorelake.publish import Output
+
+LISTS = "problem_id", "n", "c", "answer_counts", "answer_passes"
+LONG = "The answer, after a long and winding argument that fills more bytes than are kept, is "
+Row = tuple[str, object, bool | None, str | None]
+
+
+def lake(home: Path, files: list[list[Row]]) -> Path:
+    """(problem, attempt, passed, answer) per row."""
+    for i, rows in enumerate(files):
+        problem, attempt, passed, answer = (list(column) for column in zip(*rows, strict=True))
+        frame = attempts(model="m", problem_id=problem, attempt=attempt, passed=passed, answer=answer)
+        kinds = {"passed": pl.Boolean, "attempt": pl.Int32, "answer": pl.String}
+        put(home / "lake", frame.cast(kinds), f"{i}.parquet")  # type: ignore[arg-type]
+    return home / "lake"
+
+
+def letters(said: str, right: str, problem: str = "p") -> list[Row]:
+    return [(problem, i, letter in right, letter) for i, letter in enumerate(said)]
+
+
+def counted(out: Path) -> list[tuple[object, ...]]:
+    return pl.read_parquet(snapshot(out) / "problem_counts").select(LISTS).sort("problem_id").rows()
+
+
+def votes(out: Path, table: str = "model_summary") -> dict[str, float]:
+    return dict(ask(out, f"SELECT metric, value FROM {table} WHERE family = 'vote@k'"))
+
+
+def sound(out: Path) -> bool:
+    return [finding.detail for finding in check.check(Output(out)) if not finding.ok] == []
+
+
+def test_known_values(tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
+    home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
+    done = cli("score", home, "--out", tmp_path / "out", "--metrics", "vote@3,VOTE@4,pass@1")
+    assert done.returncode == 0, done.stderr
+    three = (13 / 30 + float(every_draw("AAABBCD", "A", 3))) / 2
+    four = (float(every_draw("AABBC", "A", 4)) + 22 / 35) / 2
+    assert votes(tmp_path / "out") == pytest.approx({"vote@3": three, "vote@4": four}, rel=1e-13)
+    assert counted(tmp_path / "out") == [
+        ("one", 5, 2, [2, 2, 1], [2, 0, 0]),
+        ("two", 7, 3, [3, 2, 1, 1], [3, 0, 0, 0]),
+    ]
+    row = ask(
+        tmp_path / "out", "SELECT mu, sigma, lo, hi, problems_scored FROM model_summary WHERE metric = 'vote@3'"
+    )
+    assert row == [(None, None, None, None, 2)]
+    difference = 13 / 30 - float(every_draw("AAABBCD", "A", 3))
+    ((se,),) = ask(tmp_path / "out", "SELECT se FROM model_summary WHERE metric = 'vote@3'")
+    assert se == pytest.approx(abs(difference) / 2, rel=1e-12)
+    assert "vote@3" in cli("show", tmp_path / "out", "--metric", "vote@3").stdout
+    assert sound(tmp_path / "out")
+
+
+def test_every_power_of_two_by_default(tmp_path: Path) -> None:
+    run(lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")]), tmp_path / "out")
+    got = votes(tmp_path / "out")
+    assert list(got) == ["vote@1", "vote@2", "vote@4"]
+    ((share,),) = ask(tmp_path / "out", "SELECT value FROM model_summary WHERE metric = 'pass@1'")
+    assert [got["vote@1"], got["vote@2"]] == pytest.approx([share, share], rel=1e-14)
+
+
+def test_more_draws_than_attempts(tmp_path: Path) -> None:
+    home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
+    run(home, tmp_path / "out", metrics=["vote@6", "vote@8"])
+    sql = "SELECT metric, value, problems_scored, problems FROM model_summary ORDER BY metric"
+    assert ask(tmp_path / "out", sql) == [("vote@6", None, 1, 2), ("vote@8", None, 0, 2)]
+    run(home, tmp_path / "out", "[uncertainty]\nmin_coverage = 0.5\n", metrics=["vote@6"])
+    assert votes(tmp_path / "out")["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
+
+
+def test_what_an_answer_is(tmp_path: Path) -> None:
+    """Both verdicts of one text count; no answer, no vote; an attempt without a verdict has none either."""
+    rows: list[Row] = [
+        *[("p", 0, True, "A"), ("p", 1, False, "A"), ("p", 2, False, ""), ("p", 3, None, "A")],
+        *[("p", 4, True, None), ("p", 5, False, None), ("p", 6, True, "a")],
+        *[("q", 0, None, "A"), ("r", 0, True, None)],
+    ]
+    run(lake(tmp_path, [rows]), tmp_path / "out", "[uncertainty]\nmin_coverage = 0.0\n")
+    want = [("p", 6, 3, [2, 1, 1], [1, 1, 0]), ("q", 0, 0, [], []), ("r", 1, 1, [], [])]
+    assert counted(tmp_path / "out") == want
+    assert votes(tmp_path / "out")["vote@1"] == pytest.approx((3 / 6 + 1) / 2), "one draw is pass@1"
+    assert sound(tmp_path / "out")
+    run(tmp_path / "lake", tmp_path / "fail", '[policy]\nungraded = "fail"\n')
+    assert counted(tmp_path / "fail")[:2] == [("p", 7, 3, [3, 1, 1], [1, 1, 0]), ("q", 1, 0, [1], [0])]
+    assert sound(tmp_path / "fail")
+
+
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [
+        ([1, 1, 2, None], [2, 1]),
+        ([0.0, -0.0, 0.5, float("nan")], [2, 1]),
+        ([True, False, True, None], [2, 1]),
+        ([LONG + "7", LONG + "8", LONG + "7", None], [2, 1]),
+        (["é" * 31, "é" * 32, "é" * 33, "é" * 33], [2, 1, 1]),
+    ],
+)
+def test_answers_of_every_type(tmp_path: Path, values: list[object], counts: list[int]) -> None:
+    put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, True, True, False], answer=values))
+    run(tmp_path / "lake", tmp_path / "out")
+    assert counted(tmp_path / "out")[0][3] == counts
+    assert sound(tmp_path / "out")
+
+
+def test_no_votes_without_answers_that_can_be_right(tmp_path: Path) -> None:
+    put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, False]))
+    run(tmp_path / "lake", tmp_path / "out")
+    assert not votes(tmp_path / "out")
+    with pytest.raises(UsageError, match="vote@2: this lake has no column answer to vote with"):
+        run(tmp_path / "lake", tmp_path / "out", metrics=["vote@2"])
+    put(tmp_path / "rewards", attempts(model="m", problem_id="p", score=[0.5, 1.0], answer=["A", "B"]))
+    run(tmp_path / "rewards", tmp_path / "scores")
+    assert not votes(tmp_path / "scores")
+    run(tmp_path / "rewards", tmp_path / "scores", "[policy]\npass_threshold = 0.7\n")
+    assert votes(tmp_path / "scores") == {"vote@1": 0.5, "vote@2": 0.5}
+
+
+def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
+    home, out = tmp_path / "lake", tmp_path / "out"
+    put(home, attempts(model="m", problem_id="p", passed=[True, False], answer=["A", "B"]), "0.parquet")
+    run(home, out)
+    put(home, attempts(model="m", problem_id="q", passed=[True, False]), "1.parquet")
+    with pytest.raises(DataError, match=r"0.parquet has a column answer and 1.parquet has none"):
+        run(home, out)
+    run(home, out, '[columns]\nanswer = ""\n')
+    assert not votes(out)
+    put(home, attempts(model="m", problem_id="q", passed=[True, False], answer=[["A"], ["B"]]), "1.parquet")
+    with pytest.raises(DataError, match=r"column answer is List\(String\); to vote with"):
+        run(home, out)
+
+
+def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
+    home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
+    assert run(home, out, metrics=["pass@1"]).files_read == 1
+    assert not list((out / "partials").glob("*/answers.parquet"))
+    assert run(home, out, metrics=["pass@2"]).files_read == 0
+    assert run(home, out, metrics=["vote@3"]).files_read == 1, "now answers are wanted"
+    assert run(home, out, metrics=["pass@1"]).files_read == 0, "and they do no harm"
+    assert "answer_counts" not in pl.read_parquet(snapshot(out) / "problem_counts").columns
+    assert run(home, out).files_read == 0
+    assert votes(out)["vote@4"] == pytest.approx(float(every_draw("AABBC", "A", 4)))
+    config = '[columns]\nanswer = "said"\n'
+    (home / "0.parquet").unlink()
+    put(home, attempts(model="m", problem_id="p", passed=[True, False], said=["A", "B"]))
+    run(home, out, config, metrics=["pass@1"], full=True)
+    assert run(home, out, '[compare]\nmetrics = ["vote@1"]\n' + config, metrics=["pass@1"]).files_read == 1
+
+
+def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
+    home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
+    run(home, out)
+    before = tables(out)
+    (path,) = (out / "partials").glob("*/answers.parquet")
+    path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
+    assert run(home, out, metrics=["vote@3"]).files_read == 1
+    run(home, out)
+    assert tables(out) == before
+
+
+def test_a_duplicate_does_not_vote_twice(tmp_path: Path) -> None:
+    files = [letters("AABBC", "A"), [("p", 0, True, "A"), ("p", 4, False, "C"), ("p", 5, False, "C")]]
+    report = run(lake(tmp_path, files), tmp_path / "out", metrics=["vote@3"])
+    assert report.run["duplicates"] == 2
+    assert counted(tmp_path / "out") == [("p", 6, 2, [2, 2, 2], [2, 0, 0])]
+    assert sound(tmp_path / "out")
+
+
+def test_two_answers_of_one_attempt_need_a_rule(tmp_path: Path) -> None:
+    home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
+    with pytest.raises(DataError, match=r"1 attempts have conflicting verdicts or answers:\n  m, problem p: at"):
+        run(home, tmp_path / "out")
+    run(home, tmp_path / "out", metrics=["pass@1"])
+    report = run(home, tmp_path / "out", '[duplicates]\nrule = "first"\n')
+    assert report.warnings == ("1 attempts had conflicting verdicts or answers; rule first decided",)
+
+
+rows = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.integers(0, 3) | st.sampled_from([64, 255, 256, None]),
+        st.sampled_from([True, False, None]),
+        st.sampled_from(["A", "B", LONG + "1", LONG + "2", None]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass", "off"]))
+@example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_against_a_dictionary(tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str) -> None:
+    """The same with every file a shard of its own and tiny buckets, and with all in one."""
+    home = tmp_path_factory.mktemp("said")
+    config = f'[duplicates]\nrule = "{rule}"\n' if rule != "off" else '[duplicates]\npolicy = "off"\n'
+    config += "[uncertainty]\nmin_coverage = 0.0\n"
+    names = ["vote@1", "vote@3"]
+    run(lake(home, files), home / "out", config, metrics=names)
+    run(lake(home, files), home / "cut", config + "[run]\nbucket_rows = 1\nshard_mb = 0.001\n", metrics=names)
+    assert counted(home / "out") == _by_hand([row for file in files for row in file], rule)
+    assert counted(home / "cut") == counted(home / "out")
+    assert {n: b for n, b in tables(home / "cut").items() if "summary" in n} == {
+        n: b for n, b in tables(home / "out").items() if "summary" in n
+    }
+    assert sound(home / "out")
+
+
+def _by_hand(rows: list[Row], rule: str) -> list[tuple[object, ...]]:
+    seen: dict[tuple[str, object], list[Row]] = {}
+    for i, row in enumerate(rows):
+        seen.setdefault((row[0], row[1] if row[1] is not None and rule != "off" else f"alone {i}"), []).append(row)
+    verdicts: dict[str, list[tuple[bool, str | None]]] = {}
+    for (problem, _), group in seen.items():
+        graded = [(bool(row[2]), row[3]) for row in group if row[2] is not None]
+        mine = verdicts.setdefault(problem, [])
+        if graded:
+            mine.append(_counts(graded, rule))
+    out: list[tuple[object, ...]] = []
+    for problem, kept in sorted(verdicts.items()):
+        n, c = Counter(a for _, a in kept if a), Counter(a for passed, a in kept if passed and a)
+        pairs = sorted(((n[a], c[a]) for a in n), reverse=True)
+        total = len(kept), sum(passed for passed, _ in kept)
+        out.append((problem, *total, [m for m, _ in pairs], [w for _, w in pairs]))
+    return out
+
+
+def _counts(graded: list[tuple[bool, str | None]], rule: str) -> tuple[bool, str | None]:
+    """Which verdict and answer of one attempt count."""
+    if rule in ("first", "last"):
+        return graded[0 if rule == "first" else -1]
+    passed = all(p for p, _ in graded) if rule == "all-pass" else any(p for p, _ in graded)
+    said = [answer for p, answer in graded if p == passed and answer is not None]
+    return passed, min(said, default=None)
+
+
+def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:
+    """Incremental equals full, also when a late file repeats attempts."""
+    first, second = letters("AABBC", "A") + letters("XYX", "Y", "q"), letters("AABBCDD", "A")
+    run(lake(tmp_path, [first]), tmp_path / "out", metrics=["vote@2", "vote@3"])
+    run(lake(tmp_path, [first, second]), tmp_path / "out", metrics=["vote@2", "vote@3"])
+    run(tmp_path / "lake", tmp_path / "full", metrics=["vote@2", "vote@3"])
+    assert tables(tmp_path / "out") == tables(tmp_path / "full")
+    assert counted(tmp_path / "out")[0] == ("p", 7, 2, [2, 2, 2, 1], [2, 0, 0, 0])
+
+
+def test_models_are_compared_by_their_votes(tmp_path: Path) -> None:
+    """A model that is right less often, but whose errors do not agree, wins the vote."""
+    said = {"steady": ("AAAABBBBBB", "A"), "scattered": ("AAABCDEFGH", "A")}
+    frames = [
+        attempts(model=model, problem_id=f"p{i}", passed=[x in right for x in text], answer=list(text))
+        for model, (text, right) in said.items()
+        for i in range(30)
+    ]
+    put(tmp_path / "lake", pl.concat(frames))
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1", "vote@8"])
+    sql = "SELECT metric, model_a, model_b, claim FROM comparison ORDER BY metric"
+    assert [row[1:] for row in ask(tmp_path / "out", sql)] == [
+        ("scattered", "steady", "improvement"),
+        ("scattered", "steady", "regression"),
+    ]
+
+
+def test_slices_subjects_and_clusters(tmp_path: Path) -> None:
+    """Each table gathers the same problems' votes."""
+    texts = {"p0": "AABBC", "p1": "AAB", "p2": "BBA", "p3": "ABCA"}
+    frames = [
+        attempts(
+            model="m", subject=f"s{i % 2}", book=f"b{i // 2}", problem_id=problem,
+            passed=[x == "A" for x in text], answer=list(text),
+        )
+        for i, (problem, text) in enumerate(texts.items())
+    ]  # fmt: skip
+    put(tmp_path / "lake", pl.concat(frames))
+    run(tmp_path / "lake", tmp_path / "out", '[columns]\ncluster = "book"\n', metrics=["vote@3"], by=("book",))
+    value = [float(every_draw(text, "A", 3)) for text in texts.values()]
+    want = {"s0": (value[0] + value[2]) / 2, "s1": (value[1] + value[3]) / 2}
+    assert dict(ask(tmp_path / "out", "SELECT subject, value FROM subject_summary")) == pytest.approx(want)
+    want = {"b0": (value[0] + value[1]) / 2, "b1": (value[2] + value[3]) / 2}
+    assert dict(ask(tmp_path / "out", "SELECT slice_value, value FROM slice_summary")) == pytest.approx(want)
+    ((se,),) = ask(tmp_path / "out", "SELECT se FROM model_summary")
+    assert se == pytest.approx(abs(want["b0"] - want["b1"]) / 2)
