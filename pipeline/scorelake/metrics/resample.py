@@ -188,7 +188,7 @@ class _Table:
         """The same over the problems that each kind lacks: kinds x rows and kinds x resamples."""
         out = np.empty((len(self.kinds), len(self.by_unit), len(weight)))
         for sums, problems in zip(out, self.lacking, strict=True):
-            columns = np.stack([self._column(i, problems) for i in range(len(self.by_unit))])
+            columns = np.concatenate([np.nan_to_num(self.steps[:, problems], nan=0.0), self.kinds[:, problems]])
             sums[:] = columns @ weight[:, self.unit[problems]].T
         return out
 
@@ -247,7 +247,7 @@ def _other_problems(table: _Table, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, 
         at = pairs[start : start + _PAIRS]
         kind_a, kind_b = table.kind[a[at]], table.kind[b[at]]
         drawn = np.empty((at.size, plan.resamples))
-        for columns, weight in weights(table.units, plan, size):
+        for columns, weight in weights(table.units, plan, size // _CACHED):  # few blocks: each looks up what is lost
             whole, lost = table.whole(weight), table.lost(weight)
             of_b = whole[b[at]] - lost[kind_a, b[at]]
             of_a = whole[a[at]] - lost[kind_b, a[at]]
