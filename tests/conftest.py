@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import settings
 
-from cloud import bucket, moto, proxy  # noqa: F401 - fixtures
+from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
 from scorelake.publish import Output
 from scorelake.run import Report, job
 from scorelake.settings import load

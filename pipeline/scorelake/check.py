@@ -14,7 +14,7 @@ import duckdb
 from scorelake import lake
 from scorelake.board import literal
 from scorelake.errors import DataError
-from scorelake.publish import Output
+from scorelake.publish import Output, locked
 from scorelake.settings import Settings
 from scorelake.storage import checksum
 
@@ -34,9 +34,13 @@ class Finding:
 
 def check(out: Output, location: str | None = None) -> list[Finding]:
     """Check the published run; the lake is looked for where the run found it, unless another place is given."""
+    out = out.fresh()
     manifest = out.current()
     if manifest is None:
-        raise DataError("no published run here", where=str(out.root), hint="run `scorelake score` first")
+        raise DataError("no published run here", where=out.name, hint="run `scorelake score` first")
+    if out.mirror:
+        with locked(out):
+            out.mirror.complete(manifest["run"]["run_id"])
     found = [_checksums(out, manifest), _balance(manifest), _tables(out, manifest)]
     return [*found, _recount(out, manifest, location or manifest["run"]["lake"])]
 

@@ -40,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Out = Annotated[Path, typer.Argument(help="The output folder of `score`.")]
+Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 
 
 class Format(StrEnum):
@@ -62,7 +62,9 @@ class Layout(StrEnum):
 @app.command()
 def score(
     lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
-    out: Annotated[Path, typer.Option(help="Where leaderboard.duckdb, snapshots and partial counts go.")],
+    out: Annotated[
+        str, typer.Option(help="Where leaderboard.duckdb, snapshots and partial counts go; also s3://, gs://, az://.")
+    ],
     metrics: Annotated[
         str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")
     ] = None,
@@ -89,7 +91,7 @@ def score(
     ] = None,
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
-    with _failures(_Told(as_json, None if dry_run else out / "report.json", metrics_file)) as told:
+    with _failures(_Told(as_json, None if dry_run else f"{out}/report.json", metrics_file)) as told:
         names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
         settings = _settings(config, **{"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory})
 
@@ -101,7 +103,7 @@ def score(
         with engines.connect(engine, address, settings, shared) as where, _progress() as progress:
             report = job(
                 lake,
-                Output(out),
+                Output.at(out, settings.storage),
                 settings,
                 full=full,
                 dry_run=dry_run,
@@ -148,10 +150,10 @@ def show(
     by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
 ) -> None:
     """Print the leaderboard of one metric."""
-    with _failures():
+    with _failures(), _reading(out) as folder:
         from scorelake import show as pages
 
-        pages.leaderboard(out, metric, benchmark, by_subject)
+        pages.leaderboard(folder, metric, benchmark, by_subject)
 
 
 @app.command()
@@ -163,10 +165,10 @@ def compare(
     benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
 ) -> None:
     """Say what the problems both models attempted show, and what they do not."""
-    with _failures():
+    with _failures(), _reading(out) as folder:
         from scorelake.claim import claims
 
-        print("\n\n".join(claims(out, model_a, model_b, metric, benchmark)))
+        print("\n\n".join(claims(folder, model_a, model_b, metric, benchmark)))
 
 
 @app.command()
@@ -179,10 +181,10 @@ def sql(
     ] = False,
 ) -> None:
     """Run one query in a read-only session that cannot touch other files."""
-    with _failures():
+    with _failures(), _reading(out) as folder:
         from scorelake import read
 
-        columns, rows = read.query(out, query)
+        columns, rows = read.query(folder, query)
         if format is Format.table:
             from scorelake import show as pages
 
@@ -212,6 +214,8 @@ def synth(
     with _failures():
         from scorelake import synth as maker
 
+        if str(lake).startswith(("s3:/", "gs:/", "az:/")):
+            raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
         plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
         total = maker.write(lake, plan)
         _say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
@@ -228,7 +232,7 @@ def check(
         from scorelake.errors import DataError
         from scorelake.publish import Output
 
-        findings = checking.check(Output(out), lake)
+        findings = checking.check(Output.at(out), lake)
         for finding in findings:
             print(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}")
         failed = [finding.what for finding in findings if not finding.ok]
@@ -244,7 +248,7 @@ def gc(
     with _failures():
         from scorelake.publish import Output, collect_garbage, locked
 
-        output = Output(out)
+        output = Output.at(out).fresh()
         with locked(output):
             removed = collect_garbage(output, keep)
         _say(f"removed {len(removed['snapshots'])} snapshots and {len(removed['partials'])} partials")
@@ -289,7 +293,7 @@ def _part(shard: str) -> tuple[int, int]:
 class _Told:
     """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
 
-    def __init__(self, as_json: bool = False, report: Path | None = None, textfile: Path | None = None) -> None:
+    def __init__(self, as_json: bool = False, report: str | None = None, textfile: Path | None = None) -> None:
         self.as_json, self.report, self.textfile = as_json, report, textfile
         self.began = time.time()
 
@@ -299,10 +303,11 @@ class _Told:
         if self.as_json:
             print(json.dumps(document))
         with suppress(OSError):  # telling must not hide what is told
-            if self.report and document["exit_code"] != 6:  # the run that holds the lock tells its own
-                report.write_json(self.report, document)
             if self.textfile:
                 report.write_prometheus(self.textfile, document, time.time(), time.time() - self.began)
+        with suppress(OSError, ScorelakeError):
+            if self.report and document["exit_code"] != 6:  # the run that holds the lock tells its own
+                report.write_json(self.report, document)
 
 
 @contextmanager
@@ -331,6 +336,23 @@ def _failures(told: _Told | None = None) -> Iterator[_Told]:
     _say(f"error: {words}")
     told.end({"status": "failed", "exit_code": code, **document})
     raise typer.Exit(code)
+
+
+@contextmanager
+def _reading(out: str) -> Iterator[Path]:
+    """An output for readers: the folder itself, or for the time being a copy of the leaderboard."""
+    from scorelake.storage import is_remote
+
+    if not is_remote(out):
+        yield Path(out)
+        return
+    from tempfile import TemporaryDirectory
+
+    from scorelake.mirror import fetch_board
+
+    with TemporaryDirectory() as folder:
+        fetch_board(out, Path(folder))
+        yield Path(folder)
 
 
 def _say(text: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -28,6 +28,9 @@ from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, writing
 from scorelake.tables import KEYS, LISTS
 from scorelake.tally import constants, tally
+
+if TYPE_CHECKING:
+    from scorelake.mirror import Mirror
 
 FORMAT = 1
 """Raise when partials of an older version must not be added to new ones."""
@@ -55,6 +58,8 @@ class Task:
     folder: str
     again: bool = False
     """Count even if that has been done."""
+    mirror: Mirror | None = None
+    """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
 
     @property
     def name(self) -> str:
@@ -148,6 +153,8 @@ def count(task: Task) -> Partial:
     except BaseException:
         remove(aside)
         raise
+    if task.mirror:
+        task.mirror.send(home)
     return partial
 
 

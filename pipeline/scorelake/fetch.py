@@ -17,7 +17,7 @@ from pathlib import Path
 from scorelake import footer
 from scorelake.errors import DataError
 from scorelake.lake import File, Shard
-from scorelake.objects import PIECE, THREADS, ChangedError, Object, Objects
+from scorelake.objects import THREADS, ChangedError, Object, Objects, begin, pieces
 from scorelake.settings import Settings
 from scorelake.storage import writing
 
@@ -46,21 +46,16 @@ def fetch(shard: Shard, folder: Path, settings: Settings) -> None:
     def load(work: tuple[File, int, int]) -> None:
         file, start, end = work
         try:
-            data = source.read(Object(file.path, file.size, file.etag), start, end)
+            source.copy(Object(file.path, file.size, file.etag), folder / file.path, start, end)
         except ChangedError:
             raise DataError(
                 "the file changed or vanished while the lake was read", where=file.path, hint="run again"
             ) from None
-        with (folder / file.path).open("r+b") as copy:
-            copy.seek(start)
-            copy.write(data)
 
-    def begin(file: File) -> list[tuple[File, int, int]]:
+    def start(file: File) -> list[tuple[File, int, int]]:
         """Make the copy with its footer; what is left to be read."""
         path = folder / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as copy:
-            copy.truncate(file.size)
+        begin(path, file.size)
         if file.size <= _WHOLE:
             return [(file, 0, file.size)]
         load((file, file.size - _TAIL, file.size))
@@ -72,7 +67,7 @@ def fetch(shard: Shard, folder: Path, settings: Settings) -> None:
         return [(file, *span) for span in _spans(path, file.size, settings.used)]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        todo = [work for works in pool.map(begin, shard.files) for work in works]
+        todo = [work for works in pool.map(start, shard.files) for work in works]
         for _ in pool.map(load, todo):
             pass
     for file in shard.files:
@@ -94,5 +89,4 @@ def _spans(path: Path, size: int, columns: Iterable[str]) -> Iterator[tuple[int,
         else:
             joined.append((start, end))
     for start, end in joined:
-        for at in range(start, end, PIECE):
-            yield at, min(at + PIECE, end)
+        yield from pieces(start, end)

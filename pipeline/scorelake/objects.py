@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,14 +32,18 @@ THREADS = 8
 """Requests at the same time."""
 _SLOWEST = 250_000
 """Bytes per second below which an upload counts as stuck."""
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _STORES = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 _AMAZON_ACCESS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE")
 _AMAZON_ROLES = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 Result = TypeVar("Result")
 
 
-class ChangedError(Exception):
+class ChangedError(StorageError):
     """The object is not the one that was listed: changed, gone, or made by somebody else."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__("changed or vanished meanwhile", where=where, hint="run again")
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Object:
     """Below the address that was listed."""
     size: int
     etag: str
+    modified: float = 0.0
+    """When, in seconds since 1970."""
 
 
 class Objects:
@@ -120,14 +127,31 @@ class Objects:
 
         return self._again(whole_range, found.key) if end > start else b""
 
-    def send(self, path: Path, key: str) -> None:
-        """Put a file, whatever was there."""
-        self._again(lambda: obstore.put(self._store, key, path, chunk_size=PIECE, max_concurrency=4), key)
+    def copy(self, found: Object, path: Path, start: int, end: int) -> None:
+        """Some bytes of an object into the same place of a file that is there."""
+        data = self.read(found, start, end)
+        with path.open("r+b") as copy:
+            copy.seek(start)
+            copy.write(data)
 
-    def replace(self, path: Path, key: str, before: Object | None) -> None:
+    def fetch(self, wanted: Sequence[tuple[Object, Path]]) -> None:
+        """Whole objects into new files."""
+        for found, path in wanted:
+            begin(path, found.size)
+        with ThreadPoolExecutor(THREADS) as pool:
+            work = [(found, path, span) for found, path in wanted for span in pieces(0, found.size)]
+            for _ in pool.map(lambda w: self.copy(w[0], w[1], *w[2]), work):
+                pass
+
+    def send(self, file: Path | bytes, key: str) -> None:
+        """Put a file or some bytes, whatever was there."""
+        self._again(lambda: obstore.put(self._store, key, file, chunk_size=PIECE, max_concurrency=4), key)
+
+    def replace(self, path: Path, key: str, before: Object | None) -> str:
         """Put a file in one step if the object is still the one from before, or still not there; else ChangedError.
 
         An answer may get lost after the put was done, and the second try is then refused: what is there decides.
+        Returns the etag of the new object.
         """
         size = path.stat().st_size
         store = self._connect(4 * self.storage.timeout_s + size / _SLOWEST)
@@ -135,14 +159,15 @@ class Objects:
         if before is not None:
             now = self._again(lambda: obstore.head(self._store, key), key)
             if _etag(now) != before.etag:
-                raise ChangedError(key)
+                raise ChangedError(f"{self.url}/{key}")
             mode = {"e_tag": now["e_tag"]} | ({"version": now["version"]} if now["version"] else {})
         try:
-            self._again(lambda: obstore.put(store, key, path, mode=mode, use_multipart=False), key)
+            return _etag(self._again(lambda: obstore.put(store, key, path, mode=mode, use_multipart=False), key))
         except ChangedError:
             there = self.find(key)
             if there is None or there.size != size or self.read(there, 0, size) != path.read_bytes():
                 raise
+            return there.etag
 
     def delete(self, keys: Sequence[str]) -> None:
         self._again(lambda: obstore.delete(self._store, list(keys)))
@@ -166,9 +191,9 @@ class Objects:
         try:
             yield
         except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError) as error:
-            if isinstance(error, FileNotFoundError) and "NoSuchBucket" in str(error):
+            if isinstance(error, FileNotFoundError) and any(words in str(error) for words in _NO_BUCKET):
                 raise _no_bucket(self.url) from None
-            raise ChangedError(key) from None
+            raise ChangedError(where) from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise _refused(where, error) from None
         except (exceptions.BaseError, ValueError) as error:
@@ -191,8 +216,20 @@ class Objects:
         )
 
 
+def begin(path: Path, size: int) -> None:
+    """A file of a size, empty so far."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+def pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
+    for at in range(start, end, PIECE):
+        yield at, min(at + PIECE, end)
+
+
 def _object(meta: Any) -> Object:
-    return Object(meta["path"], meta["size"], _etag(meta))
+    return Object(meta["path"], meta["size"], _etag(meta), meta["last_modified"].timestamp())
 
 
 def _etag(meta: Any) -> str:

@@ -11,23 +11,53 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from scorelake.aside import abandoned, remove
 from scorelake.errors import LockedError
-from scorelake.storage import checksum, settle, writing
+from scorelake.settings import PATIENCE, Storage
+from scorelake.storage import checksum, is_remote, settle, writing
+
+if TYPE_CHECKING:
+    from scorelake.mirror import Mirror
+    from scorelake.objects import Object
 
 
 @dataclass(frozen=True)
 class Output:
-    """The folder a job writes to."""
+    """The folder a job writes to: the output itself, or on this machine the mirror of one in object storage."""
 
     root: Path
+    mirror: Mirror | None = None
+    seen: Object | None = None
+    """The published leaderboard of an output in object storage when its mirror was brought up to date."""
+
+    @classmethod
+    def at(cls, location: str | Path, storage: Storage = PATIENCE) -> Output:
+        """The output at a path or an address."""
+        if not is_remote(location):
+            return cls(Path(location))
+        from scorelake.mirror import Mirror  # noqa: PLC0415  (loaded where it is used)
+
+        mirror = Mirror.of(str(location), storage)
+        return cls(Path(mirror.folder), mirror)
+
+    def fresh(self) -> Output:
+        """The same output, its mirror up to date if it has one."""
+        if self.mirror is None:
+            return self
+        with locked(self), writing(self.root):
+            return replace(self, seen=self.mirror.pull())
+
+    @property
+    def name(self) -> str:
+        """As its users know it."""
+        return self.mirror.url if self.mirror else str(self.root)
 
     @property
     def leaderboard(self) -> Path:
@@ -71,7 +101,7 @@ def locked(out: Output) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise LockedError(
-                "another run is writing here", where=str(out.root), hint="wait for it, or give another --out"
+                "another run is writing here", where=out.name, hint="wait for it, or give another --out"
             ) from None
         yield
 
@@ -111,7 +141,10 @@ def _publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[s
     from scorelake import board  # noqa: PLC0415  (DuckDB loads slowly)
 
     board.build(aside, out.manifests(), final)
+    etag = out.mirror.publish(final, aside, out.seen) if out.mirror else ""
     settle(aside, out.leaderboard)
+    if out.mirror:
+        out.mirror.remember(etag)
 
 
 def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
@@ -130,6 +163,8 @@ def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
     since = datetime.fromisoformat(current["run"]["started"]).timestamp() if current else 0.0
     unused = (path for path in out.partials.glob("[!.]*") if path.name not in used)
     stale = sorted(path for path in unused if path.stat().st_mtime < since)
+    if out.mirror:
+        out.mirror.remove([path.relative_to(out.root).as_posix() for path in [*old, *stale]])
     for path in [*old, *stale]:
         shutil.rmtree(path)
     return {"snapshots": [path.name for path in old], "partials": [path.name for path in stale]}

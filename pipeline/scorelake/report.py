@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scorelake.storage import replace_text
+from scorelake.settings import Storage
+from scorelake.storage import is_remote, replace_text
 
 _GAUGES = {
     "rows_read": "Rows of the lake.",
@@ -19,9 +20,16 @@ _GAUGES = {
 }
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
+def write_json(location: str, document: dict[str, Any]) -> None:
     """Replace the report in one step."""
-    replace_text(path, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    if not is_remote(location):
+        replace_text(Path(location), text)
+        return
+    from scorelake.objects import Objects  # noqa: PLC0415  (loaded where it is used)
+
+    folder, _, name = location.rpartition("/")
+    Objects(folder, Storage(timeout_s=5, retry_s=5)).send(text.encode(), name)
 
 
 def write_prometheus(path: Path, document: dict[str, Any], finished: float, seconds: float) -> None:

@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,10 @@ def job(
     """Score a lake into an output folder; with nothing new, change nothing."""
     started = datetime.now(UTC)
     _names(settings)
-    settings, out = plan.fitted(settings, engine.memory_gb), Output(Path(plan.everywhere(str(out.root))))
+    settings = plan.fitted(settings, engine.memory_gb)
     listed = lake.listing(location, settings.storage)
-    known = [] if full else count.reusable(out.partials, listed.files, settings, engine)
+    out = replace(out, root=Path(plan.everywhere(str(out.root)))).fresh()
+    known = [] if full else count.reusable(out.partials, listed.files, settings, local if out.mirror else engine)
     counted = {file for partial in known for file in partial.files}
     fresh = tuple(file for file in listed.files if file not in counted)
     todo = lake.shards(plan.everywhere(listed.root), fresh, plan.shard_mb(fresh, settings.run, engine.at_once))
@@ -150,7 +151,7 @@ def _count(
     engine: Engine,
     progress: Progress,
 ) -> list[Partial]:
-    tasks = [count.Task(shard, settings, str(out.partials), again=full) for shard in todo]
+    tasks = [count.Task(shard, settings, str(out.partials), again=full, mirror=out.mirror) for shard in todo]
     total, done, partials = sum(shard.size for shard in todo), 0, []
     progress("counting", 0, total)
     for task, partial in zip(tasks, engine.map(count.count, tasks), strict=True):
