@@ -160,8 +160,8 @@ def test_the_mirror_holds_what_the_output_holds(bucket: str, tmp_path: Path) -> 
     lake, url = fill(tmp_path / "lake", 0, 1), f"{bucket}/out"
     away(lake, url)
     there = Objects(url, QUICK)
-    there.delete([key for key in keys(url) if key.startswith("partials/")][:2])
-    assert away(lake, url, full=False).files_read >= 1, "what is gone there is counted again"
+    there.delete(sorted(key for key in keys(url) if key.startswith("partials/"))[:2])
+    assert away(lake, url).files_read == 1, "what is gone there is counted again"
     there.delete(sorted(keys(url)))
     assert away(lake, url).status == "published"
     shard = min(Path(Mirror.of(url).folder).glob("partials/*"))

@@ -8,7 +8,7 @@ import pytest
 from cloud import QUICK
 from faulty import Fault, Faulty
 from scorelake.errors import LakeError, StorageError, UsageError
-from scorelake.objects import ChangedError, Object, Objects
+from scorelake.objects import ChangedError, Objects, _first
 
 DATA = bytes(range(256)) * 1000
 
@@ -142,8 +142,14 @@ def test_addresses_hold_no_secret(url: str) -> None:
     assert "hunter2" not in str(told.value)
 
 
+def test_messages_hold_no_token() -> None:
+    words = (
+        "Generic Azure error: Error performing GET http://host/box?sv=1&sig=hunter2 in 3ms - HTTP error"
+    )
+    assert _first(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
+
+
 def test_google_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
     objects = Objects("gs://bucket/some/folder", QUICK)
     assert (objects._store.prefix, objects._store.config["bucket"]) == ("some/folder", "bucket")
-    assert Object("a", 1, "x").key == "a"

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -67,16 +67,15 @@ class Mirror:
             for path in home.glob(f"{kind}/[!.]*"):
                 if f"{kind}/{path.name}" not in whole:
                     shutil.rmtree(path)
-        for name in sorted(name for name in whole if not (home / name).exists()):
-            needed = [f for f in folders[name] if name.startswith("partials/") or f.key.endswith(_NEEDED)]
-            self._bring(there, name, needed)
+        lacking = sorted(name for name in whole if not (home / name).exists())
+        self._bring(there, {name: [found for found in folders[name] if _needed(found)] for name in lacking})
         self._bring_board(there, board)
         return board
 
     def complete(self, run_id: str) -> None:
         """All files of a snapshot, of which a pull brings only what a run needs."""
         there, name = self._there, f"snapshots/{run_id}"
-        self._bring(there, name, there.list(name))
+        self._bring(there, {name: there.list(name)})
 
     def send(self, path: Path) -> None:
         """A finished folder, the file that makes it whole last."""
@@ -113,17 +112,26 @@ class Mirror:
             there.delete([key for key in keys if key == _last(name)])
             there.delete([key for key in keys if key != _last(name)])
 
-    def _bring(self, there: Objects, name: str, wanted: Sequence[Object]) -> None:
-        """One folder, whole or not at all, as old as its objects."""
-        home = Path(self.folder) / name
-        aside = home.with_name(f".{home.name}.{os.getpid()}")
-        shutil.rmtree(aside, ignore_errors=True)
+    def _bring(self, there: Objects, folders: Mapping[str, Sequence[Object]]) -> None:
+        """Folders, each whole or not at all, as old as its objects."""
+        asides = {}
+        for name in folders:
+            home = Path(self.folder) / name
+            asides[name] = home.with_name(f".{home.name}.{os.getpid()}")
+            shutil.rmtree(asides[name], ignore_errors=True)
         with self._noticing():
-            there.fetch([(found, aside / found.key.removeprefix(f"{name}/")) for found in wanted])
-        modified = max(found.modified for found in wanted)
-        os.utime(aside, (modified, modified))
-        shutil.rmtree(home, ignore_errors=True)
-        os.replace(aside, home)
+            there.fetch(
+                [
+                    (found, asides[name] / found.key.removeprefix(f"{name}/"))
+                    for name, wanted in folders.items()
+                    for found in wanted
+                ]
+            )
+        for name, wanted in folders.items():
+            modified = max(found.modified for found in wanted)
+            os.utime(asides[name], (modified, modified))
+            shutil.rmtree(Path(self.folder) / name, ignore_errors=True)
+            os.replace(asides[name], Path(self.folder) / name)
 
     def _bring_board(self, there: Objects, board: Object | None) -> None:
         here, seen = Path(self.folder) / BOARD, Path(self.folder) / _SEEN
@@ -142,6 +150,10 @@ class Mirror:
             yield
         except ChangedError as error:
             raise LockedError("the output changed while it was read", where=error.where, hint="run again") from None
+
+
+def _needed(found: Object) -> bool:
+    return not found.key.startswith("snapshots/") or found.key.endswith(_NEEDED)
 
 
 def _last(name: str) -> str:

@@ -8,6 +8,7 @@ Every request has an end: silence is noticed, failures are tried again for a whi
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -180,7 +181,7 @@ class Objects:
                 try:
                     return request()
                 except exceptions.GenericError as error:
-                    if time.monotonic() > end or " 40" in _status(error):
+                    if time.monotonic() > end or 400 <= _status(error) < 500:
                         raise
                     time.sleep(0.1)
 
@@ -201,11 +202,11 @@ class Objects:
 
     def _generic(self, where: str, error: Exception) -> ScorelakeError:
         status = _status(error)
-        if " 404" in status:
+        if status == 404:
             return _no_bucket(self.url)
-        if " 401" in status or " 403" in status:
+        if status in (401, 403):
             return _refused(where, error)
-        if " 400" in status or isinstance(error, ValueError):
+        if status == 400 or isinstance(error, ValueError):
             return UsageError(_first(error), where=where, hint="look at the address and the environment's settings")
         if "invalid path" in str(error):
             return DataError(_first(error), where=where, hint="rename or remove it: keys must look like paths")
@@ -250,14 +251,15 @@ def _refused(where: str, error: Exception) -> UsageError:
 
 
 def _first(error: Exception) -> str:
-    """What a library's long message says first, without the page of the server."""
+    """What a library's long message says first, without the server's page, and without tokens in addresses."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return line.split(": <")[0].removeprefix("Generic ")[:300]
+    return re.sub(r"\?\S*", "", line.split(": <")[0]).removeprefix("Generic ")[:300]
 
 
-def _status(error: Exception) -> str:
-    """The server's answer as the library words it."""
-    return _first(error).partition("status code:")[2]
+def _status(error: Exception) -> int:
+    """The server's answer as the library tells it; 0 if there was none."""
+    told = re.search(r"status code: (\d{3})", str(error))
+    return int(told[1]) if told else 0
 
 
 def _look_for_credentials(url: str) -> None:
