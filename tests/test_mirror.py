@@ -2,9 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import duckdb
 import pytest
@@ -17,7 +19,7 @@ from scorelake.errors import LakeError, LockedError, ScorelakeError, StorageErro
 from scorelake.mirror import BOARD, Mirror, fetch_board
 from scorelake.objects import Objects
 from scorelake.publish import Output, collect_garbage, locked
-from scorelake.run import Report, job
+from scorelake.run import Report, job, part
 from scorelake.settings import Settings
 
 Cli = Callable[..., CompletedProcess[str]]
@@ -185,6 +187,65 @@ def test_garbage(bucket: str, tmp_path: Path) -> None:
     assert kept == {shown["run"]["run_id"]}
     assert {key.split("/")[1] for key in keys(url) if key.startswith("partials/")} >= set(shown["partials"])
     assert away(lake, url).status == "unchanged"
+
+
+class Elsewhere:
+    """An engine on a machine that shares no disk with this one: the same work in other folders."""
+
+    at_once = 2
+    memory_gb = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            here = item.mirror.folder
+            moved: dict[str, Any] = {"mirror": replace(item.mirror, folder=str(self.folder))}
+            for name in {"folder", "path"} & vars(item).keys():
+                moved[name] = getattr(item, name).replace(here, str(self.folder))
+            yield task(replace(item, **moved))
+
+
+def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
+    lake, url, node = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
+    settings = Settings(storage=QUICK, run={"bucket_rows": 1})
+    out = Output.at(url, QUICK)
+    assert job(lake, out, settings, engine=Elsewhere(node)).status == "published"
+    assert len(list((node / "partials").glob("[!.]*"))) == 3
+    assert len(list(node.glob("snapshots/*/problem_counts/*"))) == 3
+    fill(lake, 3)
+    assert job(lake, out, settings, engine=Elsewhere(tmp_path / "new node")).files_read == 1
+    run(lake, tmp_path / "disk", "[run]\nbucket_rows = 1\n")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_parts(bucket: str, tmp_path: Path) -> None:
+    """Parts counted on machines of their own, one of them twice, are picked up by a run."""
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    away(lake, url)
+    fill(lake, 1, 2, 3)
+    out, settings = Output.at(url, QUICK), Settings(storage=QUICK)
+    counted = [part(lake, out, settings, number, 2) for number in (1, 2, 2)]
+    assert sum(len(partials) for partials in counted[:2]) == 3
+    assert counted[1] == counted[2]
+    assert not list((tmp_path / "cache").glob("part-*"))
+    report = away(lake, url)
+    assert (report.files_read, report.files_reused) == (0, 4)
+    run(lake, tmp_path / "disk")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away(fill(tmp_path / "lake", 0), f"{bucket}/out")
+    before = keys(f"{bucket}/out")
+    Objects(f"{bucket}/out", QUICK).send(b"half", "snapshots/20200101-dead/problem_counts/part-00000.parquet")
+    out = Output.at(f"{bucket}/out", QUICK).fresh()
+    collect_garbage(out, 5)
+    assert len(keys(f"{bucket}/out")) == len(before) + 1, "somebody may be writing it"
+    monkeypatch.setattr("scorelake.mirror.FOREIGN", -60)
+    collect_garbage(out, 5)
+    assert keys(f"{bucket}/out") == before
 
 
 def test_errors(bucket: str, proxy: Faulty, tmp_path: Path) -> None:

@@ -143,9 +143,7 @@ def test_addresses_hold_no_secret(url: str) -> None:
 
 
 def test_messages_hold_no_token() -> None:
-    words = (
-        "Generic Azure error: Error performing GET http://host/box?sv=1&sig=hunter2 in 3ms - HTTP error"
-    )
+    words = "Generic Azure error: Error performing GET http://host/box?sv=1&sig=hunter2 in 3ms - HTTP error"
     assert _first(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
 
 

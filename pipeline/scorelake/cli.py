@@ -117,8 +117,8 @@ def score(
 
 @app.command()
 def count(
-    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file.")],
-    out: Annotated[Path, typer.Option(help="The output folder of `score`.")],
+    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
+    out: Annotated[str, typer.Option(help="The output of `score`.")],
     shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
     config: Annotated[Path | None, typer.Option(help="TOML file, the same as for `score`.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
@@ -135,7 +135,7 @@ def count(
         from scorelake.run import part
 
         with _progress() as progress:
-            partials = part(lake, Output(out), settings, number, of, progress)
+            partials = part(lake, Output.at(out, settings.storage), settings, number, of, progress)
         for file, reason in (entry for partial in partials for entry in partial.quarantine):
             _say(f"quarantined: {file}: {reason}")
         files, rows = sum(len(partial.files) for partial in partials), sum(partial.read for partial in partials)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from scorelake import answers, checksums, duplicates, footer
 from scorelake.aside import beside, remove, replace_folder
 from scorelake.engines import Engine, local
-from scorelake.errors import DataError, ScorelakeError
+from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
@@ -111,6 +111,8 @@ class Bucket:
     """Which of several verdicts for one attempt counts."""
     answers: bool = False
     """Whether answers are wanted."""
+    mirror: Mirror | None = None
+    """Set where other machines made the partials, or will use what comes of them."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,19 @@ def identity(settings: Settings) -> dict[str, Any]:
 
 def count(task: Task) -> Partial:
     """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
+    if task.mirror is None:
+        return _make(task)
+    home = Path(task.folder) / task.name
+    with writing(home.parent):
+        home.parent.mkdir(parents=True, exist_ok=True)
+        sent = not task.again and task.mirror.bring(f"partials/{task.name}") and finished(home) is not None
+    partial = _make(task)
+    if not sent:
+        task.mirror.send(home)
+    return partial
+
+
+def _make(task: Task) -> Partial:
     home = Path(task.folder) / task.name
     done = None if task.again else finished(home)
     if done is not None and done.enough(task.settings):
@@ -153,8 +168,6 @@ def count(task: Task) -> Partial:
     except BaseException:
         remove(aside)
         raise
-    if task.mirror:
-        task.mirror.send(home)
     return partial
 
 
@@ -225,7 +238,13 @@ def _sound(home: Path, partial: Partial) -> bool:
 
 
 def buckets(
-    folder: Path, partials: Sequence[Partial], rows: int, out: Path, rule: str, answered: bool = False
+    folder: Path,
+    partials: Sequence[Partial],
+    rows: int,
+    out: Path,
+    rule: str,
+    answered: bool = False,
+    mirror: Mirror | None = None,
 ) -> list[Bucket]:
     """Plan the merge: as many hash ranges as keep one of them to about `rows` partial rows."""
     # one name per partial is all a merge needs; the list of files would go to every bucket
@@ -234,7 +253,7 @@ def buckets(
     answered = answered and any(partial.answers == "counted" for partial in filled)
     edges = [_HASH_SPACE * i // max(1, -(-size // rows)) for i in range(max(1, -(-size // rows)) + 1)]
     return [
-        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answered)
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answered, mirror)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
@@ -246,6 +265,18 @@ def weight(partials: Sequence[Partial]) -> int:
 
 def merge(bucket: Bucket) -> Merged:
     """Add up one bucket, one verdict per attempt, and write its problems in the order of their keys."""
+    if bucket.mirror is None:
+        return _merge(bucket)
+    with writing(bucket.path):
+        Path(bucket.path).parent.mkdir(parents=True, exist_ok=True)
+        if not bucket.mirror.bring(*(f"partials/{partial.name}" for partial in bucket.partials)):
+            raise StorageError("partial counts are gone from the output", where=bucket.mirror.url, hint="run again")
+    merged = _merge(bucket)
+    bucket.mirror.send_file(Path(bucket.path))
+    return merged
+
+
+def _merge(bucket: Bucket) -> Merged:
     parts = [(partial, _bucket_rows(bucket, partial, "counts.parquet")) for partial in bucket.partials]
     counts = _add_up([frame for _, frame in parts])
     if bucket.answers:

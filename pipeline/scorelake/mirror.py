@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from scorelake.aside import FOREIGN, beside, replace_folder
 from scorelake.errors import LakeError, LockedError
 from scorelake.objects import THREADS, ChangedError, Object, Objects
 from scorelake.settings import PATIENCE, Storage
@@ -49,8 +51,8 @@ class Mirror:
     def _there(self) -> Objects:
         return Objects(self.url, self.storage)
 
-    def pull(self) -> Object | None:
-        """Make the folder hold what the output holds; returns its leaderboard as it is now.
+    def pull(self, partials: bool = True) -> Object | None:
+        """Make the folder hold what the output holds, or all but partials; returns its leaderboard as it is now.
 
         Folders never change once they are whole, so those that are here already are not fetched again.
         """
@@ -68,14 +70,48 @@ class Mirror:
                 if f"{kind}/{path.name}" not in whole:
                     shutil.rmtree(path)
         lacking = sorted(name for name in whole if not (home / name).exists())
-        self._bring(there, {name: [found for found in folders[name] if _needed(found)] for name in lacking})
+        wanted = [name for name in lacking if partials or not name.startswith("partials/")]
+        self._bring(there, {name: [found for found in folders[name] if _needed(found)] for name in wanted})
         self._bring_board(there, board)
         return board
+
+    def bring(self, *names: str) -> bool:
+        """Folders such as partials/... that other machines have sent and this one lacks; whether all are here now."""
+        there, home = self._there, Path(self.folder)
+        lacking = {name: there.list(name) for name in names if not (home / name).exists()}
+        whole = {name: found for name, found in lacking.items() if _last(name) in [one.key for one in found]}
+        self._bring(there, whole)
+        return len(whole) == len(lacking)
+
+    def describe(self, names: Iterable[str]) -> None:
+        """Of partials only what they say of themselves."""
+        there = self._there
+        keys = [_last(f"partials/{name}") for name in names]
+        with self._noticing(), ThreadPoolExecutor(THREADS) as pool:
+            found = [one for one in pool.map(there.find, keys) if one is not None]
+            there.fetch([(one, Path(self.folder) / one.key) for one in found])
 
     def complete(self, run_id: str) -> None:
         """All files of a snapshot, of which a pull brings only what a run needs."""
         there, name = self._there, f"snapshots/{run_id}"
         self._bring(there, {name: there.list(name)})
+
+    def send_file(self, path: Path) -> None:
+        """A file of a snapshot that is being made."""
+        self._there.send(path, self._key(path))
+
+    def bring_files(self, paths: Sequence[Path]) -> None:
+        """Such files, as far as other machines made them."""
+        there = self._there
+        for path in [path for path in paths if not path.exists()]:
+            found, aside = there.find(self._key(path)), beside(path.parent.parent / path.name)
+            if found is not None:
+                there.fetch([(found, aside)])
+                os.replace(aside, path)
+
+    def _key(self, path: Path) -> str:
+        """Where a file is in the output: a snapshot is aside only on a disk."""
+        return path.relative_to(self.folder).as_posix().replace("snapshots/.", "snapshots/", 1)
 
     def send(self, path: Path) -> None:
         """A finished folder, the file that makes it whole last."""
@@ -104,6 +140,17 @@ class Mirror:
         """The mirror's leaderboard is a copy of that version."""
         replace_text(Path(self.folder) / _SEEN, etag)
 
+    def sweep(self) -> None:
+        """Remove what runs that came to nothing left of snapshots, if it is a day old."""
+        there = self._there
+        left = defaultdict[str, list[Object]](list)
+        for found in there.list("snapshots"):
+            left["/".join(found.key.split("/")[:2])].append(found)
+        for name, inside in left.items():
+            old = max(found.modified for found in inside) < time.time() - FOREIGN
+            if old and _last(name) not in [found.key for found in inside]:
+                there.delete([found.key for found in inside])
+
     def remove(self, names: Sequence[str]) -> None:
         """Folders such as snapshots/... from the output."""
         there = self._there
@@ -114,11 +161,7 @@ class Mirror:
 
     def _bring(self, there: Objects, folders: Mapping[str, Sequence[Object]]) -> None:
         """Folders, each whole or not at all, as old as its objects."""
-        asides = {}
-        for name in folders:
-            home = Path(self.folder) / name
-            asides[name] = home.with_name(f".{home.name}.{os.getpid()}")
-            shutil.rmtree(asides[name], ignore_errors=True)
+        asides = {name: beside(Path(self.folder) / name) for name in folders}
         with self._noticing():
             there.fetch(
                 [
@@ -130,8 +173,7 @@ class Mirror:
         for name, wanted in folders.items():
             modified = max(found.modified for found in wanted)
             os.utime(asides[name], (modified, modified))
-            shutil.rmtree(Path(self.folder) / name, ignore_errors=True)
-            os.replace(asides[name], Path(self.folder) / name)
+            replace_folder(asides[name], Path(self.folder) / name)
 
     def _bring_board(self, there: Objects, board: Object | None) -> None:
         here, seen = Path(self.folder) / BOARD, Path(self.folder) / _SEEN

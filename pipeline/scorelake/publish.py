@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -53,6 +54,23 @@ class Output:
             return self
         with locked(self), writing(self.root):
             return replace(self, seen=self.mirror.pull())
+
+    @contextmanager
+    def passing(self) -> Iterator[Output]:
+        """The output for somebody who only adds partial counts: itself, or a small mirror for the time being."""
+        if self.mirror is None:
+            yield self
+            return
+        cache = Path(self.mirror.folder).parent
+        with writing(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix="part-", dir=cache) as folder:
+            out = replace(self, root=Path(folder), mirror=replace(self.mirror, folder=folder))
+            assert out.mirror is not None
+            with writing(cache):
+                out.mirror.pull(partials=False)
+                out.mirror.describe((out.current() or {}).get("partials", ()))
+            yield out
 
     @property
     def name(self) -> str:
@@ -164,6 +182,7 @@ def collect_garbage(out: Output, keep: int) -> dict[str, list[str]]:
     unused = (path for path in out.partials.glob("[!.]*") if path.name not in used)
     stale = sorted(path for path in unused if path.stat().st_mtime < since)
     if out.mirror:
+        out.mirror.sweep()
         out.mirror.remove([path.relative_to(out.root).as_posix() for path in [*old, *stale]])
     for path in [*old, *stale]:
         shutil.rmtree(path)

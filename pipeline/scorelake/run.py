@@ -131,16 +131,17 @@ def part(
 
     The parts depend on nothing that other parts or machines change, so all of them together are all that is new.
     """
-    settings, out = plan.fitted(settings, plan.ALIKE_GB), Output(Path(plan.everywhere(str(out.root))))
+    settings = plan.fitted(settings, plan.ALIKE_GB)
     listed = lake.listing(location, settings.storage)
-    published = set((out.current() or {}).get("partials", ()))
-    known = [p for p in count.known(out.partials, listed.files, settings) if p.name in published]
-    counted = {file for partial in known for file in partial.files}
-    fresh = tuple(file for file in listed.files if file not in counted)
-    todo = lake.shards(plan.everywhere(listed.root), fresh, plan.shard_mb(fresh, settings.run, of))
-    with writing(out.root):
-        out.root.mkdir(parents=True, exist_ok=True)
-    return _count(out, plan.groups(todo, of)[number - 1], settings, False, local, progress)
+    with replace(out, root=Path(plan.everywhere(str(out.root)))).passing() as here:
+        published = set((here.current() or {}).get("partials", ()))
+        known = [p for p in count.known(here.partials, listed.files, settings) if p.name in published]
+        counted = {file for partial in known for file in partial.files}
+        fresh = tuple(file for file in listed.files if file not in counted)
+        todo = lake.shards(plan.everywhere(listed.root), fresh, plan.shard_mb(fresh, settings.run, of))
+        with writing(here.root):
+            here.root.mkdir(parents=True, exist_ok=True)
+        return _count(here, plan.groups(todo, of)[number - 1], settings, False, local, progress)
 
 
 def _count(
@@ -158,6 +159,8 @@ def _count(
         partials.append(partial)
         done += task.shard.size
         progress("counting", done, total)
+    if out.mirror:
+        out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))
     _seen([out.partials / partial.name for partial in partials])
     return partials
 
@@ -173,12 +176,15 @@ def _merge(
     """Counts per problem into the staged snapshot; the row accounting, which must come out even, and warnings."""
     rule = settings.duplicates.rule
     rows = plan.bucket_rows(count.weight(partials), settings.run, engine.at_once)
-    buckets = count.buckets(out.partials, partials, rows, staged / "problem_counts", rule, settings.answers)
+    elsewhere, parts = None if engine is local else out.mirror, staged / "problem_counts"
+    buckets = count.buckets(out.partials, partials, rows, parts, rule, settings.answers, elsewhere)
     merged = []
     progress("merging", 0, len(buckets))
     for done, bucket in enumerate(engine.map(count.merge, buckets), start=1):
         merged.append(bucket)
         progress("merging", done, len(buckets))
+    if out.mirror:
+        out.mirror.bring_files([Path(bucket.path) for bucket in buckets])
     _seen([Path(bucket.path) for bucket in buckets])
     balance = {"rows_read": sum(p.read for p in partials)}
     balance |= {key: sum(getattr(m, key) for m in merged) for key in ("graded", "ungraded", "duplicates")}
