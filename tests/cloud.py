@@ -60,9 +60,8 @@ def bucket(proxy: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
 
 def upload(folder: Path, url: str) -> str:
     """A local lake as objects."""
-    there = Objects(url, QUICK)
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        there.send(path, path.relative_to(folder).as_posix())
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    Objects(url, QUICK).send({path.relative_to(folder).as_posix(): path for path in files})
     return url
 
 

@@ -2,9 +2,12 @@
 
 import json
 import random
+import signal
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import PIPE, CompletedProcess, Popen
 
 import polars as pl
 import pytest
@@ -163,6 +166,20 @@ def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_pa
     told = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert b"hunter2" not in told
     assert b"somebody" not in told
+
+
+def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    url = upload(FIXTURES / "lake", f"{bucket}/lake")
+    proxy.plan = lambda method, path: "stall" if "parquet" in path else None
+    command = [sys.executable, "-m", "scorelake", "score", url, "--out", str(tmp_path / "out")]
+    with Popen(command, stderr=PIPE, text=True) as running:
+        while "stall" not in [fault for *_, fault in proxy.requests]:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=20)  # the store may be silent for 30 seconds, and fail for 180
+    assert running.returncode == 130, told
+    assert "interrupted" in told
+    assert not list((tmp_path / "out" / "partials").glob(".*")), "copies are removed"
 
 
 def test_no_lake(bucket: str) -> None:

@@ -20,7 +20,7 @@ from scorelake.mirror import BOARD, Mirror, fetch_board
 from scorelake.objects import Objects
 from scorelake.publish import Output, collect_garbage, locked
 from scorelake.run import Report, job, part
-from scorelake.settings import Settings
+from scorelake.settings import Settings, Storage
 
 Cli = Callable[..., CompletedProcess[str]]
 
@@ -107,8 +107,9 @@ def test_two_writers_race(bucket: str, proxy: Faulty, tmp_path: Path, first: boo
         return None
 
     proxy.plan = interfere
+    waits = Storage(timeout_s=100, retry_s=100)  # for all that the other one does, rather than put again
     with pytest.raises(LockedError, match="another run has published here meanwhile") as told:
-        away(lake, url)
+        job(lake, Output.at(url, waits), Settings(storage=waits))
     assert told.value.exit_code == 6
     assert len({key.split("/")[1] for key in keys(url) if key.startswith("snapshots/")}) == (1 if first else 2)
     assert away(lake, url).status == "unchanged"
@@ -239,7 +240,7 @@ def test_parts(bucket: str, tmp_path: Path) -> None:
 def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away(fill(tmp_path / "lake", 0), f"{bucket}/out")
     before = keys(f"{bucket}/out")
-    Objects(f"{bucket}/out", QUICK).send(b"half", "snapshots/20200101-dead/problem_counts/part-00000.parquet")
+    Objects(f"{bucket}/out", QUICK).send({"snapshots/20200101-dead/problem_counts/part-00000.parquet": b"half"})
     out = Output.at(f"{bucket}/out", QUICK).fresh()
     collect_garbage(out, 5)
     assert len(keys(f"{bucket}/out")) == len(before) + 1, "somebody may be writing it"

@@ -17,7 +17,7 @@ DATA = bytes(range(256)) * 1000
 def there(bucket: str, tmp_path: Path) -> Objects:
     objects = Objects(f"{bucket}/some folder", QUICK)
     (tmp_path / "data").write_bytes(DATA)
-    objects.send(tmp_path / "data", "a/data")
+    objects.send({"a/data": tmp_path / "data"})
     return objects
 
 
@@ -32,7 +32,7 @@ def test_keys_are_data(bucket: str, tmp_path: Path) -> None:
     objects = Objects(f"{bucket}/100%25", QUICK)
     for key in keys:
         (tmp_path / "one").write_text(key)
-        objects.send(tmp_path / "one", key)
+        objects.send({key: tmp_path / "one"})
     assert [found.key for found in objects.list()] == sorted(keys)
     assert [whole(objects, key).decode() for key in keys] == keys
 
@@ -47,7 +47,7 @@ def test_ranges(there: Objects) -> None:
 def test_a_changed_or_missing_object_is_noticed(there: Objects, tmp_path: Path) -> None:
     (found,) = there.list()
     (tmp_path / "data").write_bytes(DATA[::-1])
-    there.send(tmp_path / "data", "a/data")
+    there.send({"a/data": tmp_path / "data"})
     with pytest.raises(ChangedError):
         there.read(found, 0, 10)
     there.delete(["a/data"])
@@ -108,13 +108,13 @@ def test_no_bucket(bucket: str) -> None:
     with pytest.raises(LakeError, match="no such bucket"):
         nowhere.list()
     with pytest.raises(LakeError, match="no such bucket"):
-        nowhere.send(Path(__file__), "x")
+        nowhere.send({"x": Path(__file__)})
 
 
 def test_no_permission(there: Objects, proxy: Faulty, tmp_path: Path) -> None:
     (found,) = there.list()
     proxy.plan = lambda method, path: "403"
-    for request in (there.list, lambda: there.read(found, 0, 9), lambda: there.send(tmp_path / "data", "x")):
+    for request in (there.list, lambda: there.read(found, 0, 9), lambda: there.send({"x": tmp_path / "data"})):
         with pytest.raises(UsageError, match="access refused"):
             request()
     with pytest.raises(UsageError, match="access refused"):

@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from scorelake import footer
 from scorelake.errors import DataError
-from scorelake.lake import File, Shard
-from scorelake.objects import THREADS, ChangedError, Object, Objects, begin, pieces
+from scorelake.lake import Shard
+from scorelake.objects import ChangedError, Object, Objects, begin, pieces
 from scorelake.settings import Settings
 from scorelake.storage import writing
 
@@ -42,40 +41,42 @@ def fetched(shard: Shard, folder: Path, settings: Settings) -> Iterator[Shard]:
 
 def fetch(shard: Shard, folder: Path, settings: Settings) -> None:
     source = Objects(shard.root, settings.storage)
-
-    def load(work: tuple[File, int, int]) -> None:
-        file, start, end = work
-        try:
-            source.copy(Object(file.path, file.size, file.etag), folder / file.path, start, end)
-        except ChangedError:
-            raise DataError(
-                "the file changed or vanished while the lake was read", where=file.path, hint="run again"
-            ) from None
-
-    def start(file: File) -> list[tuple[File, int, int]]:
-        """Make the copy with its footer; what is left to be read."""
-        path = folder / file.path
+    copies = [(file, Object(file.path, file.size, file.etag), folder / file.path) for file in shard.files]
+    for file, _, path in copies:
         begin(path, file.size)
-        if file.size <= _WHOLE:
-            return [(file, 0, file.size)]
-        load((file, file.size - _TAIL, file.size))
-        with path.open("rb") as copy:
-            copy.seek(file.size - 8)
-            length = 8 + int.from_bytes(copy.read(4), "little")
-        if _TAIL < length < file.size:
-            load((file, file.size - length, file.size - _TAIL))
-        return [(file, *span) for span in _spans(path, file.size, settings.used)]
+    try:
+        source.copy((found, path, _tail(file.size), file.size) for file, found, path in copies)
+        source.copy((found, path, _footer(path, file.size), _tail(file.size)) for file, found, path in copies)
+        source.copy(
+            (found, path, *span) for file, found, path in copies for span in _spans(path, file.size, settings.used)
+        )
+    except ChangedError as error:
+        raise DataError(
+            "the file changed or vanished while the lake was read", where=error.key, hint="run again"
+        ) from None
+    for file, _, path in copies:
+        os.utime(path, ns=(file.mtime_ns, file.mtime_ns))  # unchanged, as far as a copy goes
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        todo = [work for works in pool.map(start, shard.files) for work in works]
-        for _ in pool.map(load, todo):
-            pass
-    for file in shard.files:
-        os.utime(folder / file.path, ns=(file.mtime_ns, file.mtime_ns))  # unchanged, as far as a copy goes
+
+def _tail(size: int) -> int:
+    """From where a file is read at first: all of it if it is small, else where most footers are."""
+    return 0 if size <= _WHOLE else size - _TAIL
+
+
+def _footer(path: Path, size: int) -> int:
+    """Where the footer begins that is not all in the tail of a copy."""
+    if size <= _WHOLE:
+        return 0
+    with path.open("rb") as copy:
+        copy.seek(size - 8)
+        start = size - 8 - int.from_bytes(copy.read(4), "little")
+    return start if 0 < start < _tail(size) else _tail(size)
 
 
 def _spans(path: Path, size: int, columns: Iterable[str]) -> Iterator[tuple[int, int]]:
     """Where the columns are, in pieces; all of a file whose footer cannot be read, for the reader to judge."""
+    if size <= _WHOLE:
+        return  # it is here already
     try:
         told = footer.read(str(path))
         found = [(chunk.start, chunk.start + chunk.size) for chunk in told.chunks if chunk.name in columns]

@@ -13,14 +13,13 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from scorelake.aside import FOREIGN, beside, replace_folder
 from scorelake.errors import LakeError, LockedError
-from scorelake.objects import THREADS, ChangedError, Object, Objects
+from scorelake.objects import ChangedError, Object, Objects
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage import replace_text
 
@@ -86,10 +85,9 @@ class Mirror:
     def describe(self, names: Iterable[str]) -> None:
         """Of partials only what they say of themselves."""
         there = self._there
-        keys = [_last(f"partials/{name}") for name in names]
-        with self._noticing(), ThreadPoolExecutor(THREADS) as pool:
-            found = [one for one in pool.map(there.find, keys) if one is not None]
-            there.fetch([(one, Path(self.folder) / one.key) for one in found])
+        keys = {_last(f"partials/{name}") for name in names}
+        with self._noticing():
+            there.fetch([(one, Path(self.folder) / one.key) for one in there.list("partials") if one.key in keys])
 
     def complete(self, run_id: str) -> None:
         """All files of a snapshot, of which a pull brings only what a run needs."""
@@ -98,7 +96,7 @@ class Mirror:
 
     def send_file(self, path: Path) -> None:
         """A file of a snapshot that is being made."""
-        self._there.send(path, self._key(path))
+        self._there.send({self._key(path): path})
 
     def bring_files(self, paths: Sequence[Path]) -> None:
         """Such files, as far as other machines made them."""
@@ -116,12 +114,12 @@ class Mirror:
     def send(self, path: Path) -> None:
         """A finished folder, the file that makes it whole last."""
         there, home = self._there, Path(self.folder)
-        files = {file.relative_to(home).as_posix(): file for file in path.rglob("*") if file.is_file()}
-        last = files.pop(_last(path.relative_to(home).as_posix()))
-        with ThreadPoolExecutor(THREADS) as pool:
-            for _ in pool.map(lambda key: there.send(files[key], key), sorted(files)):
-                pass
-        there.send(last, last.relative_to(home).as_posix())
+        files: dict[str, Path | bytes] = {
+            file.relative_to(home).as_posix(): file for file in path.rglob("*") if file.is_file()
+        }
+        last = _last(path.relative_to(home).as_posix())
+        there.send({key: file for key, file in files.items() if key != last})
+        there.send({last: files[last]})
 
     def publish(self, snapshot: Path, board: Path, seen: Object | None) -> str:
         """Send a snapshot, then make its leaderboard the published one if that is still the one seen; its etag."""

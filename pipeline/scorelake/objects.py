@@ -7,12 +7,12 @@ Every request has an end: silence is noticed, failures are tried again for a whi
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,7 +29,7 @@ from scorelake.settings import Storage
 
 PIECE = 8 << 20
 """Bytes asked for at once: a cut body costs one of them, and a slow line moves one within the time allowed."""
-THREADS = 8
+AT_ONCE = 8
 """Requests at the same time."""
 _SLOWEST = 250_000
 """Bytes per second below which an upload counts as stuck."""
@@ -37,14 +37,16 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _STORES = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 _AMAZON_ACCESS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE")
 _AMAZON_ROLES = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class ChangedError(StorageError):
     """The object is not the one that was listed: changed, gone, or made by somebody else."""
 
-    def __init__(self, where: str) -> None:
-        super().__init__("changed or vanished meanwhile", where=where, hint="run again")
+    def __init__(self, url: str, key: str) -> None:
+        super().__init__("changed or vanished meanwhile", where=f"{url}/{key}", hint="run again")
+        self.key = key
 
 
 @dataclass(frozen=True)
@@ -103,50 +105,58 @@ class Objects:
     def list(self, folder: str | None = None) -> list[Object]:
         """Every object below, in the order of their keys."""
 
-        def all_pages() -> list[Object]:
-            pages = obstore.list(self._store, folder, chunk_size=1000)
-            return [_object(meta) for page in pages for meta in page]
+        async def all_pages() -> list[Object]:
+            return [_object(meta) for meta in await obstore.list(self._store, folder).collect_async()]
 
-        return sorted(self._again(all_pages), key=lambda found: found.key)
+        return sorted(asyncio.run(self._again(all_pages)), key=lambda found: found.key)
 
     def find(self, key: str) -> Object | None:
         """One object, if it is there."""
         try:
-            return self._again(lambda: _object(obstore.head(self._store, key)))
+            return _object(asyncio.run(self._again(lambda: obstore.head_async(self._store, key))))
         except ChangedError:
             return None
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """Some bytes of an object as it was listed; ChangedError if it is no longer that."""
+        return asyncio.run(self._read(found, start, end))
 
-        def whole_range() -> bytes:
+    async def _read(self, found: Object, start: int, end: int) -> bytes:
+        async def whole_range() -> bytes:
             options: Any = {"if_match": f'"{found.etag}"', "range": (start, end)}
-            data = obstore.get(self._store, found.key, options=options).bytes().to_bytes()
+            answer = await obstore.get_async(self._store, found.key, options=options)
+            data = (await answer.bytes_async()).to_bytes()
             if len(data) != end - start:
                 raise exceptions.GenericError(f"{len(data)} of {end - start} bytes came")
             return data
 
-        return self._again(whole_range, found.key) if end > start else b""
+        return await self._again(whole_range, found.key) if end > start else b""
 
-    def copy(self, found: Object, path: Path, start: int, end: int) -> None:
-        """Some bytes of an object into the same place of a file that is there."""
-        data = self.read(found, start, end)
-        with path.open("r+b") as copy:
-            copy.seek(start)
-            copy.write(data)
+    def copy(self, ranges: Iterable[tuple[Object, Path, int, int]]) -> None:
+        """Some bytes of each object into the same place of a file that is there."""
+
+        async def one(found: Object, path: Path, start: int, end: int) -> None:
+            data = await self._read(found, start, end)
+            with path.open("r+b") as file:
+                file.seek(start)
+                file.write(data)
+
+        _at_once(lambda work: one(*work), ranges)
 
     def fetch(self, wanted: Sequence[tuple[Object, Path]]) -> None:
         """Whole objects into new files."""
         for found, path in wanted:
             begin(path, found.size)
-        with ThreadPoolExecutor(THREADS) as pool:
-            work = [(found, path, span) for found, path in wanted for span in pieces(0, found.size)]
-            for _ in pool.map(lambda w: self.copy(w[0], w[1], *w[2]), work):
-                pass
+        self.copy((found, path, *span) for found, path in wanted for span in pieces(0, found.size))
 
-    def send(self, file: Path | bytes, key: str) -> None:
-        """Put a file or some bytes, whatever was there."""
-        self._again(lambda: obstore.put(self._store, key, file, chunk_size=PIECE, max_concurrency=4), key)
+    def send(self, files: Mapping[str, Path | bytes]) -> None:
+        """Put files or bytes at their keys, whatever was there."""
+
+        async def one(key: str) -> None:
+            options: Any = {"chunk_size": PIECE, "max_concurrency": 4}
+            await self._again(lambda: obstore.put_async(self._store, key, files[key], **options), key)
+
+        _at_once(one, files)
 
     def replace(self, path: Path, key: str, before: Object | None) -> str:
         """Put a file in one step if the object is still the one from before, or still not there; else ChangedError.
@@ -158,32 +168,37 @@ class Objects:
         store = self._connect(4 * self.storage.timeout_s + size / _SLOWEST)
         mode: Any = "create"
         if before is not None:
-            now = self._again(lambda: obstore.head(self._store, key), key)
+            now = asyncio.run(self._again(lambda: obstore.head_async(self._store, key), key))
             if _etag(now) != before.etag:
-                raise ChangedError(f"{self.url}/{key}")
+                raise ChangedError(self.url, key)
             mode = {"e_tag": now["e_tag"]} | ({"version": now["version"]} if now["version"] else {})
         try:
-            return _etag(self._again(lambda: obstore.put(store, key, path, mode=mode, use_multipart=False), key))
+            request = self._again(lambda: obstore.put_async(store, key, path, mode=mode, use_multipart=False), key)
+            return _etag(asyncio.run(request))
         except ChangedError:
             there = self.find(key)
-            if there is None or there.size != size or self.read(there, 0, size) != path.read_bytes():
+            if there is None or there.size != size or not self._equal(there, path):
                 raise
             return there.etag
 
-    def delete(self, keys: Sequence[str]) -> None:
-        self._again(lambda: obstore.delete(self._store, list(keys)))
+    def _equal(self, found: Object, path: Path) -> bool:
+        with path.open("rb") as file:
+            return all(self.read(found, *span) == file.read(PIECE) for span in pieces(0, found.size))
 
-    def _again(self, request: Callable[[], Result], key: str = "") -> Result:
+    def delete(self, keys: Sequence[str]) -> None:
+        asyncio.run(self._again(lambda: obstore.delete_async(self._store, list(keys))))
+
+    async def _again(self, request: Callable[[], Awaitable[Result]], key: str = "") -> Result:
         """Try until the time is up: what obstore does not try again itself is a body that was cut or stood still."""
         end = time.monotonic() + self.storage.retry_s
         with self._telling(key):
             while True:
                 try:
-                    return request()
+                    return await request()
                 except exceptions.GenericError as error:
                     if time.monotonic() > end or 400 <= _status(error) < 500:
                         raise
-                    time.sleep(0.1)
+                    await asyncio.sleep(0.1)
 
     @contextmanager
     def _telling(self, key: str = "") -> Iterator[None]:
@@ -194,7 +209,7 @@ class Objects:
         except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError) as error:
             if isinstance(error, FileNotFoundError) and any(words in str(error) for words in _NO_BUCKET):
                 raise _no_bucket(self.url) from None
-            raise ChangedError(where) from None
+            raise ChangedError(self.url, key) from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise _refused(where, error) from None
         except (exceptions.BaseError, ValueError) as error:
@@ -215,6 +230,20 @@ class Objects:
             where=where,
             hint="nothing was published; run again: what was counted is kept",
         )
+
+
+def _at_once(task: Callable[[Item], Awaitable[None]], items: Iterable[Item]) -> None:
+    """A task for each item, a few at a time; in this thread, so that an interrupt ends them all at once."""
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def limited(item: Item) -> None:
+        async with limit:
+            await task(item)
+
+    async def everything() -> None:
+        await asyncio.gather(*(limited(item) for item in items))
+
+    asyncio.run(everything())
 
 
 def begin(path: Path, size: int) -> None:

@@ -29,7 +29,7 @@ def write_json(location: str, document: dict[str, Any]) -> None:
     from scorelake.objects import Objects  # noqa: PLC0415  (loaded where it is used)
 
     folder, _, name = location.rpartition("/")
-    Objects(folder, Storage(timeout_s=5, retry_s=5)).send(text.encode(), name)
+    Objects(folder, Storage(timeout_s=5, retry_s=5)).send({name: text.encode()})
 
 
 def write_prometheus(path: Path, document: dict[str, Any], finished: float, seconds: float) -> None:
