@@ -51,8 +51,9 @@ def fetch(shard: Shard, folder: Path, settings: Settings) -> None:
             (found, path, *span) for file, found, path in copies for span in _spans(path, file.size, settings.used)
         )
     except ChangedError as error:
+        name = str(error.where).removeprefix(f"{source.url}/")
         raise DataError(
-            "the file changed or vanished while the lake was read", where=error.key, hint="run again"
+            "the file changed or vanished while the lake was read", where=name, hint="run again"
         ) from None
     for file, _, path in copies:
         os.utime(path, ns=(file.mtime_ns, file.mtime_ns))  # unchanged, as far as a copy goes

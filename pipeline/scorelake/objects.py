@@ -44,10 +44,6 @@ Result = TypeVar("Result")
 class ChangedError(StorageError):
     """The object is not the one that was listed: changed, gone, or made by somebody else."""
 
-    def __init__(self, url: str, key: str) -> None:
-        super().__init__("changed or vanished meanwhile", where=f"{url}/{key}", hint="run again")
-        self.key = key
-
 
 @dataclass(frozen=True)
 class Object:
@@ -170,7 +166,7 @@ class Objects:
         if before is not None:
             now = asyncio.run(self._again(lambda: obstore.head_async(self._store, key), key))
             if _etag(now) != before.etag:
-                raise ChangedError(self.url, key)
+                raise ChangedError("changed or vanished meanwhile", where=f"{self.url}/{key}", hint="run again")
             mode = {"e_tag": now["e_tag"]} | ({"version": now["version"]} if now["version"] else {})
         try:
             request = self._again(lambda: obstore.put_async(store, key, path, mode=mode, use_multipart=False), key)
@@ -209,7 +205,7 @@ class Objects:
         except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError) as error:
             if isinstance(error, FileNotFoundError) and any(words in str(error) for words in _NO_BUCKET):
                 raise _no_bucket(self.url) from None
-            raise ChangedError(self.url, key) from None
+            raise ChangedError("changed or vanished meanwhile", where=f"{self.url}/{key}", hint="run again") from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise _refused(where, error) from None
         except (exceptions.BaseError, ValueError) as error:
