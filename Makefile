@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-100m bench-1b bench-kernels bench-compare coverage fixtures clean
+.PHONY: help run test lint torture bench bench-100m bench-1b bench-kernels bench-compare bench-ray bench-plan coverage fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -53,6 +53,12 @@ bench-100m: $(STAMP) ## 100M attempts, some minutes and 1 GB of disk
 
 bench-1b: $(STAMP) ## 1B attempts; has not been run yet
 	$(BIN)/python benchmarks/lake.py 1b
+
+bench-ray: $(STAMP) ## The same cores with and without Ray, 10M and 100M attempts, some minutes
+	$(BIN)/python benchmarks/cluster.py
+
+bench-plan: $(STAMP) ## Measure the pieces of the job and compute a lake of 1e12 attempts
+	$(BIN)/python benchmarks/plan.py
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

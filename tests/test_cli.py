@@ -1,6 +1,7 @@
 """The command line: exit codes, streams, messages."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -216,7 +217,6 @@ print("scipy" in sys.modules)
 
 def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:
     """On a pseudo-terminal the run shows its stages; the pipe of the other tests saw none."""
-    import os
     import pty
     import subprocess
     import sys
@@ -231,3 +231,12 @@ def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:
     assert b"counting" in os.read(leader, 1 << 16)
     os.close(leader)
     assert module.app.info.name == "scorelake"
+
+
+@pytest.mark.parametrize(("engine", "threads"), [("local", "3"), ("ray", "7")])
+def test_threads_are_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, threads: str) -> None:
+    """Here they are Polars'; on a cluster the machine that scores keeps its own."""
+    monkeypatch.setenv("POLARS_MAX_THREADS", "7")
+    (tmp_path / "config.toml").write_text("[run]\nthreads = 3\n")
+    module._settings(tmp_path / "config.toml", module.EngineName(engine))
+    assert os.environ["POLARS_MAX_THREADS"] == threads

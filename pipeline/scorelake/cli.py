@@ -93,7 +93,8 @@ def score(
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
     with _failures(_Told(as_json, None if dry_run else f"{out}/report.json", metrics_file)) as told:
         names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
-        settings = _settings(config, **{"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory})
+        flags = {"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory}
+        settings = _settings(config, engine, **flags)
 
         from scorelake import engines, plan
         from scorelake.publish import Output
@@ -129,7 +130,7 @@ def count(
     """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
     with _failures():
         number, of = _part(shard)
-        settings = _settings(config, **{"by": tuple(by or ()), "run.memory_gb": memory})
+        settings = _settings(config, EngineName.local, **{"by": tuple(by or ()), "run.memory_gb": memory})
 
         from scorelake.publish import Output
         from scorelake.run import part
@@ -269,12 +270,12 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _settings(config: Path | None, **flags: Any) -> Settings:
-    """Settings, and as many threads as they say: Polars asks once, when it is loaded."""
+def _settings(config: Path | None, engine: EngineName, **flags: Any) -> Settings:
+    """Settings, and as many threads as they say where tasks run here: Polars asks once, when it is loaded."""
     from scorelake.settings import load
 
     settings = load(config, **flags)
-    if settings.run.threads:
+    if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings
 
