@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake import answers, checksums, duplicates, footer
 from scorelake.aside import beside, remove, replace_folder
+from scorelake.coded import DICTIONARIES, HASH, Counted, as_dictionary, bucket_table, by_hash, hashed, ranked, write
+from scorelake.compact import shape
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.lake import File, Shard, at_hand
@@ -27,16 +31,17 @@ from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, writing
 from scorelake.tables import KEYS, LISTS
-from scorelake.tally import constants, tally
+from scorelake.tally import Shape, constants, tally, with_ends
 
 if TYPE_CHECKING:
     from scorelake.mirror import Mirror
 
-FORMAT = 1
+FORMAT = 2
 """Raise when partials of an older version must not be added to new ones."""
-HASH = "_hash"
 _HASH_SPACE = 1 << 64
 _ROW_GROUP = 1 << 16
+MANY = 1 << 20
+"""Rows from which on a shard is worth loading compiled code."""
 _NAMED = tuple(key for key in KEYS if key != "protocol")
 """Keys that must not be null."""
 BROKEN = (Exception, pl.exceptions.PanicException)
@@ -83,6 +88,10 @@ class Partial:
     """(file, reason) of what could not be read."""
     binary: bool
     rewards: bool
+    pieces: tuple[str, ...]
+    """Names of the files that hold the counts."""
+    overlap: bool
+    """Whether a problem may be in several pieces, as when they were made to keep within memory."""
     words: int
     """Sums of powers kept per problem and kind to find duplicate attempts; 0 without attempt numbers."""
     spelled: tuple[str, ...]
@@ -159,9 +168,8 @@ def _make(task: Task) -> Partial:
             home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
             aside.mkdir()
         with at_hand(task.shard, aside / "lake", task.settings) as shard:
-            counts, partial = _count(replace(task, shard=shard), aside)
+            partial = _count(replace(task, shard=shard), aside)
         with writing(home):
-            counts.write_parquet(aside / "counts.parquet", row_group_size=_ROW_GROUP, statistics=True)
             partial = replace(partial, checksum=checksum(*_contents(aside, partial)))
             (aside / "shard.json").write_text(json.dumps(asdict(partial) | {"identity": identity(task.settings)}))
             replace_folder(aside, home)
@@ -180,7 +188,7 @@ def finished(home: Path) -> Partial | None:
 
 def _contents(home: Path, partial: Partial) -> list[Path]:
     counted = ["answers.parquet"] if partial.answer_rows else []
-    return [home / name for name in ("counts.parquet", *partial.spelled, *counted)]
+    return [home / name for name in (*partial.pieces, *partial.spelled, *counted)]
 
 
 def _told(home: Path) -> dict[str, Any] | None:
@@ -197,7 +205,7 @@ def _partial(told: dict[str, Any]) -> Partial:
     told["files"] = tuple(File(**file) for file in told["files"])
     for key in ("rejects", "quarantine"):
         told[key] = tuple(tuple(entry) for entry in told[key])
-    told["spelled"] = tuple(told["spelled"])
+    told["pieces"], told["spelled"] = tuple(told["pieces"]), tuple(told["spelled"])
     return Partial(**told)
 
 
@@ -277,10 +285,11 @@ def merge(bucket: Bucket) -> Merged:
 
 
 def _merge(bucket: Bucket) -> Merged:
-    parts = [(partial, _bucket_rows(bucket, partial, "counts.parquet")) for partial in bucket.partials]
-    counts = _add_up([frame for _, frame in parts])
+    parts, texts = _parts(bucket)
+    once = len(parts) == 1 and not parts[0][0].overlap
+    counts = _add_up([frame for _, frame in parts], once)
     if bucket.answers:
-        told = [_bucket_rows(bucket, partial, "answers.parquet") for partial, _ in parts if partial.answer_rows]
+        told = [_bucket_rows(bucket, partial, ["answers.parquet"]) for partial, _ in parts if partial.answer_rows]
         counts = answers.with_lists(counts, answers.add_up(told))
     names = counts.columns
     carried = [name for name in names if name.startswith(("min:", "max:"))]
@@ -298,7 +307,8 @@ def _merge(bucket: Bucket) -> Merged:
                 solved = answers.with_lists(solved, answers.lists(votes.lazy()).collect())
             rest = counts.join(doubtful, on=KEYS, how="anti", nulls_equal=True)
             counts = pl.concat([rest, solved], how="diagonal_relaxed")
-    _write_problems(counts, bucket.path)
+    conflicts = Counted(conflicts, {key: text for key, text in texts.items() if conflicts.height}).spelled().counts
+    _write_problems(counts, texts, bucket.path)
     return Merged(
         graded=int(counts["n"].sum()),
         ungraded=int(counts["ungraded"].sum()),
@@ -313,15 +323,41 @@ def _merge(bucket: Bucket) -> Merged:
     )
 
 
-def _bucket_rows(bucket: Bucket, partial: Partial, name: str) -> pl.LazyFrame:
+def _parts(bucket: Bucket) -> tuple[list[tuple[Partial, pl.LazyFrame]], dict[str, pl.Series]]:
+    """The bucket's rows of every partial; keys as codes, unless attempts or lists must be matched by their texts."""
+    if bucket.answers or any(partial.spelled or partial.rewards for partial in bucket.partials):
+        return [(partial, _bucket_rows(bucket, partial, partial.pieces)) for partial in bucket.partials], {}
+    tables = [
+        pa.concat_tables(
+            bucket_table(_home(bucket, partial) / name, bucket.low, bucket.high) for name in partial.pieces
+        )
+        for partial in bucket.partials
+    ]
+    whole = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+    columns, texts = [], {}
+    for key in KEYS:
+        texts[key], codes = ranked(whole[key])
+        columns.append(pl.Series(key, codes))
+    frame = pl.DataFrame(whole.drop_columns(list(KEYS))).with_columns(columns)
+    edges = np.cumsum([0, *(table.num_rows for table in tables)])
+    frames = [frame[low:high].lazy() for low, high in pairwise(edges.tolist())]
+    return list(zip(bucket.partials, frames, strict=True)), texts
+
+
+def _bucket_rows(bucket: Bucket, partial: Partial, names: Sequence[str]) -> pl.LazyFrame:
     span = pl.col(HASH).is_between(pl.lit(bucket.low, pl.UInt64), pl.lit(bucket.high, pl.UInt64))
-    return pl.scan_parquet(Path(bucket.folder) / partial.name / name, glob=False).filter(span)
+    paths = [_home(bucket, partial) / name for name in names]
+    return pl.scan_parquet(paths, glob=False, missing_columns="insert").filter(span)
 
 
-def _add_up(parts: list[pl.LazyFrame]) -> pl.DataFrame:
+def _home(bucket: Bucket, partial: Partial) -> Path:
+    return Path(bucket.folder) / partial.name
+
+
+def _add_up(parts: list[pl.LazyFrame], once: bool) -> pl.DataFrame:
     """Sum every count per problem; the smallest and largest of carried values; rewards list by list."""
-    if len(parts) == 1:
-        return parts[0].drop(HASH).collect()  # a problem is in a partial once
+    if once:  # every problem is in one row
+        return parts[0].drop(HASH).collect()
     partials = pl.concat(parts, how="diagonal_relaxed")
     names = partials.collect_schema().names()
     plain = [_combine(name) for name in names if name not in (*KEYS, HASH, "rewards", "reward_counts")]
@@ -347,24 +383,28 @@ def _spelled(
         mine = counts.collect().join(doubtful, **keep)  # type: ignore[arg-type]
         attempts = duplicates.spell_out(mine, partial.words, carried).with_columns(at=pl.lit(partial.files[0].path))
         if bucket.answers and partial.answer_rows:
-            rows = _bucket_rows(bucket, partial, "answers.parquet").collect().join(doubtful, **keep)  # type: ignore[arg-type]
+            rows = _bucket_rows(bucket, partial, ["answers.parquet"]).collect().join(doubtful, **keep)  # type: ignore[arg-type]
             attempts = answers.spell_out(attempts, rows, partial.words)
         return attempts
-    frames = [_bucket_rows(bucket, partial, name).drop(HASH).collect() for name in partial.spelled]
+    frames = [_bucket_rows(bucket, partial, [name]).drop(HASH).collect() for name in partial.spelled]
     return pl.concat(frames, how="diagonal_relaxed").join(doubtful, **keep)  # type: ignore[arg-type]
 
 
-def _write_problems(counts: pl.DataFrame, path: str) -> None:
+def _write_problems(counts: pl.DataFrame, texts: dict[str, pl.Series], path: str) -> None:
     if "c" not in counts.columns:
         counts = counts.with_columns(c=pl.lit(None, pl.Int64))
     carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
     lists = [name for name in LISTS if name in counts.columns]
     final = by_ranks(counts, KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists)
+    table = final.to_arrow()
+    for i, (key, text) in enumerate(texts.items()):
+        named = text.to_arrow(compat_level=pl.CompatLevel.oldest())
+        table = table.set_column(i, key, as_dictionary(final[key].to_numpy(), named))
     home = Path(path).parent.parent  # not among the finished ones, which are taken as they are found
     aside = beside(home.with_name(home.name.removeprefix(".") + Path(path).name))
     try:
-        with writing(path):
-            pq.write_table(final.to_arrow(), aside, compression="zstd")  # DuckDB loads these twice as fast as Polars'
+        with writing(path):  # DuckDB loads these twice as fast as Polars'
+            pq.write_table(table, aside, **(DICTIONARIES if texts else {"compression": "zstd"}))
             os.replace(aside, path)
     finally:
         remove(aside)
@@ -380,22 +420,27 @@ class _Opened:
     file: File
     path: str
     schema: dict[str, pl.DataType]
-    rows: int
+    footer: footer.Footer
     numbers: tuple[int, int] | None
     """The range of its attempt numbers by its own statistics; None if not known, not numbers, or some are null."""
-    constants: tuple[pl.Expr, ...]
-    """Columns that hold one value throughout, which need not be read."""
+    constants: dict[str, str]
+    """Text columns that hold one value throughout, which need not be read."""
 
     def attempts(
         self, settings: Settings, words: int = 0, spell: bool = False, answered: bool = False
     ) -> pl.LazyFrame:
         """Its attempts under canonical names, lazily."""
-        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False).with_columns(self.constants)
+        literals = [pl.lit(value, pl.String).alias(name) for name, value in self.constants.items()]
+        frame = pl.scan_parquet(self.path, hive_partitioning=False, glob=False).with_columns(literals)
         canonical = _attempts(settings, self.schema, self.file.hive, words, spell)
         return frame.select(*canonical, *([_answer(settings, self.schema)] if answered else []))
 
+    def source(self, settings: Settings, words: int) -> shape.Source | None:
+        """Where its columns are, if it can be counted by codes."""
+        return shape.source(self.path, self.footer, self.schema, self.file.hive, self.constants, settings, words)
 
-def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
+
+def _count(task: Task, aside: Path) -> Partial:
     good: list[_Opened] = []
     quarantine: list[tuple[str, str]] = []
     for file in task.shard.files:
@@ -405,27 +450,32 @@ def _count(task: Task, aside: Path) -> tuple[pl.DataFrame, Partial]:
             good.append(opened)
         except UnreadableError as reason:
             quarantine.append((file.path, str(reason)))
-    counted = _count_files(task, good, quarantine, aside)
+    partial = _count_files(task, good, quarantine, aside)
     for file in task.shard.files:
         _unchanged(task.shard.root, file)
-    return counted
+    return partial
 
 
 def _count_files(
-    task: Task, files: list[_Opened], quarantine: list[tuple[str, str]], aside: Path
-) -> tuple[pl.DataFrame, Partial]:
+    task: Task, files: list[_Opened], quarantine: list[tuple[str, str]], aside: Path, codes: bool = True
+) -> Partial:
     """Count the files together; if one proves to be broken inside, the others."""
     settings, words = task.settings, _words(files, task.settings)
     try:
-        counts, partial = _settle(task, _group_whole(files, settings, words), files, quarantine, words)
-        if _identified(files, settings) and not (words and counts.select(duplicates.proven(words).all()).item()):
-            partial = replace(partial, words=0, spelled=_spell(files, settings, counts, aside))
-            counts = counts.drop(duplicates.sums(words))
-        elif partial.answers == "counted":
-            partial = replace(partial, answer_rows=_count_answers(files, settings, words, aside))
-        return counts, partial
+        pieces = [
+            _settle(task, counted, files, words, aside / f"counts-{i:05d}.parquet")
+            for i, counted in enumerate(_group_whole(files, settings, words, codes))
+        ]
+        partial = _total(task, pieces, files, quarantine, words)
+        if _identified(files, settings) and not (words and all(piece.proven for piece in pieces)):
+            return replace(partial, words=0, spelled=_spell(files, settings, pieces[0].carried, aside))
+        if partial.answers == "counted":
+            return replace(partial, answer_rows=_count_answers(files, settings, words, aside))
+        return partial
     except (ScorelakeError, AssertionError):
         raise
+    except shape.OtherShapeError:
+        return _count_files(task, files, quarantine, aside, codes=False)
     except BROKEN as error:
         good, broken = _sieve(files, settings)
         if not broken:
@@ -452,10 +502,11 @@ def _answered(files: Sequence[_Opened], settings: Settings) -> Literal["none", "
 
 def _count_answers(files: Sequence[_Opened], settings: Settings, words: int, aside: Path) -> int:
     """Write how often each answer of each problem was given, sorted like the counts; how many rows those are."""
+    _verify(files, settings)
     frames = [opened.attempts(settings, words, answered=True) for opened in files]
-    rows = answers.count(frames, [opened.rows for opened in files], words)
+    rows = answers.count(frames, [opened.footer.rows for opened in files], words)
     rows = _with_protocol(rows.filter(~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)), settings)
-    rows = rows.with_columns(pl.struct(KEYS).hash().alias(HASH)).sort(HASH, *KEYS, answers.ANSWER)
+    rows = rows.with_columns(hashed(rows)).sort(HASH, *KEYS, answers.ANSWER)
     if rows.height:
         with writing(aside):
             rows.write_parquet(aside / "answers.parquet", row_group_size=_ROW_GROUP, statistics=True)
@@ -478,16 +529,16 @@ def _words(files: Sequence[_Opened], settings: Settings) -> int:
     return words if low >= 0 and words <= duplicates.MAX_WORDS else 0
 
 
-def _spell(files: Sequence[_Opened], settings: Settings, counts: pl.DataFrame, aside: Path) -> tuple[str, ...]:
+def _spell(files: Sequence[_Opened], settings: Settings, carried: Sequence[str], aside: Path) -> tuple[str, ...]:
     """Write every valid attempt, one file of ours per file of the lake, sorted like the counts."""
-    carried = [name for name in counts.columns if name.startswith(("min:", "max:"))]
+    _verify(files, settings)
     names = []
     for i, opened in enumerate(files):
         attempts = opened.attempts(settings, spell=True, answered=_answered(files, settings) == "counted")
         valid = ~pl.col("_bad") & ~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
         attempts = _with_protocol(attempts.filter(valid), settings)
         rows = duplicates.tell_apart(attempts, settings.duplicates.rule, carried).collect()
-        rows = rows.with_columns(pl.struct(KEYS).hash().alias(HASH), pl.lit(opened.file.path).alias("at"))
+        rows = rows.with_columns(hashed(rows), pl.lit(opened.file.path).alias("at"))
         names.append(f"attempts-{i:05d}.parquet")
         with writing(aside):
             rows.sort(HASH, *KEYS, maintain_order=True).write_parquet(aside / names[-1], row_group_size=_ROW_GROUP)
@@ -500,7 +551,6 @@ def _open(task: Task, file: File) -> _Opened:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
         told = footer.read(path)
-        checksums.verify(path, told, task.settings.used)
         schema = dict(pl.read_parquet_schema(path))
     except footer.DamagedError as error:
         raise UnreadableError(f"damaged: {error}") from None
@@ -508,7 +558,7 @@ def _open(task: Task, file: File) -> _Opened:
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
     name = task.settings.columns.attempt
     numbers = _range(told, name) if name in schema and schema[name].is_integer() else None
-    return _Opened(file, path, schema, told.rows, numbers, tuple(constants(told, schema)))
+    return _Opened(file, path, schema, told, numbers, constants(told, schema))
 
 
 def _range(told: footer.Footer, name: str) -> tuple[int, int] | None:
@@ -531,83 +581,169 @@ def _fits(opened: _Opened, first: _Opened, settings: Settings) -> None:
             raise UnreadableError(f"{here}, while {first.file.path} has {there}")
 
 
-def _group_whole(files: Sequence[_Opened], settings: Settings, words: int = 0) -> pl.DataFrame:
+def _group_whole(files: Sequence[_Opened], settings: Settings, words: int, codes: bool = True) -> Iterator[Counted]:
     """Counts per key of the files, every row of them by their own footers."""
-    grouped = _group(files, settings, words)
-    read, expected = int(grouped["rows"].sum()) if files else 0, sum(opened.rows for opened in files)
+    read, expected = 0, sum(opened.footer.rows for opened in files)
+    for counted in _group(files, settings, words, codes):
+        read += int(counted.counts["rows"].sum()) if files else 0
+        yield counted
     if read != expected:
         raise UnreadableError(f"{read:,} rows were read where the footer says {expected:,}")
-    return grouped
 
 
-def _group(files: Sequence[_Opened], settings: Settings, words: int) -> pl.DataFrame:
-    """Counts per key of all files; with rewards, also per distinct reward."""
-    return tally([opened.attempts(settings, words) for opened in files], [opened.rows for opened in files], words)
+def _group(files: Sequence[_Opened], settings: Settings, words: int, codes: bool) -> Iterator[Counted]:
+    """Counts per key of all files; with rewards, also per distinct reward. Many rows go by codes if they can."""
+    heights = [opened.footer.rows for opened in files]
+    if codes and sum(heights) >= MANY:
+        sources = [opened.source(settings, words) for opened in files]
+        if None not in sources:
+            yield from _group_codes([source for source in sources if source], settings, words)
+            return
+    _verify(files, settings)
+    yield Counted(tally([opened.attempts(settings, words) for opened in files], heights, words), {})
+
+
+def _verify(files: Sequence[_Opened], settings: Settings) -> None:
+    """Pages as they were written, before somebody reads them who does not look."""
+    for opened in files:
+        checksums.verify(opened.path, opened.footer, settings.used)
+
+
+def _group_codes(sources: Sequence[shape.Source], settings: Settings, words: int) -> Iterator[Counted]:
+    """The same for files of the common shape, in pieces that fit into memory."""
+    from scorelake.compact import counting  # noqa: PLC0415 - compiled code is loaded only for lakes worth it
+
+    fail, memory = settings.policy.ungraded == "fail", int(settings.run.memory * 2**30 / 2)
+    for counted in counting.count(sources, words, fail_ungraded=fail, memory=memory):
+        carried = tuple(name for name in counted.texts if name.startswith("carry:"))
+        if carried:
+            spelled = counted.spelled(*carried)
+            like = Shape(tuple(spelled.texts), carried, verdicts=True, hashable=True, words=words)
+            yield replace(spelled, counts=with_ends(spelled.counts, like))
+        else:
+            yield counted
 
 
 def _sieve(files: list[_Opened], settings: Settings) -> tuple[list[_Opened], list[tuple[str, str]]]:
-    """Try files one at a time: those that can be counted, and the others with the reason."""
+    """Try files one at a time: those that can be counted, and the others with the reason.
+
+    Pages that do not match their checksums are looked for first, which is quick and mostly explains it.
+    """
+    good, broken = _tried(files, lambda opened: _verify([opened], settings))
+    return (good, broken) if broken else _tried(files, lambda opened: _read_to_the_end(opened, settings))
+
+
+def _tried(files: list[_Opened], attempt: Callable[[_Opened], None]) -> tuple[list[_Opened], list[tuple[str, str]]]:
     good, broken = [], []
     for opened in files:
         try:
-            _group_whole([opened], settings)
-            if _identified([opened], settings):
-                opened.attempts(settings, spell=True).select("_attempt").collect()
-            if _answered([opened], settings) == "counted":
-                opened.attempts(settings, answered=True).select(answers.ANSWER).collect()
+            attempt(opened)
             good.append(opened)
+        except footer.DamagedError as error:
+            broken.append((opened.file.path, f"damaged: {error}"))
         except BROKEN as error:
             broken.append((opened.file.path, f"cannot be read to its end: {_line(error)}"))
     return good, broken
 
 
-def _settle(
-    task: Task,
-    grouped: pl.DataFrame,
-    good: list[_Opened],
-    quarantine: list[tuple[str, str]],
-    words: int,
-) -> tuple[pl.DataFrame, Partial]:
-    """Check the balance, set rejected rows apart, and bring the counts into their final shape."""
-    told = {
-        "name": task.name,
-        "files": task.shard.files,
-        "quarantine": tuple(quarantine),
-        "words": words,
-        "spelled": (),
-        "answers": _answered(good, task.settings),
-        "answer_rows": 0,
-        "checksum": "",
-    }
+def _read_to_the_end(opened: _Opened, settings: Settings) -> None:
+    for _ in _group_whole([opened], settings, _words([opened], settings)):
+        pass
+    if _identified([opened], settings):
+        opened.attempts(settings, spell=True).select("_attempt").collect()
+    if _answered([opened], settings) == "counted":
+        opened.attempts(settings, answered=True).select(answers.ANSWER).collect()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What one file of counts holds."""
+
+    name: str
+    problems: int
+    read: int
+    graded: int
+    ungraded: int
+    rejected: int
+    proven: bool
+    """Every attempt in it is known to occur once."""
+    binary: bool
+    rewards: bool
+    overlap: bool
+    carried: tuple[str, ...]
+
+
+def _settle(task: Task, counted: Counted, good: list[_Opened], words: int, path: Path) -> _Piece:
+    """Check the balance, set rejected rows apart, and write the counts in their final shape."""
     if not good:
-        empty = pl.DataFrame(
-            schema={HASH: pl.UInt64, **dict.fromkeys(KEYS, pl.String), "n": pl.Int64, "ungraded": pl.Int64}
-        )
-        zero = dict.fromkeys(("problems", "read", "graded", "ungraded", "rejected"), 0)
-        return empty, Partial(**told, **zero, rejects=(), binary=False, rewards=False)  # type: ignore[arg-type]
-    read = int(grouped["rows"].sum())
-    nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
-    rejected = int(grouped.select(pl.when(nameless).then("rows").otherwise("bad").sum()).item())
-    rejects = _rejects(good, task.settings) if rejected else ()
-    counts = grouped.filter(~nameless).with_columns(ungraded=pl.col("rows") - pl.col("n") - pl.col("bad"))
-    counts = _with_protocol(counts, task.settings)
-    if "_score" in counts.columns:
-        counts = _fold_rewards(counts)
-    counts = counts.drop("rows", "bad").filter((pl.col("n") > 0) | (pl.col("ungraded") > 0))
-    counts = counts.with_columns(pl.struct(KEYS).hash().alias(HASH)).sort(HASH, *KEYS)
+        plain = dict.fromkeys(KEYS, pl.String) | {"n": pl.Int64, "ungraded": pl.Int64}
+        counted, read, rejected = Counted(pl.DataFrame(schema=plain), {}), 0, 0
+    else:
+        counted, read, rejected = _final(counted, task.settings)
+    counted = by_hash(counted)
+    counts = counted.counts
     graded, ungraded = int(counts["n"].sum()), int(counts["ungraded"].sum())
     if read != graded + ungraded + rejected:
         raise AssertionError(f"row accounting: {read} != {graded} + {ungraded} + {rejected}")
-    return counts.select(HASH, pl.exclude(HASH)), Partial(
-        **told,  # type: ignore[arg-type]
-        problems=counts.height,
-        read=read,
-        graded=graded,
-        ungraded=ungraded,
-        rejected=rejected,
-        rejects=rejects,
+    with writing(path):
+        write(counted, path)
+    return _Piece(
+        path.name,
+        counts.height,
+        read,
+        graded,
+        ungraded,
+        rejected,
+        proven=bool(words) and bool(counts.select(duplicates.proven(words).all()).item()),
         binary="c" in counts.columns,
         rewards="rewards" in counts.columns,
+        overlap=counted.overlap,
+        carried=tuple(name for name in counts.columns if name.startswith(("min:", "max:"))),
+    )
+
+
+def _final(counted: Counted, settings: Settings) -> tuple[Counted, int, int]:
+    """Counts of valid rows as they are kept, how many rows there were, and how many were rejected."""
+    if settings.protocol.columns:
+        counted = counted.spelled()
+    grouped, texts = counted.counts, dict(counted.texts)
+    nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
+    rejected = int(grouped.select(pl.when(nameless).then("rows").otherwise("bad").sum()).item())
+    counts = grouped.filter(~nameless).with_columns(ungraded=pl.col("rows") - pl.col("n") - pl.col("bad"))
+    if texts:
+        counts = counts.with_columns(protocol=pl.lit(0, pl.UInt32))
+        texts["protocol"] = pl.Series([""])
+    else:
+        counts = _with_protocol(counts, settings)
+    if "_score" in counts.columns:
+        counts = _fold_rewards(counts)
+    counts = counts.drop("rows", "bad").filter((pl.col("n") > 0) | (pl.col("ungraded") > 0))
+    return replace(counted, counts=counts, texts=texts), int(grouped["rows"].sum()), rejected
+
+
+def _total(
+    task: Task,
+    pieces: list[_Piece],
+    good: list[_Opened],
+    quarantine: list[tuple[str, str]],
+    words: int,
+) -> Partial:
+    sums = ("problems", "read", "graded", "ungraded", "rejected")
+    told = {name: sum(getattr(piece, name) for piece in pieces) for name in sums}
+    either = {name: any(getattr(piece, name) for piece in pieces) for name in ("binary", "rewards", "overlap")}
+    return Partial(
+        name=task.name,
+        files=task.shard.files,
+        **told,
+        rejects=_rejects(good, task.settings) if told["rejected"] else (),
+        quarantine=tuple(quarantine),
+        **either,
+        pieces=tuple(piece.name for piece in pieces),
+        words=words,
+        spelled=(),
+        answers=_answered(good, task.settings),
+        answer_rows=0,
+        checksum="",
     )
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from scorelake import thrift
 
-INT32, INT64, BYTE_ARRAY = 1, 2, 6
+BOOLEAN, INT32, INT64, DOUBLE, BYTE_ARRAY = 0, 1, 2, 5, 6
 """Physical types that are told apart here."""
+_REQUIRED, _OPTIONAL = 0, 1
 _MAGIC = b"PAR1"
+Leaf: TypeAlias = tuple[tuple[bytes, ...], int, bool | None]
 
 
 class FooterError(Exception):
@@ -30,9 +32,13 @@ class Chunk:
     """One column of one row group: where its pages are, and what is known of its values."""
 
     group: int
+    rows: int
     name: str
     """The top-level column."""
     kind: int
+    codec: int
+    optional: bool | None
+    """Whether values may be missing; None for a nested column."""
     start: int
     size: int
     low: bytes | None
@@ -43,6 +49,7 @@ class Chunk:
 @dataclass(frozen=True)
 class Footer:
     rows: int
+    groups: int
     chunks: tuple[Chunk, ...]
 
     def of(self, name: str) -> list[Chunk]:
@@ -75,22 +82,23 @@ def _footer(told: dict[int, Any]) -> Footer:
     for i, group in enumerate(told.get(4, [])):
         if len(group[1]) != len(leaves):
             raise DamagedError(f"row group {i} has {len(group[1])} columns, the schema {len(leaves)}")
-        for j, (column, (path, kind)) in enumerate(zip(group[1], leaves, strict=True)):
+        for j, (column, (path, kind, optional)) in enumerate(zip(group[1], leaves, strict=True)):
             meta = column[3]
             if (tuple(meta[3]), meta[1]) != (path, kind):
                 raise DamagedError(f"the footer describes column {j} twice, and differently")
             known = meta.get(12, {})
             start = min(at for at in (meta.get(11), meta[9]) if at)
-            chunks.append(Chunk(i, path[0].decode(), kind, start, meta[7], known.get(6), known.get(5), known.get(3)))
+            ends = known.get(6), known.get(5), known.get(3)
+            chunks.append(Chunk(i, group[3], path[0].decode(), kind, meta[4], optional, start, meta[7], *ends))
     if sum(group[3] for group in told.get(4, [])) != told[3]:
         raise DamagedError("the footer's numbers of rows do not add up")
-    return Footer(told[3], tuple(chunks))
+    return Footer(told[3], len(told.get(4, [])), tuple(chunks))
 
 
-def _leaves(elements: Iterator[dict[int, Any]]) -> Iterator[tuple[tuple[bytes, ...], int]]:
-    """Path and physical type of every leaf of the schema, which is a list in depth-first order."""
+def _leaves(elements: Iterator[dict[int, Any]]) -> Iterator[Leaf]:
+    """Path, physical type and optionality of every leaf of the schema, which is a list in depth-first order."""
 
-    def below(path: tuple[bytes, ...], children: int) -> Iterator[tuple[tuple[bytes, ...], int]]:
+    def below(path: tuple[bytes, ...], children: int) -> Iterator[Leaf]:
         for _ in range(children):
             element = next(elements, None)
             if element is None:
@@ -99,6 +107,7 @@ def _leaves(elements: Iterator[dict[int, Any]]) -> Iterator[tuple[tuple[bytes, .
             if 5 in element:
                 yield from below(here, element[5])
             else:
-                yield here, element[1]
+                flat = len(here) == 1 and element[3] in (_REQUIRED, _OPTIONAL)
+                yield here, element[1], element[3] == _OPTIONAL if flat else None
 
     return below((), next(elements)[5])

@@ -76,16 +76,16 @@ def tally(
     if not frames:
         return pl.DataFrame()
     attempts = pl.concat(frames, how="vertical_relaxed")
-    shape = _Shape.of(attempts.collect_schema(), words)
+    shape = Shape.of(attempts.collect_schema(), words)
     if not shape.hashable:
         return by_strings(attempts, shape)
     together = [pl.concat(some, how="vertical_relaxed") for some in _together(frames, heights)]
     counted = _by_hash(together, attempts, shape, batch, block, hasher or _hash)
-    return by_strings(attempts, shape) if counted is None else _with_ends(counted, shape)
+    return by_strings(attempts, shape) if counted is None else with_ends(counted, shape)
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """Which columns there are. `identity` is what is counted apart: carried values are folded afterwards."""
 
     keys: tuple[str, ...]
@@ -95,12 +95,12 @@ class _Shape:
     words: int
 
     @staticmethod
-    def of(schema: pl.Schema, words: int = 0) -> _Shape:
+    def of(schema: pl.Schema, words: int = 0) -> Shape:
         keys = [name for name in schema if not name.startswith("_") and ":" not in name]
         keys += [name for name in schema if name == "_score"]
         carried = [name for name in schema if name.startswith("carry:")]
         hashable = not any(schema[name].is_nested() or schema[name].is_object() for name in (*keys, *carried))
-        return _Shape(tuple(keys), tuple(carried), "_passed" in schema, hashable, words)
+        return Shape(tuple(keys), tuple(carried), "_passed" in schema, hashable, words)
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class _Shape:
         return ("rows", "n", "bad", *(["c"] if self.verdicts else []), *duplicates.sums(self.words))
 
 
-def by_strings(attempts: pl.LazyFrame, shape: _Shape) -> pl.DataFrame:
+def by_strings(attempts: pl.LazyFrame, shape: Shape) -> pl.DataFrame:
     """The plain way, which is the specification of the fast one and its refuge when two hashes collide."""
     verdicts = [pl.col("_passed").sum().cast(pl.Int64).alias("c")] if shape.verdicts else []
     return (
@@ -128,14 +128,14 @@ def by_strings(attempts: pl.LazyFrame, shape: _Shape) -> pl.DataFrame:
     )
 
 
-def _ends(shape: _Shape, low: str, high: str) -> list[pl.Expr]:
+def _ends(shape: Shape, low: str, high: str) -> list[pl.Expr]:
     names = [name.removeprefix("carry:") for name in shape.carried]
     return [pl.col(low + name).min().alias("min:" + name) for name in names] + [
         pl.col(high + name).max().alias("max:" + name) for name in names
     ]
 
 
-def _with_ends(counted: pl.DataFrame, shape: _Shape) -> pl.DataFrame:
+def with_ends(counted: pl.DataFrame, shape: Shape) -> pl.DataFrame:
     """From one row per key and carried values to one row per key with the smallest and the largest."""
     if not shape.carried:
         return counted
@@ -151,7 +151,7 @@ def _hash(columns: Sequence[str], seed: int) -> pl.Expr:
     return reduce(add, (pl.col(name).hash(seed + i) for i, name in enumerate(columns)))
 
 
-def _packed(shape: _Shape, hasher: Hasher) -> pl.Expr:
+def _packed(shape: Shape, hasher: Hasher) -> pl.Expr:
     """A row as one integer: 54 bits of its key's hash, its attempt's number, and the kind of its outcome."""
     odd = pl.col("_bad") | pl.col("_passed") if shape.verdicts else pl.col("_bad")
     kind = (~pl.col("_graded")).cast(pl.UInt64) * 2 + odd.cast(pl.UInt64)
@@ -174,7 +174,7 @@ def _together(frames: Sequence[pl.LazyFrame], heights: Sequence[int] | None) -> 
 
 
 def _by_hash(
-    together: list[pl.LazyFrame], attempts: pl.LazyFrame, shape: _Shape, batch: int, block: int, hasher: Hasher
+    together: list[pl.LazyFrame], attempts: pl.LazyFrame, shape: Shape, batch: int, block: int, hasher: Hasher
 ) -> pl.DataFrame | None:
     """Counts by hash with the keys put back; None if the proof shows that two keys share a hash."""
     columns = [*shape.identity, _packed(shape, hasher), hasher(shape.identity, SECOND).alias(_PROOF)]
@@ -453,13 +453,13 @@ def _compact(keys: pl.DataFrame) -> pl.DataFrame:
 # --- what a file's footer tells -------------------------------------------------------------------------------
 
 
-def constants(footer: Footer, schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+def constants(footer: Footer, schema: Mapping[str, pl.DataType]) -> dict[str, str]:
     """Text columns that hold one value throughout, by the footer's statistics: as literals, they are never read."""
-    out = []
+    out = {}
     for name in (name for name, kind in schema.items() if kind == pl.String):
         told = {_only_value(chunk) for chunk in footer.of(name)}
-        if len(told) == 1 and None not in told:
-            out.append(pl.lit(told.pop(), pl.String).alias(name))
+        if len(told) == 1 and (only := told.pop()) is not None:
+            out[name] = only
     return out
 
 

@@ -1,0 +1,122 @@
+"""Counts whose keys are codes: a problem's name is held, sorted and written once, however many models tried it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from scorelake.tables import KEYS
+
+HASH = "_hash"
+DICTIONARIES: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": list(KEYS),
+    "dictionary_pagesize_limit": 1 << 28,
+    "store_schema": False,
+}
+"""How texts stay dictionaries on the disk, and are plain texts to every reader."""
+_ROW_GROUP, _CODED_ROW_GROUP = 1 << 16, 1 << 19
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts per key. Where `texts` has a key, its column holds codes: places in those texts, null where null."""
+
+    counts: pl.DataFrame
+    texts: dict[str, pl.Series]
+    overlap: bool = False
+    """Whether there are other counts of the same keys."""
+
+    def spelled(self, *keys: str) -> Counted:
+        """The same with these keys, or all of them, as they are written."""
+        texts = {key: text for key, text in self.texts.items() if not keys or key in keys}
+        columns = [text.gather(self.counts[key]).alias(key) for key, text in texts.items()]
+        rest = {key: text for key, text in self.texts.items() if key not in texts}
+        return Counted(self.counts.with_columns(columns), rest, self.overlap)
+
+
+def hashed(counts: pl.DataFrame, texts: Mapping[str, pl.Series] = MappingProxyType({})) -> pl.Series:
+    """A hash of every row's keys, which depends on their texts alone, however they are held."""
+    each = [
+        texts[key].hash(i).gather(counts[key]) if key in texts else counts[key].hash(i) for i, key in enumerate(KEYS)
+    ]
+    return reduce(add, each).alias(HASH)
+
+
+def by_hash(counted: Counted) -> Counted:
+    """Rows in the order of their hashes."""
+    counted = counted if counted.counts.height else counted.spelled()
+    counts, texts = counted.counts, counted.texts
+    hashes = hashed(counts, texts)
+    order = [*KEYS, *sorted(set(counts.columns) - set(KEYS))]
+    if not texts:
+        return replace(counted, counts=counts.select(hashes, *order).sort(HASH, *KEYS))
+    place = np.argsort(hashes.to_numpy())
+    hashes = hashes.gather(place)
+    if (hashes == hashes.shift()).any():  # two problems with one hash: only their texts can order them
+        return by_hash(counted.spelled())
+    return replace(counted, counts=counts[place].select(hashes, *order))
+
+
+def write(counted: Counted, path: Path) -> None:
+    """A partial's counts; texts are written as such, whether they are held as codes or not."""
+    counts, texts = counted.counts, counted.texts
+    if not texts:
+        counts.write_parquet(path, row_group_size=_ROW_GROUP, statistics=True)
+        return
+    spelled = {key: text.to_arrow(compat_level=pl.CompatLevel.oldest()) for key, text in texts.items()}
+    writer = None
+    for part in counts.iter_slices(_CODED_ROW_GROUP):
+        table = pa.table(
+            {
+                name: as_dictionary(part[name].to_numpy(), spelled[name]) if name in texts else part[name].to_arrow()
+                for name in counts.columns
+            }
+        )
+        writer = writer or pq.ParquetWriter(path, table.schema, **DICTIONARIES)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+
+
+def as_dictionary(codes: NDArray[np.uint32], texts: pa.Array[Any]) -> pa.Array[Any]:
+    """Codes with the texts that they use, and no others."""
+    used = np.flatnonzero(np.bincount(codes, minlength=1)) if len(texts) < 4 * codes.size else np.unique(codes)
+    place = np.zeros(int(used.max(initial=0)) + 1, dtype=np.int32)
+    place[used] = np.arange(used.size)
+    indices: Any = pa.array(place[codes])
+    return pa.DictionaryArray.from_arrays(indices, texts.take(pa.array(used)))  # type: ignore[arg-type]
+
+
+def ranked(column: pa.ChunkedArray[Any]) -> tuple[pl.Series, NDArray[np.uint32]]:
+    """The texts of a dictionary column in order, and every row's place among them."""
+    chunks: list[Any] = column.chunks
+    texts = pl.Series(chunks[0].dictionary) if chunks else pl.Series([], dtype=pl.String)
+    order = texts.arg_sort()
+    rank = np.empty(texts.len(), dtype=np.uint32)
+    rank[order.to_numpy()] = np.arange(texts.len(), dtype=np.uint32)
+    codes = [rank[chunk.indices.to_numpy(zero_copy_only=False)] for chunk in chunks]
+    return texts.gather(order), np.concatenate([*codes, np.empty(0, dtype=np.uint32)])
+
+
+def bucket_table(path: Path, low: int, high: int) -> pa.Table:
+    """The rows of a partial whose hash is from low to high, read by the row groups that can hold them."""
+    file = pq.ParquetFile(path, read_dictionary=list(KEYS))
+    told: list[Any] = [file.metadata.row_group(i).column(0).statistics for i in range(file.metadata.num_row_groups)]
+    groups = [i for i, ends in enumerate(told) if ends and ends.max >= low and ends.min <= high]
+    table = file.read_row_groups(groups)
+    hashes = table[HASH].to_numpy()
+    first = int(np.searchsorted(hashes, np.uint64(low)))
+    return table.slice(first, int(np.searchsorted(hashes, np.uint64(high), side="right")) - first)

@@ -1,0 +1,380 @@
+"""Parquet pages -> codes of their values, compiled: no string is made, and no damaged page reaches outside its bytes.
+
+A column's values become dense codes (vocabulary.py): a dictionary page is looked up once per entry and its data
+pages are only indices, which is where the speed comes from; plain pages are looked up value by value. Everything is
+read from one aligned buffer of 64-bit words, page after page, and every place is checked before it is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from scorelake.compact.vocabulary import MISSING, digest, find_or_add, load, same
+
+TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
+"""What is kept of a page header: kind, where its bytes are and how many stored and unpacked, checksum and whether
+there is one, values, encoding; in version 2 the nulls, the bytes of levels before the values, and whether the
+values are stored as they are."""
+DATA, DICTIONARY, DATA_V2 = 0, 2, 3
+PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
+FINE, DAMAGED, UNKNOWN, NEWS = range(4)
+"""How a page went; NEWS: it holds values that have no code yet."""
+_DEEPEST = 8
+_MOST = 1 << 40
+_BATCH = 256
+
+
+@njit(cache=True, nogil=True)
+def headers(data: Any, pages: Any) -> Any:
+    """Every page header of a column chunk, one row each; the number of pages, or -1 for nonsense.
+
+    Thrift's compact protocol: nested structs of numbered fields, of which only those above matter.
+    """
+    at, count, end = 0, 0, data.size
+    field = np.zeros(_DEEPEST, dtype=np.int64)
+    while at < end:
+        if count == pages.shape[0]:
+            return -2
+        row = pages[count]
+        row[:] = 0
+        row[TYPE] = row[STORED] = row[SIZE] = -1
+        depth = 0
+        field[0] = 0
+        while depth >= 0:
+            if at >= end:
+                return -1
+            kind, step = data[at] & 15, data[at] >> 4
+            at += 1
+            if kind == 0:
+                depth -= 1
+                continue
+            if step:
+                field[depth] += step
+            else:
+                number, at = _number(data, at)
+                if at < 0:
+                    return -1
+                field[depth] = number
+            if kind in (1, 2):
+                if depth == 1 and field[0] == 8 and field[1] == 7:
+                    row[RAW] = kind == 2
+            elif kind == 3:
+                at += 1
+            elif kind in (4, 5, 6):
+                number, at = _number(data, at)
+                if at < 0:
+                    return -1
+                _keep(row, depth, field, number)
+            elif kind == 7:
+                at += 8
+            elif kind == 8:
+                length, at = _varint(data, at)
+                if at < 0 or length > end - at:
+                    return -1
+                at += length
+            elif kind == 12:
+                depth += 1
+                if depth == _DEEPEST:
+                    return -1
+                field[depth] = 0
+            else:
+                return -1
+        if row[STORED] < 0 or row[SIZE] < 0 or row[STORED] > end - at:
+            return -1
+        row[START] = at
+        at += row[STORED]
+        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _keep(row: Any, depth: Any, field: Any, number: Any) -> None:
+    if depth == 0:
+        if field[0] == 1:
+            row[TYPE] = number
+        elif field[0] == 2:
+            row[SIZE] = number
+        elif field[0] == 3:
+            row[STORED] = number
+        elif field[0] == 4:
+            row[CHECKSUM], row[SUMMED] = number & 0xFFFFFFFF, 1
+    elif depth == 1 and field[0] in (5, 7):
+        if field[1] == 1:
+            row[VALUES] = number
+        elif field[1] == 2:
+            row[ENCODING] = number
+    elif depth == 1 and field[0] == 8:
+        if field[1] == 1:
+            row[VALUES] = number
+        elif field[1] == 2:
+            row[NULLS] = number
+        elif field[1] == 4:
+            row[ENCODING] = number
+        elif field[1] in (5, 6):
+            row[LEVELS] += number
+
+
+@njit(cache=True, nogil=True)
+def _number(data: Any, at: Any) -> Any:
+    number, at = _varint(data, at)
+    return (number >> 1) ^ -(number & 1), at
+
+
+@njit(cache=True, nogil=True)
+def _varint(data: Any, at: Any) -> Any:
+    number, shift = np.int64(0), 0
+    while at < data.size and shift < 56:
+        byte = np.int64(data[at])
+        number |= (byte & 127) << shift
+        at += 1
+        if byte < 128:
+            return number, at
+        shift += 7
+    return np.int64(0), -1
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: Any) -> Any:
+    """Runs of repeated or bit-packed small integers into out[low:high]; True if they are all there."""
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    while low < high:
+        head, shift = np.int64(0), 0
+        while True:
+            if at >= end or shift > 56:
+                return False
+            byte = np.int64(load(words, at) & np.uint64(255))
+            at += 1
+            head |= (byte & 127) << shift
+            if byte < 128:
+                break
+            shift += 7
+        if head >> 1 > _MOST:
+            return False
+        if head & 1:
+            size = (head >> 1) * width
+            size = min(size, end - at)
+            many = min(high - low, size * 8 // width if width else (head >> 1) * 8)
+            if many == 0:
+                return False
+            bit = at * 8
+            for i in range(many):
+                word, within = bit >> 6, np.uint64(bit & 63)
+                value = words[word] >> within
+                if within + np.uint64(width) > np.uint64(64):
+                    value |= words[word + 1] << (np.uint64(64) - within)
+                out[low + i] = value & mask
+                bit += width
+            at += size
+        else:
+            size = (width + 7) >> 3
+            many = min(high - low, head >> 1)
+            if size > end - at or many == 0:
+                return False
+            value = load(words, at) & mask
+            for i in range(low, low + many):
+                out[i] = value
+            at += size
+        low += many
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _levels(words: Any, page: Any, optional: Any, present: Any) -> Any:
+    """Which rows of a data page have a value: where the values begin, how many there are (-1 for nonsense)."""
+    at, rows = page[START], page[VALUES]
+    end = at + page[SIZE]
+    if not optional:
+        return at + page[LEVELS], rows, end
+    if page[TYPE] == DATA_V2:
+        size = page[LEVELS]
+    else:
+        if page[SIZE] < 4:
+            return at, -1, end
+        size = np.int64(load(words, at) & np.uint64(0xFFFFFFFF))
+        at += 4
+    if size > end - at or size < 1:
+        return at, -1, end
+    first = load(words, at)
+    if first & np.uint64(1) == 0:  # one run of "there is a value" is the common case
+        head, shift, place = np.int64(0), 0, at
+        while place < at + size and shift < 56:
+            byte = np.int64(load(words, place) & np.uint64(255))
+            head |= (byte & 127) << shift
+            place += 1
+            shift += 7
+            if byte < 128:
+                break
+        if head >> 1 >= rows and place < at + size and load(words, place) & np.uint64(255) == np.uint64(1):
+            return at + size, rows, end
+    if not hybrid(words, at, at + size, 1, present, 0, rows):
+        return at, -1, end
+    some = 0
+    for i in range(rows):
+        some += present[i]
+    return at + size, some, end
+
+
+@njit(cache=True, nogil=True)
+def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) -> None:
+    """Values that were read without the gaps, moved to their rows from the end on."""
+    at = low + some
+    for i in range(rows - 1, -1, -1):
+        if present[i]:
+            at -= 1
+            out[low + i] = out[at]
+        else:
+            out[low + i] = blank
+
+
+@njit(cache=True, nogil=True)
+def entries(words: Any, page: Any, width: Any, out: Any, table: Any, known: Any, grow: Any) -> Any:
+    """The code of every value of a dictionary page."""
+    return _plain(words, page[START], page[START] + page[SIZE], width, table, known, grow, out, 0, page[VALUES])
+
+
+@njit(cache=True, nogil=True)
+def codes(
+    words: Any, page: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
+    table: Any, known: Any, grow: Any,
+) -> Any:  # fmt: skip
+    """The code of every row of a data page into out from `low` on; 0 where there is no value."""
+    rows = page[VALUES]
+    at, some, end = _levels(words, page, optional, present)
+    if some < 0:
+        return DAMAGED
+    if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
+        if some:
+            if at >= end:
+                return DAMAGED
+            bits = np.int64(load(words, at) & np.uint64(255))
+            if bits > 32 or not hybrid(words, at + 1, end, bits, out, low, low + some):
+                return DAMAGED
+        for i in range(low, low + some):
+            if out[i] >= remap.size:
+                return DAMAGED
+            out[i] = remap[out[i]]
+    elif page[ENCODING] == PLAIN:
+        went = _plain(words, at, end, width, table, known, grow, out, low, some)
+        if went != FINE:
+            return went
+    else:
+        return UNKNOWN
+    if some < rows:
+        _spread(out, low, some, rows, present, 0)
+    return FINE
+
+
+@njit(cache=True, nogil=True)
+def _plain(
+    words: Any, at: Any, end: Any, width: Any, table: Any, known: Any, grow: Any, out: Any, low: Any, many: Any
+) -> Any:
+    """Values one after another, each of `width` bytes, or with its length before it if that is 0.
+
+    In short loops over a batch (where and what, which slot, which record), so that the processor waits for
+    many places in memory at once and not for one after another.
+    """
+    slots, text, filled = table
+    mask, half, low_half, news = np.uint64(slots.size - 1), np.uint64(32), np.uint64(0xFFFFFFFF), False
+    place, sizes = np.empty(_BATCH, np.int64), np.empty(_BATCH, np.int64)
+    hashes, held, ahead = np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64)
+    for start in range(low, low + many, _BATCH):
+        batch = min(_BATCH, low + many - start)
+        for i in range(batch):
+            size = width
+            if width == 0:
+                if end - at < 4:
+                    return DAMAGED
+                size = np.int64(load(words, at) & low_half)
+                at += 4
+            if size > end - at:
+                return DAMAGED
+            place[i], sizes[i], hashes[i] = at, size, digest(words, at, size)
+            at += size
+        for i in range(batch):
+            held[i] = slots[hashes[i] >> half & mask]
+        trusted = np.uint64(filled[1] if grow else known)
+        for i in range(batch):
+            ahead[i] = text[min(held[i] >> half, trusted - np.uint64(1))]
+        for i in range(batch):
+            code, slot, here = MISSING, hashes[i] >> half, held[i]
+            while here:
+                record = here >> half
+                near = (here ^ hashes[i]) & low_half == 0 and record < trusted
+                if near and same(text, record, words, place[i], sizes[i]):
+                    code = np.uint32(text[record] >> half)
+                    break
+                slot += np.uint64(1)
+                here = slots[slot & mask]
+            if code == MISSING:
+                if grow:
+                    code = find_or_add(slots, text, filled, words, place[i], sizes[i], hashes[i])
+                else:
+                    news = True
+            out[start + i] = code
+    return NEWS if news else FINE
+
+
+@njit(cache=True, nogil=True)
+def numbers(words: Any, page: Any, optional: Any, width: Any, values: Any, present: Any, out: Any, low: Any) -> Any:
+    """Integers from 0 to 255 of a data page without nulls."""
+    at, some, end = _levels(words, page, optional, present)
+    if some != page[VALUES]:
+        return DAMAGED
+    if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
+        if some:
+            if at >= end:
+                return DAMAGED
+            bits = np.int64(load(words, at) & np.uint64(255))
+            if bits > 8 or not hybrid(words, at + 1, end, bits, out, low, low + some):
+                return UNKNOWN if bits > 8 else DAMAGED
+        for i in range(low, low + some):
+            if out[i] >= values.size:
+                return DAMAGED
+            out[i] = values[out[i]]
+        return FINE
+    if page[ENCODING] != PLAIN:
+        return UNKNOWN
+    if some * width > end - at:
+        return DAMAGED
+    return small(words, at, width, some, out, low)
+
+
+@njit(cache=True, nogil=True)
+def small(words: Any, at: Any, width: Any, many: Any, out: Any, low: Any) -> Any:
+    """Plain integers of 4 or 8 bytes that fit into one."""
+    mask = np.uint64(0xFFFFFFFF) if width == 4 else np.uint64(0xFFFFFFFFFFFFFFFF)
+    for i in range(many):
+        value = load(words, at + i * width) & mask
+        if value > np.uint64(255):
+            return DAMAGED
+        out[low + i] = value
+    return FINE
+
+
+@njit(cache=True, nogil=True)
+def verdicts(words: Any, page: Any, optional: Any, blank: Any, present: Any, out: Any, low: Any) -> Any:
+    """Booleans of a data page: 0, 1, or `blank` where there is none."""
+    rows = page[VALUES]
+    at, some, end = _levels(words, page, optional, present)
+    if some < 0:
+        return DAMAGED
+    if page[ENCODING] == PLAIN:
+        if some > (end - at) * 8:
+            return DAMAGED
+        for i in range(some):
+            bit = at * 8 + i
+            out[low + i] = words[bit >> 6] >> np.uint64(bit & 63) & np.uint64(1)
+    elif page[ENCODING] == RLE:
+        if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, out, low, low + some)):
+            return DAMAGED
+    else:
+        return UNKNOWN
+    if some < rows:
+        _spread(out, low, some, rows, present, blank)
+    return FINE
