@@ -60,7 +60,7 @@ def counting(lake: Path) -> dict[str, float]:
         home = Path(folder) / task.name
         partial = count.finished(home)
         assert partial is not None
-        size = (home / "counts.parquet").stat().st_size
+        size = sum(path.stat().st_size for path in home.glob("counts-*.parquet"))
         return {
             "bytes_per_attempt": task.shard.size / partial.read,
             "attempts_per_s": partial.read / seconds,
