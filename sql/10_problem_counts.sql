@@ -1,6 +1,6 @@
 -- problem_counts: graded (n), correct (c) and ungraded attempts of every problem.
 -- Grain: one row per benchmark, subject, model, protocol and problem_id.
--- Caveat: carried columns (title, difficulty, ...) are in the table `problem` beside these.
+-- Caveat: carried columns (title, difficulty, ...) are in the view `problem` beside these.
 CREATE OR REPLACE VIEW problem_counts AS
 SELECT benchmark, subject, model, protocol, problem_id, n, c, ungraded
 FROM problem;

@@ -45,7 +45,10 @@ def test_a_wrong_balance(out: Path) -> None:
 
 def test_a_changed_table(out: Path) -> None:
     with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
-        db.execute("UPDATE problem SET n = n + 1 WHERE problem_id = 'a'")
+        db.execute(
+            "UPDATE problem_count SET n = n + 1 FROM problem_name AS names "
+            "WHERE names._name = problem_count._name AND problem_id = 'a'"
+        )
     assert failed(out) == ["leaderboard.duckdb"]
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import polars as pl
 import pytest
 
 from conftest import FIXTURES, REPO, ask, run
 from scorelake import metrics
 from scorelake.board import view_files
-from scorelake.tables import COMPARISON, HISTORY, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
+from scorelake.tables import COMPARISON, HISTORY, KEYS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,17 @@ def test_tables_are_as_promised(out: Path) -> None:
     assert [row[0] for row in ask(out, "DESCRIBE problem_scores")] == (
         ["benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "k", "pass_at_k", "pass_hat_k"]
     )
+
+
+@pytest.mark.parametrize("bucket", [10_000, 37])
+def test_problems_are_those_of_the_snapshot(bucket: int, tmp_path: Path) -> None:
+    """Texts put together from their numbers, carried columns beside them, whatever the number of files."""
+    run(FIXTURES / "lake", tmp_path / "out", f"[run]\nbucket_rows = {bucket}", by=("difficulty",))
+    parts = sorted(tmp_path.glob("out/snapshots/*/problem_counts/*.parquet"))
+    assert (len(parts) > 1) == (bucket == 37)
+    want = pl.concat([pl.read_parquet(part) for part in parts]).sort(KEYS)
+    assert [row[0] for row in ask(tmp_path / "out", "DESCRIBE problem")] == want.columns
+    assert ask(tmp_path / "out", f"SELECT * FROM problem ORDER BY {', '.join(KEYS)}") == want.rows()
 
 
 def test_everything_is_commented(out: Path) -> None:

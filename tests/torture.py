@@ -37,6 +37,7 @@ STEPS = (
     "scorelake.run.stage",
     "scorelake.run.publish",
     "scorelake.board.build",
+    "scorelake.board._problems",
     "scorelake.board._native",
     "scorelake.publish.settle",
     "scorelake.count.replace_folder",

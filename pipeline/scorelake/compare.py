@@ -20,9 +20,9 @@ from scorelake.metrics import Metric
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.resample import Lifts, Plan, Ranks, bootstrap
 from scorelake.metrics.significance import holm, sign_test
-from scorelake.problems import COUNTS, Codes, Problems
+from scorelake.problems import Codes, Problems
 from scorelake.settings import Settings
-from scorelake.tables import COMPARISON, KEYS, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
+from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
 
 Scorer = Callable[[pl.DataFrame], Sequence[Floats]]
 """Rows of problem_counts in, without keys; for each metric their finite values out, NaN where undefined."""
@@ -105,8 +105,7 @@ def _boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[
     """One board at a time, in the order of benchmark and protocol."""
     groups = problems.groups.with_row_index("group")
     cluster = settings.columns.cluster
-    unread = [name for name in settings.carried if name != cluster]
-    also = [name for name in problems.files.collect_schema().names() if name not in (*KEYS, *COUNTS, *unread)]
+    also = [name for name in problems.more if name == cluster or name not in settings.carried]
     rows = pl.concat([problems.counts, problems.others(also)], how="horizontal")
     attempted = rows["n"].to_numpy() > 0
     for board in groups.sort("benchmark", "protocol").partition_by("benchmark", "protocol", maintain_order=True):

@@ -7,7 +7,7 @@ of their texts, and every later stage adds up and lines up numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -49,6 +49,15 @@ class Problems:
         """The same rows with the columns of their group instead of its number."""
         return pl.concat([self.groups[frame["group"]], frame.drop("group")], how="horizontal")
 
+    @property
+    def more(self) -> list[str]:
+        """The columns that are on the disk only: carried ones, and lists of outcomes."""
+        return [name for name in self.files.collect_schema().names() if name not in (*KEYS, *COUNTS)]
+
+    def moved(self, folder: Path) -> Problems:
+        """The same problems after their folder got another name."""
+        return replace(self, files=_files(folder))
+
     def others(self, columns: Sequence[str]) -> pl.DataFrame:
         """More columns of the same rows, read now."""
         return self.files.select(columns).collect() if columns else pl.DataFrame()
@@ -58,12 +67,12 @@ class Problems:
         return self.counts.with_columns(group=pl.Series(self.group))
 
 
-def read(paths: Sequence[Path]) -> Problems:
-    """The problems of some files of problem_counts."""
+def read(folder: Path) -> Problems:
+    """The problems of a folder of problem_counts."""
     kind = pl.Categorical(pl.Categories.random())  # one set of codes, which lasts as long as a column of it
     runs, ids, texts, counts = [], [], [], []
     known = 0
-    for path in paths:
+    for path in _paths(folder):
         frame = pl.read_parquet(path, columns=[*KEYS, *COUNTS], glob=False)
         runs.append(frame.select(pl.struct(GROUP).rle().struct.unnest()))
         ids.append(frame["problem_id"].cast(kind))
@@ -85,8 +94,16 @@ def read(paths: Sequence[Path]) -> Problems:
         np.repeat(place["place"].to_numpy(), run["len"].to_numpy()),
         rank[pl.concat(ids).to_physical().to_numpy()],
         pl.concat(counts),
-        pl.scan_parquet(list(paths), glob=False),
+        _files(folder),
     )
+
+
+def _paths(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def _files(folder: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(_paths(folder), glob=False)
 
 
 def _first(codes: Codes, known: int) -> NDArray[np.int64]:

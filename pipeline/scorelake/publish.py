@@ -21,6 +21,7 @@ import polars as pl
 
 from scorelake.aside import abandoned, remove
 from scorelake.errors import LockedError
+from scorelake.problems import Problems
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage import checksum, is_remote, settle, writing
 
@@ -139,13 +140,17 @@ def _stage(out: Output, run_id: str) -> Path:
     return home
 
 
-def publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame]) -> None:
+def publish(
+    out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame], problems: Problems
+) -> None:
     """Complete the staged snapshot, rename it into place, and replace the leaderboard."""
     with writing(out.root):
-        _publish(out, staged, manifest, tables)
+        _publish(out, staged, manifest, tables, problems)
 
 
-def _publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame]) -> None:
+def _publish(
+    out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame], problems: Problems
+) -> None:
     for name, frame in tables.items():
         frame.write_parquet(staged / f"{name}.parquet")
     files = sorted(path for path in staged.rglob("*") if path.is_file())
@@ -158,7 +163,7 @@ def _publish(out: Output, staged: Path, manifest: dict[str, Any], tables: dict[s
     aside = out.root / f".leaderboard-{manifest['run']['run_id']}"
     from scorelake import board  # noqa: PLC0415  (DuckDB loads slowly)
 
-    board.build(aside, out.manifests(), final)
+    board.build(aside, out.manifests(), final, problems.moved(final / "problem_counts"))
     etag = out.mirror.publish(final, aside, out.seen) if out.mirror else ""
     settle(aside, out.leaderboard)
     if out.mirror:

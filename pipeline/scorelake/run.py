@@ -96,7 +96,8 @@ def job(
         balance, warnings = _merge(out, partials, staged, settings, engine, progress)
         run |= balance
         progress("scoring", 0, 1)
-        tables = _score(staged, partials, settings)
+        counts = problems.read(staged / "problem_counts")
+        tables = _score(counts, partials, settings)
         models = tables[MODEL_SUMMARY.name]
         size = {
             "metrics": models["metric"].n_unique(),
@@ -115,7 +116,7 @@ def job(
             "quarantine": [list(entry) for entry in quarantine],
             "warnings": warnings,
         }
-        publish(out, staged, manifest, tables)
+        publish(out, staged, manifest, tables, counts)
     return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(warnings))
 
 
@@ -220,9 +221,8 @@ def _seen(paths: Sequence[Path], patience: float = 60.0) -> None:
         time.sleep(0.5)
 
 
-def _score(staged: Path, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:
+def _score(counted: problems.Problems, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:
     """Every table of the snapshot but problem_counts, which is there already."""
-    counted = problems.read(sorted((staged / "problem_counts").glob("*.parquet")))
     fine = histogram.by_subject(counted)
     outcomes = score.Outcomes(
         binary=any(partial.binary for partial in partials),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from scorelake.errors import UsageError
 
 RESERVED = (
-    *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k"),
+    *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k", "_group", "_name"),
     *("rewards", "reward_counts", "answer_counts", "answer_passes"),
 )
 """Names of our own output columns, which a carried column cannot take."""

@@ -72,6 +72,19 @@ PROBLEM_COUNTS = Table(
     "One row per problem: how many graded attempts it has and how many were correct.",
     {**_PROBLEM, **_N, **_C, **_UNGRADED},
 )
+_GROUP_NUMBER = {"_group": (pl.UInt32(), "number of the group, in the order of its columns")}
+_NAME_NUMBER = {"_name": (pl.UInt32(), "number of the problem id, in the order of the ids")}
+PROBLEM_GROUP = Table("problem_group", "The groups that the view `problem` names.", {**_GROUP_NUMBER, **_GROUP})
+PROBLEM_NAME = Table(
+    "problem_name",
+    "The problem ids that the view `problem` names.",
+    {**_NAME_NUMBER, "problem_id": _PROBLEM["problem_id"]},
+)
+PROBLEM_COUNT = Table(
+    "problem_count",
+    "What the view `problem` is made of: counts and carried columns, with numbers for the texts of the keys.",
+    {**_GROUP_NUMBER, **_NAME_NUMBER, **_N, **_C, **_UNGRADED},
+)
 PROBLEM_HISTOGRAM = Table(
     "problem_histogram",
     "Problems of a group that share the same (n, c): all that any pass/fail metric needs.",
@@ -168,3 +181,4 @@ HISTORY = Table(
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
 EVIDENCE = (COMPARISON, SUBJECT_COMPARISON, MODEL_RANK, SUBJECT_RANK)
+PROBLEM = (PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT)
