@@ -43,7 +43,7 @@ bench-compare: $(STAMP) ## All pairs at once against a plain numpy loop
 	$(BIN)/python benchmarks/compare.py --ragged
 
 coverage: $(STAMP) ## Simulate the coverage of every printed interval into docs/coverage.md (minutes)
-	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/intervals.py
 
 bench: $(STAMP) ## 10M attempts end to end against DuckDB and Polars, about a minute
 	$(BIN)/python benchmarks/lake.py 10m

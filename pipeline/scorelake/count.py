@@ -46,6 +46,8 @@ _NAMED = tuple(key for key in KEYS if key != "protocol")
 """Keys that must not be null."""
 BROKEN = (Exception, pl.exceptions.PanicException)
 """What a broken file can make a reader do; a panic is not an Exception."""
+OURS = (AssertionError, AttributeError, ImportError, NameError)
+"""What no file can cause: a defect of the program or of its installation, not to be told as a broken file."""
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -472,7 +474,7 @@ def _count_files(
         if partial.answers == "counted":
             return replace(partial, answer_rows=_count_answers(files, settings, words, aside))
         return partial
-    except (ScorelakeError, AssertionError):
+    except (ScorelakeError, *OURS):
         raise
     except shape.OtherShapeError:
         return _count_files(task, files, quarantine, aside, codes=False)

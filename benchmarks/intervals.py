@@ -127,7 +127,7 @@ def table(heads: list[str], rows: list[tuple[Cell, list[float]]]) -> str:
 
 TEXT = """# Coverage of the printed intervals
 
-Written by `make coverage` (benchmarks/coverage.py): {lakes:,} simulated lakes per row, scored by the job's own code.
+Written by `make coverage` (benchmarks/intervals.py): {lakes:,} simulated lakes per row, scored by the job's own code.
 Nominal is 95%; with {lakes:,} lakes a share is known to about +/- {noise:.1%}.
 
 ## Posterior intervals: `lo` and `hi` of the summary tables
