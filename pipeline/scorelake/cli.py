@@ -5,6 +5,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -266,8 +267,25 @@ def version(
 
 def main() -> NoReturn:
     """Entry point; usage errors exit 2 like every other misuse."""
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        _leave(end)
     sys.exit(0)
+
+
+def _leave(end: SystemExit) -> NoReturn:
+    """End with the code of a command; at once if obstore is loaded.
+
+    Its threads may still want the interpreter while that is taken apart, and then they abort the process.
+    """
+    if "obstore" in sys.modules and isinstance(end.code, int | None):
+        atexit._run_exitfuncs()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(end.code or 0)
+    raise end
 
 
 def _settings(config: Path | None, engine: EngineName, **flags: Any) -> Settings:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -649,8 +650,11 @@ def _tried(files: list[_Opened], attempt: Callable[[_Opened], None]) -> tuple[li
 
 
 def _read_to_the_end(opened: _Opened, settings: Settings) -> None:
-    for _ in _group_whole([opened], settings, _words([opened], settings)):
-        pass
+    """Both ways: where duplicates are spelled out, Polars reads what was counted by codes."""
+    for codes in (True, False):
+        with suppress(shape.OtherShapeError):
+            for _ in _group_whole([opened], settings, _words([opened], settings), codes):
+                pass
     if _identified([opened], settings):
         opened.attempts(settings, spell=True).select("_attempt").collect()
     if _answered([opened], settings) == "counted":

@@ -103,6 +103,31 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
 
 
 @njit(cache=True, nogil=True)
+def _ones(bits: Any) -> Any:
+    """How many bits are set: counted in pairs, then fours, then bytes, which a product adds up."""
+    bits -= bits >> np.uint64(1) & np.uint64(0x5555555555555555)
+    bits = (bits & np.uint64(0x3333333333333333)) + (bits >> np.uint64(2) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(cache=True, nogil=True)
+def read_bits(cells: Any, words: Any, seen: Any, n: Any, c: Any, sums: Any) -> None:
+    """What two bits per attempt come to: attempts seen, graded and passed, and their sums of powers, word by word."""
+    for i in range(cells.shape[0]):
+        for word in range(words):
+            first, second = cells[i, 1 + 2 * word], cells[i, 2 + 2 * word]
+            sums[word, i], sums[words + word, i], sums[2 * words + word, i] = (
+                first | second,
+                first ^ second,
+                second & ~first,
+            )
+            seen[i] += _ones(first | second)
+            n[i] += _ones(first ^ second)
+            c[i] += _ones(second & ~first)
+
+
+@njit(cache=True, nogil=True)
 def _refill(slots: Any, cells: Any, used: Any) -> None:
     mask, one = np.uint64(slots.size - 1), np.uint64(1)
     for cell in range(used):

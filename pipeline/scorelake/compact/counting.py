@@ -43,7 +43,12 @@ def count(
     Out: pieces with a row per key: rows, n, bad, c and the sums of duplicates.py, in no particular order.
     """
     blank, kinds, overlap = FAILED if fail_ungraded else UNGRADED, _kinds(sources), False
-    job = _Job(kinds, words, blank, block)
+    first = sources[0].constants
+    same = {
+        name for name in first if all(name in one.constants and one.constants[name] == first[name] for one in sources)
+    }
+    same -= {"problem_id"}
+    job = _Job(kinds, same, words, blank, block)
     with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
         groups = _groups(sources)
         while some := list(islice(groups, _AT_ONCE)):
@@ -51,7 +56,7 @@ def count(
             if job.size() > memory:
                 overlap = True
                 yield from job.pieces(threads, overlap)
-                job = _Job(kinds, words, blank, block)
+                job = _Job(kinds, same, words, blank, block)
         yield from job.pieces(threads, overlap)
 
 
@@ -78,13 +83,14 @@ def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, dict[str, Chunk
 class _Job:
     """What the threads share: a vocabulary per key, the pairs that fold keys into one, and the cells."""
 
-    def __init__(self, kinds: dict[str, int], words: int, blank: int, block: int) -> None:
+    def __init__(self, kinds: dict[str, int], same: set[str], words: int, blank: int, block: int) -> None:
         self.kinds, self.words, self.blank, self.block_size = kinds, words, blank, block
         names = list(kinds)
         self.vocabularies = {name: Vocabulary() for name in names}
-        carried = [name for name in names if name.startswith("carry:")]
+        carried = [name for name in names if name.startswith("carry:") and name not in same]
         self.problem = _Fold(["problem_id", *carried])
-        self.rest = _Fold([name for name in names if name not in self.problem.names])
+        self.rest = _Fold([name for name in names if name not in self.problem.names and name not in same])
+        self.same = same
         self.partitions = [Partition(words) for _ in range(PARTITIONS)]
         self.blocks: list[_Block] = []
         self.mine = local()
@@ -139,6 +145,7 @@ class _Job:
         keys = found[:, 0]
         codes = self.rest.parts((keys >> np.uint64(32)).astype(np.uint32))
         codes |= self.problem.parts(keys.astype(np.uint32))
+        codes |= {name: np.full(keys.size, len(self.vocabularies[name]) - 1, np.uint32) for name in self.same}
         return pl.DataFrame({name: _nullable(codes[name]) for name in self.vocabularies} | columns)
 
 
@@ -153,13 +160,17 @@ class _Fold:
         return len(self.pairs[-1]) if self.pairs else 0
 
     def join(self, codes: dict[str, Codes]) -> Codes:
+        if not self.names:
+            return np.zeros(1, dtype=np.uint32)
         out = codes[self.names[0]]
         for name, pairs in zip(self.names[1:], self.pairs, strict=True):
             out = pairs.join(out, codes[name])
         return out
 
     def parts(self, joined: Codes) -> dict[str, Codes]:
-        out = {}
+        out: dict[str, Codes] = {}
+        if not self.names:
+            return out
         for name, pairs in zip(reversed(self.names[1:]), reversed(self.pairs), strict=True):
             left, right = pairs.both()
             out[name], joined = right[joined], left[joined]
@@ -204,10 +215,9 @@ def _from_counts(found: Packed) -> dict[str, pl.Series]:
 
 def _from_bits(found: Packed, odd: Packed, words: int) -> dict[str, pl.Series]:
     """Counts and sums from two bits per attempt, and the rows that were set aside."""
-    first, second = found[:, 1::2], found[:, 2::2]
-    kinds = {"seen": first | second, "graded": first ^ second, "passed": second & ~first}
-    seen, n, c = (np.bitwise_count(bits).sum(axis=1, dtype=np.int64) for bits in kinds.values())
-    rows, bad = seen.copy(), np.zeros(seen.size, dtype=np.int64)
+    rows, n, c, bad = (np.zeros(found.shape[0], dtype=np.int64) for _ in range(4))
+    sums = np.empty((3 * words, found.shape[0]), dtype=np.uint64)
+    cells.read_bits(found, words, rows, n, c, sums)
     if odd.size:
         order = np.argsort(found[:, 0])
         at = order[np.searchsorted(found[:, 0], odd >> np.uint64(10), sorter=order)]
@@ -215,11 +225,11 @@ def _from_bits(found: Packed, odd: Packed, words: int) -> dict[str, pl.Series]:
         word, power = (number >> np.uint64(6)).astype(np.int64), np.uint64(1) << (number & np.uint64(63))
         for flag, counted in ((kind <= BAD, rows), (kind <= PASSED, n), (kind == PASSED, c), (kind == BAD, bad)):
             np.add.at(counted, at[flag], 1)
-        for flag, name in ((kind != BAD, "seen"), (kind <= PASSED, "graded"), (kind == PASSED, "passed")):
-            np.add.at(kinds[name], (at[flag], word[flag]), power[flag])
+        for i, flag in enumerate((kind != BAD, kind <= PASSED, kind == PASSED)):
+            np.add.at(sums, (i * words + word[flag], at[flag]), power[flag])
     told = {"rows": rows, "n": n, "bad": bad, "c": c}
-    sums = zip(duplicates.sums(words), (bits[:, w] for bits in kinds.values() for w in range(words)), strict=True)
-    return {name: pl.Series(values) for name, values in (*told.items(), *sums)}
+    named = zip(duplicates.sums(words), sums, strict=True)
+    return {name: pl.Series(values) for name, values in (*told.items(), *named)}
 
 
 def _texts(vocabulary: Vocabulary, kind: int) -> pl.Series:
