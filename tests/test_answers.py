@@ -206,7 +206,7 @@ rows = st.lists(
 
 @given(st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass", "off"]))
 @example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_against_a_dictionary(tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str) -> None:
     """The same with every file a shard of its own and tiny buckets, and with all in one."""
     home = tmp_path_factory.mktemp("said")

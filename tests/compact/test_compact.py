@@ -254,7 +254,7 @@ def test_damage_is_told(tmp_path: Path, paths: list[str]) -> None:
 
 
 @given(st.integers(0, 1 << 60), st.booleans())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_damaged_page_reaches_outside_its_bytes(
     tmp_path_factory: pytest.TempPathFactory, seed: int, dictionary: bool
 ) -> None:
