@@ -27,6 +27,8 @@ DICTIONARIES: dict[str, Any] = {
     "store_schema": False,
 }
 """How texts stay dictionaries on the disk, and are plain texts to every reader."""
+_QUICK = DICTIONARIES | {"compression": "lz4", "compression_level": None}
+"""For partial counts, which are read by nobody else and soon."""
 _ROW_GROUP, _CODED_ROW_GROUP = 1 << 16, 1 << 19
 
 
@@ -85,7 +87,7 @@ def write(counted: Counted, path: Path) -> None:
                 for name in counts.columns
             }
         )
-        writer = writer or pq.ParquetWriter(path, table.schema, **DICTIONARIES)
+        writer = writer or pq.ParquetWriter(path, table.schema, **_QUICK)
         writer.write_table(table)
     assert writer is not None
     writer.close()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -465,10 +467,7 @@ def _count_files(
     """Count the files together; if one proves to be broken inside, the others."""
     settings, words = task.settings, _words(files, task.settings)
     try:
-        pieces = [
-            _settle(task, counted, files, words, aside / f"counts-{i:05d}.parquet")
-            for i, counted in enumerate(_group_whole(files, settings, words, codes))
-        ]
+        pieces = list(_settled(task, _group_whole(files, settings, words, codes), files, words, aside))
         partial = _total(task, pieces, files, quarantine, words)
         if _identified(files, settings) and not (words and all(piece.proven for piece in pieces)):
             return replace(partial, words=0, spelled=_spell(files, settings, pieces[0].carried, aside))
@@ -677,6 +676,19 @@ class _Piece:
     rewards: bool
     overlap: bool
     carried: tuple[str, ...]
+
+
+def _settled(
+    task: Task, grouped: Iterator[Counted], good: list[_Opened], words: int, aside: Path
+) -> Iterator[_Piece]:
+    """Every piece settled, two at a time: more would only wait in memory."""
+    with ThreadPoolExecutor(2) as threads:
+        waiting: deque[Future[_Piece]] = deque()
+        for i, counted in enumerate(grouped):
+            waiting.append(threads.submit(_settle, task, counted, good, words, aside / f"counts-{i:05d}.parquet"))
+            if len(waiting) == 2:
+                yield waiting.popleft().result()
+        yield from (piece.result() for piece in waiting)
 
 
 def _settle(task: Task, counted: Counted, good: list[_Opened], words: int, path: Path) -> _Piece:

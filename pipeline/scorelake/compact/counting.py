@@ -25,7 +25,7 @@ from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 Codes: TypeAlias = NDArray[np.uint32]
 BLOCK = 1 << 22
 """Rows that a thread collects before they are counted, partition after partition."""
-PIECE = 1 << 21
+PIECE = 1 << 19
 """Keys that are handed out together."""
 _AT_ONCE = 32
 """Row groups read before the memory taken is looked at."""
