@@ -221,6 +221,17 @@ def test_a_partial_in_overlapping_pieces_is_merged(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "8.0.parquet").read_bytes() == (tmp_path / "1e-09.parquet").read_bytes()
 
 
+@pytest.mark.parametrize("limit", ["_MOST_REST", "_MOST_ROWS"])
+def test_what_has_no_room_is_counted_the_other_way(
+    tmp_path: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    (tmp_path / "lake").mkdir()
+    table().write_parquet(tmp_path / "lake/x.parquet")
+    monkeypatch.setattr(counting, limit, 4)
+    assert both(tmp_path / "lake", tmp_path).read == 5_000
+    assert paths == ["codes"]
+
+
 @pytest.mark.parametrize("kind", ["text and number", "number verdict", "reward", "nested key"])
 def test_other_shapes_are_counted_the_other_way(tmp_path: Path, paths: list[str], kind: str) -> None:
     (tmp_path / "lake").mkdir()

@@ -29,7 +29,8 @@ PIECE = 1 << 19
 """Keys that are handed out together."""
 _AT_ONCE = 32
 """Row groups read before the memory taken is looked at."""
-_MOST_REST = 1 << 22
+_MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
+"""What a packed row has bits for, and what a count of rows has."""
 _WIDTH = {BYTE_ARRAY: 0, INT32: 4, INT64: 8}
 
 
@@ -48,6 +49,9 @@ def count(
         name for name in first if all(name in one.constants and one.constants[name] == first[name] for one in sources)
     }
     same -= {"problem_id"}
+    if sum(source.footer.rows for source in sources) >= _MOST_ROWS:
+        raise OtherShapeError("too many rows")
+    block = min(block, max(1 << 16, memory // (64 * pl.thread_pool_size())))
     job = _Job(kinds, same, words, blank, block)
     with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
         groups = _groups(sources)
@@ -112,7 +116,7 @@ class _Job:
                 chunk = chunks[source.number]
                 numbers = _numbers(_pages(file.fileno(), chunk), chunk)
         rest, problem = self.rest.join(codes), self.problem.join(codes)
-        if len(self.rest) > _MOST_REST:
+        if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
         packed = np.empty(rows, dtype=np.uint64)
         cells.pack(rest, problem, numbers, kinds, packed)
@@ -124,7 +128,8 @@ class _Job:
     def size(self) -> int:
         """Bytes taken by what has been counted."""
         cells = sum(part.cells.nbytes + part.slots.nbytes for part in self.partitions)
-        return cells + sum(vocabulary.size() for vocabulary in self.vocabularies.values())
+        aside = sum(rows.nbytes for part in self.partitions for rows in part.aside)
+        return cells + aside + sum(vocabulary.size() for vocabulary in self.vocabularies.values())
 
     def pieces(self, threads: ThreadPoolExecutor, overlap: bool) -> Iterator[Counted]:
         """Every cell as counts, with its key as codes; some partitions at a time, which are given up."""
@@ -155,9 +160,6 @@ class _Fold:
     def __init__(self, names: list[str]) -> None:
         self.names = names
         self.pairs = [Pairs() for _ in names[1:]]
-
-    def __len__(self) -> int:
-        return len(self.pairs[-1]) if self.pairs else 0
 
     def join(self, codes: dict[str, Codes]) -> Codes:
         if not self.names:
