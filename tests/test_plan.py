@@ -27,7 +27,7 @@ def test_groups_are_everything_once_and_balanced(sizes: list[int], number: int) 
 
 def test_more_tasks_at_once_make_smaller_pieces() -> None:
     files, run = [File("a", 1000 << 20, 0)], Run(memory_gb=8)
-    assert plan.shard_mb(files, run, 1) == run.shard_size == 512
+    assert plan.shard_mb(files, run, 1) == run.shard_size == 2048
     assert plan.shard_mb(files, run, 4) == 125
     assert plan.shard_mb(files, run, 1000) == plan.SMALLEST_MB
     assert plan.bucket_rows(10**9, run, 1) == plan.bucket_rows(10**9, run, 4) == run.bucket_size
