@@ -29,7 +29,7 @@ DICTIONARIES: dict[str, Any] = {
 """How texts stay dictionaries on the disk, and are plain texts to every reader."""
 _QUICK = DICTIONARIES | {"compression": "lz4", "compression_level": None}
 """For partial counts, which are read by nobody else and soon."""
-_ROW_GROUP, _CODED_ROW_GROUP = 1 << 16, 1 << 19
+ROW_GROUP, CODED_ROW_GROUP = 1 << 16, 1 << 19
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def write(counted: Counted, path: Path) -> None:
     """A partial's counts; texts are written as such, whether they are held as codes or not."""
     counts, texts = counted.counts, counted.texts
     if not texts:
-        counts.write_parquet(path, row_group_size=_ROW_GROUP, statistics=True)
+        counts.write_parquet(path, row_group_size=ROW_GROUP, statistics=True)
         return
     spelled = {key: text.to_arrow(compat_level=pl.CompatLevel.oldest()) for key, text in texts.items()}
     writer = None
-    for part in counts.iter_slices(_CODED_ROW_GROUP):
+    for part in counts.iter_slices(CODED_ROW_GROUP):
         table = pa.table(
             {
                 name: as_dictionary(part[name].to_numpy(), spelled[name]) if name in texts else part[name].to_arrow()

@@ -25,7 +25,18 @@ import pyarrow.parquet as pq
 
 from scorelake import answers, checksums, duplicates, footer
 from scorelake.aside import beside, remove, replace_folder
-from scorelake.coded import DICTIONARIES, HASH, Counted, as_dictionary, bucket_table, by_hash, hashed, ranked, write
+from scorelake.coded import (
+    DICTIONARIES,
+    HASH,
+    ROW_GROUP,
+    Counted,
+    as_dictionary,
+    bucket_table,
+    by_hash,
+    hashed,
+    ranked,
+    write,
+)
 from scorelake.compact import shape
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, ScorelakeError, StorageError
@@ -33,7 +44,7 @@ from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, writing
-from scorelake.tables import KEYS, LISTS
+from scorelake.tables import KEYS, LISTS, NAMED
 from scorelake.tally import Shape, constants, tally, with_ends
 
 if TYPE_CHECKING:
@@ -42,11 +53,8 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Raise when partials of an older version must not be added to new ones."""
 _HASH_SPACE = 1 << 64
-_ROW_GROUP = 1 << 16
 MANY = 1 << 20
 """Rows from which on a shard is worth loading compiled code."""
-_NAMED = tuple(key for key in KEYS if key != "protocol")
-"""Keys that must not be null."""
 BROKEN = (Exception, pl.exceptions.PanicException)
 """What a broken file can make a reader do; a panic is not an Exception."""
 OURS = (AssertionError, AttributeError, ImportError, NameError)
@@ -507,11 +515,11 @@ def _count_answers(files: Sequence[_Opened], settings: Settings, words: int, asi
     _verify(files, settings)
     frames = [opened.attempts(settings, words, answered=True) for opened in files]
     rows = answers.count(frames, [opened.footer.rows for opened in files], words)
-    rows = _with_protocol(rows.filter(~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)), settings)
+    rows = _with_protocol(rows.filter(~pl.any_horizontal(pl.col(key).is_null() for key in NAMED)), settings)
     rows = rows.with_columns(hashed(rows)).sort(HASH, *KEYS, answers.ANSWER)
     if rows.height:
         with writing(aside):
-            rows.write_parquet(aside / "answers.parquet", row_group_size=_ROW_GROUP, statistics=True)
+            rows.write_parquet(aside / "answers.parquet", row_group_size=ROW_GROUP, statistics=True)
     return rows.height
 
 
@@ -537,13 +545,13 @@ def _spell(files: Sequence[_Opened], settings: Settings, carried: Sequence[str],
     names = []
     for i, opened in enumerate(files):
         attempts = opened.attempts(settings, spell=True, answered=_answered(files, settings) == "counted")
-        valid = ~pl.col("_bad") & ~pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
+        valid = ~pl.col("_bad") & ~pl.any_horizontal(pl.col(key).is_null() for key in NAMED)
         attempts = _with_protocol(attempts.filter(valid), settings)
         rows = duplicates.tell_apart(attempts, settings.duplicates.rule, carried).collect()
         rows = rows.with_columns(hashed(rows), pl.lit(opened.file.path).alias("at"))
         names.append(f"attempts-{i:05d}.parquet")
         with writing(aside):
-            rows.sort(HASH, *KEYS, maintain_order=True).write_parquet(aside / names[-1], row_group_size=_ROW_GROUP)
+            rows.sort(HASH, *KEYS, maintain_order=True).write_parquet(aside / names[-1], row_group_size=ROW_GROUP)
     return tuple(names)
 
 
@@ -725,7 +733,7 @@ def _final(counted: Counted, settings: Settings) -> tuple[Counted, int, int]:
     if settings.protocol.columns:
         counted = counted.spelled()
     grouped, texts = counted.counts, dict(counted.texts)
-    nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
+    nameless = pl.any_horizontal(pl.col(key).is_null() for key in NAMED)
     rejected = int(grouped.select(pl.when(nameless).then("rows").otherwise("bad").sum()).item())
     counts = grouped.filter(~nameless).with_columns(ungraded=pl.col("rows") - pl.col("n") - pl.col("bad"))
     if texts:
@@ -811,12 +819,12 @@ def _merge_rewards(partials: pl.LazyFrame, columns: list[pl.Expr]) -> pl.DataFra
 def _rejects(good: list[_Opened], settings: Settings) -> tuple[tuple[str, str, int], ...]:
     """Which files hold the rejected rows, and why; a second look, only when there are any."""
     out = []
-    nameless = pl.any_horizontal(pl.col(key).is_null() for key in _NAMED)
+    nameless = pl.any_horizontal(pl.col(key).is_null() for key in NAMED)
     for opened in good:
         per_file = (
             opened.attempts(settings)
             .select(
-                *(pl.col(key).is_null().sum().cast(pl.Int64).alias(f"no {key}") for key in _NAMED),
+                *(pl.col(key).is_null().sum().cast(pl.Int64).alias(f"no {key}") for key in NAMED),
                 (pl.col("_bad") & ~nameless)
                 .sum()
                 .cast(pl.Int64)

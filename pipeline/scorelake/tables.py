@@ -11,6 +11,8 @@ import polars as pl
 
 KEYS = ("benchmark", "subject", "model", "protocol", "problem_id")
 """What tells one problem from another, in the order everything is sorted by."""
+NAMED = tuple(key for key in KEYS if key != "protocol")
+"""Keys that must not be null."""
 GROUP = KEYS[:-1]
 LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes")
 """Columns of problem_counts, where there are rewards or answers, that stay in the snapshot's files."""

@@ -248,25 +248,32 @@ def codes(
     at, some, end = _levels(words, page, optional, present)
     if some < 0:
         return DAMAGED
+    went = UNKNOWN
     if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
-        if some:
-            if at >= end:
-                return DAMAGED
-            bits = np.int64(load(words, at) & np.uint64(255))
-            if bits > 32 or not hybrid(words, at + 1, end, bits, out, low, low + some):
-                return DAMAGED
-        for i in range(low, low + some):
-            if out[i] >= remap.size:
-                return DAMAGED
-            out[i] = remap[out[i]]
+        went = _looked_up(words, at, end, 32, remap, out, low, some)
     elif page[ENCODING] == PLAIN:
         went = _plain(words, at, end, width, table, known, grow, out, low, some)
-        if went != FINE:
-            return went
-    else:
-        return UNKNOWN
-    if some < rows:
+    if went == FINE and some < rows:
         _spread(out, low, some, rows, present, 0)
+    return went
+
+
+@njit(cache=True, nogil=True)
+def _looked_up(words: Any, at: Any, end: Any, most: Any, entries: Any, out: Any, low: Any, many: Any) -> Any:
+    """Indices of at most so many bits, each replaced by its entry of the dictionary."""
+    if many == 0:
+        return FINE
+    if at >= end:
+        return DAMAGED
+    bits = np.int64(load(words, at) & np.uint64(255))
+    if bits > most:
+        return UNKNOWN
+    if not hybrid(words, at + 1, end, bits, out, low, low + many):
+        return DAMAGED
+    for i in range(low, low + many):
+        if out[i] >= entries.size:
+            return DAMAGED
+        out[i] = entries[out[i]]
     return FINE
 
 
@@ -327,17 +334,7 @@ def numbers(words: Any, page: Any, optional: Any, width: Any, values: Any, prese
     if some != page[VALUES]:
         return DAMAGED
     if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
-        if some:
-            if at >= end:
-                return DAMAGED
-            bits = np.int64(load(words, at) & np.uint64(255))
-            if bits > 8 or not hybrid(words, at + 1, end, bits, out, low, low + some):
-                return UNKNOWN if bits > 8 else DAMAGED
-        for i in range(low, low + some):
-            if out[i] >= values.size:
-                return DAMAGED
-            out[i] = values[out[i]]
-        return FINE
+        return _looked_up(words, at, end, 8, values, out, low, some)
     if page[ENCODING] != PLAIN:
         return UNKNOWN
     if some * width > end - at:

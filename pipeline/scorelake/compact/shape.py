@@ -9,12 +9,12 @@ import polars as pl
 
 from scorelake.footer import BOOLEAN, BYTE_ARRAY, INT32, INT64, Footer
 from scorelake.settings import Settings
+from scorelake.tables import NAMED
 
 CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 """Parquet's numbers of the ways to compress pages that can be unpacked here."""
 LARGEST_GROUP = 1 << 24
 """Rows of a row group above which its decoded columns would take too much memory."""
-_NAMED = ("benchmark", "subject", "model", "problem_id")
 
 
 class OtherShapeError(Exception):
@@ -61,7 +61,7 @@ def source(
     for key, name, default in wanted:
         if name not in schema:
             fixed[key] = hive.get(name, default)
-        elif name in hive or not (schema[name] == pl.String or (schema[name].is_signed_integer() and key in _NAMED)):
+        elif name in hive or not (schema[name] == pl.String or (schema[name].is_signed_integer() and key in NAMED)):
             return None
         elif name in constants:
             fixed[key] = constants[name]
