@@ -305,3 +305,10 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
     assert "interrupted; nothing was published" in err
     report = run(home, tmp_path / "out")
     assert report.files_reused >= 3, "what was counted is kept"
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
+    frame = expand([("p", 4, 1)], model="m")
+    for name in ("[x]*.parquet", "x.parquet"):
+        put(tmp_path / "lake", frame, name)
+    assert run(tmp_path / "lake", tmp_path / "out").run["rows_read"] == 8

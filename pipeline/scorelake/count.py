@@ -561,7 +561,7 @@ def _open(task: Task, file: File) -> _Opened:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
         told = footer.read(path)
-        schema = dict(pl.read_parquet_schema(path))
+        schema = dict(pl.scan_parquet(path, hive_partitioning=False, glob=False).collect_schema())
     except footer.DamagedError as error:
         raise UnreadableError(f"damaged: {error}") from None
     except BROKEN as error:
