@@ -18,7 +18,7 @@ import polars as pl
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.metrics.resample import Lifts, Plan, Ranks, bootstrap
+from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, bootstrap_all
 from scorelake.metrics.significance import holm, sign_test
 from scorelake.problems import Codes, Problems
 from scorelake.settings import Settings
@@ -49,10 +49,11 @@ def compare(
     wholes: list[_Found] = []
     parts: list[_Found] = []
     for board in _boards(problems, scorer, settings):
-        whole = _found(board, chosen, settings)
+        subjects = list(board.split())
+        alone = len(subjects) == 1  # a benchmark of one subject: the same evidence
+        whole, *found = _found([board, *([] if alone else subjects)], chosen, settings)
         wholes.append(whole)
-        alone = len(board.spans) == 1  # a benchmark of one subject: the same evidence
-        parts += [whole.of(p.place) if alone else _found(p, chosen, settings) for p in board.split()]
+        parts += [whole.of(subjects[0].place)] if alone else found
     return {
         COMPARISON.name: _comparison(COMPARISON, wholes, chosen, ("benchmark",)),
         SUBJECT_COMPARISON.name: _comparison(SUBJECT_COMPARISON, parts, chosen, ("benchmark", "subject")),
@@ -188,20 +189,28 @@ class _Found:
         return _Found(place, self.a, self.b, self.lifts, self.ranks, self.refusals)
 
 
-def _found(board: _Board, chosen: Sequence[Metric], settings: Settings) -> _Found:
-    """Compare every pair and rank every model; all metrics of the board share the resamples."""
-    asked, many = settings.compare, len(board.place.models)
-    a, b = np.triu_indices(many, 1)
-    shift = many * np.arange(len(chosen))[:, None]
-    lifts, ranks = bootstrap(
-        board.scores.reshape(-1, board.scores.shape[2]),
-        (a + shift).ravel(),
-        (b + shift).ravel(),
-        list(np.arange(many) + shift),
-        board.cluster,
-        Plan(asked.resamples, asked.seed, settings.uncertainty.confidence),
-    )
-    return _Found(board.place, a, b, lifts, ranks, _refusals(board, a, b, chosen, lifts.problems, settings))
+def _found(boards: Sequence[_Board], chosen: Sequence[Metric], settings: Settings) -> list[_Found]:
+    """Compare every pair and rank every model; all metrics and boards share the resamples."""
+    plan = Plan(settings.compare.resamples, settings.compare.seed, settings.uncertainty.confidence)
+    samples, pairs = [], []
+    for board in boards:
+        many = len(board.place.models)
+        a, b = np.triu_indices(many, 1)
+        shift = many * np.arange(len(chosen))[:, None]
+        pairs.append((a, b))
+        samples.append(
+            Sample(
+                board.scores.reshape(-1, board.scores.shape[2]),
+                (a + shift).ravel(),
+                (b + shift).ravel(),
+                list(np.arange(many) + shift),
+                board.cluster,
+            )
+        )
+    return [
+        _Found(board.place, a, b, lifts, ranks, _refusals(board, a, b, chosen, lifts.problems, settings))
+        for board, (a, b), (lifts, ranks) in zip(boards, pairs, bootstrap_all(samples, plan), strict=True)
+    ]
 
 
 def _refusals(

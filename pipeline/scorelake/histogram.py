@@ -39,7 +39,7 @@ def coarser(fine: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 def by_subject(problems: Problems) -> pl.DataFrame:
     """The published histogram."""
-    return PROBLEM_HISTOGRAM.check(by_ranks(problems.histogram(), (*GROUP, "n", "c")))
+    return PROBLEM_HISTOGRAM.check(problems.histogram())
 
 
 def totals(problems: pl.LazyFrame, keys: Sequence[str]) -> pl.DataFrame:

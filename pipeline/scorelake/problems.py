@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from scorelake.metrics.counts import distinct
 from scorelake.tables import GROUP, KEYS
 
 COUNTS = ("n", "c", "ungraded")
@@ -37,13 +38,30 @@ class Problems:
     """The same rows with every column, as they are on the disk."""
 
     def histogram(self) -> pl.DataFrame:
-        """How many problems of a group share (n, c), by number of the group; in no order."""
-        return self._coded.group_by("group", "n", "c").agg(pl.len().cast(pl.Int64).alias("problems")).pipe(self.named)
+        """How many problems of a group share (n, c), in the order of all three."""
+        pairs = distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
+        cell = self.group.astype(np.int64) * pairs.n.size + pairs.place
+        cells = self.groups.height * pairs.n.size
+        if cells <= max(1 << 20, 4 * cell.size):  # a table of counts is faster than a sort
+            many = np.bincount(cell, minlength=cells)
+            cell = np.flatnonzero(many)
+            many = many[cell]
+        else:
+            cell, many = np.unique(cell, return_counts=True)
+        group, pair = np.divmod(cell, max(1, pairs.n.size))
+        c = pl.Series(pairs.c[pair])
+        if self.counts["c"].null_count():  # a lake of rewards has no c at all
+            c = pl.Series([None], dtype=pl.Int64).new_from_index(0, c.len())
+        told = {"n": pairs.n[pair], "c": c, "problems": many.astype(np.int64)}
+        return self.named(pl.DataFrame({"group": group, **told}))
 
     @cached_property
     def sums(self) -> pl.DataFrame:
-        """n and ungraded added up, one row per group."""
-        return self._coded.group_by("group").agg(pl.col("n", "ungraded").sum()).pipe(self.named)
+        """n and ungraded added up, one row per group, in their order."""
+        added = {name: np.zeros(self.groups.height, dtype=np.int64) for name in ("n", "ungraded")}
+        for name, total in added.items():
+            np.add.at(total, self.group, self.counts[name].to_numpy())
+        return pl.concat([self.groups, pl.DataFrame(added)], how="horizontal")
 
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The same rows with the columns of their group instead of its number."""
@@ -61,10 +79,6 @@ class Problems:
     def others(self, columns: Sequence[str]) -> pl.DataFrame:
         """More columns of the same rows, read now."""
         return self.files.select(columns).collect() if columns else pl.DataFrame()
-
-    @property
-    def _coded(self) -> pl.DataFrame:
-        return self.counts.with_columns(group=pl.Series(self.group))
 
 
 def read(folder: Path) -> Problems:

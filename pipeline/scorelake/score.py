@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics import Estimate, Metric, Mixture
+from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
@@ -160,7 +160,7 @@ def summarize(
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
     from_answers = [m for m in chosen if m.family.vote is not None]
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
-    rows: list[dict[Metric, pl.DataFrame]] = [{} for _ in groupings]
+    rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
     if from_counts:
         _count_rows(from_counts, groupings, settings, rows)
     if from_rewards:
@@ -169,7 +169,8 @@ def summarize(
     if from_answers:
         _answer_rows(from_answers, groupings, settings, rows)
     return [
-        _table(grouping, [mine[metric] for metric in chosen]) for grouping, mine in zip(groupings, rows, strict=True)
+        _table(grouping, {metric: mine[metric] for metric in chosen})
+        for grouping, mine in zip(groupings, rows, strict=True)
     ]
 
 
@@ -177,7 +178,7 @@ def _count_rows(
     chosen: list[Metric],
     groupings: Sequence[Grouping],
     settings: Settings,
-    rows: list[dict[Metric, pl.DataFrame]],
+    rows: list[dict[Metric, Summaries]],
 ) -> None:
     """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
     n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
@@ -197,24 +198,15 @@ def _count_rows(
         estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)
         mixtures = [crowd.mixture(part, at) for part, at in zip(np.split(place, ends[:-1]), starts, strict=True)]
     shapes = [
-        _Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
+        Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
         for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
     ]
-    with ThreadPoolExecutor() as threads:  # sums over long arrays, which numpy runs side by side
-        for mine, shape in zip(rows, shapes, strict=True):
-            made = threads.map(partial(_rows, shape=shape, settings=settings), chosen, estimates)
-            mine.update(zip(chosen, made, strict=True))
+    for mine, shape in zip(rows, shapes, strict=True):
+        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """How a table's rows make up its groups: see metrics.aggregate."""
-
-    place: Ints
-    problems: Ints
-    starts: Ints
-    clusters: Ints | None
-    mixture: Mixture | None = None
+def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
+    return metrics.aggregate(estimates, shape, settings.uncertainty.confidence, settings.uncertainty.min_coverage)
 
 
 def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
@@ -223,44 +215,40 @@ def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
     return np.flatnonzero(np.diff(group, prepend=-1)).astype(np.int64)
 
 
-def _rows(metric: Metric, estimate: Estimate, shape: _Shape, settings: Settings) -> pl.DataFrame:
-    """The metric's columns, one row per group."""
-    shares = settings.uncertainty.confidence, settings.uncertainty.min_coverage
-    summaries = metrics.aggregate(
-        estimate, shape.place, shape.problems, shape.starts, *shares, shape.mixture, shape.clusters
-    )
-    columns = {name: pl.Series(column) for name, column in vars(summaries).items()}
-    return pl.DataFrame(columns).select(
-        pl.lit(metric.name).alias("metric"),
-        pl.lit(metric.family.name).alias("family"),
-        pl.lit(metric.k, pl.Int64).alias("k"),
-        pl.lit(metric.param, pl.Float64).alias("param"),
-        pl.all().fill_nan(None),
-    )
-
-
-def _table(grouping: Grouping, parts: list[pl.DataFrame]) -> pl.DataFrame:
+def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
     """Groups x metrics: groups in the order of their keys, metrics in the order they were chosen."""
-    keys = grouping.keys
-    rows = [pl.concat([grouping.totals, part], how="horizontal").with_row_index("group") for part in parts]
-    return (
-        pl.concat([part.with_columns(order=pl.lit(i)) for i, part in enumerate(rows)])
-        .sort("group", "order")
-        .select(*keys, pl.exclude(*keys, "group", "order", "attempts", "ungraded"), "attempts", "ungraded")
+    named = pl.DataFrame(
+        [(metric.name, metric.family.name, metric.k, metric.param) for metric in made],
+        {"metric": pl.String, "family": pl.String, "k": pl.Int64, "param": pl.Float64},
+        orient="row",
+    )
+    groups, many = grouping.totals, grouping.totals.height
+    columns = {
+        field.name: pl.Series(np.stack([getattr(each, field.name) for each in made.values()], axis=1).ravel())
+        for field in fields(Summaries)
+    }
+    return pl.concat(
+        [
+            groups[np.repeat(np.arange(many), len(made))].select(grouping.keys),
+            named[np.tile(np.arange(len(made)), many)],
+            pl.DataFrame(columns).fill_nan(None),
+            groups[np.repeat(np.arange(many), len(made))].select("attempts", "ungraded"),
+        ],
+        how="horizontal",
     )
 
 
 # --- rewards --------------------------------------------------------------------------------------------------
 
 
-def _reward_rows(chosen: list[Metric], grouping: Grouping, settings: Settings) -> dict[Metric, pl.DataFrame]:
+def _reward_rows(chosen: list[Metric], grouping: Grouping, settings: Settings) -> dict[Metric, Summaries]:
     together = [grouping.cluster] if grouping.cluster else []
     order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
     table = grouping.problems.select(*order, "rewards", "reward_counts").sort(order).collect()
     place, ones = np.arange(table.height), np.ones(table.height, dtype=np.int64)
-    shape = _Shape(place, ones, grouping.starts(table), grouping.clusters(table))
+    shape = Shape(place, ones, grouping.starts(table), grouping.clusters(table))
     estimate = _of_rewards(table, settings)
-    return {metric: _rows(metric, estimate.of(metric), shape, settings) for metric in chosen}
+    return {metric: _summaries([estimate.of(metric)], shape, settings)[0] for metric in chosen}
 
 
 def _of_rewards(table: pl.DataFrame, settings: Settings) -> _Rubric | _Rewards:
@@ -327,7 +315,7 @@ class _Rewards:
 
 
 def _answer_rows(
-    chosen: list[Metric], groupings: Sequence[Grouping], settings: Settings, rows: list[dict[Metric, pl.DataFrame]]
+    chosen: list[Metric], groupings: Sequence[Grouping], settings: Settings, rows: list[dict[Metric, Summaries]]
 ) -> None:
     """Evaluate every problem once, and gather them into each grouping."""
     ballots = _ballots(groupings[0].problems.select(ROW, "n", "c", *_ANSWERS).sort(ROW).collect())
@@ -338,8 +326,8 @@ def _answer_rows(
         order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
         table = grouping.problems.select(*order, ROW).sort(order).collect()
         place, ones = table[ROW].cast(pl.Int64).to_numpy(), np.ones(table.height, dtype=np.int64)
-        shape = _Shape(place, ones, grouping.starts(table), grouping.clusters(table))
-        mine.update({m: _rows(m, estimate, shape, settings) for m, estimate in zip(chosen, estimates, strict=True)})
+        shape = Shape(place, ones, grouping.starts(table), grouping.clusters(table))
+        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
 
 
 def _ballots(problems: pl.DataFrame) -> metrics.Ballots:

@@ -60,7 +60,7 @@ def test_groups_are_independent() -> None:
     starts = np.array([0, 7, 8, 40])
     for name in ("pass@2", "geom@2", "geom-ds@2", "avg@N", "max@3"):
         (estimate,) = metrics.evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
-        many = metrics.aggregate(estimate, np.arange(60), times, starts, min_coverage=0.2)
+        (many,) = metrics.aggregate([estimate], metrics.Shape(np.arange(60), times, starts), min_coverage=0.2)
         for i, (a, b) in enumerate(zip(starts, [*starts[1:], 60], strict=True)):
             one = metrics.summarize(name, n[a:b], c[a:b], times[a:b], min_coverage=0.2)
             for field, number in vars(one).items():

@@ -22,7 +22,7 @@ from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, 
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_levels
 from scorelake.metrics.registry import Family, Metric, families, parse, spectrum, threshold
-from scorelake.metrics.summary import Mixture, Summaries, Summary, aggregate, check_shares
+from scorelake.metrics.summary import Mixture, Shape, Summaries, Summary, aggregate, check_shares
 from scorelake.metrics.vote import Ballots, vote
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Metric",
     "MetricError",
     "Mixture",
+    "Shape",
     "Summaries",
     "Summary",
     "aggregate",
@@ -114,11 +115,9 @@ def summarize_all(
     n_, c_, weight = n_[weight > 0], c_[weight > 0], weight[weight > 0]
     if weight.size == 0:
         return [_empty()] * len(metrics)
-    rows, start = np.arange(weight.size), np.zeros(1, dtype=np.int64)
-    return [
-        aggregate(estimate, rows, weight, start, confidence, min_coverage).first()
-        for estimate in evaluate(metrics, n_, c_, prior_pair(prior))
-    ]
+    shape = Shape(np.arange(weight.size), weight, np.zeros(1, dtype=np.int64))
+    estimates = evaluate(metrics, n_, c_, prior_pair(prior))
+    return [summaries.first() for summaries in aggregate(estimates, shape, confidence, min_coverage)]
 
 
 def summarize_levels(
@@ -137,8 +136,8 @@ def summarize_levels(
     rows = np.flatnonzero(times)
     if rows.size == 0:
         return _empty()
-    start = np.zeros(1, dtype=np.int64)
-    return aggregate(estimate, rows, times[rows], start, confidence, min_coverage).first()
+    shape = Shape(rows, times[rows], np.zeros(1, dtype=np.int64))
+    return aggregate([estimate], shape, confidence, min_coverage)[0].first()
 
 
 def _metric(name: str | Metric) -> Metric:

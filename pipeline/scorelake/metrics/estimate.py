@@ -6,6 +6,7 @@ All metrics that share a k share the two distributions, which are by far the lar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,22 +39,23 @@ Prior = tuple[float, float] | tuple[Floats, Floats]
 
 def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
     """Estimates of each metric for the rows (n, c), given as they should be computed: distinct."""
-    out: dict[Metric, Estimate] = {}
     for metric in metrics:
         if metric.family.vote is not None:
             raise MetricError(
                 f"{metric.name}: n and c do not say what was answered", hint="use of_answers() or vote()"
             )
-    for k in sorted({m.draws for m in metrics}):
-        same_k = [m for m in dict.fromkeys(metrics) if m.draws == k]
-        drawn = [m for m in same_k if m.credits]
-        if drawn:
-            out.update(zip(drawn, _drawn(drawn, k, n, c, prior), strict=True))
-        for metric in same_k:
-            if not metric.credits:
-                counts = np.stack([n - c, c], axis=1)
-                mass = np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))
-                out[metric] = of_levels(metric, _BINARY, counts, mass)
+
+    def at(k: int) -> dict[Metric, Estimate]:
+        same_k = [metric for metric in dict.fromkeys(metrics) if metric.draws == k]
+        drawn = [metric for metric in same_k if metric.credits]
+        out = dict(zip(drawn, _drawn(drawn, k, n, c, prior) if drawn else [], strict=True))
+        counts, mass = np.stack([n - c, c], axis=1), np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))
+        levels = {metric: of_levels(metric, _BINARY, counts, mass) for metric in same_k if not metric.credits}
+        return out | levels
+
+    with ThreadPoolExecutor() as threads:  # the longest first
+        found = threads.map(at, sorted({metric.draws for metric in metrics}, reverse=True))
+        out = {metric: estimate for some in found for metric, estimate in some.items()}
     return [out[metric] for metric in metrics]
 
 

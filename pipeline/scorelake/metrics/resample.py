@@ -25,8 +25,8 @@ MOST_UNITS = 1 << 11
 spread to within two percent, and a cost that no longer grows with the benchmark."""
 _PAIRS = 4096
 """Pairs whose lifts are kept at once, each over all resamples."""
-_CACHED = 8
-"""Parts of a block of numbers: weights are used while they are in the processor's own cache."""
+_ROWS = 512
+"""Rows that are resampled together, unless one sample has more."""
 _STREAM = 1 << 18
 """Numbers drawn from one random stream; streams are drawn side by side, and none depends on another."""
 
@@ -68,23 +68,48 @@ class Ranks:
     best: Floats
 
 
-def bootstrap(
-    scores: Floats, a: Ints, b: Ints, boards: list[Ints], cluster: Ints | None, plan: Plan
-) -> tuple[Lifts, Ranks]:
-    """Compare the rows b with the rows a of scores (rows x problems, NaN where not scored), and rank the boards.
+@dataclass(frozen=True)
+class Sample:
+    """Rows of scores over problems (NaN where not scored), pairs of rows to compare, and sets of rows to rank.
 
     A board is a set of rows ranked against each other by the mean of each one's own problems. `cluster`
     numbers the problems that belong together (from 0); such problems are drawn together.
     """
-    table = _Table(scores, _units(scores.shape[1], cluster, plan.seed))
+
+    scores: Floats
+    a: Ints
+    b: Ints
+    boards: list[Ints]
+    cluster: Ints | None = None
+
+
+def bootstrap(
+    scores: Floats, a: Ints, b: Ints, boards: list[Ints], cluster: Ints | None, plan: Plan
+) -> tuple[Lifts, Ranks]:
+    """Compare the rows b with the rows a of one sample, and rank its boards."""
+    return bootstrap_all([Sample(scores, a, b, boards, cluster)], plan)[0]
+
+
+def bootstrap_all(samples: Sequence[Sample], plan: Plan) -> list[tuple[Lifts, Ranks]]:
+    """The same for several samples; those with equally many units share the weights and one product."""
+    tables = [_Table(some.scores, _units(some.scores.shape[1], some.cluster, plan.seed)) for some in samples]
+    means: dict[int, Floats] = {}
+    for units in dict.fromkeys(table.units for table in tables):
+        alike = [i for i, table in enumerate(tables) if table.units == units]
+        for some in _batches(alike, [len(table.by_unit) for table in tables]):
+            means |= dict(zip(some, _means([tables[i] for i in some], plan), strict=True))
+    return [_found(each, tables[i], means[i], plan) for i, each in enumerate(samples)]
+
+
+def _found(sample: Sample, table: _Table, means: Floats, plan: Plan) -> tuple[Lifts, Ranks]:
+    a, b = sample.a, sample.b
     lifts = _point(table, a, b)
-    means = _means(table, plan)
     same = table.kind[a] == table.kind[b]
     _same_problems(means, a, b, np.flatnonzero(same), lifts, plan)
     _other_problems(table, a, b, np.flatnonzero(~same), lifts, plan)
     for column in (lifts.lift, lifts.lo, lifts.hi):
         column[np.abs(column) <= table.step] = 0  # below the grid: zero, not a winner
-    return lifts, _ranks(means, boards, table.step, plan)
+    return lifts, _ranks(means, sample.boards, table.step, plan)
 
 
 # --- weights --------------------------------------------------------------------------------------------------
@@ -95,17 +120,8 @@ def weights(units: int, plan: Plan, size: int = 0) -> Iterator[tuple[slice, Floa
 
     `size` is how many numbers the caller keeps for each resample of a block.
     """
-    return (block() for block in _blocks(units, plan, size))
-
-
-def _blocks(units: int, plan: Plan, size: int) -> list[Callable[[], tuple[slice, Floats]]]:
-    """The same, each block made when it is called for."""
     times = _times(units, plan.resamples, plan.seed)
-
-    def block(rows: slice) -> Callable[[], tuple[slice, Floats]]:
-        return lambda: (rows, times[rows].astype(np.float64))
-
-    return [block(rows) for rows in blocks(plan.resamples, _CACHED * max(units, size))]
+    return ((rows, times[rows].astype(np.float64)) for rows in blocks(plan.resamples, max(units, size)))
 
 
 @lru_cache(maxsize=1)
@@ -132,6 +148,17 @@ def _units(problems: int, cluster: Ints | None, seed: int) -> Ints:
     if many <= MOST_UNITS:
         return unit
     return (np.random.default_rng([seed, 1]).permutation(many) % MOST_UNITS)[unit]
+
+
+def _batches(items: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Items in their order, together of at most _ROWS rows."""
+    some: list[int] = []
+    for item in items:
+        if some and sum(sizes[i] for i in some) + sizes[item] > _ROWS:
+            yield some
+            some = []
+        some.append(item)
+    yield some
 
 
 def _side_by_side(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -179,13 +206,8 @@ class _Table:
             return self.kinds[i - len(self.steps), problems].astype(np.float64)
         return np.nan_to_num(self.steps[i, problems], nan=0.0)
 
-    def whole(self, weight: Floats) -> Floats:
-        """Every row and kind added up as the resamples of a block weigh it, exactly."""
-        product: Floats = self.by_unit @ weight.T
-        return product
-
     def lost(self, weight: Floats) -> Floats:
-        """The same over the problems that each kind lacks: kinds x rows and kinds x resamples."""
+        """Rows and kinds added up over the problems that each kind lacks: kinds x rows and kinds x resamples."""
         out = np.empty((len(self.kinds), len(self.by_unit), len(weight)))
         for sums, problems in zip(out, self.lacking, strict=True):
             columns = np.concatenate([np.nan_to_num(self.steps[:, problems], nan=0.0), self.kinds[:, problems]])
@@ -193,17 +215,19 @@ class _Table:
         return out
 
 
-def _means(table: _Table, plan: Plan) -> Floats:
-    """Mean of each row over its own problems in every resample, NaN where none was drawn."""
-    rows = len(table.scores)
-    means = np.empty((rows, plan.resamples))
+def _means(tables: Sequence[_Table], plan: Plan) -> list[Floats]:
+    """Mean of each row over its own problems in every resample, NaN where none was drawn; for tables alike in units.
 
-    def resample(block: Callable[[], tuple[slice, Floats]]) -> None:
-        columns, weight = block()
-        sums = table.whole(weight)
-        means[:, columns] = ratio(sums[:rows], sums[rows + table.kind]) * table.step
-
-    _side_by_side(resample, _blocks(table.units, plan, len(table.by_unit)))
+    Every row and kind is added up as the resamples of a block weigh it, exactly; the product uses every core.
+    """
+    means = [np.empty((len(table.scores), plan.resamples)) for table in tables]
+    by_unit = np.concatenate([table.by_unit for table in tables])
+    first = np.cumsum([0, *(len(table.by_unit) for table in tables)])
+    for columns, weight in weights(tables[0].units, plan, len(by_unit)):
+        sums = by_unit @ weight.T
+        for low, table, mean in zip(first, tables, means, strict=False):
+            rows, kinds = slice(low, low + len(mean)), low + len(mean) + table.kind
+            mean[:, columns] = ratio(sums[rows], sums[kinds]) * table.step
     return means
 
 
@@ -247,8 +271,8 @@ def _other_problems(table: _Table, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, 
         at = pairs[start : start + _PAIRS]
         kind_a, kind_b = table.kind[a[at]], table.kind[b[at]]
         drawn = np.empty((at.size, plan.resamples))
-        for columns, weight in weights(table.units, plan, size // _CACHED):  # few blocks: each looks up what is lost
-            whole, lost = table.whole(weight), table.lost(weight)
+        for columns, weight in weights(table.units, plan, size // 8):  # few blocks: each looks up what is lost
+            whole, lost = table.by_unit @ weight.T, table.lost(weight)
             of_b = whole[b[at]] - lost[kind_a, b[at]]
             of_a = whole[a[at]] - lost[kind_b, a[at]]
             count = whole[rows + kind_b] - lost[kind_a, rows + kind_b]

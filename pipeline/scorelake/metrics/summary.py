@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 
 import numpy as np
@@ -10,6 +12,9 @@ import numpy as np
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blend
+
+CACHED = 1 << 20
+"""Numbers looked at together."""
 
 
 @dataclass(frozen=True)
@@ -57,56 +62,76 @@ class Mixture:
     """priors x groups, summing to 1 in each group"""
 
 
-def aggregate(
-    estimate: Estimate,
-    place: Ints,
-    problems: Ints,
-    starts: Ints,
-    confidence: float = 0.95,
-    min_coverage: float = 1.0,
-    mixture: Mixture | None = None,
-    clusters: Ints | None = None,
-) -> Summaries:
-    """Unweighted means over the problems of each group.
+@dataclass(frozen=True)
+class Shape:
+    """How rows of problems make up groups.
 
     Row i stands for problems[i] >= 1 equal problems whose estimate is column place[i]; group g owns the rows
-    from starts[g] to the next start, at least one. Sums run in the order of the rows, so equal rows give
-    equal bits. With a mixture of priors the posterior is averaged over them, their disagreement included.
-    `clusters` says where each cluster of problems begins, within the groups; se then counts clusters.
+    from starts[g] to the next start, at least one. With a mixture of priors the posterior is averaged over them,
+    their disagreement included. `clusters` says where each cluster of problems begins, within the groups.
+    """
+
+    place: Ints
+    problems: Ints
+    starts: Ints
+    clusters: Ints | None = None
+    mixture: Mixture | None = None
+
+    def groups(self) -> Iterator[_Group]:
+        """Every group by itself."""
+        weight = self.problems.astype(np.float64)
+        ends = [*self.starts[1:].tolist(), self.place.size]
+        for i, (low, high) in enumerate(zip(self.starts.tolist(), ends, strict=True)):
+            rows, clusters, priors = slice(low, high), None, [(1.0, self.place[low:high])]
+            if self.clusters is not None:
+                clusters = self.clusters[slice(*np.searchsorted(self.clusters, (low, high)))] - low
+            if self.mixture is not None:
+                priors = [
+                    (float(w[i]), at[rows]) for w, at in zip(self.mixture.weight, self.mixture.place, strict=True)
+                ]
+            yield _Group(self.place[rows], weight[rows], priors, clusters)
+
+
+@dataclass(frozen=True)
+class _Group:
+    place: Ints
+    weight: Floats
+    priors: list[tuple[float, Ints]]
+    clusters: Ints | None
+
+
+def aggregate(
+    estimates: Sequence[Estimate], shape: Shape, confidence: float = 0.95, min_coverage: float = 1.0
+) -> list[Summaries]:
+    """Unweighted means over the problems of each group, for several metrics of the same problems.
+
+    Sums run over the rows of one group alone and in their order, so equal rows give equal bits. With clusters, se
+    counts those instead of problems.
     """
     check_shares(confidence, min_coverage)
-    weight = problems.astype(float)
+    count_all = np.add.reduceat(shape.problems, shape.starts)
+    reach = NormalDist().inv_cdf((1 + confidence) / 2)
+    out: dict[int, Summaries] = {}
+    for parts in {estimate.mean.shape[0] for estimate in estimates}:
+        alike = [estimate for estimate in estimates if estimate.mean.shape[0] == parts]
+        panel = _Panel(alike)
+        with ThreadPoolExecutor() as threads:  # sums over long arrays, which numpy runs side by side
+            sums = _Sums.stacked(list(threads.map(panel.sums, shape.groups())))
+        for i, estimate in enumerate(alike):
+            out[id(estimate)] = _summaries(estimate, sums.of(i), count_all, reach, min_coverage)
+    return [out[id(estimate)] for estimate in estimates]
 
-    def total(distinct: Floats) -> Floats:
-        """Sums over groups; whatever can be done once per distinct column is done before its rows are spread."""
-        return np.add.reduceat(distinct[..., place] * weight, starts, axis=-1)
 
-    mu, spread = (
-        _posterior(estimate, place, weight, starts)
-        if mixture is None
-        else _mixed(mixture, [_posterior(estimate, each, weight, starts) for each in mixture.place])
-    )
-    mu, variance = (mu[0], spread[0, 0]) if estimate.powers is None else blend(mu, spread, estimate.powers)
-    sigma = np.sqrt(variance)
-    reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
-    lo, hi = np.clip(mu - reach, *estimate.bounds), np.clip(mu + reach, *estimate.bounds)
-
-    # finite values: the scored problems only
-    scored = ~np.isnan(estimate.value[0])
-    count_all = np.add.reduceat(problems, starts)
-    count = count_all if scored.all() else np.add.reduceat(problems * scored[place], starts)
-    average = ratio(total(np.where(scored, estimate.value, 0)), count)
-    off = estimate.value[:, place] - np.repeat(average, np.diff(np.append(starts, place.size)), axis=-1)
-    if not scored.all():
-        off = np.where(scored[place], off, 0)
-    if clusters is None:
-        squares = np.add.reduceat(off[:, None] * off[None] * weight, starts, axis=-1)
-        sample = ratio(ratio(squares, count - 1.0), count)
+def _summaries(estimate: Estimate, sums: _Sums, count_all: Ints, reach: float, min_coverage: float) -> Summaries:
+    """One metric: what its sums over groups come to."""
+    count = sums.count.astype(np.int64)
+    if estimate.powers is None:
+        mu, variance, average, error = sums.mu[0], sums.spread[0, 0], sums.average[0], sums.sample[0, 0]
     else:
-        sample = _between_clusters(off * weight, problems * scored[place], starts, clusters)
-    average, error = (
-        (average[0], sample[0, 0]) if estimate.powers is None else blend(average, sample, estimate.powers)
-    )
+        mu, variance = blend(sums.mu, sums.spread, estimate.powers)
+        average, error = blend(sums.average, sums.sample, estimate.powers)
+    sigma = np.sqrt(variance)
+    lo, hi = np.clip(mu - reach * sigma, *estimate.bounds), np.clip(mu + reach * sigma, *estimate.bounds)
     hidden = count < np.maximum(min_coverage * count_all * (1 - 1e-12), 1)
     return Summaries(
         value=np.where(hidden, np.nan, average),
@@ -120,36 +145,109 @@ def aggregate(
     )
 
 
-def _posterior(estimate: Estimate, place: Ints, weight: Floats, starts: Ints) -> tuple[Floats, Floats]:
-    """Group means (parts x groups) and their covariance, over every problem that has a posterior.
+@dataclass(frozen=True)
+class _Sums:
+    """What is needed of a group, metrics x parts (x parts); of many groups, those come last."""
 
-    avg@N has none without attempts.
-    """
-    mean, covariance = estimate.mean[:, place], estimate.covariance[:, :, place]
-    known = ~np.isnan(mean[0])
-    m = np.add.reduceat(weight * known, starts)
-    mu = ratio(np.add.reduceat(np.where(known, mean, 0) * weight, starts, axis=-1), m)
-    spread = ratio(np.add.reduceat(np.where(known, covariance, 0) * weight, starts, axis=-1), m**2)
-    return mu, spread
+    mu: Floats
+    spread: Floats
+    """Covariance of the posterior means."""
+    count: Floats
+    """Problems scored."""
+    average: Floats
+    sample: Floats
+    """Covariance of the averages when the problems, or their clusters, are a sample."""
+
+    @staticmethod
+    def stacked(groups: Sequence[_Sums]) -> _Sums:
+        return _Sums(*(np.stack([getattr(group, f.name) for group in groups], axis=-1) for f in fields(_Sums)))
+
+    def of(self, metric: int) -> _Sums:
+        return _Sums(*(getattr(self, f.name)[metric] for f in fields(_Sums)))
 
 
-def _mixed(mixture: Mixture, parts: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """Means and covariance of the mixture: the average within the priors, and the spread between them."""
-    mu = sum((w * m for w, (m, _) in zip(mixture.weight, parts, strict=True)), np.zeros_like(parts[0][0]))
-    spread = np.zeros_like(parts[0][1])
-    for w, (m, within) in zip(mixture.weight, parts, strict=True):
-        spread += w * (within + (m - mu)[:, None] * (m - mu)[None])
-    return mu, spread
+class _Panel:
+    """Metrics with equally many parts, side by side: metrics x parts x columns."""
+
+    def __init__(self, estimates: Sequence[Estimate]) -> None:
+        self.value, self.scored = _filled(np.stack([estimate.value for estimate in estimates]))
+        self.mean, self.known = _filled(np.stack([estimate.mean for estimate in estimates]))
+        self.covariance = np.nan_to_num(np.stack([estimate.covariance for estimate in estimates]), nan=0.0)
+
+    def sums(self, group: _Group) -> _Sums:
+        """Some metrics at a time, as many as stay in the processor's cache."""
+        step = max(1, CACHED // (group.place.size * self.value.shape[1]))
+        parts = [self._sums(group, slice(i, i + step)) for i in range(0, len(self.value), step)]
+        return _Sums(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Sums)))
+
+    def _sums(self, group: _Group, some: slice) -> _Sums:
+        mu, spread = self._posterior(group, some)
+        weight = group.weight
+        off = self.value[some].take(group.place, axis=-1)
+        scored = None if self.scored is None else self.scored[some].take(group.place, axis=-1)
+        count = np.full(len(off), weight.sum()) if scored is None else _total(scored, weight)
+        average = ratio(_total(off, weight), count[:, None])
+        off -= average[..., None]
+        if scored is not None:
+            off *= scored[:, None]
+            off[count == 0] = 0
+        if group.clusters is None:
+            squares = np.einsum("mir,mjr,r->mij", off, off, weight) if off.shape[1] > 1 else _squares(off, weight)
+            sample = ratio(ratio(squares, (count - 1)[:, None, None]), count[:, None, None])
+        else:
+            seen = weight[None] if scored is None else weight * scored
+            sample = _between_clusters(off * weight, seen, count, group.clusters)
+        return _Sums(mu, spread, count, average, sample)
+
+    def _posterior(self, group: _Group, some: slice) -> tuple[Floats, Floats]:
+        """Means (metrics x parts) and their covariance, over every problem that has a posterior.
+
+        avg@N has none without attempts. Of a mixture: the average within the priors, and the spread between them.
+        """
+        found = []
+        for _, place in group.priors:
+            if self.known is None:
+                m = np.full(1, group.weight.sum())
+            else:
+                m = _total(self.known[some].take(place, axis=-1), group.weight)
+            mean = ratio(_total(self.mean[some].take(place, axis=-1), group.weight), m[:, None])
+            within = _total(self.covariance[some].take(place, axis=-1), group.weight)
+            found.append((mean, ratio(within, m[:, None, None] ** 2)))
+        if len(found) == 1:
+            return found[0]
+        mu, spread = np.zeros_like(found[0][0]), np.zeros_like(found[0][1])
+        for (share, _), (mean, _) in zip(group.priors, found, strict=True):
+            mu += share * mean
+        for (share, _), (mean, within) in zip(group.priors, found, strict=True):
+            spread += share * (within + (mean - mu)[:, :, None] * (mean - mu)[:, None])
+        return mu, spread
 
 
-def _between_clusters(off: Floats, scored: Ints, starts: Ints, clusters: Ints) -> Floats:
-    """Covariance of the group means when whole clusters are the sample; one problem each gives the plain one."""
-    first = np.searchsorted(clusters, starts)
+def _filled(numbers: Floats) -> tuple[Floats, Floats | None]:
+    """Zero instead of NaN, and where the numbers were (metrics x columns: 1 or 0), unless everywhere."""
+    there = ~np.isnan(numbers[:, 0])
+    if there.all():
+        return numbers, None
+    return np.where(there[:, None], numbers, 0), there.astype(np.float64)
+
+
+def _total(numbers: Floats, weight: Floats) -> Floats:
+    """Weighted sums over the rows, which come last; einsum adds in an order that depends on their number alone."""
+    total: Floats = np.einsum("...r,r->...", numbers, weight)
+    return total
+
+
+def _squares(off: Floats, weight: Floats) -> Floats:
+    """The same of the squares, for metrics of one part."""
+    return _total(off * off, weight)[..., None]
+
+
+def _between_clusters(off: Floats, scored: Floats, count: Floats, clusters: Ints) -> Floats:
+    """Covariance of the means when whole clusters are the sample; one problem each gives the plain one."""
     sums = np.add.reduceat(off, clusters, axis=-1)
-    many = np.add.reduceat(np.add.reduceat(scored, clusters) > 0, first, dtype=np.int64)
-    count = np.add.reduceat(scored, starts)
-    squares = np.add.reduceat(sums[:, None] * sums[None], first, axis=-1)
-    return ratio(squares, count**2) * ratio(many.astype(float), many - 1)
+    many = (np.add.reduceat(scored, clusters, axis=-1) > 0).sum(axis=-1).astype(np.float64)[:, None, None]
+    squares = np.einsum("mir,mjr->mij", sums, sums)
+    return ratio(squares, count[:, None, None] ** 2) * ratio(many, many - 1)
 
 
 def check_shares(confidence: float, min_coverage: float) -> None:
