@@ -170,6 +170,19 @@ def count(task: Task) -> Partial:
     return partial
 
 
+def count_all(tasks: Sequence[Task]) -> list[Partial]:
+    """Count small shards side by side; together they need the memory of a large one."""
+    if len(tasks) == 1:
+        return [count(tasks[0])]
+    with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
+        waiting = [threads.submit(count, replace(task, settings=task.settings.alone())) for task in tasks]
+        try:
+            return [partial.result() for partial in waiting]
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+
+
 def _make(task: Task) -> Partial:
     home = Path(task.folder) / task.name
     done = None if task.again else finished(home)
@@ -624,7 +637,8 @@ def _group_codes(sources: Sequence[shape.Source], settings: Settings, words: int
     from scorelake.compact import counting  # noqa: PLC0415 - compiled code is loaded only for lakes worth it
 
     fail, memory = settings.policy.ungraded == "fail", int(settings.run.memory * 2**30 / 2)
-    for counted in counting.count(sources, words, fail_ungraded=fail, memory=memory):
+    threads = settings.run.threads or pl.thread_pool_size()
+    for counted in counting.count(sources, words, fail_ungraded=fail, memory=memory, threads=threads):
         carried = tuple(name for name in counted.texts if name.startswith("carry:"))
         if carried:
             spelled = counted.spelled(*carried)

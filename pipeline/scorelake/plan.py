@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from scorelake.lake import File, Shard
 from scorelake.settings import Run, Settings
 from scorelake.storage import is_remote
 
+if TYPE_CHECKING:
+    from scorelake.count import Task
+
 SMALLEST_MB = 16.0
 """Below that a task costs more than it does."""
 FEWEST_ROWS = 100_000
+BATCH_MB = 64.0
 ALIKE_GB = 4.0
 """The memory that machines with no setting agree on when each cuts the work for itself."""
 ROUNDS = 2
@@ -38,6 +43,20 @@ def bucket_rows(rows: int, run: Run, at_once: int) -> int:
     if run.bucket_rows is not None or at_once == 1:
         return run.bucket_size
     return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // (ROUNDS * at_once))))
+
+
+def batches(tasks: Sequence[Task], megabytes: float) -> list[tuple[Task, ...]]:
+    """Tasks of small shards, in order, together as large as one shard may be; progress is told between them."""
+    out: list[tuple[Task, ...]] = []
+    size = 0
+    for task in tasks:
+        if out and size + task.shard.size <= min(megabytes, BATCH_MB) * 2**20:
+            out[-1] = (*out[-1], task)
+        else:
+            out.append((task,))
+            size = 0
+        size += task.shard.size
+    return out
 
 
 def groups(shards: Sequence[Shard], number: int) -> list[list[Shard]]:

@@ -154,11 +154,13 @@ def _count(
     progress: Progress,
 ) -> list[Partial]:
     tasks = [count.Task(shard, settings, str(out.partials), again=full, mirror=out.mirror) for shard in todo]
-    total, done, partials = sum(shard.size for shard in todo), 0, []
+    files = [file for shard in todo for file in shard.files]
+    total, done, partials = sum(file.size for file in files), 0, list[Partial]()
     progress("counting", 0, total)
-    for task, partial in zip(tasks, engine.map(count.count, tasks), strict=True):
-        partials.append(partial)
-        done += task.shard.size
+    batches = plan.batches(tasks, plan.shard_mb(files, settings.run, engine.at_once))
+    for batch, made in zip(batches, engine.map(count.count_all, batches), strict=True):
+        partials += made
+        done += sum(task.shard.size for task in batch)
         progress("counting", done, total)
     if out.mirror:
         out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))

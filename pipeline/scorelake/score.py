@@ -7,7 +7,6 @@ evaluated per problem. Sums run over sorted rows in numpy, so equal counts give 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -20,6 +19,7 @@ from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
+from scorelake.metrics.threads import side_by_side
 from scorelake.settings import UNIFORM, Settings
 
 TAUS = (0.25, 0.5, 0.75)
@@ -319,8 +319,7 @@ def _answer_rows(
 ) -> None:
     """Evaluate every problem once, and gather them into each grouping."""
     ballots = _ballots(groupings[0].problems.select(ROW, "n", "c", *_ANSWERS).sort(ROW).collect())
-    with ThreadPoolExecutor() as threads:
-        estimates = list(threads.map(partial(metrics.of_answers, ballots=ballots), chosen))
+    estimates = side_by_side(partial(metrics.of_answers, ballots=ballots), chosen)
     for grouping, mine in zip(groupings, rows, strict=True):
         together = [grouping.cluster] if grouping.cluster else []
         order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))

@@ -224,6 +224,10 @@ class Settings(Part):
         names = (*self.metrics.names, *self.compare.metrics)
         return not self.metrics.names or any(name.strip().lower().startswith("vote") for name in names)
 
+    def alone(self) -> Settings:
+        """For a task that runs beside others on the same processors: one thread for it."""
+        return self.model_copy(update={"run": self.run.model_copy(update={"threads": 1})})
+
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""
         parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates"})

@@ -88,8 +88,12 @@ def rows(draw: Any, keys: Any = TEXT) -> pl.DataFrame:
     rng = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     few = [draw(st.lists(keys, min_size=1, max_size=8)) for _ in range(3)]
     model, subject, problem = (rng.choice(np.array(values, dtype=object), height).tolist() for values in few)
-    if draw(st.booleans()):
+    runs = draw(st.sampled_from(["none", "problems", "keys"]))
+    if runs == "problems":
         problem = sorted(problem, key=str)
+    if runs == "keys":
+        keyed = sorted(zip(model, subject, problem, strict=True), key=str)
+        model, subject, problem = (list(column) for column in zip(*keyed, strict=True))
     passed = rng.choice(np.array([True, False, None], dtype=object), height, p=draw(SHARES)).tolist()
     number = rng.integers(0, draw(st.sampled_from([2, 60, 64, 65, 256])), height)
     kind = draw(st.sampled_from([pl.Int32, pl.Int64, pl.UInt8]))
@@ -185,6 +189,27 @@ def test_duplicates_are_noticed(tmp_path: Path, paths: list[str]) -> None:
     assert paths == ["codes", "codes"]
 
 
+@pytest.mark.parametrize("policy", ["auto", "off"])
+def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    """Runs that row groups cut, that come again in another file, and that hold an attempt twice."""
+    taken: list[bool] = []
+    inner = counting._Job._put_runs
+    monkeypatch.setattr(counting._Job, "_put_runs", lambda *args: taken.append(inner(*args)) or taken[-1])
+    (tmp_path / "lake").mkdir()
+    first = table(4_000).sort("model", "problem_id", "attempt")
+    again = first.with_columns(pl.col("attempt") + 100)
+    twice = first.filter(pl.col("attempt") % 7 == 3).with_columns(~pl.col("passed"))
+    for name, frame in {"a": first, "b": again}.items():
+        frame.write_parquet(tmp_path / "lake" / f"{name}.parquet", row_group_size=333)
+    assert both(tmp_path / "lake", tmp_path, **{"duplicates.policy": policy}).read == 8_000
+    assert all(taken)
+    assert len(taken) > 10
+    within = pl.concat([first, twice]).sort("model", "problem_id", maintain_order=True)
+    within.write_parquet(tmp_path / "lake/b.parquet", row_group_size=333)
+    ours = both(tmp_path / "lake", tmp_path, **{"duplicates.policy": policy})
+    assert bool(ours.spelled) == (policy == "auto")
+
+
 def test_more_rows_than_a_block_or_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lake").mkdir()
     for seed in range(3):
@@ -195,10 +220,10 @@ def test_more_rows_than_a_block_or_memory_holds(tmp_path: Path, monkeypatch: pyt
     told = load()
     opened = [count._open(count.Task(lake.Shard(listed.root, listed.files), told, ""), file) for file in listed.files]
     sources = [source for one in opened if (source := one.source(told, 0))]
-    want = added(counting.count(sources, 0, memory=1 << 40))
-    assert added(counting.count(sources, 0, memory=1 << 40, block=100)).equals(want)
+    want = added(counting.count(sources, 0, memory=1 << 40, threads=1))
+    assert added(counting.count(sources, 0, memory=1 << 40, threads=2, block=100)).equals(want)
     monkeypatch.setattr(counting, "_AT_ONCE", 4)
-    spilled = list(counting.count(sources, 0, memory=0))
+    spilled = list(counting.count(sources, 0, memory=0, threads=2))
     assert len(spilled) > 2
     assert all(piece.overlap for piece in spilled)
     assert added(iter(spilled)).equals(want)

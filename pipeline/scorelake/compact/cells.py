@@ -4,6 +4,9 @@ A row is its key in 54 bits, the number of its attempt in eight, and the kind of
 spread over partitions by a mix of their key, so that the cells of one partition stay in the processor's cache while
 its rows are counted. With attempt numbers a cell holds two bits per attempt, from which every count follows; a row
 whose attempt has been seen already, or that is bad, is set aside as it is. Without numbers a cell holds counts.
+
+Where equal keys follow each other, as in a lake that was written problem by problem, each run of them first becomes a
+cell of its own, and partitions take in whole cells.
 """
 
 from __future__ import annotations
@@ -18,38 +21,47 @@ from numpy.typing import NDArray
 from scorelake.compact.vocabulary import mix
 
 FAILED, PASSED, UNGRADED, BAD = range(4)
-PARTITIONS = 512
-_SHIFT = np.uint64(64 - 9)
 _BATCH = 256
 Packed = NDArray[np.uint64]
 
 
 @njit(cache=True, nogil=True)
-def pack(rest: Any, problem: Any, number: Any, kind: Any, out: Any) -> None:
-    """rest << 32 | problem is the key; arrays of one element hold for all rows."""
+def pack(rest: Any, problem: Any, number: Any, kind: Any, at: Any, out: Any) -> None:
+    """Rows from `at` on, as many as fit; rest << 32 | problem is the key; arrays of one element hold for all rows."""
+    one_rest, one_problem, one_number = rest.size == 1, problem.size == 1, number.size == 1
     for i in range(out.size):
-        key = np.uint64(rest[i if rest.size > 1 else 0]) << np.uint64(32)
-        key |= np.uint64(problem[i if problem.size > 1 else 0])
+        key = np.uint64(rest[0 if one_rest else at + i]) << np.uint64(32)
+        key |= np.uint64(problem[0 if one_problem else at + i])
         out[i] = (
             key << np.uint64(10)
-            | np.uint64(number[i if number.size > 1 else 0]) << np.uint64(2)
-            | np.uint64(kind[i if kind.size > 1 else 0])
+            | np.uint64(number[0 if one_number else at + i]) << np.uint64(2)
+            | np.uint64(kind[at + i])
         )
 
 
 @njit(cache=True, nogil=True)
-def spread(rows: Any, out: Any, edges: Any) -> None:
+def spread(rows: Any, out: Any, edges: Any, shift: Any) -> None:
     """Rows in the order of their partitions; partition p is out[edges[p]:edges[p + 1]]."""
     edges[:] = 0
+    shift = np.uint64(shift)
     for i in range(rows.size):
-        edges[np.int64(mix(rows[i] >> np.uint64(10)) >> _SHIFT) + 1] += 1
+        edges[np.int64(mix(rows[i] >> np.uint64(10)) >> shift) + 1] += 1
     for p in range(1, edges.size):
         edges[p] += edges[p - 1]
     place = edges[:-1].copy()
     for i in range(rows.size):
-        here = np.int64(mix(rows[i] >> np.uint64(10)) >> _SHIFT)
+        here = np.int64(mix(rows[i] >> np.uint64(10)) >> shift)
         out[place[here]] = rows[i]
         place[here] += 1
+
+
+@njit(cache=True, nogil=True)
+def partition(keys: Any, shift: Any) -> Any:
+    """The partition of every key: the first bits of its mix, all but so many."""
+    out = np.empty(keys.size, dtype=np.uint16)
+    for i in range(keys.size):
+        out[i] = mix(keys[i]) >> np.uint64(shift)
+    return out
 
 
 @njit(cache=True, nogil=True)
@@ -60,7 +72,7 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
     """
     mask, most, odd = np.uint64(slots.size - 1), min(cells.shape[0], slots.size // 2), 0
     held, ahead = np.empty(_BATCH, dtype=np.int32), np.empty(_BATCH, dtype=np.uint64)
-    one, three, half = np.uint64(1), np.uint64(3), np.uint64(32)
+    one, half = np.uint64(1), np.uint64(32)
     for start in range(at, rows.size, _BATCH):
         batch = min(_BATCH, rows.size - start)
         for i in range(batch):
@@ -69,7 +81,7 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
             ahead[i] = cells[max(held[i] - 1, 0), 0]
         for i in range(batch):
             row = rows[start + i]
-            key, kind, cell = row >> np.uint64(10), row & three, held[i] - 1
+            key, cell = row >> np.uint64(10), held[i] - 1
             if cell < 0 or ahead[i] != key:
                 slot, cell = mix(key) >> half & mask, -1
                 while slots[slot]:
@@ -84,22 +96,121 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
                     cells[cell, 0] = key
                     used += 1
                     slots[slot] = used
-            if words == 0:
-                cells[cell, 1 + np.int64(kind >> one)] += one << ((kind & one) << np.uint64(5))
-                continue
-            number = row >> np.uint64(2) & np.uint64(255)
-            word = 1 + 2 * np.int64(number >> np.uint64(6))
-            bit = one << (number & np.uint64(63))
-            if kind == three or (cells[cell, word] | cells[cell, word + 1]) & bit:
+            if not _put(cells, cell, words, row):
                 if odd == aside.size:
                     return start + i, used, odd
                 aside[odd] = row
                 odd += 1
-                continue
-            state = kind + one  # failed 01, passed 10, ungraded 11
-            cells[cell, word] |= bit * (state & one)
-            cells[cell, word + 1] |= bit * (state >> one)
     return rows.size, used, odd
+
+
+@njit(cache=True, nogil=True)
+def _put(cells: Any, cell: Any, words: Any, row: Any) -> Any:
+    """Note a row in its cell; False if it has to go aside."""
+    one, three = np.uint64(1), np.uint64(3)
+    kind = row & three
+    if words == 0:
+        cells[cell, 1 + np.int64(kind >> one)] += one << ((kind & one) << np.uint64(5))
+        return True
+    number = row >> np.uint64(2) & np.uint64(255)
+    word = 1 + 2 * np.int64(number >> np.uint64(6))
+    bit = one << (number & np.uint64(63))
+    if kind == three or (cells[cell, word] | cells[cell, word + 1]) & bit:
+        return False
+    state = kind + one  # failed 01, passed 10, ungraded 11
+    cells[cell, word] |= bit * (state & one)
+    cells[cell, word + 1] |= bit * (state >> one)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def runs(rest: Any, problem: Any, number: Any, kind: Any, words: Any, out: Any, aside: Any) -> Any:
+    """One cell per run of equal keys: how many, and how many packed rows went aside; -1 where there is no room.
+
+    The two words that a run is at stay in registers until it needs others.
+    """
+    made, odd, last = 0, 0, np.uint64(0)
+    at: Any = 1
+    first, second, one, three = np.uint64(0), np.uint64(0), np.uint64(1), np.uint64(3)
+    one_rest, one_problem, one_number = rest.size == 1, problem.size == 1, number.size == 1
+    for i in range(kind.size):
+        key = np.uint64(rest[0 if one_rest else i]) << np.uint64(32) | np.uint64(problem[0 if one_problem else i])
+        numbered, outcome = np.uint64(number[0 if one_number else i]), np.uint64(kind[i])
+        word = 1 + 2 * np.int64(numbered >> np.uint64(6))
+        if made == 0 or key != last:
+            if made:
+                out[made - 1, at], out[made - 1, at + 1] = first, second
+            if made == out.shape[0]:
+                return -1, 0
+            out[made, :] = 0
+            out[made, 0] = last = key
+            made += 1
+            first, second, at = np.uint64(0), np.uint64(0), word
+        elif word != at:
+            out[made - 1, at], out[made - 1, at + 1] = first, second
+            first, second, at = out[made - 1, word], out[made - 1, word + 1], word
+        if words == 0:
+            first += (outcome >> one ^ one) << ((outcome & one) << np.uint64(5))
+            second += (outcome >> one) << ((outcome & one) << np.uint64(5))
+            continue
+        bit = one << (numbered & np.uint64(63))
+        if outcome == three or (first | second) & bit:
+            if odd == aside.size:
+                return -1, 0
+            aside[odd] = key << np.uint64(10) | numbered << np.uint64(2) | outcome
+            odd += 1
+            continue
+        state = outcome + one  # as in _put
+        first |= bit * (state & one)
+        second |= bit * (state >> one)
+    if made:
+        out[made - 1, at], out[made - 1, at + 1] = first, second
+    return made, odd
+
+
+@njit(cache=True, nogil=True)
+def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
+    """Take in cells from `at` on; returns like tally. Attempts that are known already go aside, row by row."""
+    mask, most, odd = np.uint64(slots.size - 1), min(cells.shape[0], slots.size // 2), 0
+    one, half = np.uint64(1), np.uint64(32)
+    for i in range(at, found.shape[0]):
+        key = found[i, 0]
+        slot, cell = mix(key) >> half & mask, -1
+        while slots[slot]:
+            if cells[slots[slot] - 1, 0] == key:
+                cell = slots[slot] - 1
+                break
+            slot = (slot + one) & mask
+        if cell < 0:
+            if used == most:
+                return i, used, odd
+            cells[used, :] = found[i, :]
+            used += 1
+            slots[slot] = used
+            continue
+        if words == 0:
+            cells[cell, 1] += found[i, 1]
+            cells[cell, 2] += found[i, 2]
+            continue
+        if aside.size - odd < 64 * words:
+            return i, used, odd
+        for word in range(1, 1 + 2 * words, 2):
+            first, second = found[i, word], found[i, word + 1]
+            twice = (first | second) & (cells[cell, word] | cells[cell, word + 1])
+            cells[cell, word] |= first & ~twice
+            cells[cell, word + 1] |= second & ~twice
+            bit = np.uint64(0)
+            while twice >> bit:
+                if twice >> bit & one:
+                    kind = (first >> bit & one) + (second >> bit & one) * np.uint64(2) - one
+                    aside[odd] = (
+                        key << np.uint64(10) | (np.uint64(word >> 1) << np.uint64(6) | bit) << np.uint64(2) | kind
+                    )
+                    odd += 1
+                bit += one
+                if bit == np.uint64(64):
+                    break
+    return found.shape[0], used, odd
 
 
 @njit(cache=True, nogil=True)
@@ -149,14 +260,22 @@ class Partition:
         self.aside: list[Packed] = []
 
     def add(self, rows: Packed) -> None:
+        """Count packed rows."""
+        self._take(tally, rows)
+
+    def absorb(self, cells: Packed) -> None:
+        """Take in cells made elsewhere."""
+        self._take(absorb, cells)
+
+    def _take(self, how: Any, items: Packed) -> None:
         at = 0
         with self.lock:
-            while at < rows.size:
-                aside = np.empty(min(rows.size - at, 1 << 16), dtype=np.uint64)
-                at, self.used, odd = tally(rows, at, self.slots, self.cells, self.used, self.words, aside)
+            while at < len(items):
+                aside = np.empty(max(256, min(len(items) - at, 1 << 16)), dtype=np.uint64)
+                at, self.used, odd = how(items, at, self.slots, self.cells, self.used, self.words, aside)
                 if odd:
                     self.aside.append(aside[:odd].copy())
-                if at < rows.size and odd < aside.size:
+                if at < len(items) and self.used == min(len(self.cells), self.slots.size // 2):
                     self._grow()
 
     def _grow(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import nullcontext
 from itertools import islice
 from threading import local
 from typing import TypeAlias
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scorelake import duplicates
 from scorelake.coded import Counted
 from scorelake.compact import cells, decode, pages
-from scorelake.compact.cells import BAD, FAILED, PARTITIONS, PASSED, UNGRADED, Packed, Partition
+from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Packed, Partition
+from scorelake.compact.pages import Scratch
 from scorelake.compact.shape import OtherShapeError, Source
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
@@ -29,13 +30,24 @@ PIECE = 1 << 19
 """Keys that are handed out together."""
 _AT_ONCE = 32
 """Row groups read before the memory taken is looked at."""
+_RUN, _GLANCE, _CELLS = 4, 4096, 1 << 16
+"""Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
 """What a packed row has bits for, and what a count of rows has."""
+_PARTITION, _MOST_PARTS = 1 << 18, 9
+"""Rows that make a partition worth having, and the bits that tell the most partitions there can be apart."""
+_MINE = local()
 _WIDTH = {BYTE_ARRAY: 0, INT32: 4, INT64: 8}
 
 
 def count(
-    sources: Sequence[Source], words: int, *, memory: int, fail_ungraded: bool = False, block: int = BLOCK
+    sources: Sequence[Source],
+    words: int,
+    *,
+    memory: int,
+    threads: int,
+    fail_ungraded: bool = False,
+    block: int = BLOCK,
 ) -> Iterator[Counted]:
     """Counts per key of all files. If it raises DamagedError or OtherShapeError, what it gave before is void.
 
@@ -49,19 +61,24 @@ def count(
         name for name in first if all(name in one.constants and one.constants[name] == first[name] for one in sources)
     }
     same -= {"problem_id"}
-    if sum(source.footer.rows for source in sources) >= _MOST_ROWS:
+    rows = sum(source.footer.rows for source in sources)
+    if rows >= _MOST_ROWS:
         raise OtherShapeError("too many rows")
-    block = min(block, max(1 << 16, memory // (64 * pl.thread_pool_size())))
-    job = _Job(kinds, same, words, blank, block)
-    with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
+    block = min(block, rows, max(1 << 16, memory // (64 * threads)))
+    parts = min(max(rows // _PARTITION, 1).bit_length(), _MOST_PARTS)
+    job = _Job(kinds, same, words, blank, block, parts)
+    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+        side_by_side = map if pool is None else pool.map
         groups = _groups(sources)
         while some := list(islice(groups, _AT_ONCE)):
-            list(threads.map(job.read, some))
+            list(side_by_side(job.read, some))
             if job.size() > memory:
                 overlap = True
-                yield from job.pieces(threads, overlap)
-                job = _Job(kinds, same, words, blank, block)
-        yield from job.pieces(threads, overlap)
+                list(side_by_side(_Block.flush, job.blocks))
+                yield from job.pieces(overlap)
+                job = _Job(kinds, same, words, blank, block, parts)
+        list(side_by_side(_Block.flush, job.blocks))
+        yield from job.pieces(overlap)
 
 
 def _kinds(sources: Sequence[Source]) -> dict[str, int]:
@@ -87,7 +104,7 @@ def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, dict[str, Chunk
 class _Job:
     """What the threads share: a vocabulary per key, the pairs that fold keys into one, and the cells."""
 
-    def __init__(self, kinds: dict[str, int], same: set[str], words: int, blank: int, block: int) -> None:
+    def __init__(self, kinds: dict[str, int], same: set[str], words: int, blank: int, block: int, parts: int) -> None:
         self.kinds, self.words, self.blank, self.block_size = kinds, words, blank, block
         names = list(kinds)
         self.vocabularies = {name: Vocabulary() for name in names}
@@ -95,35 +112,45 @@ class _Job:
         self.problem = _Fold(["problem_id", *carried])
         self.rest = _Fold([name for name in names if name not in self.problem.names and name not in same])
         self.same = same
-        self.partitions = [Partition(words) for _ in range(PARTITIONS)]
+        self.partitions = [Partition(words) for _ in range(1 << parts)]
         self.blocks: list[_Block] = []
         self.mine = local()
 
     def read(self, group: tuple[Source, dict[str, Chunk]]) -> None:
         """Decode a row group and put its rows, packed, into this thread's block."""
         source, chunks = group
-        rows = chunks[source.passed].rows
         codes = {
             name: np.array([self.vocabularies[name].code(None if text is None else text.encode())], dtype=np.uint32)
             for name, text in source.constants.items()
         }
-        with open(source.path, "rb") as file:
-            for name, column in source.keys.items():
-                codes[name] = _coded(_pages(file.fileno(), chunks[column]), chunks[column], self.vocabularies[name])
-            kinds = _verdicts(_pages(file.fileno(), chunks[source.passed]), chunks[source.passed], self.blank)
-            numbers = np.zeros(1, dtype=np.uint8)
-            if source.number is not None and self.words:
-                chunk = chunks[source.number]
-                numbers = _numbers(_pages(file.fileno(), chunk), chunk)
-        rest, problem = self.rest.join(codes), self.problem.join(codes)
-        if rest.max(initial=0) >= _MOST_REST:
-            raise OtherShapeError("too many combinations of keys")
-        packed = np.empty(rows, dtype=np.uint64)
-        cells.pack(rest, problem, numbers, kinds, packed)
         if not hasattr(self.mine, "block"):
             self.mine.block = _Block(self.partitions, self.block_size, len(self.blocks))
             self.blocks.append(self.mine.block)
-        self.mine.block.put(packed)
+        scratch = _scratch()
+        with open(source.path, "rb") as file:
+            for name, column in source.keys.items():
+                codes[name] = _coded(file.fileno(), chunks[column], self.vocabularies[name], scratch, name)
+            kinds = _verdicts(file.fileno(), chunks[source.passed], self.blank, scratch)
+            numbers = np.zeros(1, dtype=np.uint8)
+            if source.number is not None and self.words:
+                numbers = _numbers(file.fileno(), chunks[source.number], scratch)
+        rest, problem = self.rest.join(codes), self.problem.join(codes)
+        if rest.max(initial=0) >= _MOST_REST:
+            raise OtherShapeError("too many combinations of keys")
+        if not (_in_runs(rest, problem) and self._put_runs(rest, problem, numbers, kinds)):
+            self.mine.block.put(rest, problem, numbers, kinds)
+
+    def _put_runs(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> bool:
+        """The same for rows in runs of equal keys; False if the runs prove too short, or too much is odd."""
+        width, most = 1 + (2 * self.words or 2), kinds.size // _RUN + 1
+        found = _scratch().array("runs", most * width, np.uint64).reshape(most, width)
+        aside = _scratch().array("aside", most, np.uint64)
+        many, odd = cells.runs(rest, problem, numbers, kinds, self.words, found, aside)
+        if many < 0:
+            return False
+        self.mine.block.put_cells(found[:many].copy())
+        self.mine.block.put_packed(aside[:odd])
+        return True
 
     def size(self) -> int:
         """Bytes taken by what has been counted."""
@@ -131,9 +158,8 @@ class _Job:
         aside = sum(rows.nbytes for part in self.partitions for rows in part.aside)
         return cells + aside + sum(vocabulary.size() for vocabulary in self.vocabularies.values())
 
-    def pieces(self, threads: ThreadPoolExecutor, overlap: bool) -> Iterator[Counted]:
+    def pieces(self, overlap: bool) -> Iterator[Counted]:
         """Every cell as counts, with its key as codes; some partitions at a time, which are given up."""
-        list(threads.map(_Block.flush, self.blocks))
         self.blocks.clear()
         texts = {name: _texts(vocabulary, self.kinds[name]) for name, vocabulary in self.vocabularies.items()}
         some: list[Partition] = []
@@ -179,6 +205,14 @@ class _Fold:
         return {self.names[0]: joined, **out}
 
 
+def _scratch() -> Scratch:
+    """This thread's own."""
+    if not hasattr(_MINE, "scratch"):
+        _MINE.scratch = Scratch()
+    scratch: Scratch = _MINE.scratch
+    return scratch
+
+
 class _Block:
     """Packed rows of one thread, counted whenever they are many."""
 
@@ -186,26 +220,60 @@ class _Block:
         self.partitions, self.size, self.filled = partitions, size, 0
         self.rows: Packed = np.empty(size, dtype=np.uint64)
         self.spread: Packed = np.empty(size, dtype=np.uint64)
-        self.edges = np.empty(PARTITIONS + 1, dtype=np.int64)
-        self.first = turn * PARTITIONS // 2  # threads begin at different partitions, not to wait for each other
+        self.edges = np.empty(len(partitions) + 1, dtype=np.int64)
+        self.shift = 65 - len(partitions).bit_length()
+        self.cells: list[Packed] = []
+        self.first = turn * len(partitions) // 2  # threads begin at different partitions, not to wait for each other
 
-    def put(self, packed: Packed) -> None:
-        while packed.size:
-            room = min(self.size - self.filled, packed.size)
-            self.rows[self.filled : self.filled + room] = packed[:room]
-            self.filled += room
-            packed = packed[room:]
-            if self.filled == self.size:
-                self.flush()
+    def put_cells(self, found: Packed) -> None:
+        """Cells, likewise counted whenever they are many."""
+        self.cells.append(found)
+        if sum(map(len, self.cells)) >= _CELLS:
+            self._flush_cells()
+
+    def put(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> None:
+        at = 0
+        while at < kinds.size:
+            room = self._room(kinds.size - at)
+            cells.pack(rest, problem, numbers, kinds, at, room)
+            at += room.size
+
+    def put_packed(self, rows: Packed) -> None:
+        while rows.size:
+            room = self._room(rows.size)
+            room[:], rows = rows[: room.size], rows[room.size :]
+
+    def _room(self, wanted: int) -> Packed:
+        """Where up to so many rows go, which are taken as put there."""
+        if self.filled == self.size:
+            self.flush()
+        room = self.rows[self.filled : self.filled + wanted]
+        self.filled += room.size
+        return room
 
     def flush(self) -> None:
-        cells.spread(self.rows[: self.filled], self.spread, self.edges)
-        for i in range(PARTITIONS):
-            p = (self.first + i) % PARTITIONS
-            low, high = self.edges[p], self.edges[p + 1]
-            if low < high:
-                self.partitions[p].add(self.spread[low:high])
+        cells.spread(self.rows[: self.filled], self.spread, self.edges, self.shift)
+        for partition, part in self._dealt(self.edges):
+            partition.add(self.spread[part])
         self.filled = 0
+        self._flush_cells()
+
+    def _flush_cells(self) -> None:
+        if not self.cells:
+            return
+        found = np.concatenate(self.cells)
+        self.cells.clear()
+        where = cells.partition(found[:, 0], self.shift)
+        found = found[np.argsort(where, kind="stable")]
+        for partition, part in self._dealt(np.cumsum([0, *np.bincount(where, minlength=len(self.partitions))])):
+            partition.absorb(found[part])
+
+    def _dealt(self, edges: NDArray[np.int64]) -> Iterator[tuple[Partition, slice]]:
+        """Every partition that gets something, and what part of it all."""
+        for i in range(len(self.partitions)):
+            p = (self.first + i) % len(self.partitions)
+            if edges[p] < edges[p + 1]:
+                yield self.partitions[p], slice(edges[p], edges[p + 1])
 
 
 def _from_counts(found: Packed) -> dict[str, pl.Series]:
@@ -244,6 +312,12 @@ def _texts(vocabulary: Vocabulary, kind: int) -> pl.Series:
     return pl.Series([None]).cast(pl.String).append(pl.Series(numbers).cast(pl.String))
 
 
+def _in_runs(*keys: Codes) -> bool:
+    """Whether equal keys follow each other, to judge by the first rows."""
+    changes = sum(int(np.count_nonzero(np.diff(key[:_GLANCE]))) for key in keys)
+    return changes * _RUN < max(min(key.size, _GLANCE) for key in keys)
+
+
 def _nullable(codes: Codes) -> pl.Series:
     """Code 0 is null."""
     column = pl.Series(codes)
@@ -253,56 +327,43 @@ def _nullable(codes: Codes) -> pl.Series:
 # --- one column of one row group ------------------------------------------------------------------------------
 
 
-def _pages(handle: int, chunk: Chunk) -> pages.Pages:
+def _pages(handle: int, chunk: Chunk, scratch: Scratch) -> pages.Pages:
     if chunk.start + chunk.size > os.fstat(handle).st_size:
         raise DamagedError(f"column {chunk.name}, row group {chunk.group}: the file ends before it")
-    return pages.read(os.pread(handle, chunk.size, chunk.start), chunk)
+    return pages.read(os.pread(handle, chunk.size, chunk.start), chunk, scratch)
 
 
-def _coded(column: pages.Pages, chunk: Chunk, vocabulary: Vocabulary) -> Codes:
+def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, name: str) -> Codes:
     """The code of every row."""
-    out, remap, low = np.empty(chunk.rows, dtype=np.uint32), np.empty(0, dtype=np.uint32), 0
-    width, present = _WIDTH[chunk.kind], column.present()
-    for page in column.table:
-        values = int(page[decode.VALUES])
-        if page[decode.TYPE] == decode.DICTIONARY:
-            remap = np.empty(values, dtype=np.uint32)
-            look = partial(decode.entries, column.words, page, width, remap)
-        else:
-            look = partial(decode.codes, column.words, page, chunk.optional, width, remap, present, out, low)
-            low += values
-        went = look(*vocabulary.known(), False)
+    column, out = _pages(handle, chunk, scratch), scratch.array(name, chunk.rows, np.uint32)
+    remap = scratch.array("remap", column.entries, np.uint32)
+    shape = chunk.optional, _WIDTH[chunk.kind], remap, column.present, out
+    at = low = 0
+    while at < len(column.table):
+        went, at, low = decode.codes(column.words, column.table, at, *shape, low, *vocabulary.known(), False)
         if went == decode.NEWS:
+            page = column.table[at]
             with vocabulary.lock:
+                values = int(page[decode.VALUES])
                 room = vocabulary.room(values, int(page[decode.SIZE]) // 8 + 2 * values)
-                went = look(room, 0, True)
+                went, at, low = decode.codes(column.words, column.table[: at + 1], at, *shape, low, room, 0, True)
         _check(went, chunk)
     return out
 
 
-def _numbers(column: pages.Pages, chunk: Chunk) -> NDArray[np.uint8]:
+def _numbers(handle: int, chunk: Chunk, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's number, 0 to 255."""
-    out, values, low = np.empty(chunk.rows, dtype=np.uint8), np.empty(0, dtype=np.uint8), 0
-    width, present = _WIDTH[chunk.kind], column.present()
-    for page in column.table:
-        many = int(page[decode.VALUES])
-        if page[decode.TYPE] == decode.DICTIONARY:
-            if many * width > page[decode.SIZE]:
-                raise DamagedError(f"column {chunk.name}, row group {chunk.group}: its dictionary is cut short")
-            values = np.empty(many, dtype=np.uint8)
-            _check(decode.small(column.words, page[decode.START], width, many, values, 0), chunk)
-            continue
-        _check(decode.numbers(column.words, page, chunk.optional, width, values, present, out, low), chunk)
-        low += many
+    column, out = _pages(handle, chunk, scratch), scratch.array("numbers", chunk.rows, np.uint8)
+    values = scratch.array("values", column.entries, np.uint8)
+    width = _WIDTH[chunk.kind]
+    _check(decode.numbers(column.words, column.table, chunk.optional, width, values, column.present, out), chunk)
     return out
 
 
-def _verdicts(column: pages.Pages, chunk: Chunk, blank: int) -> NDArray[np.uint8]:
+def _verdicts(handle: int, chunk: Chunk, blank: int, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's kind of outcome."""
-    out, low, present = np.empty(chunk.rows, dtype=np.uint8), 0, column.present()
-    for page in column.table:
-        _check(decode.verdicts(column.words, page, chunk.optional, blank, present, out, low), chunk)
-        low += int(page[decode.VALUES])
+    column, out = _pages(handle, chunk, scratch), scratch.array("verdicts", chunk.rows, np.uint8)
+    _check(decode.verdicts(column.words, column.table, chunk.optional, blank, column.present, out), chunk)
     return out
 
 

@@ -25,6 +25,7 @@ FINE, DAMAGED, UNKNOWN, NEWS = range(4)
 _DEEPEST = 8
 _MOST = 1 << 40
 _BATCH = 256
+_ONE, _SIX, _ALL_BITS = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 @njit(cache=True, nogil=True)
@@ -162,14 +163,12 @@ def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: 
             many = min(high - low, size * 8 // width if width else (head >> 1) * 8)
             if many == 0:
                 return False
-            bit = at * 8
-            for i in range(many):
-                word, within = bit >> 6, np.uint64(bit & 63)
-                value = words[word] >> within
-                if within + np.uint64(width) > np.uint64(64):
-                    value |= words[word + 1] << (np.uint64(64) - within)
+            bit = np.uint64(at * 8)
+            for i in range(many):  # without a branch to guess wrong, as in load
+                word, within = bit >> _SIX, bit & _ALL_BITS
+                value = words[word] >> within | words[word + _ONE] << _ONE << (_ALL_BITS - within)
                 out[low + i] = value & mask
-                bit += width
+                bit += np.uint64(width)
             at += size
         else:
             size = (width + 7) >> 3
@@ -233,17 +232,35 @@ def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) 
 
 
 @njit(cache=True, nogil=True)
-def entries(words: Any, page: Any, width: Any, out: Any, table: Any, known: Any, grow: Any) -> Any:
-    """The code of every value of a dictionary page."""
-    return _plain(words, page[START], page[START] + page[SIZE], width, table, known, grow, out, 0, page[VALUES])
+def codes(
+    words: Any, pages: Any, at: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
+    table: Any, known: Any, grow: Any,
+) -> Any:  # fmt: skip
+    """The code of every row of the pages from `at` on into out from `low` on; 0 where there is no value.
+
+    Returns how it went, and the page and row where it ended. A dictionary page fills remap, which data pages use.
+    """
+    while at < pages.shape[0]:
+        page = pages[at]
+        if page[TYPE] == DICTIONARY:
+            end = page[START] + page[SIZE]
+            went, rows = _plain(words, page[START], end, width, table, known, grow, remap, 0, page[VALUES]), 0
+        else:
+            rows = page[VALUES]
+            went = _codes(words, page, optional, width, remap, present, out, low, table, known, grow)
+        if went != FINE:
+            return went, at, low
+        at += 1
+        low += rows
+    return FINE, at, low
 
 
 @njit(cache=True, nogil=True)
-def codes(
+def _codes(
     words: Any, page: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
     table: Any, known: Any, grow: Any,
 ) -> Any:  # fmt: skip
-    """The code of every row of a data page into out from `low` on; 0 where there is no value."""
+    """The same for one data page."""
     rows = page[VALUES]
     at, some, end = _levels(words, page, optional, present)
     if some < 0:
@@ -328,23 +345,33 @@ def _plain(
 
 
 @njit(cache=True, nogil=True)
-def numbers(words: Any, page: Any, optional: Any, width: Any, values: Any, present: Any, out: Any, low: Any) -> Any:
-    """Integers from 0 to 255 of a data page without nulls."""
-    at, some, end = _levels(words, page, optional, present)
-    if some != page[VALUES]:
-        return DAMAGED
-    if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
-        return _looked_up(words, at, end, 8, values, out, low, some)
-    if page[ENCODING] != PLAIN:
-        return UNKNOWN
-    if some * width > end - at:
-        return DAMAGED
-    return small(words, at, width, some, out, low)
+def numbers(words: Any, pages: Any, optional: Any, width: Any, values: Any, present: Any, out: Any) -> Any:
+    """Integers from 0 to 255, of pages without nulls; `values` is room for those of a dictionary."""
+    low = 0
+    for i in range(pages.shape[0]):
+        page = pages[i]
+        if page[TYPE] == DICTIONARY:
+            went = _small(words, page[START], page[START] + page[SIZE], width, page[VALUES], values, 0)
+        else:
+            at, some, end = _levels(words, page, optional, present)
+            went = UNKNOWN
+            if some != page[VALUES]:
+                went = DAMAGED
+            elif page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
+                went = _looked_up(words, at, end, 8, values, out, low, some)
+            elif page[ENCODING] == PLAIN:
+                went = _small(words, at, end, width, some, out, low)
+            low += page[VALUES]
+        if went != FINE:
+            return went
+    return FINE
 
 
 @njit(cache=True, nogil=True)
-def small(words: Any, at: Any, width: Any, many: Any, out: Any, low: Any) -> Any:
+def _small(words: Any, at: Any, end: Any, width: Any, many: Any, out: Any, low: Any) -> Any:
     """Plain integers of 4 or 8 bytes that fit into one."""
+    if many * width > end - at:
+        return DAMAGED
     mask = np.uint64(0xFFFFFFFF) if width == 4 else np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(many):
         value = load(words, at + i * width) & mask
@@ -355,23 +382,42 @@ def small(words: Any, at: Any, width: Any, many: Any, out: Any, low: Any) -> Any
 
 
 @njit(cache=True, nogil=True)
-def verdicts(words: Any, page: Any, optional: Any, blank: Any, present: Any, out: Any, low: Any) -> Any:
-    """Booleans of a data page: 0, 1, or `blank` where there is none."""
-    rows = page[VALUES]
-    at, some, end = _levels(words, page, optional, present)
-    if some < 0:
-        return DAMAGED
-    if page[ENCODING] == PLAIN:
-        if some > (end - at) * 8:
+def verdicts(words: Any, pages: Any, optional: Any, blank: Any, present: Any, out: Any) -> Any:
+    """Booleans: 0, 1, or `blank` where there is none."""
+    low = 0
+    for i in range(pages.shape[0]):
+        page = pages[i]
+        rows = page[VALUES]
+        at, some, end = _levels(words, page, optional, present)
+        if some < 0 or page[TYPE] == DICTIONARY:
             return DAMAGED
-        for i in range(some):
-            bit = at * 8 + i
-            out[low + i] = words[bit >> 6] >> np.uint64(bit & 63) & np.uint64(1)
-    elif page[ENCODING] == RLE:
-        if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, out, low, low + some)):
-            return DAMAGED
-    else:
-        return UNKNOWN
-    if some < rows:
-        _spread(out, low, some, rows, present, blank)
+        if page[ENCODING] == PLAIN:
+            if some > (end - at) * 8:
+                return DAMAGED
+            _bits(words, at, some, rows, present, blank, out, low)
+        elif page[ENCODING] == RLE:
+            if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, out, low, low + some)):
+                return DAMAGED
+            if some < rows:
+                _spread(out, low, some, rows, present, blank)
+        else:
+            return UNKNOWN
+        low += rows
     return FINE
+
+
+@njit(cache=True, nogil=True)
+def _bits(words: Any, at: Any, some: Any, rows: Any, present: Any, blank: Any, out: Any, low: Any) -> None:
+    """One bit for every row that has a value, in order."""
+    bit = np.uint64(at * 8)
+    if some == rows:
+        for i in range(rows):
+            out[low + i] = words[bit >> _SIX] >> (bit & _ALL_BITS) & _ONE
+            bit += _ONE
+        return
+    blank = np.uint64(blank)
+    for i in range(rows):
+        here = np.uint64(present[i])
+        value = words[bit >> _SIX] >> (bit & _ALL_BITS) & _ONE
+        out[low + i] = value * here | blank * (_ONE - here)
+        bit += here

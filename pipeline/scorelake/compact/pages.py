@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from scorelake.compact import decode
 from scorelake.compact.shape import CODECS, OtherShapeError
 from scorelake.footer import Chunk, DamagedError
 
+Number = TypeVar("Number", bound=np.generic)
 _LARGEST = 1 << 31
 
 
@@ -23,12 +25,30 @@ class Pages:
     table: NDArray[np.int64]
     """A row per page (decode.py); START is the place in `words`, in bytes."""
 
-    def present(self) -> NDArray[np.uint8]:
-        """Room to mark which rows of a page have a value."""
-        return np.empty(int(self.table[:, decode.VALUES].max(initial=0)), dtype=np.uint8)
+    present: NDArray[np.uint8]
+    """Room to mark which rows of a page have a value."""
+
+    @property
+    def entries(self) -> int:
+        """How many values the dictionary has; none without one."""
+        return int(self.table[0, decode.VALUES]) if self.table[:1, decode.TYPE] == decode.DICTIONARY else 0
 
 
-def read(data: bytes, chunk: Chunk) -> Pages:
+class Scratch:
+    """Arrays for one thread to use again and again: fresh ones cost more than what is done with them."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, NDArray[np.uint8]] = {}
+
+    def array(self, name: str, size: int, kind: type[Number]) -> NDArray[Number]:
+        """Room for so many numbers, of any value, until the name is asked for again."""
+        many = size * np.dtype(kind).itemsize
+        if name not in self.buffers or self.buffers[name].size < many:
+            self.buffers[name] = np.empty(many, dtype=np.uint8)
+        return self.buffers[name][:many].view(kind)
+
+
+def read(data: bytes, chunk: Chunk, scratch: Scratch) -> Pages:
     """Unpack a chunk."""
     rows = chunk.rows
     where = f"column {chunk.name}, row group {chunk.group}"
@@ -48,16 +68,19 @@ def read(data: bytes, chunk: Chunk) -> Pages:
     lookup = kind == decode.DICTIONARY
     if not np.isin(kind, (decode.DATA, decode.DICTIONARY, decode.DATA_V2)).all():
         raise OtherShapeError(f"{where}: pages of another kind")
+    if lookup[1:].any():
+        raise DamagedError(f"{where}: a dictionary after its first page")
     if (values < 0).any() or values[~lookup].sum() != rows or (4 * values[lookup] > sizes[lookup]).any():
         raise DamagedError(f"{where}: its pages do not hold {rows:,} rows")
     if (sizes > _LARGEST).any() or (table[:, decode.LEVELS] < 0).any() or (table[:, decode.LEVELS] > sizes).any():
         raise DamagedError(f"{where}: a page header makes no sense")
-    return Pages(_unpack(data, table, chunk, where), table)
+    words = _unpack(data, table, chunk, where, scratch)
+    return Pages(words, table, scratch.array("present", int(values.max(initial=0)), np.uint8))
 
 
-def _unpack(data: bytes, table: NDArray[np.int64], chunk: Chunk, where: str) -> NDArray[np.uint64]:
+def _unpack(data: bytes, table: NDArray[np.int64], chunk: Chunk, where: str, scratch: Scratch) -> NDArray[np.uint64]:
     sizes = (table[:, decode.SIZE] + 7) // 8
-    words = np.empty(int(sizes.sum()) + 2, dtype=np.uint64)
+    words = scratch.array("words", int(sizes.sum()) + 2, np.uint64)
     words[-2:] = 0
     out = memoryview(words.view(np.uint8))  # type: ignore[arg-type]
     view = memoryview(data)

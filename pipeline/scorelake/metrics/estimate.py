@@ -6,7 +6,6 @@ All metrics that share a k share the two distributions, which are by far the lar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
 from scorelake.metrics.registry import Metric
+from scorelake.metrics.threads import side_by_side
 from scorelake.metrics.vote import Ballots
 
 _BINARY = np.array([0.0, 1.0])
@@ -53,9 +53,8 @@ def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[
         levels = {metric: of_levels(metric, _BINARY, counts, mass) for metric in same_k if not metric.credits}
         return out | levels
 
-    with ThreadPoolExecutor() as threads:  # the longest first
-        found = threads.map(at, sorted({metric.draws for metric in metrics}, reverse=True))
-        out = {metric: estimate for some in found for metric, estimate in some.items()}
+    found = side_by_side(at, sorted({metric.draws for metric in metrics}, reverse=True))  # the longest first
+    out = {metric: estimate for some in found for metric, estimate in some.items()}
     return [out[metric] for metric in metrics]
 
 

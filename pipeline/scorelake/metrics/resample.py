@@ -9,29 +9,27 @@ in whatever order and on however many threads it is made. Equal inputs give equa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
+from scorelake.metrics.threads import side_by_side
 
 MOST_UNITS = 1 << 11
 """Above this many problems they are dealt at random into so many hands, and whole hands are drawn: the same
 spread to within two percent, and a cost that no longer grows with the benchmark."""
 _PAIRS = 4096
 """Pairs whose lifts are kept at once, each over all resamples."""
+_CACHED = 4
+"""Parts of a block of numbers: weights are used while they are in the processor's own cache."""
 _ROWS = 512
 """Rows that are resampled together, unless one sample has more."""
 _STREAM = 1 << 18
 """Numbers drawn from one random stream; streams are drawn side by side, and none depends on another."""
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _times(units: int, resamples: int, seed: int) -> NDArray[np.uint16]:
         rows[:] = np.bincount(drawn.ravel(), minlength=rows.size).reshape(rows.shape)
 
     if units:
-        _side_by_side(draw, range(0, resamples, step))
+        side_by_side(draw, range(0, resamples, step))
     return times
 
 
@@ -159,14 +157,6 @@ def _batches(items: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
             some = []
         some.append(item)
     yield some
-
-
-def _side_by_side(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Results in the order of the items. The tasks are long loops inside numpy, which run at the same time."""
-    if len(items) < 2:
-        return [task(item) for item in items]
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(task, items))
 
 
 # --- sums -----------------------------------------------------------------------------------------------------
@@ -195,7 +185,7 @@ class _Table:
         self.kinds, self.kind = scored[list(first.values())], np.array([number[key] for key in keys], dtype=np.int64)
         self.lacking = [np.flatnonzero(~kind) for kind in self.kinds]
         self.by_unit = np.empty((len(scores) + len(self.kinds), self.units))
-        _side_by_side(self._add_up, range(len(self.by_unit)))
+        side_by_side(self._add_up, range(len(self.by_unit)))
 
     def _add_up(self, i: int) -> None:
         self.by_unit[i] = np.bincount(self.unit, self._column(i, slice(None)), self.units)
@@ -218,16 +208,20 @@ class _Table:
 def _means(tables: Sequence[_Table], plan: Plan) -> list[Floats]:
     """Mean of each row over its own problems in every resample, NaN where none was drawn; for tables alike in units.
 
-    Every row and kind is added up as the resamples of a block weigh it, exactly; the product uses every core.
+    Every row and kind is added up as the resamples of a block weigh it, exactly.
     """
     means = [np.empty((len(table.scores), plan.resamples)) for table in tables]
     by_unit = np.concatenate([table.by_unit for table in tables])
     first = np.cumsum([0, *(len(table.by_unit) for table in tables)])
-    for columns, weight in weights(tables[0].units, plan, len(by_unit)):
-        sums = by_unit @ weight.T
+    times = _times(tables[0].units, plan.resamples, plan.seed)
+
+    def resample(columns: slice) -> None:
+        sums = by_unit @ times[columns].astype(np.float64).T
         for low, table, mean in zip(first, tables, means, strict=False):
             rows, kinds = slice(low, low + len(mean)), low + len(mean) + table.kind
             mean[:, columns] = ratio(sums[rows], sums[kinds]) * table.step
+
+    side_by_side(resample, blocks(plan.resamples, _CACHED * max(tables[0].units, len(by_unit))))
     return means
 
 
@@ -250,7 +244,7 @@ def _point(table: _Table, a: Ints, b: Ints) -> Lifts:
                 gap = table.scores[b[pair]] - table.scores[i]
                 lift[pair] = (gap if problems[pair] == gap.size else gap[~np.isnan(gap)]).mean()
 
-    _side_by_side(meet_others, np.unique(a).tolist())
+    side_by_side(meet_others, np.unique(a).tolist())
     return Lifts(problems, lift, lo, hi, wins_a, wins_b)
 
 
@@ -261,7 +255,7 @@ def _same_problems(means: Floats, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, p
         at = pairs[some]
         lifts.lo[at], lifts.hi[at] = _ends(means[b[at]] - means[a[at]], plan)
 
-    _side_by_side(compare, list(blocks(pairs.size, 8 * plan.resamples)))
+    side_by_side(compare, list(blocks(pairs.size, 8 * plan.resamples)))
 
 
 def _other_problems(table: _Table, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, plan: Plan) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from statistics import NormalDist
 
@@ -12,6 +11,7 @@ import numpy as np
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blend
+from scorelake.metrics.threads import side_by_side
 
 CACHED = 1 << 20
 """Numbers looked at together."""
@@ -115,8 +115,7 @@ def aggregate(
     for parts in {estimate.mean.shape[0] for estimate in estimates}:
         alike = [estimate for estimate in estimates if estimate.mean.shape[0] == parts]
         panel = _Panel(alike)
-        with ThreadPoolExecutor() as threads:  # sums over long arrays, which numpy runs side by side
-            sums = _Sums.stacked(list(threads.map(panel.sums, shape.groups())))
+        sums = _Sums.stacked(side_by_side(panel.sums, shape.groups()))
         for i, estimate in enumerate(alike):
             out[id(estimate)] = _summaries(estimate, sums.of(i), count_all, reach, min_coverage)
     return [out[id(estimate)] for estimate in estimates]
