@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from scorelake.compact.vocabulary import MISSING, digest, find_or_add, load, same
+from scorelake.compact.vocabulary import MISSING, find_or_add, load, look, same
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
 """What is kept of a page header: kind, where its bytes are and how many stored and unpacked, checksum and whether
@@ -300,13 +300,14 @@ def _plain(
 ) -> Any:
     """Values one after another, each of `width` bytes, or with its length before it if that is 0.
 
-    In short loops over a batch (where and what, which slot, which record), so that the processor waits for
-    many places in memory at once and not for one after another.
+    In short loops over a batch (where and what, which slot), so that the processor waits for many places in memory
+    at once and not for one after another.
     """
     slots, text, filled = table
-    mask, half, low_half, news = np.uint64(slots.size - 1), np.uint64(32), np.uint64(0xFFFFFFFF), False
+    mask, half, low_half, news = np.uint64(slots.shape[0] - 1), np.uint64(32), np.uint64(0xFFFFFFFF), False
     place, sizes = np.empty(_BATCH, np.int64), np.empty(_BATCH, np.int64)
-    hashes, held, ahead = np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64)
+    firsts, seconds = np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64)
+    hashes, ahead = np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64)
     for start in range(low, low + many, _BATCH):
         batch = min(_BATCH, low + many - start)
         for i in range(batch):
@@ -318,26 +319,26 @@ def _plain(
                 at += 4
             if size > end - at:
                 return DAMAGED
-            place[i], sizes[i], hashes[i] = at, size, digest(words, at, size)
+            place[i], sizes[i] = at, size
+            firsts[i], seconds[i], hashes[i] = look(words, at, size)
             at += size
         for i in range(batch):
-            held[i] = slots[hashes[i] >> half & mask]
-        trusted = np.uint64(filled[1] if grow else known)
+            ahead[i] = slots[hashes[i] >> half & mask, 2]
+        trusted = np.uint64(filled[0] if grow else known)
         for i in range(batch):
-            ahead[i] = text[min(held[i] >> half, trusted - np.uint64(1))]
-        for i in range(batch):
-            code, slot, here = MISSING, hashes[i] >> half, held[i]
-            while here:
-                record = here >> half
-                near = (here ^ hashes[i]) & low_half == 0 and record < trusted
-                if near and same(text, record, words, place[i], sizes[i]):
-                    code = np.uint32(text[record] >> half)
+            code, slot, held = MISSING, hashes[i] >> half & mask, ahead[i]
+            while held:
+                near = held >> half < trusted
+                if near and same(slots, slot, text, words, place[i], sizes[i], firsts[i], seconds[i]):
+                    code = np.uint32(held >> half)
                     break
-                slot += np.uint64(1)
-                here = slots[slot & mask]
+                slot = (slot + _ONE) & mask
+                held = slots[slot, 2]
             if code == MISSING:
                 if grow:
-                    code = find_or_add(slots, text, filled, words, place[i], sizes[i], hashes[i])
+                    code = find_or_add(
+                        slots, text, filled, words, place[i], sizes[i], firsts[i], seconds[i], hashes[i]
+                    )
                 else:
                     news = True
             out[start + i] = code

@@ -40,12 +40,16 @@ def mix(value: Any) -> Any:
 
 # --- values of any length -------------------------------------------------------------------------------------
 
+SHORT = 16
+"""Bytes that a slot holds itself, so that a known value costs one look at one place in memory."""
+
 
 class Table(NamedTuple):
-    """Open addressing into a text of records, one after another in the order of their codes.
+    """Open addressing, and a text of records, one after another in the order of their codes.
 
-    A record is a word with the code in its high and the number of bytes in its low half, then the bytes. A slot
-    holds the record's place in its high half and a part of the hash in its low half; 0 is empty.
+    A record is a word with the code in its high and the number of bytes in its low half, then the bytes. A slot is
+    four words: two of bytes, or the hash and the record's place where the bytes are more; the first word of the
+    record, which is 0 in an empty slot; and one that is not used, so that slots do not straddle lines of the cache.
     """
 
     slots: NDArray[np.uint64]
@@ -61,73 +65,87 @@ def _tail(words: Any, at: Any, size: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def digest(words: Any, at: Any, size: Any) -> Any:
-    """A hash of the bytes at a place whose high half is worth using."""
-    hashed = np.uint64(size)
-    while size >= 8:
-        hashed = (hashed ^ load(words, at)) * _ODD
-        hashed ^= hashed >> _HALF
-        at += 8
-        size -= 8
-    if size:
-        hashed = (hashed ^ _tail(words, at, size)) * _ODD
-        hashed ^= hashed >> _HALF
-    return hashed * _ODD
+def _word(words: Any, at: Any, size: Any) -> Any:
+    """The first eight bytes of a value, or all it has."""
+    if size >= 8:
+        return load(words, at)
+    return _tail(words, at, size) if size > 0 else np.uint64(0)
 
 
 @njit(cache=True, nogil=True)
-def same(text: Any, place: Any, words: Any, at: Any, size: Any) -> Any:
-    """Whether the record at a place of the text holds these bytes."""
-    if text[place] & _LOW != np.uint64(size):
+def look(words: Any, at: Any, size: Any) -> Any:
+    """What a slot says of the bytes at a place, and their hash, whose high half is worth using."""
+    if size <= SHORT:
+        first, second = _word(words, at, size), _word(words, at + 8, size - 8)
+        hashed = (first ^ np.uint64(size)) * _ODD
+        hashed = (hashed ^ (hashed >> _HALF) ^ second) * _ODD
+        return first, second, (hashed ^ (hashed >> _HALF)) * _ODD
+    hashed = np.uint64(size)
+    while size > 0:
+        hashed = (hashed ^ _word(words, at, size)) * _ODD
+        hashed ^= hashed >> _HALF
+        at += 8
+        size -= 8
+    hashed *= _ODD
+    return hashed, np.uint64(0), hashed
+
+
+@njit(cache=True, nogil=True)
+def same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, first: Any, second: Any) -> Any:
+    """Whether a slot stands for these bytes."""
+    if slots[slot, 0] != first or slots[slot, 2] & _LOW != np.uint64(size):
         return False
-    while size >= 8:
+    if size <= SHORT:
+        return slots[slot, 1] == second
+    place = slots[slot, 1]
+    while size > 0:
         place += _ONE
-        if text[place] != load(words, at):
+        if text[place] != _word(words, at, size):
             return False
         at += 8
         size -= 8
-    return size == 0 or text[place + _ONE] == _tail(words, at, size)
+    return True
 
 
 @njit(cache=True, nogil=True)
-def _settle(slots: Any, place: Any, hashed: Any) -> None:
-    mask = np.uint64(slots.size - 1)
-    slot = hashed >> _HALF & mask
-    while slots[slot]:
-        slot = (slot + _ONE) & mask
-    slots[slot] = np.uint64(place) << _HALF | hashed & _LOW
-
-
-@njit(cache=True, nogil=True)
-def find_or_add(slots: Any, text: Any, filled: Any, words: Any, at: Any, size: Any, hashed: Any) -> Any:
+def find_or_add(
+    slots: Any, text: Any, filled: Any, words: Any, at: Any, size: Any, first: Any, second: Any, hashed: Any
+) -> Any:
     """The code of the bytes at a place, a new one if they have none; there must be room for it."""
-    mask, slot = np.uint64(slots.size - 1), hashed >> _HALF
-    while slots[slot & mask]:
-        held = slots[slot & mask]
-        if (held ^ hashed) & _LOW == 0 and same(text, held >> _HALF, words, at, size):
-            return np.uint32(text[held >> _HALF] >> _HALF)
-        slot += _ONE
+    mask = np.uint64(slots.shape[0] - 1)
+    slot = hashed >> _HALF & mask
+    while slots[slot, 2]:
+        if same(slots, slot, text, words, at, size, first, second):
+            return np.uint32(slots[slot, 2] >> _HALF)
+        slot = (slot + _ONE) & mask
     code, place = filled[0], filled[1]
     text[place] = np.uint64(code) << _HALF | np.uint64(size)
+    slots[slot, 0] = first
+    slots[slot, 1] = second if size <= SHORT else np.uint64(place)
+    slots[slot, 2] = text[place]
     filled[0], filled[1] = code + 1, place + 1 + ((size + 7) >> 3)
-    _settle(slots, place, hashed)
-    while size >= 8:
+    while size > 0:
         place += 1
-        text[place] = load(words, at)
+        text[place] = _word(words, at, size)
         at += 8
         size -= 8
-    if size:
-        text[place + 1] = _tail(words, at, size)
     return np.uint32(code)
 
 
 @njit(cache=True, nogil=True)
 def _rehash(slots: Any, text: Any, filled: Any) -> None:
     """Put every record into larger slots."""
+    mask = np.uint64(slots.shape[0] - 1)
     place: Any = 1
     while place < filled:
         size = np.int64(text[place] & _LOW)
-        _settle(slots, place, digest(text, 8 * (place + 1), size))
+        first, second, hashed = look(text, 8 * (place + 1), size)
+        slot = hashed >> _HALF & mask
+        while slots[slot, 2]:
+            slot = (slot + _ONE) & mask
+        slots[slot, 0] = first
+        slots[slot, 1] = second if size <= SHORT else np.uint64(place)
+        slots[slot, 2] = text[place]
         place += 1 + ((size + 7) >> 3)
 
 
@@ -151,7 +169,9 @@ class Vocabulary:
     def __init__(self) -> None:
         self.lock = Lock()
         self.table = Table(
-            np.zeros(1 << 10, dtype=np.uint64), np.zeros(1 << 10, dtype=np.uint64), np.array([1, 1], dtype=np.int64)
+            np.zeros((1 << 10, 4), dtype=np.uint64),
+            np.zeros(1 << 10, dtype=np.uint64),
+            np.array([1, 1], dtype=np.int64),
         )
 
     def __len__(self) -> int:
@@ -162,9 +182,9 @@ class Vocabulary:
         return self.table.slots.nbytes + self.table.text.nbytes
 
     def known(self) -> tuple[Table, int]:
-        """The table now, and how much of its text a reader may trust."""
+        """The table now, and the first code that a reader must not trust yet."""
         with self.lock:
-            return self.table, int(self.table.filled[1])
+            return self.table, int(self.table.filled[0])
 
     def room(self, values: int, words: int) -> Table:
         """The table with room for so many more values and words; only with the lock held."""
@@ -174,8 +194,8 @@ class Vocabulary:
             raise OtherShapeError("too many different texts")
         if used + words + 1 > text.size:
             text = np.concatenate([text, np.zeros(used + used // 2 + 2 * words - text.size, dtype=np.uint64)])
-        if 2 * (codes + values) > slots.size:
-            slots = np.zeros(1 << (2 * (codes + values)).bit_length(), dtype=np.uint64)
+        if 3 * (codes + values) > 2 * len(slots):
+            slots = np.zeros((1 << (3 * (codes + values) // 2).bit_length(), 4), dtype=np.uint64)
             _rehash(slots, text, used)
         self.table = Table(slots, text, filled)
         return self.table
@@ -184,12 +204,11 @@ class Vocabulary:
         """The code of one value."""
         if value is None:
             return 0
-        words = np.zeros(len(value) // 8 + 2, dtype=np.uint64)
+        words = np.zeros(len(value) // 8 + 3, dtype=np.uint64)
         words.view(np.uint8)[: len(value)] = np.frombuffer(value, dtype=np.uint8)
-        hashed = np.uint64(digest(words, 0, len(value)))
         with self.lock:
             slots, text, filled = self.room(1, words.size)
-            return int(find_or_add(slots, text, filled, words, 0, len(value), hashed))
+            return int(find_or_add(slots, text, filled, words, 0, len(value), *look(words, 0, len(value))))
 
     def words(self) -> NDArray[np.uint64]:
         """Every value after null, if they are all of four or eight bytes."""
