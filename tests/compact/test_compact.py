@@ -221,7 +221,7 @@ def test_more_rows_than_a_block_or_memory_holds(tmp_path: Path, monkeypatch: pyt
     opened = [count._open(count.Task(lake.Shard(listed.root, listed.files), told, ""), file) for file in listed.files]
     sources = [source for one in opened if (source := one.source(told, 0))]
     want = added(counting.count(sources, 0, memory=1 << 40, threads=1))
-    assert added(counting.count(sources, 0, memory=1 << 40, threads=2, block=100)).equals(want)
+    assert added(counting.count(sources, 0, memory=1 << 40, threads=2, room=100)).equals(want)
     monkeypatch.setattr(counting, "_AT_ONCE", 4)
     spilled = list(counting.count(sources, 0, memory=0, threads=2))
     assert len(spilled) > 2

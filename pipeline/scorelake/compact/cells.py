@@ -26,33 +26,36 @@ Packed = NDArray[np.uint64]
 
 
 @njit(cache=True, nogil=True)
-def pack(rest: Any, problem: Any, number: Any, kind: Any, at: Any, out: Any) -> None:
-    """Rows from `at` on, as many as fit; rest << 32 | problem is the key; arrays of one element hold for all rows."""
+def deal(rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, held: Any, shift: Any) -> Any:
+    """Pack rows from `at` on, each into the hand of its partition; where it stopped, and the hand that is full.
+
+    rest << 32 | problem is the key; arrays of one element hold for all rows. No hand (-1) is full at the end.
+    """
     one_rest, one_problem, one_number = rest.size == 1, problem.size == 1, number.size == 1
-    for i in range(out.size):
-        key = np.uint64(rest[0 if one_rest else at + i]) << np.uint64(32)
-        key |= np.uint64(problem[0 if one_problem else at + i])
-        out[i] = (
-            key << np.uint64(10)
-            | np.uint64(number[0 if one_number else at + i]) << np.uint64(2)
-            | np.uint64(kind[at + i])
+    most, shift = hands.shape[1], np.uint64(shift)
+    for i in range(at, kind.size):
+        key = np.uint64(rest[0 if one_rest else i]) << np.uint64(32) | np.uint64(problem[0 if one_problem else i])
+        p = np.int64(mix(key) >> shift)
+        place = held[p]
+        hands[p, place] = (
+            key << np.uint64(10) | np.uint64(number[0 if one_number else i]) << np.uint64(2) | np.uint64(kind[i])
         )
+        held[p] = place + 1
+        if place + 1 == most:
+            return i + 1, p
+    return kind.size, -1
 
 
 @njit(cache=True, nogil=True)
-def spread(rows: Any, out: Any, edges: Any, shift: Any) -> None:
-    """Rows in the order of their partitions; partition p is out[edges[p]:edges[p + 1]]."""
-    edges[:] = 0
-    shift = np.uint64(shift)
-    for i in range(rows.size):
-        edges[np.int64(mix(rows[i] >> np.uint64(10)) >> shift) + 1] += 1
-    for p in range(1, edges.size):
-        edges[p] += edges[p - 1]
-    place = edges[:-1].copy()
-    for i in range(rows.size):
-        here = np.int64(mix(rows[i] >> np.uint64(10)) >> shift)
-        out[place[here]] = rows[i]
-        place[here] += 1
+def deal_packed(rows: Any, at: Any, hands: Any, held: Any, shift: Any) -> Any:
+    """The same for rows that are packed already."""
+    for i in range(at, rows.size):
+        p = np.int64(mix(rows[i] >> np.uint64(10)) >> np.uint64(shift))
+        hands[p, held[p]] = rows[i]
+        held[p] += 1
+        if held[p] == hands.shape[1]:
+            return i + 1, p
+    return rows.size, -1
 
 
 @njit(cache=True, nogil=True)

@@ -24,8 +24,8 @@ from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
 Codes: TypeAlias = NDArray[np.uint32]
-BLOCK = 1 << 22
-"""Rows that a thread collects before they are counted, partition after partition."""
+ROOM = 1 << 23
+"""Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 19
 """Keys that are handed out together."""
 _AT_ONCE = 32
@@ -47,7 +47,7 @@ def count(
     memory: int,
     threads: int,
     fail_ungraded: bool = False,
-    block: int = BLOCK,
+    room: int = ROOM,
 ) -> Iterator[Counted]:
     """Counts per key of all files. If it raises DamagedError or OtherShapeError, what it gave before is void.
 
@@ -64,9 +64,9 @@ def count(
     rows = sum(source.footer.rows for source in sources)
     if rows >= _MOST_ROWS:
         raise OtherShapeError("too many rows")
-    block = min(block, rows, max(1 << 16, memory // (64 * threads)))
+    room = min(room, rows, max(1 << 16, memory // (64 * threads)))
     parts = min(max(rows // _PARTITION, 1).bit_length(), _MOST_PARTS)
-    job = _Job(kinds, same, words, blank, block, parts)
+    job = _Job(kinds, same, words, blank, room, parts)
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
         side_by_side = map if pool is None else pool.map
         groups = _groups(sources)
@@ -74,10 +74,10 @@ def count(
             list(side_by_side(job.read, some))
             if job.size() > memory:
                 overlap = True
-                list(side_by_side(_Block.flush, job.blocks))
+                list(side_by_side(_Hands.flush, job.hands))
                 yield from job.pieces(overlap)
-                job = _Job(kinds, same, words, blank, block, parts)
-        list(side_by_side(_Block.flush, job.blocks))
+                job = _Job(kinds, same, words, blank, room, parts)
+        list(side_by_side(_Hands.flush, job.hands))
         yield from job.pieces(overlap)
 
 
@@ -104,8 +104,8 @@ def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, dict[str, Chunk
 class _Job:
     """What the threads share: a vocabulary per key, the pairs that fold keys into one, and the cells."""
 
-    def __init__(self, kinds: dict[str, int], same: set[str], words: int, blank: int, block: int, parts: int) -> None:
-        self.kinds, self.words, self.blank, self.block_size = kinds, words, blank, block
+    def __init__(self, kinds: dict[str, int], same: set[str], words: int, blank: int, room: int, parts: int) -> None:
+        self.kinds, self.words, self.blank, self.room = kinds, words, blank, room
         names = list(kinds)
         self.vocabularies = {name: Vocabulary() for name in names}
         carried = [name for name in names if name.startswith("carry:") and name not in same]
@@ -113,19 +113,19 @@ class _Job:
         self.rest = _Fold([name for name in names if name not in self.problem.names and name not in same])
         self.same = same
         self.partitions = [Partition(words) for _ in range(1 << parts)]
-        self.blocks: list[_Block] = []
+        self.hands: list[_Hands] = []
         self.mine = local()
 
     def read(self, group: tuple[Source, dict[str, Chunk]]) -> None:
-        """Decode a row group and put its rows, packed, into this thread's block."""
+        """Decode a row group and put its rows, packed, into this thread's hands."""
         source, chunks = group
         codes = {
             name: np.array([self.vocabularies[name].code(None if text is None else text.encode())], dtype=np.uint32)
             for name, text in source.constants.items()
         }
-        if not hasattr(self.mine, "block"):
-            self.mine.block = _Block(self.partitions, self.block_size, len(self.blocks))
-            self.blocks.append(self.mine.block)
+        if not hasattr(self.mine, "hands"):
+            self.mine.hands = _Hands(self.partitions, self.room)
+            self.hands.append(self.mine.hands)
         scratch = _scratch()
         with open(source.path, "rb") as file:
             for name, column in source.keys.items():
@@ -138,7 +138,7 @@ class _Job:
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
         if not (_in_runs(rest, problem) and self._put_runs(rest, problem, numbers, kinds)):
-            self.mine.block.put(rest, problem, numbers, kinds)
+            self.mine.hands.put(rest, problem, numbers, kinds)
 
     def _put_runs(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> bool:
         """The same for rows in runs of equal keys; False if the runs prove too short, or too much is odd."""
@@ -148,8 +148,8 @@ class _Job:
         many, odd = cells.runs(rest, problem, numbers, kinds, self.words, found, aside)
         if many < 0:
             return False
-        self.mine.block.put_cells(found[:many].copy())
-        self.mine.block.put_packed(aside[:odd])
+        self.mine.hands.put_cells(found[:many].copy())
+        self.mine.hands.put_packed(aside[:odd])
         return True
 
     def size(self) -> int:
@@ -160,7 +160,7 @@ class _Job:
 
     def pieces(self, overlap: bool) -> Iterator[Counted]:
         """Every cell as counts, with its key as codes; some partitions at a time, which are given up."""
-        self.blocks.clear()
+        self.hands.clear()
         texts = {name: _texts(vocabulary, self.kinds[name]) for name, vocabulary in self.vocabularies.items()}
         some: list[Partition] = []
         while self.partitions:
@@ -213,67 +213,56 @@ def _scratch() -> Scratch:
     return scratch
 
 
-class _Block:
-    """Packed rows of one thread, counted whenever they are many."""
+class _Hands:
+    """Rows that one thread holds for the partitions, each given out when it is full."""
 
-    def __init__(self, partitions: list[Partition], size: int, turn: int) -> None:
-        self.partitions, self.size, self.filled = partitions, size, 0
-        self.rows: Packed = np.empty(size, dtype=np.uint64)
-        self.spread: Packed = np.empty(size, dtype=np.uint64)
-        self.edges = np.empty(len(partitions) + 1, dtype=np.int64)
+    def __init__(self, partitions: list[Partition], size: int) -> None:
+        self.partitions = partitions
         self.shift = 65 - len(partitions).bit_length()
+        self.rows: Packed = np.empty((len(partitions), max(1, size // len(partitions))), dtype=np.uint64)
+        self.held = np.zeros(len(partitions), dtype=np.int64)
         self.cells: list[Packed] = []
-        self.first = turn * len(partitions) // 2  # threads begin at different partitions, not to wait for each other
-
-    def put_cells(self, found: Packed) -> None:
-        """Cells, likewise counted whenever they are many."""
-        self.cells.append(found)
-        if sum(map(len, self.cells)) >= _CELLS:
-            self._flush_cells()
 
     def put(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> None:
         at = 0
         while at < kinds.size:
-            room = self._room(kinds.size - at)
-            cells.pack(rest, problem, numbers, kinds, at, room)
-            at += room.size
+            at, full = cells.deal(rest, problem, numbers, kinds, at, self.rows, self.held, self.shift)
+            self._give(full)
 
     def put_packed(self, rows: Packed) -> None:
-        while rows.size:
-            room = self._room(rows.size)
-            room[:], rows = rows[: room.size], rows[room.size :]
+        at = 0
+        while at < rows.size:
+            at, full = cells.deal_packed(rows, at, self.rows, self.held, self.shift)
+            self._give(full)
 
-    def _room(self, wanted: int) -> Packed:
-        """Where up to so many rows go, which are taken as put there."""
-        if self.filled == self.size:
-            self.flush()
-        room = self.rows[self.filled : self.filled + wanted]
-        self.filled += room.size
-        return room
+    def put_cells(self, found: Packed) -> None:
+        """Cells, likewise given out when they are many."""
+        self.cells.append(found)
+        if sum(map(len, self.cells)) >= _CELLS:
+            self._give_cells()
 
     def flush(self) -> None:
-        cells.spread(self.rows[: self.filled], self.spread, self.edges, self.shift)
-        for partition, part in self._dealt(self.edges):
-            partition.add(self.spread[part])
-        self.filled = 0
-        self._flush_cells()
+        """Give out what is left."""
+        for p in np.flatnonzero(self.held).tolist():
+            self._give(p)
+        self._give_cells()
 
-    def _flush_cells(self) -> None:
+    def _give(self, p: int) -> None:
+        if p >= 0:
+            self.partitions[p].add(self.rows[p, : self.held[p]])
+            self.held[p] = 0
+
+    def _give_cells(self) -> None:
         if not self.cells:
             return
         found = np.concatenate(self.cells)
         self.cells.clear()
         where = cells.partition(found[:, 0], self.shift)
         found = found[np.argsort(where, kind="stable")]
-        for partition, part in self._dealt(np.cumsum([0, *np.bincount(where, minlength=len(self.partitions))])):
-            partition.absorb(found[part])
-
-    def _dealt(self, edges: NDArray[np.int64]) -> Iterator[tuple[Partition, slice]]:
-        """Every partition that gets something, and what part of it all."""
-        for i in range(len(self.partitions)):
-            p = (self.first + i) % len(self.partitions)
-            if edges[p] < edges[p + 1]:
-                yield self.partitions[p], slice(edges[p], edges[p + 1])
+        edges = np.cumsum([0, *np.bincount(where, minlength=len(self.partitions))]).tolist()
+        for partition, low, high in zip(self.partitions, edges, edges[1:], strict=False):
+            if low < high:
+                partition.absorb(found[low:high])
 
 
 def _from_counts(found: Packed) -> dict[str, pl.Series]:

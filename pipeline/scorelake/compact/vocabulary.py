@@ -206,9 +206,10 @@ class Vocabulary:
             return 0
         words = np.zeros(len(value) // 8 + 3, dtype=np.uint64)
         words.view(np.uint8)[: len(value)] = np.frombuffer(value, dtype=np.uint8)
+        seen = [np.uint64(number) for number in look(words, 0, len(value))]
         with self.lock:
             slots, text, filled = self.room(1, words.size)
-            return int(find_or_add(slots, text, filled, words, 0, len(value), *look(words, 0, len(value))))
+            return int(find_or_add(slots, text, filled, words, 0, len(value), *seen))
 
     def words(self) -> NDArray[np.uint64]:
         """Every value after null, if they are all of four or eight bytes."""
