@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -15,20 +15,20 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from polars import selectors
 
-from scorelake.tables import KEYS
+from scorelake.tables import COUNTS, GROUP, KEYS
 
 HASH = "_hash"
 DICTIONARIES: dict[str, Any] = {
     "compression": "zstd",
     "compression_level": 1,
-    "use_dictionary": list(KEYS),
+    "use_dictionary": [*KEYS, *COUNTS],
+    "write_statistics": [*GROUP, *COUNTS],
     "dictionary_pagesize_limit": 1 << 28,
     "store_schema": False,
 }
 """How texts stay dictionaries on the disk, and are plain texts to every reader."""
-_QUICK = DICTIONARIES | {"compression": "lz4", "compression_level": None}
-"""For partial counts, which are read by nobody else and soon."""
 ROW_GROUP, CODED_ROW_GROUP = 1 << 16, 1 << 19
 
 
@@ -80,17 +80,30 @@ def write(counted: Counted, path: Path) -> None:
         return
     spelled = {key: text.to_arrow(compat_level=pl.CompatLevel.oldest()) for key, text in texts.items()}
     writer = None
-    for part in counts.iter_slices(CODED_ROW_GROUP):
+    narrow = [name for name in COUNTS if name in counts.columns and not (counts[name] >= 1 << 31).any()]
+    for part in counts.with_columns(pl.col(narrow).cast(pl.Int32)).iter_slices(CODED_ROW_GROUP):
         table = pa.table(
             {
                 name: as_dictionary(part[name].to_numpy(), spelled[name]) if name in texts else part[name].to_arrow()
                 for name in counts.columns
             }
         )
-        writer = writer or pq.ParquetWriter(path, table.schema, **_QUICK)
+        writer = writer or pq.ParquetWriter(path, table.schema, **_quick(table.column_names))
         writer.write_table(table)
     assert writer is not None
     writer.close()
+
+
+def _quick(names: Sequence[str]) -> dict[str, Any]:
+    """For partial counts, which are read by nobody else and soon; a hash is not worth compressing."""
+    packed = {name: "none" if name == HASH else "lz4" for name in names}
+    texts = {"use_dictionary": list(KEYS), "write_statistics": [HASH]}
+    return DICTIONARIES | {"compression": packed, "compression_level": None} | texts
+
+
+def widened(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Counts as they are added up, however narrow they were written."""
+    return table.with_columns(selectors.by_name(*COUNTS, require_all=False).cast(pl.Int64))
 
 
 def as_dictionary(codes: NDArray[np.uint32], texts: pa.Array[Any]) -> pa.Array[Any]:

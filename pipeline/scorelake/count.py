@@ -35,6 +35,7 @@ from scorelake.coded import (
     by_hash,
     hashed,
     ranked,
+    widened,
     write,
 )
 from scorelake.compact import shape
@@ -44,7 +45,7 @@ from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, writing
-from scorelake.tables import KEYS, LISTS, NAMED
+from scorelake.tables import COUNTS, KEYS, LISTS, NAMED
 from scorelake.tally import Shape, constants, tally, with_ends
 
 if TYPE_CHECKING:
@@ -364,7 +365,7 @@ def _parts(bucket: Bucket) -> tuple[list[tuple[Partial, pl.LazyFrame]], dict[str
     for key in KEYS:
         texts[key], codes = ranked(whole[key])
         columns.append(pl.Series(key, codes))
-    frame = pl.DataFrame(whole.drop_columns(list(KEYS))).with_columns(columns)
+    frame = widened(pl.DataFrame(whole.drop_columns(list(KEYS))).lazy()).collect().with_columns(columns)
     edges = np.cumsum([0, *(table.num_rows for table in tables)])
     frames = [frame[low:high].lazy() for low, high in pairwise(edges.tolist())]
     return list(zip(bucket.partials, frames, strict=True)), texts
@@ -372,8 +373,8 @@ def _parts(bucket: Bucket) -> tuple[list[tuple[Partial, pl.LazyFrame]], dict[str
 
 def _bucket_rows(bucket: Bucket, partial: Partial, names: Sequence[str]) -> pl.LazyFrame:
     span = pl.col(HASH).is_between(pl.lit(bucket.low, pl.UInt64), pl.lit(bucket.high, pl.UInt64))
-    paths = [_home(bucket, partial) / name for name in names]
-    return pl.scan_parquet(paths, glob=False, missing_columns="insert").filter(span)
+    frames = [widened(pl.scan_parquet(_home(bucket, partial) / name, glob=False)) for name in names]
+    return pl.concat(frames, how="diagonal_relaxed").filter(span)
 
 
 def _home(bucket: Bucket, partial: Partial) -> Path:
@@ -421,7 +422,7 @@ def _write_problems(counts: pl.DataFrame, texts: dict[str, pl.Series], path: str
         counts = counts.with_columns(c=pl.lit(None, pl.Int64))
     carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
     lists = [name for name in LISTS if name in counts.columns]
-    final = by_ranks(counts, KEYS).select(*KEYS, "n", "c", "ungraded", *carried, *lists)
+    final = by_ranks(counts.select(*KEYS, *COUNTS, *carried, *lists), KEYS)
     table = final.to_arrow()
     for i, (key, text) in enumerate(texts.items()):
         named = text.to_arrow(compat_level=pl.CompatLevel.oldest())

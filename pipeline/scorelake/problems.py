@@ -16,9 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.metrics.counts import distinct
-from scorelake.tables import GROUP, KEYS
+from scorelake.tables import COUNTS, GROUP, KEYS
 
-COUNTS = ("n", "c", "ungraded")
 Codes = NDArray[np.uint32]
 
 

@@ -28,7 +28,16 @@ def by_ranks(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         if ranks > 1:
             place = place * np.uint64(ranks) + rank.astype(np.uint64)
     # one buffer per column first: picking rows out of many pieces costs more than the sort
-    return frame.rechunk()[np.argsort(place)]
+    return frame.rechunk()[_order(place, room)]
+
+
+def _order(place: NDArray[np.uint64], room: int) -> NDArray[Any]:
+    """Where the rows in the order of their places are; places differ, and are below `room`."""
+    if room > 8 * place.size:
+        return np.argsort(place)
+    row: NDArray[Any] = np.full(room, -1, dtype=np.int32 if place.size < 1 << 31 else np.int64)
+    row[place] = np.arange(place.size, dtype=row.dtype)
+    return row[row >= 0]
 
 
 def _texts(column: pl.Series) -> tuple[NDArray[Any], int]:

@@ -14,6 +14,7 @@ KEYS = ("benchmark", "subject", "model", "protocol", "problem_id")
 NAMED = tuple(key for key in KEYS if key != "protocol")
 """Keys that must not be null."""
 GROUP = KEYS[:-1]
+COUNTS = ("n", "c", "ungraded")
 LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes")
 """Columns of problem_counts, where there are rewards or answers, that stay in the snapshot's files."""
 

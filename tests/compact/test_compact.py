@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from scorelake import count, footer, lake, thrift
-from scorelake.coded import Counted
+from scorelake.coded import Counted, widened
 from scorelake.compact import counting, decode
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.settings import load
@@ -62,8 +62,8 @@ def partial(root: Path, out: Path, many: int, **options: Any) -> tuple[pl.DataFr
         done = count.count(task)
     finally:
         count.MANY = before
-    pieces = [pl.read_parquet(out / str(many) / done.name / name) for name in done.pieces]
-    counts = pl.concat(pieces).sort(count.HASH, *count.KEYS)
+    pieces = [widened(pl.scan_parquet(out / str(many) / done.name / name)) for name in done.pieces]
+    counts = pl.concat(pieces).collect().sort(count.HASH, *count.KEYS)
     return counts, replace(done, checksum="", pieces=())
 
 

@@ -26,16 +26,18 @@ Packed = NDArray[np.uint64]
 
 
 @njit(cache=True, nogil=True)
-def deal(rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, held: Any, shift: Any) -> Any:
+def deal(
+    rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any
+) -> Any:
     """Pack rows from `at` on, each into the hand of its partition; where it stopped, and the hand that is full.
 
     rest << 32 | problem is the key; arrays of one element hold for all rows. No hand (-1) is full at the end.
     """
     one_rest, one_problem, one_number = rest.size == 1, problem.size == 1, number.size == 1
-    most, shift = hands.shape[1], np.uint64(shift)
+    most = hands.shape[1]
     for i in range(at, kind.size):
         key = np.uint64(rest[0 if one_rest else i]) << np.uint64(32) | np.uint64(problem[0 if one_problem else i])
-        p = np.int64(mix(key) >> shift)
+        p = np.int64(mix(key & part) >> shift)
         place = held[p]
         hands[p, place] = (
             key << np.uint64(10) | np.uint64(number[0 if one_number else i]) << np.uint64(2) | np.uint64(kind[i])
@@ -47,10 +49,10 @@ def deal(rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, h
 
 
 @njit(cache=True, nogil=True)
-def deal_packed(rows: Any, at: Any, hands: Any, held: Any, shift: Any) -> Any:
+def deal_packed(rows: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any) -> Any:
     """The same for rows that are packed already."""
     for i in range(at, rows.size):
-        p = np.int64(mix(rows[i] >> np.uint64(10)) >> np.uint64(shift))
+        p = np.int64(mix(rows[i] >> np.uint64(10) & part) >> shift)
         hands[p, held[p]] = rows[i]
         held[p] += 1
         if held[p] == hands.shape[1]:
@@ -59,11 +61,11 @@ def deal_packed(rows: Any, at: Any, hands: Any, held: Any, shift: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def partition(keys: Any, shift: Any) -> Any:
-    """The partition of every key: the first bits of its mix, all but so many."""
+def partition(keys: Any, part: Any, shift: Any) -> Any:
+    """The partition of every key: the first bits of the mix of a part of it, all but so many."""
     out = np.empty(keys.size, dtype=np.uint16)
     for i in range(keys.size):
-        out[i] = mix(keys[i]) >> np.uint64(shift)
+        out[i] = mix(keys[i] & part) >> shift
     return out
 
 

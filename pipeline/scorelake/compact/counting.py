@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import islice
-from threading import local
+from threading import Lock, local
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +36,8 @@ _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
 """What a packed row has bits for, and what a count of rows has."""
 _PARTITION, _MOST_PARTS = 1 << 18, 9
 """Rows that make a partition worth having, and the bits that tell the most partitions there can be apart."""
+_MANY = 16
+"""Problems per partition from which on they are parted by problem, so that a name is in one piece only."""
 _MINE = local()
 _WIDTH = {BYTE_ARRAY: 0, INT32: 4, INT64: 8}
 
@@ -113,7 +115,7 @@ class _Job:
         self.rest = _Fold([name for name in names if name not in self.problem.names and name not in same])
         self.same = same
         self.partitions = [Partition(words) for _ in range(1 << parts)]
-        self.hands: list[_Hands] = []
+        self.lock, self.hands = Lock(), list[_Hands]()
         self.mine = local()
 
     def read(self, group: tuple[Source, dict[str, Chunk]]) -> None:
@@ -123,9 +125,6 @@ class _Job:
             name: np.array([self.vocabularies[name].code(None if text is None else text.encode())], dtype=np.uint32)
             for name, text in source.constants.items()
         }
-        if not hasattr(self.mine, "hands"):
-            self.mine.hands = _Hands(self.partitions, self.room)
-            self.hands.append(self.mine.hands)
         scratch = _scratch()
         with open(source.path, "rb") as file:
             for name, column in source.keys.items():
@@ -137,11 +136,22 @@ class _Job:
         rest, problem = self.rest.join(codes), self.problem.join(codes)
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
+        if not hasattr(self.mine, "hands"):
+            self.mine.hands = self._deal_in()
         if not (_in_runs(rest, problem) and self._put_runs(rest, problem, numbers, kinds)):
             self.mine.hands.put(rest, problem, numbers, kinds)
 
+    def _deal_in(self) -> _Hands:
+        """Hands for one thread more. The first one sees by what to part keys: by problem, if these are many."""
+        with self.lock:
+            if not self.hands:
+                many = len(self.vocabularies["problem_id"]) > _MANY * len(self.partitions)
+                self.part = np.uint64(0xFFFFFFFF if many else 0xFFFFFFFFFFFFFFFF)
+            self.hands.append(_Hands(self.partitions, self.room, self.part))
+            return self.hands[-1]
+
     def _put_runs(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> bool:
-        """The same for rows in runs of equal keys; False if the runs prove too short, or too much is odd."""
+        """Rows in runs of equal keys; False if the runs prove too short, or too much is odd."""
         width, most = 1 + (2 * self.words or 2), kinds.size // _RUN + 1
         found = _scratch().array("runs", most * width, np.uint64).reshape(most, width)
         aside = _scratch().array("aside", most, np.uint64)
@@ -216,9 +226,9 @@ def _scratch() -> Scratch:
 class _Hands:
     """Rows that one thread holds for the partitions, each given out when it is full."""
 
-    def __init__(self, partitions: list[Partition], size: int) -> None:
+    def __init__(self, partitions: list[Partition], size: int, part: np.uint64) -> None:
         self.partitions = partitions
-        self.shift = 65 - len(partitions).bit_length()
+        self.by = part, np.uint64(65 - len(partitions).bit_length())
         self.rows: Packed = np.empty((len(partitions), max(1, size // len(partitions))), dtype=np.uint64)
         self.held = np.zeros(len(partitions), dtype=np.int64)
         self.cells: list[Packed] = []
@@ -226,13 +236,13 @@ class _Hands:
     def put(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> None:
         at = 0
         while at < kinds.size:
-            at, full = cells.deal(rest, problem, numbers, kinds, at, self.rows, self.held, self.shift)
+            at, full = cells.deal(rest, problem, numbers, kinds, at, self.rows, self.held, *self.by)
             self._give(full)
 
     def put_packed(self, rows: Packed) -> None:
         at = 0
         while at < rows.size:
-            at, full = cells.deal_packed(rows, at, self.rows, self.held, self.shift)
+            at, full = cells.deal_packed(rows, at, self.rows, self.held, *self.by)
             self._give(full)
 
     def put_cells(self, found: Packed) -> None:
@@ -257,7 +267,7 @@ class _Hands:
             return
         found = np.concatenate(self.cells)
         self.cells.clear()
-        where = cells.partition(found[:, 0], self.shift)
+        where = cells.partition(found[:, 0], *self.by)
         found = found[np.argsort(where, kind="stable")]
         edges = np.cumsum([0, *np.bincount(where, minlength=len(self.partitions))]).tolist()
         for partition, low, high in zip(self.partitions, edges, edges[1:], strict=False):
