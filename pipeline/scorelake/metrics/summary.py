@@ -112,8 +112,9 @@ def aggregate(
     count_all = np.add.reduceat(shape.problems, shape.starts)
     reach = NormalDist().inv_cdf((1 + confidence) / 2)
     out: dict[int, Summaries] = {}
-    for parts in {estimate.mean.shape[0] for estimate in estimates}:
-        alike = [estimate for estimate in estimates if estimate.mean.shape[0] == parts]
+    kinds = [(len(estimate.mean), bool(np.isnan(estimate.value[0]).any())) for estimate in estimates]
+    for kind in dict.fromkeys(kinds):
+        alike = [estimate for estimate, its in zip(estimates, kinds, strict=True) if its == kind]
         panel = _Panel(alike)
         sums = _Sums.stacked(side_by_side(panel.sums, shape.groups()))
         for i, estimate in enumerate(alike):
@@ -166,7 +167,9 @@ class _Sums:
 
 
 class _Panel:
-    """Metrics with equally many parts, side by side: metrics x parts x columns."""
+    """Metrics with equally many parts, side by side: metrics x parts x columns.
+
+    Sums run along the rows, metric by metric, so that none depends on what others are asked for."""
 
     def __init__(self, estimates: Sequence[Estimate]) -> None:
         self.value, self.scored = _filled(np.stack([estimate.value for estimate in estimates]))
