@@ -1,5 +1,7 @@
 """The cut of the work: balanced, complete, and the same for everybody who asks."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,12 +29,20 @@ def test_groups_are_everything_once_and_balanced(sizes: list[int], number: int) 
 
 def test_more_tasks_at_once_make_smaller_pieces() -> None:
     files, run = [File("a", 1000 << 20, 0)], Run(memory_gb=8)
-    assert plan.shard_mb(files, run, 1) == run.shard_size == 2048
+    assert plan.shard_mb(files, run, 1) == run.shard_size == 4096
     assert plan.shard_mb(files, run, 4) == 125
     assert plan.shard_mb(files, run, 1000) == plan.SMALLEST_MB
     assert plan.bucket_rows(10**9, run, 1) == plan.bucket_rows(10**9, run, 4) == run.bucket_size
     assert plan.bucket_rows(10**7, run, 4) == 10**7 // 8
     assert plan.bucket_rows(10, run, 4) == plan.FEWEST_ROWS
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 60))
+def test_neighbours_are_taken_together_while_they_are_small(sizes: list[int], most: int) -> None:
+    batches = plan.together(sizes, float, most)
+    assert [size for batch in batches for size in batch] == sizes
+    assert all(sum(batch) <= most or len(batch) == 1 for batch in batches)
+    assert all(sum(a) + b[0] > most for a, b in pairwise(batches)), "none could have taken one more"
 
 
 def test_explicit_sizes_win() -> None:

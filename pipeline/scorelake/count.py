@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Raise when partials of an older version must not be added to new ones."""
 _HASH_SPACE = 1 << 64
+MERGED = 1 << 19
+"""Rows of a bucket made of pieces that share no problem: large enough to be worth a file."""
 MANY = 1 << 20
 """Rows from which on a shard is worth loading compiled code."""
 BROKEN = (Exception, pl.exceptions.PanicException)
@@ -62,6 +64,8 @@ OURS = (AssertionError, AttributeError, ImportError, NameError)
 """What no file can cause: a defect of the program or of its installation, not to be told as a broken file."""
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class UnreadableError(Exception):
@@ -173,12 +177,18 @@ def count(task: Task) -> Partial:
 
 def count_all(tasks: Sequence[Task]) -> list[Partial]:
     """Count small shards side by side; together they need the memory of a large one."""
-    if len(tasks) == 1:
-        return [count(tasks[0])]
+    alone = [replace(task, settings=task.settings.alone()) for task in tasks]
+    return _side_by_side(count, alone if len(tasks) > 1 else tasks)
+
+
+def _side_by_side(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Results in the order of the items; if one fails, those that have not begun are not done."""
+    if len(items) == 1:
+        return [task(items[0])]
     with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
-        waiting = [threads.submit(count, replace(task, settings=task.settings.alone())) for task in tasks]
+        waiting = [threads.submit(task, item) for item in items]
         try:
-            return [partial.result() for partial in waiting]
+            return [each.result() for each in waiting]
         except BaseException:
             threads.shutdown(cancel_futures=True)
             raise
@@ -281,21 +291,40 @@ def buckets(
     answered: bool = False,
     mirror: Mirror | None = None,
 ) -> list[Bucket]:
-    """Plan the merge: as many hash ranges as keep one of them to about `rows` partial rows."""
+    """Plan the merge: as many hash ranges as keep one of them to about `rows` partial rows.
+
+    Where there is one partial and its pieces share no problem, they are buckets as they are.
+    """
     # one name per partial is all a merge needs; the list of files would go to every bucket
     filled = tuple(replace(p, files=p.files[:1], rejects=(), quarantine=()) for p in partials if p.problems)
     size = weight(filled)
     answered = answered and any(partial.answers == "counted" for partial in filled)
     edges = [_HASH_SPACE * i // max(1, -(-size // rows)) for i in range(max(1, -(-size // rows)) + 1)]
+    parts = [(filled, low, high - 1) for low, high in pairwise(edges)]
+    if len(filled) == 1 and not (filled[0].overlap or filled[0].spelled or answered):
+        parts = [((piece,), 0, _HASH_SPACE - 1) for piece in _apart(filled[0], min(rows, MERGED))]
     return [
-        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answered, mirror)
-        for i, (low, high) in enumerate(pairwise(edges))
+        Bucket(str(folder), some, low, high, str(out / f"part-{i:05d}.parquet"), rule, answered, mirror)
+        for i, (some, low, high) in enumerate(parts)
     ]
+
+
+def _apart(partial: Partial, rows: int) -> list[Partial]:
+    """A partial as several, each of some of its pieces, with about so many rows together."""
+    average = -(-partial.problems // len(partial.pieces))
+    step = max(1, rows // max(1, average))
+    groups = [partial.pieces[i : i + step] for i in range(0, len(partial.pieces), step)]
+    return [replace(partial, pieces=group, problems=average * len(group)) for group in groups]
 
 
 def weight(partials: Sequence[Partial]) -> int:
     """Rows that a merge of these partials reads."""
     return sum(p.read if p.spelled else max(p.problems, p.answer_rows) for p in partials)
+
+
+def merge_all(buckets: Sequence[Bucket]) -> list[Merged]:
+    """Merge small buckets side by side."""
+    return _side_by_side(merge, buckets)
 
 
 def merge(bucket: Bucket) -> Merged:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from scorelake.lake import File, Shard
 from scorelake.settings import Run, Settings
 from scorelake.storage import is_remote
 
-if TYPE_CHECKING:
-    from scorelake.count import Task
+Item = TypeVar("Item")
 
 SMALLEST_MB = 16.0
 """Below that a task costs more than it does."""
 FEWEST_ROWS = 100_000
 BATCH_MB = 64.0
+"""Small shards counted together; progress is told in between."""
 ALIKE_GB = 4.0
 """The memory that machines with no setting agree on when each cuts the work for itself."""
 ROUNDS = 2
@@ -45,17 +45,17 @@ def bucket_rows(rows: int, run: Run, at_once: int) -> int:
     return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // (ROUNDS * at_once))))
 
 
-def batches(tasks: Sequence[Task], megabytes: float) -> list[tuple[Task, ...]]:
-    """Tasks of small shards, in order, together as large as one shard may be; progress is told between them."""
-    out: list[tuple[Task, ...]] = []
-    size = 0
-    for task in tasks:
-        if out and size + task.shard.size <= min(megabytes, BATCH_MB) * 2**20:
-            out[-1] = (*out[-1], task)
+def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
+    """Items in order, neighbours together while they are no larger than that: an engine takes them as one."""
+    out: list[tuple[Item, ...]] = []
+    held = 0.0
+    for item in items:
+        if out and held + size(item) <= most:
+            out[-1] = (*out[-1], item)
+            held += size(item)
         else:
-            out.append((task,))
-            size = 0
-        size += task.shard.size
+            out.append((item,))
+            held = size(item)
     return out
 
 

@@ -157,7 +157,8 @@ def _count(
     files = [file for shard in todo for file in shard.files]
     total, done, partials = sum(file.size for file in files), 0, list[Partial]()
     progress("counting", 0, total)
-    batches = plan.batches(tasks, plan.shard_mb(files, settings.run, engine.at_once))
+    most = min(plan.BATCH_MB, plan.shard_mb(files, settings.run, engine.at_once))
+    batches = plan.together(tasks, lambda task: task.shard.size / 2**20, most)
     for batch, made in zip(batches, engine.map(count.count_all, batches), strict=True):
         partials += made
         done += sum(task.shard.size for task in batch)
@@ -181,11 +182,12 @@ def _merge(
     rows = plan.bucket_rows(count.weight(partials), settings.run, engine.at_once)
     elsewhere, parts = None if engine is local else out.mirror, staged / "problem_counts"
     buckets = count.buckets(out.partials, partials, rows, parts, rule, settings.answers, elsewhere)
-    merged = []
+    merged: list[count.Merged] = []
     progress("merging", 0, len(buckets))
-    for done, bucket in enumerate(engine.map(count.merge, buckets), start=1):
-        merged.append(bucket)
-        progress("merging", done, len(buckets))
+    batches = plan.together(buckets, lambda bucket: count.weight(bucket.partials), rows)
+    for some in engine.map(count.merge_all, batches):
+        merged += some
+        progress("merging", len(merged), len(buckets))
     if out.mirror:
         out.mirror.bring_files([Path(bucket.path) for bucket in buckets])
     _seen([Path(bucket.path) for bucket in buckets])

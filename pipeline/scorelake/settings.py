@@ -171,7 +171,7 @@ class Run(Part):
     @property
     def shard_size(self) -> float:
         """Megabytes of files counted together. A guess: the need depends on keys not yet read."""
-        return self.shard_mb or max(16.0, 256 * self.memory)
+        return self.shard_mb or max(16.0, 512 * self.memory)
 
     @property
     def bucket_size(self) -> int:

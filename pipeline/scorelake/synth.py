@@ -19,6 +19,7 @@ from scipy.special import expit, logit
 
 from scorelake.errors import UsageError
 from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.threads import side_by_side
 
 SUBJECTS = (
     "algebra",
@@ -63,17 +64,20 @@ def write(lake: Path, plan: Plan) -> int:
     if lake.exists() and any(lake.iterdir()):
         raise UsageError("the folder is not empty", where=str(lake), hint="give a new one")
     world = _World(plan)
-    for path, rows in world.files():
-        target = lake / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        writer = None
-        for chunk, part in enumerate(rows):
-            table = world.table(part, [plan.seed, *path.encode(), chunk])
-            writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd", write_page_checksum=True)
-            writer.write_table(table)
-        if writer:
-            writer.close()
+    side_by_side(lambda file: _write(lake, world, *file), world.files())
     return world.total
+
+
+def _write(lake: Path, world: _World, path: str, rows: Iterator[Ints]) -> None:
+    target = lake / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    writer = None
+    for chunk, part in enumerate(rows):
+        table = world.table(part, [world.plan.seed, *path.encode(), chunk])
+        writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd", write_page_checksum=True)
+        writer.write_table(table)
+    if writer:
+        writer.close()
 
 
 class _World:
@@ -92,6 +96,7 @@ class _World:
         n = rng.integers(low, plan.attempts + 1, plan.models * plan.problems)
         self.start: Ints = np.concatenate([[0], np.cumsum(n)])
         self.total = int(self.start[-1])
+        self.names = pa.array([f"problem-{i:06d}" for i in range(plan.problems)])
 
     def files(self) -> Iterator[tuple[str, Iterator[Ints]]]:
         """Each file's path and the indices of its attempts, in chunks."""
@@ -117,14 +122,16 @@ class _World:
         plan, rng = self.plan, np.random.default_rng(seed)
         if plan.layout == "shuffled":
             attempt = rng.permutation(attempt)
-        pair = np.searchsorted(self.start, attempt, side="right") - 1
+        order = np.argsort(attempt) if plan.layout == "shuffled" else np.arange(attempt.size)
+        pair = np.empty(attempt.size, dtype=np.int64)
+        pair[order] = np.searchsorted(self.start, attempt[order], side="right") - 1  # in order: many times faster
         m, p = pair // plan.problems, pair % plan.problems
         ability = self.strength[m] + self.problem[p]
         blank = rng.random(attempt.size) < plan.ungraded
         columns = {
             "benchmark": _named(np.zeros(attempt.size, dtype=np.int32), ["synth"]),
             "subject": _named(self.subject[p], list(SUBJECTS[: plan.subjects])),
-            "problem_id": _ids(p),
+            "problem_id": self.names.take(p),
             "attempt": pa.array((attempt - self.start[pair]).astype(np.int32)),
             "passed": pa.array(rng.random(attempt.size) < expit(ability), mask=blank),
             "difficulty": _named(self.level[p], list(LEVELS)),
@@ -140,12 +147,6 @@ class _World:
 def model_name(m: int) -> str:
     """The name of the m-th model; strengths fall with m."""
     return f"model-{m:02d}"
-
-
-def _ids(p: Ints) -> pa.Array[Any]:
-    """Problem names, each spelled once."""
-    distinct, place = np.unique(p, return_inverse=True)
-    return _named(place, [f"problem-{i:06d}" for i in distinct])
 
 
 def _named(code: Ints, names: list[str]) -> pa.Array[Any]:

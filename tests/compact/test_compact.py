@@ -210,6 +210,29 @@ def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pol
     assert bool(ours.spelled) == (policy == "auto")
 
 
+def test_pieces_that_share_no_problem_are_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "PIECE", 4)
+    monkeypatch.setattr(count, "MERGED", 4)
+    (tmp_path / "lake").mkdir()
+    table(4_000).write_parquet(tmp_path / "lake/x.parquet")
+    _, whole = partial(tmp_path / "lake", tmp_path, 1)
+    done = replace(whole, pieces=tuple(p.name for p in sorted((tmp_path / "1" / whole.name).glob("counts-*"))))
+
+    def merged(some: count.Partial, name: str) -> tuple[int, int, pl.DataFrame]:
+        out = tmp_path / name / "problem_counts"
+        out.mkdir(parents=True)
+        buckets = count.buckets(tmp_path / "1", [some], 10**6, out, "error")
+        graded = sum(one.graded for one in count.merge_all(buckets))
+        return len(buckets), graded, pl.read_parquet(out / "*.parquet").sort(count.KEYS)
+
+    apart, together = merged(done, "apart"), merged(replace(done, overlap=True), "together")
+    assert apart[0] == len(done.pieces) == 2
+    assert together[0] == 1
+    assert apart[1] == together[1]
+    assert apart[2].equals(together[2])
+    assert apart[2].height == 40
+
+
 def test_more_rows_than_a_block_or_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lake").mkdir()
     for seed in range(3):

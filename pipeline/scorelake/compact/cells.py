@@ -15,9 +15,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from scorelake.compact.compiler import compiled
 from scorelake.compact.vocabulary import mix
 
 FAILED, PASSED, UNGRADED, BAD = range(4)
@@ -25,7 +25,7 @@ _BATCH = 256
 Packed = NDArray[np.uint64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def deal(
     rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any
 ) -> Any:
@@ -48,7 +48,7 @@ def deal(
     return kind.size, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def deal_packed(rows: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any) -> Any:
     """The same for rows that are packed already."""
     for i in range(at, rows.size):
@@ -60,7 +60,7 @@ def deal_packed(rows: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any
     return rows.size, -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def partition(keys: Any, part: Any, shift: Any) -> Any:
     """The partition of every key: the first bits of the mix of a part of it, all but so many."""
     out = np.empty(keys.size, dtype=np.uint16)
@@ -69,7 +69,7 @@ def partition(keys: Any, part: Any, shift: Any) -> Any:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
     """Count rows from `at` on; where it stopped for want of room, the cells used, and how many rows went aside.
 
@@ -109,7 +109,7 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
     return rows.size, used, odd
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _put(cells: Any, cell: Any, words: Any, row: Any) -> Any:
     """Note a row in its cell; False if it has to go aside."""
     one, three = np.uint64(1), np.uint64(3)
@@ -128,7 +128,7 @@ def _put(cells: Any, cell: Any, words: Any, row: Any) -> Any:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def runs(rest: Any, problem: Any, number: Any, kind: Any, words: Any, out: Any, aside: Any) -> Any:
     """One cell per run of equal keys: how many, and how many packed rows went aside; -1 where there is no room.
 
@@ -173,7 +173,7 @@ def runs(rest: Any, problem: Any, number: Any, kind: Any, words: Any, out: Any, 
     return made, odd
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
     """Take in cells from `at` on; returns like tally. Attempts that are known already go aside, row by row."""
     mask, most, odd = np.uint64(slots.size - 1), min(cells.shape[0], slots.size // 2), 0
@@ -218,7 +218,7 @@ def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, a
     return found.shape[0], used, odd
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _ones(bits: Any) -> Any:
     """How many bits are set: counted in pairs, then fours, then bytes, which a product adds up."""
     bits -= bits >> np.uint64(1) & np.uint64(0x5555555555555555)
@@ -227,7 +227,7 @@ def _ones(bits: Any) -> Any:
     return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def read_bits(cells: Any, words: Any, seen: Any, n: Any, c: Any, sums: Any) -> None:
     """What two bits per attempt come to: attempts seen, graded and passed, and their sums of powers, word by word."""
     for i in range(cells.shape[0]):
@@ -243,7 +243,7 @@ def read_bits(cells: Any, words: Any, seen: Any, n: Any, c: Any, sums: Any) -> N
             c[i] += _ones(second & ~first)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _refill(slots: Any, cells: Any, used: Any) -> None:
     mask, one = np.uint64(slots.size - 1), np.uint64(1)
     for cell in range(used):

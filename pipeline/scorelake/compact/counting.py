@@ -26,7 +26,7 @@ from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 Codes: TypeAlias = NDArray[np.uint32]
 ROOM = 1 << 23
 """Rows that a thread holds before they are counted, partition by partition."""
-PIECE = 1 << 19
+PIECE = 1 << 18
 """Keys that are handed out together."""
 _AT_ONCE = 32
 """Row groups read before the memory taken is looked at."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from scorelake.compact.compiler import compiled
 from scorelake.compact.vocabulary import MISSING, find_or_add, load, look, same
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
@@ -28,7 +28,7 @@ _BATCH = 256
 _ONE, _SIX, _ALL_BITS = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def headers(data: Any, pages: Any) -> Any:
     """Every page header of a column chunk, one row each; the number of pages, or -1 for nonsense.
 
@@ -91,7 +91,7 @@ def headers(data: Any, pages: Any) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _keep(row: Any, depth: Any, field: Any, number: Any) -> None:
     if depth == 0:
         if field[0] == 1:
@@ -118,13 +118,13 @@ def _keep(row: Any, depth: Any, field: Any, number: Any) -> None:
             row[LEVELS] += number
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _number(data: Any, at: Any) -> Any:
     number, at = _varint(data, at)
     return (number >> 1) ^ -(number & 1), at
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _varint(data: Any, at: Any) -> Any:
     number, shift = np.int64(0), 0
     while at < data.size and shift < 56:
@@ -140,7 +140,7 @@ def _varint(data: Any, at: Any) -> Any:
 # --- values ---------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: Any) -> Any:
     """Runs of repeated or bit-packed small integers into out[low:high]; True if they are all there."""
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
@@ -183,7 +183,7 @@ def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: 
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _levels(words: Any, page: Any, optional: Any, present: Any) -> Any:
     """Which rows of a data page have a value: where the values begin, how many there are (-1 for nonsense)."""
     at, rows = page[START], page[VALUES]
@@ -219,7 +219,7 @@ def _levels(words: Any, page: Any, optional: Any, present: Any) -> Any:
     return at + size, some, end
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) -> None:
     """Values that were read without the gaps, moved to their rows from the end on."""
     at = low + some
@@ -231,7 +231,7 @@ def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) 
             out[low + i] = blank
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def codes(
     words: Any, pages: Any, at: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
     table: Any, known: Any, grow: Any,
@@ -255,7 +255,7 @@ def codes(
     return FINE, at, low
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _codes(
     words: Any, page: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
     table: Any, known: Any, grow: Any,
@@ -275,7 +275,7 @@ def _codes(
     return went
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _looked_up(words: Any, at: Any, end: Any, most: Any, entries: Any, out: Any, low: Any, many: Any) -> Any:
     """Indices of at most so many bits, each replaced by its entry of the dictionary."""
     if many == 0:
@@ -294,7 +294,7 @@ def _looked_up(words: Any, at: Any, end: Any, most: Any, entries: Any, out: Any,
     return FINE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _plain(
     words: Any, at: Any, end: Any, width: Any, table: Any, known: Any, grow: Any, out: Any, low: Any, many: Any
 ) -> Any:
@@ -345,7 +345,7 @@ def _plain(
     return NEWS if news else FINE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def numbers(words: Any, pages: Any, optional: Any, width: Any, values: Any, present: Any, out: Any) -> Any:
     """Integers from 0 to 255, of pages without nulls; `values` is room for those of a dictionary."""
     low = 0
@@ -368,7 +368,7 @@ def numbers(words: Any, pages: Any, optional: Any, width: Any, values: Any, pres
     return FINE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _small(words: Any, at: Any, end: Any, width: Any, many: Any, out: Any, low: Any) -> Any:
     """Plain integers of 4 or 8 bytes that fit into one."""
     if many * width > end - at:
@@ -382,7 +382,7 @@ def _small(words: Any, at: Any, end: Any, width: Any, many: Any, out: Any, low: 
     return FINE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def verdicts(words: Any, pages: Any, optional: Any, blank: Any, present: Any, out: Any) -> Any:
     """Booleans: 0, 1, or `blank` where there is none."""
     low = 0
@@ -407,7 +407,7 @@ def verdicts(words: Any, pages: Any, optional: Any, blank: Any, present: Any, ou
     return FINE
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bits(words: Any, at: Any, some: Any, rows: Any, present: Any, blank: Any, out: Any, low: Any) -> None:
     """One bit for every row that has a value, in order."""
     bit = np.uint64(at * 8)

@@ -11,27 +11,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from scorelake.compact.compiler import compiled
 from scorelake.compact.shape import OtherShapeError
 
 MISSING = np.uint32(0xFFFFFFFF)
 """Not a code: the value has none yet."""
+_SMALL = 1 << 16
+"""Pairs that are worth a table."""
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE, _THREE, _SEVEN, _ALL_BITS = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(63)
 _ODD = np.uint64(0xD6E8FEB86659FD93)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def load(words: Any, at: Any) -> Any:
     """Eight bytes from any place of a buffer of words that has one word to spare; without a branch to guess wrong."""
     word, shift = np.uint64(at) >> _THREE, (np.uint64(at) & _SEVEN) << _THREE
     return words[word] >> shift | words[word + _ONE] << _ONE << (_ALL_BITS - shift)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mix(value: Any) -> Any:
     """A hash of a word whose high half is worth using."""
     value = (value ^ (value >> _HALF)) * _ODD
@@ -58,13 +60,13 @@ class Table(NamedTuple):
     """Codes given, words of text filled. Code 0 stands for null and has no record; no record is at place 0."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _tail(words: Any, at: Any, size: Any) -> Any:
     """The last one to seven bytes of a value."""
     return load(words, at) & ((_ONE << (np.uint64(size) << _THREE)) - _ONE)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _word(words: Any, at: Any, size: Any) -> Any:
     """The first eight bytes of a value, or all it has."""
     if size >= 8:
@@ -72,7 +74,7 @@ def _word(words: Any, at: Any, size: Any) -> Any:
     return _tail(words, at, size) if size > 0 else np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def look(words: Any, at: Any, size: Any) -> Any:
     """What a slot says of the bytes at a place, and their hash, whose high half is worth using."""
     if size <= SHORT:
@@ -90,7 +92,7 @@ def look(words: Any, at: Any, size: Any) -> Any:
     return hashed, np.uint64(0), hashed
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, first: Any, second: Any) -> Any:
     """Whether a slot stands for these bytes."""
     if slots[slot, 0] != first or slots[slot, 2] & _LOW != np.uint64(size):
@@ -107,7 +109,7 @@ def same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, first
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_or_add(
     slots: Any, text: Any, filled: Any, words: Any, at: Any, size: Any, first: Any, second: Any, hashed: Any
 ) -> Any:
@@ -132,7 +134,7 @@ def find_or_add(
     return np.uint32(code)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rehash(slots: Any, text: Any, filled: Any) -> None:
     """Put every record into larger slots."""
     mask = np.uint64(slots.shape[0] - 1)
@@ -149,7 +151,7 @@ def _rehash(slots: Any, text: Any, filled: Any) -> None:
         place += 1 + ((size + 7) >> 3)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spell(text: Any, filled: Any, ends: Any, out: Any) -> None:
     """The bytes of every record, and where they end."""
     place: Any = 1
@@ -234,13 +236,18 @@ class Vocabulary:
 
 
 class Pairs:
-    """Pairs of codes -> one code, exactly, shared by threads like a vocabulary."""
+    """Pairs of codes -> one code, exactly, shared by threads like a vocabulary.
+
+    While both codes are small, as those of models and subjects are, a table of all their pairs is looked up instead;
+    it is never changed, only replaced.
+    """
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.slots = np.zeros(1 << 10, dtype=np.uint32)
         self.pairs = np.zeros(1 << 9, dtype=np.uint64)
         self.filled = np.array([0], dtype=np.int64)
+        self.small = np.zeros((1, 1), dtype=np.uint32)
 
     def __len__(self) -> int:
         return int(self.filled[0])
@@ -249,13 +256,23 @@ class Pairs:
         """The code of (left[i], right[i]) for every i; either may be one code for all."""
         out = np.empty(max(left.size, right.size), dtype=np.uint32)
         with self.lock:
-            slots, pairs, known = self.slots, self.pairs, len(self)
+            small, slots, pairs, known = self.small, self.slots, self.pairs, len(self)
+        if _join_small(small, left, right, out):
+            return out
         news = _join(slots, pairs, self.filled, known, False, left, right, out)
         if news:
             with self.lock:
                 self._room(len(self) + news)
                 _join(self.slots, self.pairs, self.filled, known, True, left, right, out)
+                self._tabulate()
         return out
+
+    def _tabulate(self) -> None:
+        left, right = self.both()
+        shape = int(left.max(initial=0)) + 1, int(right.max(initial=0)) + 1
+        if shape[0] * shape[1] <= _SMALL:
+            self.small = np.zeros(shape, dtype=np.uint32)
+            self.small[left, right] = np.arange(1, len(self) + 1)
 
     def _room(self, most: int) -> None:
         if most > self.pairs.size:
@@ -270,7 +287,20 @@ class Pairs:
         return (pairs >> _HALF).astype(np.uint32), pairs.astype(np.uint32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
+def _join_small(small: Any, left: Any, right: Any, out: Any) -> Any:
+    """Whether all pairs are in the table of small codes, which holds codes plus one."""
+    rows, columns = small.shape
+    one_left, one_right = left.size == 1, right.size == 1
+    for i in range(out.size):
+        a, b = left[0 if one_left else i], right[0 if one_right else i]
+        if a >= rows or b >= columns or small[a, b] == 0:
+            return False
+        out[i] = small[a, b] - np.uint32(1)
+    return True
+
+
+@compiled
 def _join(slots: Any, pairs: Any, filled: Any, known: Any, grow: Any, left: Any, right: Any, out: Any) -> Any:
     """How many rows found no code among the known; none if pairs may be added."""
     mask, news, before, last = slots.size - 1, 0, np.uint64(0), np.int64(-1)
@@ -297,7 +327,7 @@ def _join(slots: Any, pairs: Any, filled: Any, known: Any, grow: Any, left: Any,
     return news
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rejoin(slots: Any, pairs: Any, many: Any) -> None:
     mask = slots.size - 1
     for code in range(many):
