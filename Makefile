@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-100m bench-1b bench-kernels bench-compare bench-ray bench-plan coverage fixtures clean
+.PHONY: help run test lint torture bench bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -51,8 +51,11 @@ bench: $(STAMP) ## 10M attempts end to end against DuckDB and Polars, about a mi
 bench-100m: $(STAMP) ## 100M attempts, some minutes and 1 GB of disk
 	$(BIN)/python benchmarks/lake.py 100m
 
-bench-1b: $(STAMP) ## 1B attempts; has not been run yet
-	$(BIN)/python benchmarks/lake.py 1b
+bench-1b: $(STAMP) ## 1B attempts, half an hour and 5 GB of disk
+	$(BIN)/python benchmarks/lake.py 1b --repeats 1
+
+bench-nightly: $(STAMP) ## 1,000 files: nothing new, one in a hundred new, and how fast commands start
+	$(BIN)/python benchmarks/nightly.py
 
 bench-ray: $(STAMP) ## The same cores with and without Ray, 10M and 100M attempts, some minutes
 	$(BIN)/python benchmarks/cluster.py

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import subprocess
@@ -73,6 +74,7 @@ SIZES = {
 
 def scorelake(lake: Path) -> dict[str, Any]:
     """The job as the command line runs it, with the time at which every stage begins."""
+    import scorelake.cli  # noqa: F401  (says how many threads linear algebra gets)
     from scorelake.publish import Output
     from scorelake.run import job
     from scorelake.settings import load
@@ -206,18 +208,36 @@ def main() -> None:
     write(given.size, text)
 
 
-def write(size: str, text: str) -> None:
-    """Replace this size's part of RESULTS.md and leave the others."""
+def write(name: str, text: str) -> None:
+    """Replace one part of RESULTS.md and leave the others; how cost grows follows from all of them."""
     path = HERE / "RESULTS.md"
     head = (
-        "# Measured\n\nMade by `make bench`, `make bench-100m`, `make bench-1b`; best of the repeats. "
-        "The load average tells\n"
-        "how busy the machine was: on a busy one the ratios are not those of a quiet one.\n\n"
+        "# Measured\n\nMade by `make bench`, `make bench-100m`, `make bench-1b`, `make bench-nightly`; best of the "
+        "repeats. The load\n"
+        "average tells how busy the machine was: on a busy one the ratios are not those of a quiet one.\n\n"
     )
     old = path.read_text() if path.exists() else head
     parts = {part.split("\n", 1)[0]: f"## {part}" for part in old.split("\n## ")[1:]}
-    parts[size] = text
-    path.write_text(head + "\n".join(parts[name].strip() + "\n" for name in SIZES if name in parts))
+    parts[name] = text
+    sizes = [parts[size].strip() + "\n" for size in SIZES if size in parts]
+    grown = growth("\n".join(sizes))
+    print(grown)
+    others = [parts[other].strip() + "\n" for other in ("nightly",) if other in parts]
+    path.write_text(head + "\n".join([*sizes, grown, *others]))
+
+
+def growth(text: str) -> str:
+    """How time and memory grow with rows and keys, from the tables above it."""
+    found = re.findall(r"^\| (\w+) \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) s, ([\d.]+) GB", text, flags=re.MULTILINE)
+    lines = ["| lake | rows | keys | seconds | ns per row | us per key | GB |", "|---|---|---|---|---|---|---|"]
+    for layout, many, keys, seconds, memory in sorted(found, key=lambda row: (row[0], *map(_number, row[1:3]))):
+        row, key = float(seconds) / _number(many), float(seconds) / _number(keys)
+        lines.append(f"| {layout} | {many} | {keys} | {seconds} | {row * 1e9:.0f} | {key * 1e6:.1f} | {memory} |")
+    return "## growth\n\nscorelake, end to end.\n\n" + "\n".join(lines) + "\n"
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 if __name__ == "__main__":

@@ -131,11 +131,12 @@ def _board(
     model, subject = of_group[:, group]
     ends, problem = _line_up(subject, name, subjects.len())
     shape = (models.len(), int(ends[-1]))
+    cell = model * shape[1] + problem
     attempts = np.zeros(shape, dtype=np.int64)
-    attempts[model, problem] = rows["n"].to_numpy()
+    attempts.ravel()[cell] = rows["n"].to_numpy()
     scores = np.full((len(values), *shape), np.nan)
     for matrix, value in zip(scores, values, strict=True):
-        matrix[model, problem] = value
+        matrix.ravel()[cell] = value
     spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))
     together = None if cluster is None else cluster_codes(rows[cluster].gather(_first_model(model, problem)))
     place = _Place(groups["benchmark"][0], "", groups["protocol"][0], models.to_list())

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scorelake.metrics.counts import distinct
+from scorelake.metrics.threads import side_by_side
 from scorelake.tables import COUNTS, GROUP, KEYS
 
 Codes = NDArray[np.uint32]
@@ -82,33 +85,42 @@ class Problems:
 
 def read(folder: Path) -> Problems:
     """The problems of a folder of problem_counts."""
-    kind = pl.Categorical(pl.Categories.random())  # one set of codes, which lasts as long as a column of it
-    runs, ids, texts, counts = [], [], [], []
-    known = 0
-    for path in _paths(folder):
-        frame = pl.read_parquet(path, columns=[*KEYS, *COUNTS], glob=False)
-        runs.append(frame.select(pl.struct(GROUP).rle().struct.unnest()))
-        ids.append(frame["problem_id"].cast(kind))
-        fresh = _first(ids[-1].to_physical().to_numpy(), known)
-        known += fresh.size
-        texts.append(frame["problem_id"].gather(fresh))
-        counts.append(frame.select(COUNTS))
-    run = pl.concat(runs).unnest("value")
+    files = side_by_side(_File, _paths(folder))
+    run = pl.concat([file.runs for file in files])
     groups = run.select(GROUP).unique().sort(GROUP)
     place = run.join(groups.with_row_index("place"), on=GROUP, how="left", nulls_equal=True, maintain_order="left")
-    text = pl.concat(texts)
-    order = text.arg_sort().to_numpy()
-    assert (text.gather(order[1:]) != text.gather(order[:-1])).all(), "two codes for one problem id"
-    rank = np.empty(order.size, dtype=np.uint32)
-    rank[order] = np.arange(order.size, dtype=np.uint32)
+    texts = pl.concat([file.texts for file in files])
+    names = texts.unique().sort()
+    rank = texts.cast(pl.Enum(names)).to_physical().cast(pl.UInt32).to_numpy()
+    first = np.cumsum([0, *(file.texts.len() for file in files)])
     return Problems(
         groups,
-        text.gather(order),
+        names,
         np.repeat(place["place"].to_numpy(), run["len"].to_numpy()),
-        rank[pl.concat(ids).to_physical().to_numpy()],
-        pl.concat(counts),
+        np.concatenate([rank[low + file.name] for low, file in zip(first, files, strict=False)]),
+        pl.concat([file.counts for file in files], rechunk=True),
         _files(folder),
     )
+
+
+class _File:
+    """One file, its texts as places in a dictionary."""
+
+    def __init__(self, path: Path) -> None:
+        table = pq.ParquetFile(path, read_dictionary=list(KEYS)).read([*KEYS, *COUNTS], use_threads=False)
+        keys: dict[str, tuple[pl.Series, NDArray[np.int32]]] = {}
+        for key in KEYS:
+            column: Any = table[key].unify_dictionaries().combine_chunks()
+            keys[key] = pl.Series(column.dictionary, dtype=pl.String), column.indices.to_numpy()
+        self.texts, self.name = keys["problem_id"]
+        self.counts: pl.DataFrame = pl.DataFrame(table.select(COUNTS), schema=dict.fromkeys(COUNTS, pl.Int64))
+        code = np.zeros(table.num_rows, dtype=np.int64)
+        for key in GROUP:
+            code = code * (keys[key][0].len() + 1) + keys[key][1]
+        first = np.flatnonzero(np.diff(code, prepend=-1))
+        named = {key: keys[key][0].gather(keys[key][1][first]) for key in GROUP}
+        self.runs = pl.DataFrame({**named, "len": np.diff(first, append=code.size)})
+        """Equal groups in sequence: which, and how many rows."""
 
 
 def _paths(folder: Path) -> list[Path]:
@@ -117,11 +129,3 @@ def _paths(folder: Path) -> list[Path]:
 
 def _files(folder: Path) -> pl.LazyFrame:
     return pl.scan_parquet(_paths(folder), glob=False)
-
-
-def _first(codes: Codes, known: int) -> NDArray[np.int64]:
-    """Where each code from `known` on occurs; codes are given in rising order, without gaps."""
-    top = int(codes.max(initial=0)) + 1 if codes.size else known
-    first = np.zeros(max(top, known), dtype=np.int64)
-    first[codes] = np.arange(codes.size)
-    return first[known:]

@@ -59,7 +59,7 @@ def distinct(n: Ints, c: Ints) -> Distinct:
     top = int(n.max(initial=0))
     size = (top + 1) * (top + 2) // 2
     if size <= max(_DENSE, 4 * n.size):
-        key = n * (n + 1) // 2 + c
+        key = (n * (n + 1) >> 1) + c
         seen = np.zeros(size, dtype=bool)
         seen[key] = True
         keys = np.flatnonzero(seen)
