@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from scorelake import count, footer, lake, thrift
 from scorelake.coded import Counted, widened
-from scorelake.compact import counting, decode
+from scorelake.compact import counting, decode, lookup
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.settings import load
 
@@ -108,14 +108,19 @@ COMPOSED = st.composite(lambda draw: [rows(draw) for _ in range(draw(st.integers
 NUMBERED = st.composite(lambda draw: [rows(draw, st.integers(-(1 << 40), 1 << 40))])()
 
 
-@given(st.one_of(COMPOSED, NUMBERED), STORED, st.sampled_from(["exclude", "fail"]))
+@given(st.one_of(COMPOSED, NUMBERED), STORED, st.sampled_from(["exclude", "fail"]), st.booleans())
 @settings(
-    max_examples=30,
+    max_examples=50,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_file_of_any_writer(
-    tmp_path_factory: pytest.TempPathFactory, paths: list[str], frames: list[pl.DataFrame], how: Any, ungraded: str
+    tmp_path_factory: pytest.TempPathFactory,
+    paths: list[str],
+    frames: list[pl.DataFrame],
+    how: Any,
+    ungraded: str,
+    large: bool,
 ) -> None:
     home = tmp_path_factory.mktemp("any")
     (home / "lake").mkdir()
@@ -124,7 +129,10 @@ def test_any_file_of_any_writer(
         table = frame.to_arrow().cast(pa.schema([(n, kind if n in KEYED else t.type) for n, t in _fields(frame)]))
         pq.write_table(table, home / "lake" / f"{i}.parquet", **how)
     paths.clear()
-    both(home / "lake", home, **{"policy.ungraded": ungraded})
+    with pytest.MonkeyPatch.context() as patch:
+        if large:
+            patch.setattr(lookup, "WORTH", 1)  # as if no vocabulary fitted into the cache
+        both(home / "lake", home, **{"policy.ungraded": ungraded})
     assert paths  # it was counted by codes at least up to an unknown encoding
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scorelake import duplicates
 from scorelake.coded import Counted
-from scorelake.compact import cells, decode, pages
+from scorelake.compact import cells, decode, lookup, pages
 from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Packed, Partition
 from scorelake.compact.pages import Scratch
 from scorelake.compact.shape import OtherShapeError, Source
@@ -24,7 +24,7 @@ from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
 Codes: TypeAlias = NDArray[np.uint32]
-ROOM = 1 << 23
+LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 25
 """Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 18
 """Keys that are handed out together."""
@@ -34,8 +34,9 @@ _RUN, _GLANCE, _CELLS = 4, 4096, 1 << 16
 """Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
 """What a packed row has bits for, and what a count of rows has."""
-_PARTITION, _MOST_PARTS = 1 << 18, 9
-"""Rows that make a partition worth having, and the bits that tell the most partitions there can be apart."""
+_PARTITION, _MOST_PARTS, _VISITS = 1 << 18, 11, 12
+"""Rows that make a partition worth having, the bits that tell the most partitions there can be apart, and how often a
+partition is visited by a thread: its cells are in the processor's cache for as many rows as are held for it."""
 _MANY = 16
 """Problems per partition from which on they are parted by problem, so that a name is in one piece only."""
 _MINE = local()
@@ -49,7 +50,7 @@ def count(
     memory: int,
     threads: int,
     fail_ungraded: bool = False,
-    room: int = ROOM,
+    room: int | None = None,
 ) -> Iterator[Counted]:
     """Counts per key of all files. If it raises DamagedError or OtherShapeError, what it gave before is void.
 
@@ -66,7 +67,7 @@ def count(
     rows = sum(source.footer.rows for source in sources)
     if rows >= _MOST_ROWS:
         raise OtherShapeError("too many rows")
-    room = min(room, rows, max(1 << 16, memory // (64 * threads)))
+    room = room or min(max(rows // _VISITS, LEAST_ROOM), MOST_ROOM, max(1 << 16, memory // (64 * threads)))
     parts = min(max(rows // _PARTITION, 1).bit_length(), _MOST_PARTS)
     job = _Job(kinds, same, words, blank, room, parts)
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
@@ -337,17 +338,37 @@ def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, 
     column, out = _pages(handle, chunk, scratch), scratch.array(name, chunk.rows, np.uint32)
     remap = scratch.array("remap", column.entries, np.uint32)
     shape = chunk.optional, _WIDTH[chunk.kind], remap, column.present, out
+    large = chunk.rows if len(vocabulary.table.slots) >= lookup.WORTH else 0
+    later = lookup.Notes(scratch.array("notes", 4 * large, np.uint64).reshape(large, 4), np.zeros(1, dtype=np.int64))
     at = low = 0
     while at < len(column.table):
-        went, at, low = decode.codes(column.words, column.table, at, *shape, low, *vocabulary.known(), False)
+        told = *shape, low, later
+        went, at, low = decode.codes(column.words, column.table, at, *told, *vocabulary.known(), False)
         if went == decode.NEWS:
             page = column.table[at]
             with vocabulary.lock:
                 values = int(page[decode.VALUES])
                 room = vocabulary.room(values, int(page[decode.SIZE]) // 8 + 2 * values)
-                went, at, low = decode.codes(column.words, column.table[: at + 1], at, *shape, low, room, 0, True)
+                told = *shape, low, later
+                went, at, low = decode.codes(column.words, column.table[: at + 1], at, *told, room, 0, True)
         _check(went, chunk)
+    if later.many[0]:
+        _look_up(column, later.notes[: later.many[0]], vocabulary, scratch, out)
+        decode.spread_out(column.words, column.table, chunk.optional, column.present, out)
     return out
+
+
+def _look_up(
+    column: pages.Pages, notes: NDArray[np.uint64], vocabulary: Vocabulary, scratch: Scratch, out: Codes
+) -> None:
+    """The codes of noted values, each in its row."""
+    table, known = vocabulary.known()
+    dealt = scratch.array("dealt", notes.size, np.uint64).reshape(notes.shape)
+    lookup.deal(notes, table.slots, dealt)
+    missing, words = lookup.find(dealt, column.words, table, known, out)
+    if missing:
+        with vocabulary.lock:
+            lookup.add(dealt, column.words, vocabulary.room(missing, words), out)
 
 
 def _numbers(handle: int, chunk: Chunk, scratch: Scratch) -> NDArray[np.uint8]:

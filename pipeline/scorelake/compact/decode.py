@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from scorelake.compact.compiler import compiled
+from scorelake.compact.lookup import note
 from scorelake.compact.vocabulary import MISSING, find_or_add, load, look, same
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
@@ -234,11 +235,12 @@ def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) 
 @compiled
 def codes(
     words: Any, pages: Any, at: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
-    table: Any, known: Any, grow: Any,
+    values: Any, table: Any, known: Any, grow: Any,
 ) -> Any:  # fmt: skip
     """The code of every row of the pages from `at` on into out from `low` on; 0 where there is no value.
 
     Returns how it went, and the page and row where it ended. A dictionary page fills remap, which data pages use.
+    Where there is room in `values`, those of plain pages are only collected there (lookup.py).
     """
     while at < pages.shape[0]:
         page = pages[at]
@@ -247,7 +249,7 @@ def codes(
             went, rows = _plain(words, page[START], end, width, table, known, grow, remap, 0, page[VALUES]), 0
         else:
             rows = page[VALUES]
-            went = _codes(words, page, optional, width, remap, present, out, low, table, known, grow)
+            went = _codes(words, page, optional, width, remap, present, out, low, values, table, known, grow)
         if went != FINE:
             return went, at, low
         at += 1
@@ -258,7 +260,7 @@ def codes(
 @compiled
 def _codes(
     words: Any, page: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
-    table: Any, known: Any, grow: Any,
+    values: Any, table: Any, known: Any, grow: Any,
 ) -> Any:  # fmt: skip
     """The same for one data page."""
     rows = page[VALUES]
@@ -268,11 +270,48 @@ def _codes(
     went = UNKNOWN
     if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
         went = _looked_up(words, at, end, 32, remap, out, low, some)
+    elif page[ENCODING] == PLAIN and values.notes.shape[0]:
+        return _collect(words, at, end, width, values, low, some)
     elif page[ENCODING] == PLAIN:
         went = _plain(words, at, end, width, table, known, grow, out, low, some)
     if went == FINE and some < rows:
         _spread(out, low, some, rows, present, 0)
     return went
+
+
+@compiled
+def _collect(words: Any, at: Any, end: Any, width: Any, values: Any, low: Any, many: Any) -> Any:
+    """Note every value of a plain page, for rows from `low` on."""
+    notes, noted = values
+    base = noted[0]
+    for i in range(many):
+        size = width
+        if width == 0:
+            if end - at < 4:
+                return DAMAGED
+            size = np.int64(load(words, at) & np.uint64(0xFFFFFFFF))
+            at += 4
+        if size > end - at:
+            return DAMAGED
+        note(notes, base + i, low + i, words, at, size)
+        at += size
+    noted[0] = base + many
+    return FINE
+
+
+@compiled
+def spread_out(words: Any, pages: Any, optional: Any, present: Any, out: Any) -> None:
+    """Move the codes of plain pages, which were filled in without the gaps, to their rows."""
+    low = 0
+    for i in range(pages.shape[0]):
+        page = pages[i]
+        if page[TYPE] == DICTIONARY:
+            continue
+        if page[ENCODING] == PLAIN:
+            _, some, _ = _levels(words, page, optional, present)
+            if some < page[VALUES]:
+                _spread(out, low, some, page[VALUES], present, 0)
+        low += page[VALUES]
 
 
 @compiled

@@ -78,7 +78,12 @@ def _word(words: Any, at: Any, size: Any) -> Any:
 def look(words: Any, at: Any, size: Any) -> Any:
     """What a slot says of the bytes at a place, and their hash, whose high half is worth using."""
     if size <= SHORT:
-        first, second = _word(words, at, size), _word(words, at + 8, size - 8)
+        if size > 8:
+            first, second = load(words, at), load(words, at + 8)
+            if size < SHORT:
+                second &= (_ONE << (np.uint64(size - 8) << _THREE)) - _ONE
+        else:
+            first, second = _word(words, at, size), np.uint64(0)
         hashed = (first ^ np.uint64(size)) * _ODD
         hashed = (hashed ^ (hashed >> _HALF) ^ second) * _ODD
         return first, second, (hashed ^ (hashed >> _HALF)) * _ODD
@@ -126,6 +131,11 @@ def find_or_add(
     slots[slot, 1] = second if size <= SHORT else np.uint64(place)
     slots[slot, 2] = text[place]
     filled[0], filled[1] = code + 1, place + 1 + ((size + 7) >> 3)
+    if size <= SHORT:
+        text[place + 1] = first
+        if size > 8:
+            text[place + 2] = second
+        return np.uint32(code)
     while size > 0:
         place += 1
         text[place] = _word(words, at, size)
