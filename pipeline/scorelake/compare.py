@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.draws import Floats, Ints, blocks
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, bootstrap_all
 from scorelake.metrics.significance import holm, sign_test
+from scorelake.metrics.threads import side_by_side
 from scorelake.problems import Codes, Problems
 from scorelake.settings import Settings
 from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
@@ -97,7 +99,9 @@ class _Board:
         here = np.flatnonzero(self.attempts[:, columns].any(axis=1))
         models = [self.place.models[i] for i in here]
         cluster = None if self.cluster is None else np.unique(self.cluster[columns], return_inverse=True)[1]
-        attempts, scores = self.attempts[here, columns], self.scores[:, here, columns]
+        attempts, scores = self.attempts[:, columns], self.scores[:, :, columns]
+        if here.size < len(attempts):
+            attempts, scores = attempts[here], scores[:, here]
         place = _Place(self.place.benchmark, span[0], self.place.protocol, models)
         return _Board(place, [span], attempts, scores, cluster)
 
@@ -113,9 +117,11 @@ def _boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[
         mine = np.zeros(groups.height, dtype=bool)
         mine[board["group"].to_numpy()] = True
         here = np.flatnonzero(attempted & mine[problems.group])
+        group, name, some = problems.group, problems.name, rows
+        if 0 < here.size < rows.height:
+            group, name, some = group[here], name[here], rows[here]
         if here.size:
-            some = rows if here.size == rows.height else rows[here]
-            yield _board(board, problems.group[here], problems.name[here], some, scorer(some), cluster)
+            yield _board(board, group, name, some, scorer(some), cluster)
 
 
 def _board(
@@ -125,38 +131,50 @@ def _board(
     codes = np.unique(group)
     present = groups.filter(pl.col("group").is_in(codes))
     models, subjects = (present[key].unique().sort() for key in ("model", "subject"))
-    of_group = np.zeros((2, codes[-1] + 1), dtype=np.int64)
+    of_group = np.zeros((2, codes[-1] + 1), dtype=np.int32)
     for number, key, texts in zip(of_group, ("model", "subject"), (models, subjects), strict=True):
         number[present["group"].to_numpy()] = present[key].replace_strict(texts, np.arange(texts.len())).to_numpy()
     model, subject = of_group[:, group]
     ends, problem = _line_up(subject, name, subjects.len())
     shape = (models.len(), int(ends[-1]))
-    cell = model * shape[1] + problem
-    attempts = np.zeros(shape, dtype=np.int64)
-    attempts.ravel()[cell] = rows["n"].to_numpy()
+    attempts, n = np.zeros(shape, dtype=np.int64), rows["n"].to_numpy()
     scores = np.full((len(values), *shape), np.nan)
-    for matrix, value in zip(scores, values, strict=True):
-        matrix.ravel()[cell] = value
+
+    def place(some: slice) -> None:
+        cell = model[some].astype(np.int64) * shape[1] + problem[some]
+        attempts.ravel()[cell] = n[some]
+        for matrix, value in zip(scores, values, strict=True):
+            matrix.ravel()[cell] = value[some]
+
+    side_by_side(place, blocks(rows.height, 4))
     spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))
     together = None if cluster is None else cluster_codes(rows[cluster].gather(_first_model(model, problem)))
-    place = _Place(groups["benchmark"][0], "", groups["protocol"][0], models.to_list())
-    return _Board(place, spans, attempts, scores, together)
+    here = _Place(groups["benchmark"][0], "", groups["protocol"][0], models.to_list())
+    return _Board(here, spans, attempts, scores, together)
 
 
-def _line_up(subject: Ints, name: Codes, subjects: int) -> tuple[Ints, Ints]:
+def _line_up(subject: NDArray[np.int32], name: Codes, subjects: int) -> tuple[Ints, NDArray[np.int32]]:
     """Number the distinct (subject, name) in their order: where each subject ends, and the number of each row."""
     names = int(name.max()) + 1
-    key = subject * names + name
-    if subjects * names <= 4 * key.size:  # a table of flags is faster than a sort
+    parts = list(blocks(name.size, 4))
+
+    def key(some: slice) -> Ints:
+        return subject[some].astype(np.int64) * names + name[some]
+
+    number = np.empty(name.size, dtype=np.int32)
+    if subjects * names <= 4 * name.size:  # a table of flags is faster than a sort
         seen = np.zeros(subjects * names, dtype=bool)
-        seen[key] = True
-        known, number = np.flatnonzero(seen), (np.cumsum(seen) - 1)[key]
+        for some in parts:
+            seen[key(some)] = True
+        known, numbers = np.flatnonzero(seen), np.cumsum(seen, dtype=np.int32) - 1
+        for some in parts:
+            number[some] = numbers[key(some)]
     else:
-        known, number = np.unique(key, return_inverse=True)
+        known, number[:] = np.unique(key(slice(None)), return_inverse=True)
     return np.searchsorted(known, names * np.arange(1, subjects + 1)), number
 
 
-def _first_model(model: Ints, problem: Ints) -> Ints:
+def _first_model(model: NDArray[np.int32], problem: NDArray[np.int32]) -> Ints:
     """For each problem the row of the first model that attempted it."""
     order = np.lexsort((model, problem))
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
