@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import __version__, compare, count, gates, histogram, lake, plan, problems, score
+from scorelake import __version__, compare, count, gates, heap, histogram, lake, plan, problems, score
 from scorelake.count import Partial
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, StorageError
@@ -63,6 +63,7 @@ def job(
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing."""
     started = datetime.now(UTC)
+    heap.keep()
     _names(settings)
     settings = plan.fitted(settings, engine.memory_gb)
     listed = lake.listing(location, settings.storage)

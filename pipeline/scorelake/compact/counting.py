@@ -253,10 +253,11 @@ class _Hands:
             self._give_cells()
 
     def flush(self) -> None:
-        """Give out what is left."""
+        """Give out what is left; nothing comes after, and the room is given up."""
         for p in np.flatnonzero(self.held).tolist():
             self._give(p)
         self._give_cells()
+        self.rows = np.empty((0, 0), dtype=np.uint64)
 
     def _give(self, p: int) -> None:
         if p >= 0:

@@ -1,0 +1,20 @@
+"""Memory that is given back and asked for again costs more than what is done with it."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+
+
+def keep() -> None:
+    """Have the C library keep some of what numpy gives up, instead of getting pages from the system anew.
+
+    The kernel clears every page it hands out: a quarter of the time of scoring 20 million problems. Where the
+    library is another than glibc, nothing changes.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 1 << 28)
+        mallopt(_TRIM_THRESHOLD, 1 << 28)
