@@ -110,7 +110,7 @@ NUMBERED = st.composite(lambda draw: [rows(draw, st.integers(-(1 << 40), 1 << 40
 
 @given(st.one_of(COMPOSED, NUMBERED), STORED, st.sampled_from(["exclude", "fail"]), st.booleans())
 @settings(
-    max_examples=50,
+    max_examples=60,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

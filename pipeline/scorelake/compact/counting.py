@@ -353,7 +353,7 @@ def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, 
                 told = *shape, low, later
                 went, at, low = decode.codes(column.words, column.table[: at + 1], at, *told, room, 0, True)
         _check(went, chunk)
-    if later.many[0]:
+    if large:  # even if nothing was noted: rows may be without a value
         _look_up(column, later.notes[: later.many[0]], vocabulary, scratch, out)
         decode.spread_out(column.words, column.table, chunk.optional, column.present, out)
     return out
