@@ -19,8 +19,9 @@ BATCH_MB = 64.0
 """Small shards counted together; progress is told in between."""
 ALIKE_GB = 4.0
 """The memory that machines with no setting agree on when each cuts the work for itself."""
-ROUNDS = 2
-"""Pieces per task that runs at once: one slow or lost piece must not hold up the whole."""
+FEW, ROUNDS = 8, 2
+"""Pieces per task that runs at once, unless these are few: one slow or lost piece must not hold up the whole. But
+every piece of a shuffled lake holds nearly every problem again, which is not worth it where tasks are few."""
 
 
 def fitted(settings: Settings, memory_gb: float | None) -> Settings:
@@ -34,7 +35,7 @@ def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
     """Megabytes of files counted together: as set, else by memory, and less where more tasks run at once."""
     if run.shard_mb is not None or at_once == 1:
         return run.shard_size
-    share = sum(file.size for file in files) / 2**20 / (ROUNDS * at_once)
+    share = sum(file.size for file in files) / 2**20 / _pieces(at_once)
     return min(run.shard_size, max(SMALLEST_MB, share))
 
 
@@ -42,7 +43,11 @@ def bucket_rows(rows: int, run: Run, at_once: int) -> int:
     """Partial rows merged together, likewise."""
     if run.bucket_rows is not None or at_once == 1:
         return run.bucket_size
-    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // (ROUNDS * at_once))))
+    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // _pieces(at_once))))
+
+
+def _pieces(at_once: int) -> int:
+    return at_once if at_once < FEW else ROUNDS * at_once
 
 
 def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
