@@ -200,12 +200,14 @@ class Elsewhere:
         self.folder = folder
 
     def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        for item in items:
-            here = item.mirror.folder
-            moved: dict[str, Any] = {"mirror": replace(item.mirror, folder=str(self.folder))}
-            for name in {"folder", "path"} & vars(item).keys():
-                moved[name] = getattr(item, name).replace(here, str(self.folder))
-            yield task(replace(item, **moved))
+        return (task(tuple(self._moved(each) for each in item)) for item in items)
+
+    def _moved(self, item: Any) -> Any:
+        here = item.mirror.folder
+        moved: dict[str, Any] = {"mirror": replace(item.mirror, folder=str(self.folder))}
+        for name in {"folder", "path"} & vars(item).keys():
+            moved[name] = getattr(item, name).replace(here, str(self.folder))
+        return replace(item, **moved)
 
 
 def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:

@@ -60,13 +60,13 @@ try:
 except ModuleNotFoundError:
     module, kind = home.rsplit(".", 1)
     owner = getattr(importlib.import_module(module), kind)
-real, calls = getattr(owner, name), [0]
+real, calls = getattr(owner, name), iter(range(1, 1 << 30))
 def deadly(*arguments, **options):
-    calls[0] += 1
-    if moment == "before" and calls[0] == int(nth):
+    mine = next(calls)  # several threads may call
+    if moment == "before" and mine == int(nth):
         os.kill(os.getpid(), signal.SIGKILL)
     result = real(*arguments, **options)
-    if moment == "after" and calls[0] == int(nth):
+    if moment == "after" and mine == int(nth):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 setattr(owner, name, deadly)

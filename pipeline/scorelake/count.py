@@ -44,7 +44,7 @@ from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.lake import File, Shard, at_hand
 from scorelake.settings import Settings
 from scorelake.sorting import by_ranks
-from scorelake.storage import checksum, writing
+from scorelake.storage import checksum, is_remote, writing
 from scorelake.tables import COUNTS, KEYS, LISTS, NAMED
 from scorelake.tally import Shape, constants, tally, with_ends
 
@@ -177,14 +177,15 @@ def count(task: Task) -> Partial:
 
 def count_all(tasks: Sequence[Task]) -> list[Partial]:
     """Count small shards side by side; together they need the memory of a large one."""
-    alone = [replace(task, settings=task.settings.alone()) for task in tasks]
-    return _side_by_side(count, alone if len(tasks) > 1 else tasks)
+    if len(tasks) == 1 or any(task.mirror or is_remote(task.shard.root) for task in tasks):
+        return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
+    return _side_by_side(count, [replace(task, settings=task.settings.alone()) for task in tasks])
 
 
 def _side_by_side(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Results in the order of the items; if one fails, those that have not begun are not done."""
-    if len(items) == 1:
-        return [task(items[0])]
+    if len(items) == 1 or pl.thread_pool_size() == 1:
+        return [task(item) for item in items]
     with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
         waiting = [threads.submit(task, item) for item in items]
         try:
@@ -324,6 +325,8 @@ def weight(partials: Sequence[Partial]) -> int:
 
 def merge_all(buckets: Sequence[Bucket]) -> list[Merged]:
     """Merge small buckets side by side."""
+    if any(bucket.mirror for bucket in buckets):
+        return [merge(bucket) for bucket in buckets]
     return _side_by_side(merge, buckets)
 
 
