@@ -28,10 +28,10 @@ def test_groups_are_everything_once_and_balanced(sizes: list[int], number: int) 
 
 
 def test_more_tasks_at_once_make_smaller_pieces() -> None:
-    files, run = [File("a", 1000 << 20, 0)], Run(memory_gb=8)
+    files, run = [File(str(i), 10 << 20, 0) for i in range(100)], Run(memory_gb=8)
     assert plan.shard_mb(files, run, 1) == run.shard_size == 4096
-    assert plan.shard_mb(files, run, 4) == 250
-    assert plan.shard_mb(files, run, 10) == 50, "two each, where there are many"
+    assert plan.shard_mb(files, run, 4) == 255
+    assert plan.shard_mb(files, run, 10) == 55, "two each, where there are many"
     assert plan.shard_mb(files, run, 1000) == plan.SMALLEST_MB
     assert plan.bucket_rows(10**9, run, 1) == plan.bucket_rows(10**9, run, 4) == run.bucket_size
     assert plan.bucket_rows(10**7, run, 4) == 10**7 // 4

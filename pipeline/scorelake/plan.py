@@ -35,7 +35,10 @@ def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
     """Megabytes of files counted together: as set, else by memory, and less where more tasks run at once."""
     if run.shard_mb is not None or at_once == 1:
         return run.shard_size
-    share = sum(file.size for file in files) / 2**20 / _pieces(at_once)
+    sizes = [file.size / 2**20 for file in files]
+    share = (
+        sum(sizes) / _pieces(at_once) + max(sizes, default=0.0) / 2
+    )  # files are not cut: no small piece at the end
     return min(run.shard_size, max(SMALLEST_MB, share))
 
 

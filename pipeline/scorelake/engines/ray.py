@@ -50,6 +50,7 @@ class Ray:
     """Paths that every node must see."""
     patience: float = PATIENCE
     _running: set[Ref] = field(default_factory=set)
+    _made: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def memory_gb(self) -> float:
@@ -98,6 +99,13 @@ class Ray:
             self.cancel(list(place))
 
     def _remote(self) -> Any:
+        """One and the same for every map: workers that have done one are lent to the next at once."""
+        told = self.cpus, self.memory, self.shared, tuple(VERSIONS.items())
+        if self._made is None or self._made[0] != told:
+            self._made = told, self._make()
+        return self._made[1]
+
+    def _make(self) -> Any:
         threads = str(self.cpus)
         limits = {"POLARS_MAX_THREADS": threads, "NUMBA_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
         return ray.remote(_runner(self.shared)).options(
