@@ -32,8 +32,6 @@ ENGINES = ("local", "ray")
 def one(engine: str, lake: str, address: str) -> dict[str, Any]:
     """One run in this process; its peak memory before scoring and at the end."""
     from scorelake import engines
-    from scorelake.publish import Output
-    from scorelake.run import job
     from scorelake.settings import load
 
     peaks: dict[str, float] = {}
@@ -46,6 +44,9 @@ def one(engine: str, lake: str, address: str) -> dict[str, Any]:
         tempfile.TemporaryDirectory(dir=LAKES) as out,
         engines.connect(engine, address if engine == "ray" else None, settings) as where,
     ):
+        from scorelake.publish import Output
+        from scorelake.run import job
+
         report = job(lake, Output(Path(out)), settings, engine=where, progress=progress)
     end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rows": report.run["rows_read"], "counted_mb": peaks["scoring"], "peak_mb": end}

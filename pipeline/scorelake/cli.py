@@ -98,11 +98,12 @@ def score(
         settings = _settings(config, engine, **flags)
 
         from scorelake import engines, plan
-        from scorelake.publish import Output
-        from scorelake.run import job
 
         shared = [plan.everywhere(path) for path in (lake, str(out))]
         with engines.connect(engine, address, settings, shared) as where, _progress() as progress:
+            from scorelake.publish import Output
+            from scorelake.run import job
+
             report = job(
                 lake,
                 Output.at(out, settings.storage),

@@ -37,6 +37,8 @@ PATIENCE = 600.0
 """Seconds to wait for a node that is large enough; an autoscaler may be starting one."""
 GRACE = 5.0
 """Seconds for cancelled tasks to clean up before they are killed."""
+AWAKE = 64
+"""Workers started before there is work for them, at most."""
 GB = 1 << 30
 
 
@@ -98,6 +100,11 @@ class Ray:
         finally:
             self.cancel(list(place))
 
+    def wake(self) -> None:
+        """Have workers load what they will need, while the driver still loads what it needs itself."""
+        packed = ray.put(_pickled(_loaded))
+        self._running |= {self._remote().remote(packed, _pickled(None)) for _ in range(min(self.at_once, AWAKE))}
+
     def _remote(self) -> Any:
         """One and the same for every map: workers that have done one are lent to the next at once."""
         told = self.cpus, self.memory, self.shared, tuple(VERSIONS.items())
@@ -141,6 +148,12 @@ class Ray:
                     ray.cancel(ref, force=force)
             if left and not force:
                 _, left = ray.wait(left, num_returns=len(left), timeout=GRACE)
+
+
+def _loaded(_: None) -> None:
+    """A task: the counting code, compiled or loaded."""
+    import scorelake.compact.counting  # noqa: PLC0415
+    import scorelake.count  # noqa: F401, PLC0415
 
 
 def _runner(shared: tuple[str, ...]) -> Callable[[bytes, bytes], tuple[str, Any]]:
@@ -237,6 +250,7 @@ def connected(address: str, run: Run, shared: Iterable[str] = ()) -> Iterator[Ra
         try:
             engine = Ray(run.threads or 1, _memory(run), tuple(path for path in shared if not is_remote(path)))
             try:
+                engine.wake()
                 yield engine
             finally:
                 engine.cancel()
