@@ -21,10 +21,10 @@ from scorelake.metrics import Metric
 from scorelake.metrics.draws import Floats, Ints, blocks
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, bootstrap_all
 from scorelake.metrics.significance import holm, sign_test
-from scorelake.metrics.threads import side_by_side
 from scorelake.problems import Codes, Problems
 from scorelake.settings import Settings
 from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
+from scorelake.threads import side_by_side
 
 Scorer = Callable[[pl.DataFrame], Sequence[Floats]]
 """Rows of problem_counts in, without keys; for each metric their finite values out, NaN where undefined."""

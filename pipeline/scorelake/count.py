@@ -47,6 +47,7 @@ from scorelake.sorting import by_ranks
 from scorelake.storage import checksum, is_remote, writing
 from scorelake.tables import COUNTS, KEYS, LISTS, NAMED
 from scorelake.tally import Shape, constants, tally, with_ends
+from scorelake.threads import side_by_side
 
 if TYPE_CHECKING:
     from scorelake.mirror import Mirror
@@ -64,8 +65,6 @@ OURS = (AssertionError, AttributeError, ImportError, NameError)
 """What no file can cause: a defect of the program or of its installation, not to be told as a broken file."""
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class UnreadableError(Exception):
@@ -179,20 +178,9 @@ def count_all(tasks: Sequence[Task]) -> list[Partial]:
     """Count small shards side by side; together they need the memory of a large one."""
     if len(tasks) == 1 or any(task.mirror or is_remote(task.shard.root) for task in tasks):
         return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
-    return _side_by_side(count, [replace(task, settings=task.settings.alone()) for task in tasks])
-
-
-def _side_by_side(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Results in the order of the items; if one fails, those that have not begun are not done."""
-    if len(items) == 1 or pl.thread_pool_size() == 1:
-        return [task(item) for item in items]
-    with ThreadPoolExecutor(pl.thread_pool_size()) as threads:
-        waiting = [threads.submit(task, item) for item in items]
-        try:
-            return [each.result() for each in waiting]
-        except BaseException:
-            threads.shutdown(cancel_futures=True)
-            raise
+    return side_by_side(
+        count, [replace(task, settings=task.settings.alone()) for task in tasks], pl.thread_pool_size()
+    )
 
 
 def _make(task: Task) -> Partial:
@@ -327,7 +315,7 @@ def merge_all(buckets: Sequence[Bucket]) -> list[Merged]:
     """Merge small buckets side by side."""
     if any(bucket.mirror for bucket in buckets):
         return [merge(bucket) for bucket in buckets]
-    return _side_by_side(merge, buckets)
+    return side_by_side(merge, buckets, pl.thread_pool_size())
 
 
 def merge(bucket: Bucket) -> Merged:

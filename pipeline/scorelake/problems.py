@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.threads import side_by_side
 from scorelake.tables import COUNTS, GROUP, KEYS
+from scorelake.threads import side_by_side
 
 Codes = NDArray[np.uint32]
 

@@ -19,8 +19,8 @@ from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
-from scorelake.metrics.threads import side_by_side
 from scorelake.settings import UNIFORM, Settings
+from scorelake.threads import side_by_side
 
 TAUS = (0.25, 0.5, 0.75)
 """Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""

@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 
 from scorelake.errors import UsageError
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.metrics.threads import side_by_side
+from scorelake.threads import side_by_side
 
 SUBJECTS = (
     "algebra",

@@ -70,6 +70,18 @@ def partition(keys: Any, part: Any, shift: Any) -> Any:
 
 
 @compiled
+def _seek(slots: Any, cells: Any, key: Any) -> Any:
+    """The slot of a key and its cell; where it has none, the slot that it would take, and -1."""
+    mask = np.uint64(slots.size - 1)
+    slot = mix(key) >> np.uint64(32) & mask
+    while slots[slot]:
+        if cells[slots[slot] - 1, 0] == key:
+            return slot, np.int64(slots[slot] - 1)
+        slot = (slot + np.uint64(1)) & mask
+    return slot, np.int64(-1)
+
+
+@compiled
 def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
     """Count rows from `at` on; where it stopped for want of room, the cells used, and how many rows went aside.
 
@@ -77,7 +89,7 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
     """
     mask, most, odd = np.uint64(slots.size - 1), min(cells.shape[0], slots.size // 2), 0
     held, ahead = np.empty(_BATCH, dtype=np.int32), np.empty(_BATCH, dtype=np.uint64)
-    one, half = np.uint64(1), np.uint64(32)
+    half = np.uint64(32)
     for start in range(at, rows.size, _BATCH):
         batch = min(_BATCH, rows.size - start)
         for i in range(batch):
@@ -88,12 +100,7 @@ def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, asi
             row = rows[start + i]
             key, cell = row >> np.uint64(10), held[i] - 1
             if cell < 0 or ahead[i] != key:
-                slot, cell = mix(key) >> half & mask, -1
-                while slots[slot]:
-                    if cells[slots[slot] - 1, 0] == key:
-                        cell = slots[slot] - 1
-                        break
-                    slot = (slot + one) & mask
+                slot, cell = _seek(slots, cells, key)
                 if cell < 0:
                     if used == most:
                         return start + i, used, odd
@@ -176,16 +183,11 @@ def runs(rest: Any, problem: Any, number: Any, kind: Any, words: Any, out: Any, 
 @compiled
 def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
     """Take in cells from `at` on; returns like tally. Attempts that are known already go aside, row by row."""
-    mask, most, odd = np.uint64(slots.size - 1), min(cells.shape[0], slots.size // 2), 0
-    one, half = np.uint64(1), np.uint64(32)
+    most, odd = min(cells.shape[0], slots.size // 2), 0
+    one = np.uint64(1)
     for i in range(at, found.shape[0]):
         key = found[i, 0]
-        slot, cell = mix(key) >> half & mask, -1
-        while slots[slot]:
-            if cells[slots[slot] - 1, 0] == key:
-                cell = slots[slot] - 1
-                break
-            slot = (slot + one) & mask
+        slot, cell = _seek(slots, cells, key)
         if cell < 0:
             if used == most:
                 return i, used, odd

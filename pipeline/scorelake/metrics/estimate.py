@@ -13,8 +13,8 @@ import numpy as np
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
 from scorelake.metrics.registry import Metric
-from scorelake.metrics.threads import side_by_side
 from scorelake.metrics.vote import Ballots
+from scorelake.threads import side_by_side
 
 _BINARY = np.array([0.0, 1.0])
 

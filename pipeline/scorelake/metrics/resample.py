@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
-from scorelake.metrics.threads import side_by_side
+from scorelake.threads import side_by_side
 
 MOST_UNITS = 1 << 11
 """Above this many problems they are dealt at random into so many hands, and whole hands are drawn: the same

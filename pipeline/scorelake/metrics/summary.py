@@ -11,7 +11,7 @@ import numpy as np
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blend
-from scorelake.metrics.threads import side_by_side
+from scorelake.threads import side_by_side
 
 CACHED = 1 << 20
 """Numbers looked at together."""
