@@ -36,9 +36,8 @@ def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
     if run.shard_mb is not None or at_once == 1:
         return run.shard_size
     sizes = [file.size / 2**20 for file in files]
-    share = (
-        sum(sizes) / _pieces(at_once) + max(sizes, default=0.0) / 2
-    )  # files are not cut: no small piece at the end
+    spare = max(sizes, default=0.0) / 2  # files are not cut, and no small piece should be left at the end
+    share = sum(sizes) / _pieces(at_once) + spare
     return min(run.shard_size, max(SMALLEST_MB, share))
 
 

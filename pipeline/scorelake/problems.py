@@ -114,12 +114,12 @@ class _File:
             keys[key] = pl.Series(column.dictionary, dtype=pl.String), column.indices.to_numpy()
         self.texts, self.name = keys["problem_id"]
         self.counts: pl.DataFrame = pl.DataFrame(table.select(COUNTS), schema=dict.fromkeys(COUNTS, pl.Int64))
-        code = np.zeros(table.num_rows, dtype=np.int64)
+        begins = np.zeros(table.num_rows, dtype=bool)
         for key in GROUP:
-            code = code * (keys[key][0].len() + 1) + keys[key][1]
-        first = np.flatnonzero(np.diff(code, prepend=-1))
+            begins |= np.diff(keys[key][1], prepend=-1) != 0
+        first = np.flatnonzero(begins)
         named = {key: keys[key][0].gather(keys[key][1][first]) for key in GROUP}
-        self.runs = pl.DataFrame({**named, "len": np.diff(first, append=code.size)})
+        self.runs = pl.DataFrame({**named, "len": np.diff(first, append=table.num_rows)})
         """Equal groups in sequence: which, and how many rows."""
 
 
