@@ -218,6 +218,25 @@ def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pol
     assert bool(ours.spelled) == (policy == "auto")
 
 
+@pytest.mark.parametrize(("models", "problems"), [(5_000, 5), (5, 9_000), (30, 30)])
+def test_keys_too_many_for_narrow_rows(tmp_path: Path, models: int, problems: int) -> None:
+    """The first file's keys fit into narrow rows, those of the second do not; some attempts are there twice."""
+    (tmp_path / "lake").mkdir()
+    rng = np.random.default_rng(models)
+    for name, some, others in (("a", 7, 5), ("b", models, problems)):
+        made = pl.DataFrame(
+            {
+                "model": rng.integers(0, some, 40_000),
+                "problem_id": rng.integers(0, others, 40_000),
+                "attempt": rng.integers(0, 200, 40_000),
+                "passed": rng.random(40_000) < 0.3,
+            }
+        )
+        texts = made.with_columns(pl.col("model", "problem_id").cast(pl.String))
+        texts.write_parquet(tmp_path / "lake" / f"{name}.parquet", row_group_size=9_000)
+    assert both(tmp_path / "lake", tmp_path).spelled
+
+
 def test_pieces_that_share_no_problem_are_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "PIECE", 4)
     monkeypatch.setattr(count, "MERGED", 4)

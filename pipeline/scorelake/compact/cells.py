@@ -1,9 +1,12 @@
 """Rows as packed integers -> what is known of every key, compiled.
 
-A row is its key in 54 bits, the number of its attempt in eight, and the kind of its outcome in two. Rows are first
-spread over partitions by a mix of their key, so that the cells of one partition stay in the processor's cache while
-its rows are counted. With attempt numbers a cell holds two bits per attempt, from which every count follows; a row
-whose attempt has been seen already, or that is bad, is set aside as it is. Without numbers a cell holds counts.
+Rows are first dealt to partitions by their key, so that the cells of one partition stay in the processor's cache
+while its rows are counted. A row is what its partition does not tell of its key, the number of its attempt in eight
+bits, and the kind of its outcome in two. Mostly that fits into 32 bits, and the more rows are held before they are
+counted, the more often a cell is in the cache when it is needed; where it does not fit, a row has 64.
+
+With attempt numbers a cell holds two bits per attempt, from which every count follows; a row whose attempt has been
+seen already, or that is bad, is set aside as it is. Without numbers a cell holds counts.
 
 Where equal keys follow each other, as in a lake that was written problem by problem, each run of them first becomes a
 cell of its own, and partitions take in whole cells.
@@ -12,7 +15,7 @@ cell of its own, and partitions take in whole cells.
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,51 +25,83 @@ from scorelake.compact.vocabulary import mix
 
 FAILED, PASSED, UNGRADED, BAD = range(4)
 _BATCH = 256
-Packed = NDArray[np.uint64]
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+Packed: TypeAlias = NDArray[np.uint64]
+Hand: TypeAlias = NDArray[np.uint32] | Packed
+
+
+class Split(NamedTuple):
+    """How a key, which is the code of a problem and that of the rest, is split into its partition and what remains.
+
+    The partition is problem + rest * spin, of which only so many bits are kept; spin is 0 where problems alone are
+    enough to fill all partitions. The partition, the rest and the other bits of the problem tell the key.
+    """
+
+    bits: np.uint64
+    spin: np.uint64
 
 
 @compiled
 def deal(
-    rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any
+    rest: Any, problem: Any, number: Any, kind: Any, at: Any, hands: Any, held: Any, split: Any, low: Any
 ) -> Any:
     """Pack rows from `at` on, each into the hand of its partition; where it stopped, and the hand that is full.
 
-    rest << 32 | problem is the key; arrays of one element hold for all rows. No hand (-1) is full at the end.
+    Arrays of one element hold for all rows. The problem has `low` bits of a row. No hand (-1) is full at the end.
     """
     one_rest, one_problem, one_number = rest.size == 1, problem.size == 1, number.size == 1
-    most = hands.shape[1]
+    most, mask = hands.shape[1], (np.uint64(1) << split.bits) - np.uint64(1)
     for i in range(at, kind.size):
-        key = np.uint64(rest[0 if one_rest else i]) << np.uint64(32) | np.uint64(problem[0 if one_problem else i])
-        p = np.int64(mix(key & part) >> shift)
+        others, which = np.uint64(rest[0 if one_rest else i]), np.uint64(problem[0 if one_problem else i])
+        p = (which + others * split.spin) & mask
         place = held[p]
         hands[p, place] = (
-            key << np.uint64(10) | np.uint64(number[0 if one_number else i]) << np.uint64(2) | np.uint64(kind[i])
+            (others << low | which >> split.bits) << np.uint64(10)
+            | np.uint64(number[0 if one_number else i]) << np.uint64(2)
+            | np.uint64(kind[i])
         )
         held[p] = place + 1
         if place + 1 == most:
-            return i + 1, p
-    return kind.size, -1
+            return i + 1, np.int64(p)
+    return kind.size, np.int64(-1)
 
 
 @compiled
-def deal_packed(rows: Any, at: Any, hands: Any, held: Any, part: Any, shift: Any) -> Any:
-    """The same for rows that are packed already."""
+def deal_packed(rows: Any, at: Any, hands: Any, held: Any, split: Any, low: Any) -> Any:
+    """The same for rows that are packed with their whole key, as those that runs sets aside."""
     for i in range(at, rows.size):
-        p = np.int64(mix(rows[i] >> np.uint64(10) & part) >> shift)
-        hands[p, held[p]] = rows[i]
+        p, key = _apart(rows[i] >> np.uint64(10), split)
+        key = key >> _HALF << low | key & _LOW
+        hands[p, held[p]] = key << np.uint64(10) | rows[i] & np.uint64(1023)
         held[p] += 1
         if held[p] == hands.shape[1]:
-            return i + 1, p
-    return rows.size, -1
+            return i + 1, np.int64(p)
+    return rows.size, np.int64(-1)
 
 
 @compiled
-def partition(keys: Any, part: Any, shift: Any) -> Any:
-    """The partition of every key: the first bits of the mix of a part of it, all but so many."""
+def _apart(key: Any, split: Any) -> Any:
+    """The partition of a key (rest << 32 | problem), and what remains of it."""
+    others, which = key >> _HALF, key & _LOW
+    p = (which + others * split.spin) & ((np.uint64(1) << split.bits) - np.uint64(1))
+    return p, others << _HALF | which >> split.bits
+
+
+@compiled
+def apart(keys: Any, split: Any) -> Any:
+    """The partition of every key, which loses it."""
     out = np.empty(keys.size, dtype=np.uint16)
     for i in range(keys.size):
-        out[i] = mix(keys[i] & part) >> shift
+        out[i], keys[i] = _apart(keys[i], split)
     return out
+
+
+def whole(keys: Packed, p: int, split: Split) -> Packed:
+    """Keys of one partition as they were."""
+    others, which = keys >> _HALF, keys & _LOW
+    lost: Packed = (np.uint64(p) - others * split.spin) & ((np.uint64(1) << split.bits) - np.uint64(1))
+    joined: Packed = others << _HALF | which << split.bits | lost
+    return joined
 
 
 @compiled
@@ -82,23 +117,27 @@ def _seek(slots: Any, cells: Any, key: Any) -> Any:
 
 
 @compiled
-def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
-    """Count rows from `at` on; where it stopped for want of room, the cells used, and how many rows went aside.
+def tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any, low: Any) -> Any:
+    """Count rows, whose problem has `low` bits, from `at` on.
 
+    Out: where it stopped for want of room, the cells used, and how many rows went aside.
     Slots are looked up for a batch of rows at once, which lets the processor wait for many of them together.
     """
     mask, most, odd = np.uint64(slots.size - 1), min(cells.shape[0], slots.size // 2), 0
     held, ahead = np.empty(_BATCH, dtype=np.int32), np.empty(_BATCH, dtype=np.uint64)
-    half = np.uint64(32)
+    keys = np.empty(_BATCH, dtype=np.uint64)
+    bits = (np.uint64(1) << low) - np.uint64(1)
     for start in range(at, rows.size, _BATCH):
         batch = min(_BATCH, rows.size - start)
         for i in range(batch):
-            held[i] = slots[mix(rows[start + i] >> np.uint64(10)) >> half & mask]
+            key = np.uint64(rows[start + i]) >> np.uint64(10)
+            keys[i] = key >> low << _HALF | key & bits
+            held[i] = slots[mix(keys[i]) >> _HALF & mask]
         for i in range(batch):
             ahead[i] = cells[max(held[i] - 1, 0), 0]
         for i in range(batch):
-            row = rows[start + i]
-            key, cell = row >> np.uint64(10), held[i] - 1
+            row = keys[i] << np.uint64(10) | np.uint64(rows[start + i]) & np.uint64(1023)
+            key, cell = keys[i], held[i] - 1
             if cell < 0 or ahead[i] != key:
                 slot, cell = _seek(slots, cells, key)
                 if cell < 0:
@@ -181,8 +220,8 @@ def runs(rest: Any, problem: Any, number: Any, kind: Any, words: Any, out: Any, 
 
 
 @compiled
-def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any) -> Any:
-    """Take in cells from `at` on; returns like tally. Attempts that are known already go aside, row by row."""
+def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, aside: Any, low: Any) -> Any:
+    """Take in cells from `at` on, called like tally. Attempts that are known already go aside, row by row."""
     most, odd = min(cells.shape[0], slots.size // 2), 0
     one = np.uint64(1)
     for i in range(at, found.shape[0]):
@@ -266,20 +305,27 @@ class Partition:
         self.cells = np.zeros((128, 1 + (2 * words or 2)), dtype=np.uint64)
         self.aside: list[Packed] = []
 
-    def add(self, rows: Packed) -> None:
-        """Count packed rows."""
-        self._take(tally, rows)
+    def whole(self, p: int, split: Split) -> tuple[Packed, Packed]:
+        """Cells and rows set aside, with their whole keys, of what is partition number p."""
+        cells = self.cells[: self.used].copy()
+        cells[:, 0] = whole(cells[:, 0], p, split)
+        aside = np.concatenate([np.empty(0, dtype=np.uint64), *self.aside])
+        return cells, whole(aside >> np.uint64(10), p, split) << np.uint64(10) | aside & np.uint64(1023)
+
+    def add(self, rows: Hand, low: np.uint64) -> None:
+        """Count packed rows, whose problem has so many bits."""
+        self._take(tally, rows, low)
 
     def absorb(self, cells: Packed) -> None:
         """Take in cells made elsewhere."""
-        self._take(absorb, cells)
+        self._take(absorb, cells, _HALF)
 
-    def _take(self, how: Any, items: Packed) -> None:
+    def _take(self, how: Any, items: Hand, low: np.uint64) -> None:
         at = 0
         with self.lock:
             while at < len(items):
                 aside = np.empty(max(256, min(len(items) - at, 1 << 16)), dtype=np.uint64)
-                at, self.used, odd = how(items, at, self.slots, self.cells, self.used, self.words, aside)
+                at, self.used, odd = how(items, at, self.slots, self.cells, self.used, self.words, aside, low)
                 if odd:
                     self.aside.append(aside[:odd].copy())
                 if at < len(items) and self.used == min(len(self.cells), self.slots.size // 2):

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from scorelake import duplicates
 from scorelake.coded import Counted
 from scorelake.compact import cells, decode, lookup, pages
-from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Packed, Partition
+from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Hand, Packed, Partition, Split
 from scorelake.compact.pages import Scratch
 from scorelake.compact.shape import OtherShapeError, Source
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
 Codes: TypeAlias = NDArray[np.uint32]
-LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 25
+LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 26
 """Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 18
 """Keys that are handed out together."""
@@ -34,11 +34,14 @@ _RUN, _GLANCE, _CELLS = 4, 4096, 1 << 16
 """Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
 """What a packed row has bits for, and what a count of rows has."""
-_PARTITION, _MOST_PARTS, _VISITS = 1 << 18, 11, 12
+_PARTITION, _MOST_PARTS, _VISITS = 1 << 18, 11, 4
 """Rows that make a partition worth having, the bits that tell the most partitions there can be apart, and how often a
 partition is visited by a thread: its cells are in the processor's cache for as many rows as are held for it."""
-_MANY = 16
-"""Problems per partition from which on they are parted by problem, so that a name is in one piece only."""
+_MANY, _SPIN = 16, 0x9E3779B1
+"""Problems per partition from which on they are parted by problem alone, so that a name is in one piece only; else
+what the rest is multiplied with to part keys."""
+_NARROW = 1 << 11
+"""Codes below which a problem, without what its partition tells, and the rest fit into a row of 32 bits."""
 _MINE = local()
 _WIDTH = {BYTE_ARRAY: 0, INT32: 4, INT64: 8}
 
@@ -67,7 +70,7 @@ def count(
     rows = sum(source.footer.rows for source in sources)
     if rows >= _MOST_ROWS:
         raise OtherShapeError("too many rows")
-    room = room or min(max(rows // _VISITS, LEAST_ROOM), MOST_ROOM, max(1 << 16, memory // (64 * threads)))
+    room = room or min(max(rows // _VISITS, LEAST_ROOM), MOST_ROOM, max(1 << 16, memory // (32 * threads)))
     parts = min(max(rows // _PARTITION, 1).bit_length(), _MOST_PARTS)
     job = _Job(kinds, same, words, blank, room, parts)
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
@@ -116,6 +119,7 @@ class _Job:
         self.rest = _Fold([name for name in names if name not in self.problem.names and name not in same])
         self.same = same
         self.partitions = [Partition(words) for _ in range(1 << parts)]
+        self.split = Split(np.uint64(parts), np.uint64(_SPIN))
         self.lock, self.hands = Lock(), list[_Hands]()
         self.mine = local()
 
@@ -137,19 +141,23 @@ class _Job:
         rest, problem = self.rest.join(codes), self.problem.join(codes)
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
-        if not hasattr(self.mine, "hands"):
-            self.mine.hands = self._deal_in()
+        self._deal_in(int(rest.max(initial=0)), int(problem.max(initial=0)))
         if not (_in_runs(rest, problem) and self._put_runs(rest, problem, numbers, kinds)):
             self.mine.hands.put(rest, problem, numbers, kinds)
 
-    def _deal_in(self) -> _Hands:
-        """Hands for one thread more. The first one sees by what to part keys: by problem, if these are many."""
+    def _deal_in(self, rest: int, problem: int) -> None:
+        """Hands for this thread, wide enough for such codes. The first thread sees by what to part keys."""
+        hands: _Hands | None = getattr(self.mine, "hands", None)
+        wide = rest >= _NARROW or problem >> int(self.split.bits) >= _NARROW
+        if hands is not None and (hands.wide or not wide):
+            return
+        if hands is not None:
+            hands.flush()
         with self.lock:
-            if not self.hands:
-                many = len(self.vocabularies["problem_id"]) > _MANY * len(self.partitions)
-                self.part = np.uint64(0xFFFFFFFF if many else 0xFFFFFFFFFFFFFFFF)
-            self.hands.append(_Hands(self.partitions, self.room, self.part))
-            return self.hands[-1]
+            if not self.hands and len(self.vocabularies["problem_id"]) > _MANY * len(self.partitions):
+                self.split = Split(self.split.bits, np.uint64(0))
+            self.mine.hands = _Hands(self.partitions, self.room, self.split, wide, len(self.hands))
+            self.hands.append(self.mine.hands)
 
     def _put_runs(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> bool:
         """Rows in runs of equal keys; False if the runs prove too short, or too much is odd."""
@@ -173,16 +181,15 @@ class _Job:
         """Every cell as counts, with its key as codes; some partitions at a time, which are given up."""
         self.hands.clear()
         texts = {name: _texts(vocabulary, self.kinds[name]) for name, vocabulary in self.vocabularies.items()}
-        some: list[Partition] = []
+        some: list[tuple[Packed, Packed]] = []
         while self.partitions:
-            some.append(self.partitions.pop())
-            if not self.partitions or sum(part.used for part in some) >= PIECE:
+            some.append(self.partitions.pop().whole(len(self.partitions), self.split))
+            if not self.partitions or sum(len(found) for found, _ in some) >= PIECE:
                 yield Counted(self._counts(some), texts, overlap)
                 some = []
 
-    def _counts(self, partitions: list[Partition]) -> pl.DataFrame:
-        found = np.concatenate([part.cells[: part.used] for part in partitions])
-        odd = np.concatenate([np.empty(0, dtype=np.uint64), *(rows for part in partitions for rows in part.aside)])
+    def _counts(self, partitions: list[tuple[Packed, Packed]]) -> pl.DataFrame:
+        found, odd = (np.concatenate(each) for each in zip(*partitions, strict=True))
         columns = _from_bits(found, odd, self.words) if self.words else _from_counts(found)
         keys = found[:, 0]
         codes = self.rest.parts((keys >> np.uint64(32)).astype(np.uint32))
@@ -227,10 +234,11 @@ def _scratch() -> Scratch:
 class _Hands:
     """Rows that one thread holds for the partitions, each given out when it is full."""
 
-    def __init__(self, partitions: list[Partition], size: int, part: np.uint64) -> None:
-        self.partitions = partitions
-        self.by = part, np.uint64(65 - len(partitions).bit_length())
-        self.rows: Packed = np.empty((len(partitions), max(1, size // len(partitions))), dtype=np.uint64)
+    def __init__(self, partitions: list[Partition], size: int, split: Split, wide: bool, turn: int) -> None:
+        self.partitions, self.wide, self.turn = partitions, wide, turn
+        self.by = split, np.uint64(32 if wide else _NARROW.bit_length() - 1)
+        shape = len(partitions), max(1, size // len(partitions) // (2 if wide else 1))
+        self.rows: Hand = np.empty(shape, dtype=np.uint64) if wide else np.empty(shape, dtype=np.uint32)
         self.held = np.zeros(len(partitions), dtype=np.int64)
         self.cells: list[Packed] = []
 
@@ -253,15 +261,18 @@ class _Hands:
             self._give_cells()
 
     def flush(self) -> None:
-        """Give out what is left; nothing comes after, and the room is given up."""
-        for p in np.flatnonzero(self.held).tolist():
+        """Give out what is left; nothing comes after, and the room is given up.
+
+        Every other thread goes through the partitions from the end, not to wait for each other.
+        """
+        for p in np.flatnonzero(self.held)[:: -1 if self.turn % 2 else 1].tolist():
             self._give(p)
         self._give_cells()
-        self.rows = np.empty((0, 0), dtype=np.uint64)
+        self.rows = np.empty((0, 0), dtype=np.uint32)
 
     def _give(self, p: int) -> None:
         if p >= 0:
-            self.partitions[p].add(self.rows[p, : self.held[p]])
+            self.partitions[p].add(self.rows[p, : self.held[p]], self.by[1])
             self.held[p] = 0
 
     def _give_cells(self) -> None:
@@ -269,7 +280,7 @@ class _Hands:
             return
         found = np.concatenate(self.cells)
         self.cells.clear()
-        where = cells.partition(found[:, 0], *self.by)
+        where = cells.apart(found[:, 0], self.by[0])
         found = found[np.argsort(where, kind="stable")]
         edges = np.cumsum([0, *np.bincount(where, minlength=len(self.partitions))]).tolist()
         for partition, low, high in zip(self.partitions, edges, edges[1:], strict=False):
@@ -369,7 +380,7 @@ def _look_up(
     missing, words = lookup.find(dealt, column.words, table, known, out)
     if missing:
         with vocabulary.lock:
-            lookup.add(dealt, column.words, vocabulary.room(missing, words), out)
+            lookup.add(dealt, column.words, vocabulary.room(int(missing), int(words)), out)
 
 
 def _numbers(handle: int, chunk: Chunk, scratch: Scratch) -> NDArray[np.uint8]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from scorelake.compact.compiler import compiled
-from scorelake.compact.lookup import note
-from scorelake.compact.vocabulary import MISSING, find_or_add, load, look, same
+from scorelake.compact.compiler import compiled, load
+from scorelake.compact.lookup import hash_long, note
+from scorelake.compact.vocabulary import MISSING, find_or_add, look, same
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
 """What is kept of a page header: kind, where its bytes are and how many stored and unpacked, checksum and whether
@@ -26,7 +26,7 @@ FINE, DAMAGED, UNKNOWN, NEWS = range(4)
 _DEEPEST = 8
 _MOST = 1 << 40
 _BATCH = 256
-_ONE, _SIX, _ALL_BITS = np.uint64(1), np.uint64(6), np.uint64(63)
+_ONE = np.uint64(1)
 
 
 @compiled
@@ -142,8 +142,11 @@ def _varint(data: Any, at: Any) -> Any:
 
 
 @compiled
-def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: Any) -> Any:
-    """Runs of repeated or bit-packed small integers into out[low:high]; True if they are all there."""
+def hybrid(words: Any, at: Any, end: Any, width: Any, entries: Any, out: Any, low: Any, high: Any) -> Any:
+    """Runs of repeated or bit-packed small integers into out[low:high]; True if they are all there.
+
+    With entries (or None), each is replaced by the entry that it is the number of.
+    """
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     while low < high:
         head, shift = np.int64(0), 0
@@ -164,12 +167,16 @@ def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: 
             many = min(high - low, size * 8 // width if width else (head >> 1) * 8)
             if many == 0:
                 return False
-            bit = np.uint64(at * 8)
-            for i in range(many):  # without a branch to guess wrong, as in load
-                word, within = bit >> _SIX, bit & _ALL_BITS
-                value = words[word] >> within | words[word + _ONE] << _ONE << (_ALL_BITS - within)
-                out[low + i] = value & mask
-                bit += np.uint64(width)
+            bit = 8 * at
+            for i in range(low, low + many):
+                value = load(words, bit >> 3) >> np.uint64(bit & 7) & mask
+                if entries is None:
+                    out[i] = value
+                else:
+                    if value >= np.uint64(entries.size):
+                        return False
+                    out[i] = entries[value]
+                bit += width
             at += size
         else:
             size = (width + 7) >> 3
@@ -177,8 +184,12 @@ def hybrid(words: Any, at: Any, end: Any, width: Any, out: Any, low: Any, high: 
             if size > end - at or many == 0:
                 return False
             value = load(words, at) & mask
-            for i in range(low, low + many):
-                out[i] = value
+            if entries is None:
+                out[low : low + many] = value
+            else:
+                if value >= np.uint64(entries.size):
+                    return False
+                out[low : low + many] = entries[value]
             at += size
         low += many
     return True
@@ -212,7 +223,7 @@ def _levels(words: Any, page: Any, optional: Any, present: Any) -> Any:
                 break
         if head >> 1 >= rows and place < at + size and load(words, place) & np.uint64(255) == np.uint64(1):
             return at + size, rows, end
-    if not hybrid(words, at, at + size, 1, present, 0, rows):
+    if not hybrid(words, at, at + size, 1, None, present, 0, rows):
         return at, -1, end
     some = 0
     for i in range(rows):
@@ -283,7 +294,7 @@ def _codes(
 def _collect(words: Any, at: Any, end: Any, width: Any, values: Any, low: Any, many: Any) -> Any:
     """Note every value of a plain page, for rows from `low` on."""
     notes, noted = values
-    base = noted[0]
+    base, long = noted[0], False
     for i in range(many):
         size = width
         if width == 0:
@@ -293,8 +304,10 @@ def _collect(words: Any, at: Any, end: Any, width: Any, values: Any, low: Any, m
             at += 4
         if size > end - at:
             return DAMAGED
-        note(notes, base + i, low + i, words, at, size)
+        long |= note(notes, base + i, low + i, words, at, size)
         at += size
+    if long:
+        hash_long(notes, base, base + many, words)
     noted[0] = base + many
     return FINE
 
@@ -324,13 +337,7 @@ def _looked_up(words: Any, at: Any, end: Any, most: Any, entries: Any, out: Any,
     bits = np.int64(load(words, at) & np.uint64(255))
     if bits > most:
         return UNKNOWN
-    if not hybrid(words, at + 1, end, bits, out, low, low + many):
-        return DAMAGED
-    for i in range(low, low + many):
-        if out[i] >= entries.size:
-            return DAMAGED
-        out[i] = entries[out[i]]
-    return FINE
+    return FINE if hybrid(words, at + 1, end, bits, entries, out, low, low + many) else DAMAGED
 
 
 @compiled
@@ -436,7 +443,7 @@ def verdicts(words: Any, pages: Any, optional: Any, blank: Any, present: Any, ou
                 return DAMAGED
             _bits(words, at, some, rows, present, blank, out, low)
         elif page[ENCODING] == RLE:
-            if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, out, low, low + some)):
+            if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, None, out, low, low + some)):
                 return DAMAGED
             if some < rows:
                 _spread(out, low, some, rows, present, blank)
@@ -449,15 +456,12 @@ def verdicts(words: Any, pages: Any, optional: Any, blank: Any, present: Any, ou
 @compiled
 def _bits(words: Any, at: Any, some: Any, rows: Any, present: Any, blank: Any, out: Any, low: Any) -> None:
     """One bit for every row that has a value, in order."""
-    bit = np.uint64(at * 8)
+    bit = 8 * at
     if some == rows:
         for i in range(rows):
-            out[low + i] = words[bit >> _SIX] >> (bit & _ALL_BITS) & _ONE
-            bit += _ONE
+            out[low + i] = load(words, bit >> 3) >> np.uint64(bit & 7) & _ONE
+            bit += 1
         return
-    blank = np.uint64(blank)
-    for i in range(rows):
-        here = np.uint64(present[i])
-        value = words[bit >> _SIX] >> (bit & _ALL_BITS) & _ONE
-        out[low + i] = value * here | blank * (_ONE - here)
-        bit += here
+    for i in range(rows):  # mostly there is a value, which the processor guesses
+        out[low + i] = load(words, bit >> 3) >> np.uint64(bit & 7) & _ONE if present[i] else np.uint64(blank)
+        bit += present[i]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scorelake.compact.compiler import compiled
+from scorelake.compact.compiler import compiled, load
 from scorelake.compact.shape import OtherShapeError
 
 MISSING = np.uint32(0xFFFFFFFF)
@@ -22,15 +22,8 @@ _SMALL = 1 << 16
 """Pairs that are worth a table."""
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_ONE, _THREE, _SEVEN, _ALL_BITS = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(63)
+_ONE, _THREE = np.uint64(1), np.uint64(3)
 _ODD = np.uint64(0xD6E8FEB86659FD93)
-
-
-@compiled
-def load(words: Any, at: Any) -> Any:
-    """Eight bytes from any place of a buffer of words that has one word to spare; without a branch to guess wrong."""
-    word, shift = np.uint64(at) >> _THREE, (np.uint64(at) & _SEVEN) << _THREE
-    return words[word] >> shift | words[word + _ONE] << _ONE << (_ALL_BITS - shift)
 
 
 @compiled
@@ -61,32 +54,32 @@ class Table(NamedTuple):
 
 
 @compiled
-def _tail(words: Any, at: Any, size: Any) -> Any:
-    """The last one to seven bytes of a value."""
-    return load(words, at) & ((_ONE << (np.uint64(size) << _THREE)) - _ONE)
+def _word(words: Any, at: Any, size: Any) -> Any:
+    """The first eight bytes of a value, or all it has."""
+    word = load(words, at)
+    return word if size >= 8 else word & ((_ONE << (np.uint64(size) << _THREE)) - _ONE)
 
 
 @compiled
-def _word(words: Any, at: Any, size: Any) -> Any:
-    """The first eight bytes of a value, or all it has."""
-    if size >= 8:
-        return load(words, at)
-    return _tail(words, at, size) if size > 0 else np.uint64(0)
+def look_short(words: Any, at: Any, size: Any) -> Any:
+    """What a slot says of a short value, and its hash, whose high half is worth using."""
+    first, second = load(words, at), np.uint64(0)
+    if size > 8:
+        second = load(words, at + 8)
+        if size < SHORT:
+            second &= (_ONE << (np.uint64(size - 8) << _THREE)) - _ONE
+    elif size < 8:
+        first &= (_ONE << (np.uint64(size) << _THREE)) - _ONE
+    hashed = (first ^ np.uint64(size)) * _ODD
+    hashed = (hashed ^ (hashed >> _HALF) ^ second) * _ODD
+    return first, second, (hashed ^ (hashed >> _HALF)) * _ODD
 
 
 @compiled
 def look(words: Any, at: Any, size: Any) -> Any:
-    """What a slot says of the bytes at a place, and their hash, whose high half is worth using."""
+    """The same for any value. Long ones need a loop, which makes one around it several times slower."""
     if size <= SHORT:
-        if size > 8:
-            first, second = load(words, at), load(words, at + 8)
-            if size < SHORT:
-                second &= (_ONE << (np.uint64(size - 8) << _THREE)) - _ONE
-        else:
-            first, second = _word(words, at, size), np.uint64(0)
-        hashed = (first ^ np.uint64(size)) * _ODD
-        hashed = (hashed ^ (hashed >> _HALF) ^ second) * _ODD
-        return first, second, (hashed ^ (hashed >> _HALF)) * _ODD
+        return look_short(words, at, size)
     hashed = np.uint64(size)
     while size > 0:
         hashed = (hashed ^ _word(words, at, size)) * _ODD
