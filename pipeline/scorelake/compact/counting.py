@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -339,15 +338,9 @@ def _nullable(codes: Codes) -> pl.Series:
 # --- one column of one row group ------------------------------------------------------------------------------
 
 
-def _pages(handle: int, chunk: Chunk, scratch: Scratch) -> pages.Pages:
-    if chunk.start + chunk.size > os.fstat(handle).st_size:
-        raise DamagedError(f"column {chunk.name}, row group {chunk.group}: the file ends before it")
-    return pages.read(os.pread(handle, chunk.size, chunk.start), chunk, scratch)
-
-
 def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, name: str) -> Codes:
     """The code of every row."""
-    column, out = _pages(handle, chunk, scratch), scratch.array(name, chunk.rows, np.uint32)
+    column, out = pages.read(handle, chunk, scratch), scratch.array(name, chunk.rows, np.uint32)
     remap = scratch.array("remap", column.entries, np.uint32)
     shape = chunk.optional, _WIDTH[chunk.kind], remap, column.present, out
     large = chunk.rows if len(vocabulary.table.slots) >= lookup.WORTH else 0
@@ -385,7 +378,7 @@ def _look_up(
 
 def _numbers(handle: int, chunk: Chunk, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's number, 0 to 255."""
-    column, out = _pages(handle, chunk, scratch), scratch.array("numbers", chunk.rows, np.uint8)
+    column, out = pages.read(handle, chunk, scratch), scratch.array("numbers", chunk.rows, np.uint8)
     values = scratch.array("values", column.entries, np.uint8)
     width = _WIDTH[chunk.kind]
     _check(decode.numbers(column.words, column.table, chunk.optional, width, values, column.present, out), chunk)
@@ -394,7 +387,7 @@ def _numbers(handle: int, chunk: Chunk, scratch: Scratch) -> NDArray[np.uint8]:
 
 def _verdicts(handle: int, chunk: Chunk, blank: int, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's kind of outcome."""
-    column, out = _pages(handle, chunk, scratch), scratch.array("verdicts", chunk.rows, np.uint8)
+    column, out = pages.read(handle, chunk, scratch), scratch.array("verdicts", chunk.rows, np.uint8)
     _check(decode.verdicts(column.words, column.table, chunk.optional, blank, column.present, out), chunk)
     return out
 

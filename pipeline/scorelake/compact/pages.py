@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ from scorelake.footer import Chunk, DamagedError
 
 Number = TypeVar("Number", bound=np.generic)
 _LARGEST = 1 << 31
+_STREAMED: Final = "zstd"
+"""How pages are packed that can be unpacked as one stream."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +51,21 @@ class Scratch:
         return self.buffers[name][:many].view(kind)
 
 
-def read(data: bytes, chunk: Chunk, scratch: Scratch) -> Pages:
-    """Unpack a chunk."""
+def read(handle: int, chunk: Chunk, scratch: Scratch) -> Pages:
+    """Read and unpack a chunk of an open file."""
     rows = chunk.rows
     where = f"column {chunk.name}, row group {chunk.group}"
-    raw = np.frombuffer(data, dtype=np.uint8)
+    if chunk.start + chunk.size > os.fstat(handle).st_size:
+        raise DamagedError(f"{where}: the file ends before it")
+    raw = scratch.array("raw", chunk.size, np.uint8)
+    if os.preadv(handle, [memoryview(raw)], chunk.start) != chunk.size:  # type: ignore[arg-type]
+        raise DamagedError(f"{where}: the file ends before it")
     table = np.empty((8 + rows // 4096, 11), dtype=np.int64)
     many = decode.headers(raw, table)
     while many == -2:
         table = np.empty((4 * table.shape[0], 11), dtype=np.int64)
         many = decode.headers(raw, table)
-    if many < 0 or not chunk.size == len(data):
+    if many < 0:
         raise DamagedError(f"{where}: a page header cannot be read")
     table = table[:many]
     summed = table[:, decode.SUMMED]
@@ -74,39 +81,51 @@ def read(data: bytes, chunk: Chunk, scratch: Scratch) -> Pages:
         raise DamagedError(f"{where}: its pages do not hold {rows:,} rows")
     if (sizes > _LARGEST).any() or (table[:, decode.LEVELS] < 0).any() or (table[:, decode.LEVELS] > sizes).any():
         raise DamagedError(f"{where}: a page header makes no sense")
-    words = _unpack(data, table, chunk, where, scratch)
+    words = _unpack(memoryview(raw), table, chunk, where, scratch)  # type: ignore[arg-type]
     return Pages(words, table, scratch.array("present", int(values.max(initial=0)), np.uint8))
 
 
-def _unpack(data: bytes, table: NDArray[np.int64], chunk: Chunk, where: str, scratch: Scratch) -> NDArray[np.uint64]:
-    sizes = (table[:, decode.SIZE] + 7) // 8
-    words = scratch.array("words", int(sizes.sum()) + 2, np.uint64)
-    words[-2:] = 0
-    out = memoryview(words.view(np.uint8))  # type: ignore[arg-type]
-    view = memoryview(data)
-    codec = CODECS[chunk.codec]
-    unpack = None if codec is None else pa.Codec(codec).decompress  # type: ignore[arg-type]
-    at = 0
-    for page, size in zip(table.tolist(), (sizes * 8).tolist(), strict=True):
-        start, end, length = page[decode.START], page[decode.START] + page[decode.STORED], page[decode.SIZE]
-        if page[decode.SUMMED] and zlib.crc32(view[start:end]) != page[decode.CHECKSUM]:
+def _unpack(
+    view: memoryview, table: NDArray[np.int64], chunk: Chunk, where: str, scratch: Scratch
+) -> NDArray[np.uint64]:
+    sizes = table[:, decode.SIZE]
+    total = int(sizes.sum())
+    words = scratch.array("words", total // 8 + 3, np.uint64)
+    words[-3:] = 0
+    out = memoryview(words.view(np.uint8))[:total]  # type: ignore[arg-type]
+    pages = table.tolist()
+    stored = [view[page[decode.START] : page[decode.START] + page[decode.STORED]] for page in pages]
+    for page, data in zip(pages, stored, strict=True):
+        if page[decode.SUMMED] and zlib.crc32(data) != page[decode.CHECKSUM]:
             raise DamagedError(f"{where}: a page does not match its checksum")
-        levels = page[decode.LEVELS]
-        if unpack is None or page[decode.RAW]:
-            if end - start != length:
-                raise DamagedError(f"{where}: a page is not as long as it says")
-            out[at : at + length] = view[start:end]
+    table[:, decode.START] = np.cumsum(sizes) - sizes
+    codec = CODECS[chunk.codec]
+    try:
+        if codec == _STREAMED and not table[:, (decode.LEVELS, decode.RAW)].any():
+            _unpack_together(stored, out)
         else:
-            if levels > end - start:
-                raise DamagedError(f"{where}: a page header makes no sense")
-            out[at : at + levels] = view[start : start + levels]
-            if length > levels:
-                try:
-                    out[at + levels : at + length] = memoryview(
-                        unpack(view[start + levels : end], length - levels)
-                    ).cast("B")
-                except (OSError, ValueError) as error:
-                    raise DamagedError(f"{where}: a page cannot be unpacked ({error})") from None
-        at += size
-    table[:, decode.START] = np.cumsum(sizes * 8) - sizes * 8
+            _unpack_each(table.tolist(), stored, codec, out)
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{where}: a page cannot be unpacked ({error})") from None
     return words
+
+
+def _unpack_together(stored: list[memoryview], out: memoryview) -> None:
+    """Pages that are nothing but packed bytes: for short ones, to begin anew takes longer than to unpack."""
+    stream = pa.CompressedInputStream(pa.BufferReader(b"".join(stored)), _STREAMED)
+    if stream.readinto(out) != len(out) or stream.read(1):
+        raise ValueError("it is not as long as it says")
+
+
+def _unpack_each(pages: list[list[int]], stored: list[memoryview], codec: str | None, out: memoryview) -> None:
+    pool = pa.system_memory_pool()  # which heap.py keeps, unlike Arrow's own
+    unpack = None if codec is None else pa.Codec(codec).decompress  # type: ignore[arg-type]
+    for page, data in zip(pages, stored, strict=True):
+        here = out[page[decode.START] : page[decode.START] + page[decode.SIZE]]
+        raw = unpack is None or page[decode.RAW]
+        levels = len(here) if raw else page[decode.LEVELS]
+        if levels > min(len(here), len(data)) or (raw and len(data) != len(here)):
+            raise ValueError("it is not as long as it says")
+        here[:levels] = data[:levels]
+        if unpack is not None and levels < len(here):
+            here[levels:] = memoryview(unpack(data[levels:], len(here) - levels, memory_pool=pool)).cast("B")
