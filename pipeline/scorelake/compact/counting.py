@@ -29,7 +29,7 @@ PIECE = 1 << 18
 """Keys that are handed out together."""
 _AT_ONCE = 32
 """Row groups read before the memory taken is looked at."""
-_RUN, _GLANCE, _CELLS = 4, 4096, 1 << 16
+_RUN, _GLANCE, _CELLS = 4, 4096, 1 << 19
 """Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
 """What a packed row has bits for, and what a count of rows has."""
