@@ -72,6 +72,33 @@ def by_hash(counted: Counted) -> Counted:
     return replace(counted, counts=counts[place].select(hashes, *order))
 
 
+def added_by_hash(counts: pl.DataFrame) -> pl.DataFrame | None:
+    """Rows of the same problem added up; None if two problems share a hash, or a key is missing.
+
+    In: rows with their hash, their keys as codes and nothing but numbers; as they come from partials, in several
+    sequences sorted by hash, which a stable sort only has to merge.
+    """
+    if any(counts[key].null_count() for key in KEYS):
+        return None
+    hashes = counts[HASH].to_numpy()
+    place = np.argsort(hashes, kind="stable")
+    hashes = hashes[place]
+    fresh = np.concatenate([[True], hashes[1:] != hashes[:-1]])[: place.size]
+    starts = np.flatnonzero(fresh)
+    out: dict[str, NDArray[Any]] = {}
+    for name in counts.columns:
+        if name == HASH:
+            continue
+        column = counts[name].fill_null(0).to_numpy()[place]
+        if name in KEYS:
+            if (column[1:] != column[:-1])[~fresh[1:]].any():
+                return None
+            out[name] = column[starts]
+        else:
+            out[name] = np.add.reduceat(column, starts) if starts.size else column
+    return pl.DataFrame(out)
+
+
 def write(counted: Counted, path: Path) -> None:
     """A partial's counts; texts are written as such, whether they are held as codes or not."""
     counts, texts = counted.counts, counted.texts

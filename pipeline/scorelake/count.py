@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,7 @@ from scorelake.coded import (
     HASH,
     ROW_GROUP,
     Counted,
+    added_by_hash,
     as_dictionary,
     bucket_table,
     by_hash,
@@ -57,8 +59,8 @@ FORMAT = 2
 _HASH_SPACE = 1 << 64
 MERGED = 1 << 19
 """Rows of a bucket made of pieces that share no problem: large enough to be worth a file."""
-MANY = 1 << 20
-"""Rows from which on a shard is worth loading compiled code."""
+MANY, LARGE, NEVER = 1 << 20, 1 << 22, sys.maxsize
+"""Rows of a shard, or bytes of several, from which on compiled code is worth loading; and the rows for not at all."""
 BROKEN = (Exception, pl.exceptions.PanicException)
 """What a broken file can make a reader do; a panic is not an Exception."""
 OURS = (AssertionError, AttributeError, ImportError, NameError)
@@ -80,6 +82,8 @@ class Task:
     folder: str
     again: bool = False
     """Count even if that has been done."""
+    compiled: bool = False
+    """Use compiled code, however small the shard is."""
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
 
@@ -178,9 +182,9 @@ def count_all(tasks: Sequence[Task]) -> list[Partial]:
     """Count small shards side by side; together they need the memory of a large one."""
     if len(tasks) == 1 or any(task.mirror or is_remote(task.shard.root) for task in tasks):
         return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
-    return side_by_side(
-        count, [replace(task, settings=task.settings.alone()) for task in tasks], pl.thread_pool_size()
-    )
+    large = sum(task.shard.size for task in tasks) >= LARGE
+    alone = [replace(task, settings=task.settings.alone(), compiled=large) for task in tasks]
+    return side_by_side(count, alone, pl.thread_pool_size())
 
 
 def _make(task: Task) -> Partial:
@@ -410,6 +414,10 @@ def _add_up(parts: list[pl.LazyFrame], once: bool) -> pl.DataFrame:
     plain = [_combine(name) for name in names if name not in (*KEYS, HASH, "rewards", "reward_counts")]
     if "rewards" in names:
         return _merge_rewards(partials, plain)
+    if all(kind.is_integer() for kind in partials.collect_schema().dtypes()):
+        added = added_by_hash(partials.collect())
+        if added is not None:
+            return added
     return partials.group_by(KEYS).agg(plain).collect(engine="streaming")
 
 
@@ -508,8 +516,9 @@ def _count_files(
 ) -> Partial:
     """Count the files together; if one proves to be broken inside, the others."""
     settings, words = task.settings, _words(files, task.settings)
+    least = (0 if task.compiled else MANY) if codes else NEVER
     try:
-        pieces = list(_settled(task, _group_whole(files, settings, words, codes), files, words, aside))
+        pieces = list(_settled(task, _group_whole(files, settings, words, least), files, words, aside))
         partial = _total(task, pieces, files, quarantine, words)
         if _identified(files, settings) and not (words and all(piece.proven for piece in pieces)):
             return replace(partial, words=0, spelled=_spell(files, settings, pieces[0].carried, aside))
@@ -625,20 +634,20 @@ def _fits(opened: _Opened, first: _Opened, settings: Settings) -> None:
             raise UnreadableError(f"{here}, while {first.file.path} has {there}")
 
 
-def _group_whole(files: Sequence[_Opened], settings: Settings, words: int, codes: bool = True) -> Iterator[Counted]:
+def _group_whole(files: Sequence[_Opened], settings: Settings, words: int, least: int) -> Iterator[Counted]:
     """Counts per key of the files, every row of them by their own footers."""
     read, expected = 0, sum(opened.footer.rows for opened in files)
-    for counted in _group(files, settings, words, codes):
+    for counted in _group(files, settings, words, least):
         read += int(counted.counts["rows"].sum()) if files else 0
         yield counted
     if read != expected:
         raise UnreadableError(f"{read:,} rows were read where the footer says {expected:,}")
 
 
-def _group(files: Sequence[_Opened], settings: Settings, words: int, codes: bool) -> Iterator[Counted]:
-    """Counts per key of all files; with rewards, also per distinct reward. Many rows go by codes if they can."""
+def _group(files: Sequence[_Opened], settings: Settings, words: int, least: int) -> Iterator[Counted]:
+    """Counts per key of all files; with rewards, also per distinct reward. From so many rows on, by codes."""
     heights = [opened.footer.rows for opened in files]
-    if codes and sum(heights) >= MANY:
+    if sum(heights) >= max(least, 1):
         sources = [opened.source(settings, words) for opened in files]
         if None not in sources:
             yield from _group_codes([source for source in sources if source], settings, words)
@@ -693,9 +702,9 @@ def _tried(files: list[_Opened], attempt: Callable[[_Opened], None]) -> tuple[li
 
 def _read_to_the_end(opened: _Opened, settings: Settings) -> None:
     """Both ways: where duplicates are spelled out, Polars reads what was counted by codes."""
-    for codes in (True, False):
+    for least in (0, NEVER):
         with suppress(shape.OtherShapeError):
-            for _ in _group_whole([opened], settings, _words([opened], settings), codes):
+            for _ in _group_whole([opened], settings, _words([opened], settings), least):
                 pass
     if _identified([opened], settings):
         opened.attempts(settings, spell=True).select("_attempt").collect()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scorelake import duplicates
 from scorelake.coded import Counted
-from scorelake.compact import cells, decode, lookup, pages
+from scorelake.compact import cells, decode, pages
 from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Hand, Packed, Partition, Split
 from scorelake.compact.pages import Scratch
 from scorelake.compact.shape import OtherShapeError, Source
@@ -42,6 +42,8 @@ what the rest is multiplied with to part keys."""
 _NARROW = 1 << 11
 """Codes below which a problem, without what its partition tells, and the rest fit into a row of 32 bits."""
 _MINE = local()
+_NEWS = 1 << 16
+"""Values without a code that are put down before the lock is taken to learn them."""
 _WIDTH = {BYTE_ARRAY: 0, INT32: 4, INT64: 8}
 
 
@@ -136,7 +138,7 @@ class _Job:
             kinds = _verdicts(file.fileno(), chunks[source.passed], self.blank, scratch)
             numbers = np.zeros(1, dtype=np.uint8)
             if source.number is not None and self.words:
-                numbers = _numbers(file.fileno(), chunks[source.number], scratch)
+                numbers = _numbers(file.fileno(), chunks[source.number], duplicates.WORD * self.words, scratch)
         rest, problem = self.rest.join(codes), self.problem.join(codes)
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
@@ -343,45 +345,32 @@ def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, 
     column, out = pages.read(handle, chunk, scratch), scratch.array(name, chunk.rows, np.uint32)
     remap = scratch.array("remap", column.entries, np.uint32)
     shape = chunk.optional, _WIDTH[chunk.kind], remap, column.present, out
-    large = chunk.rows if len(vocabulary.table.slots) >= lookup.WORTH else 0
-    later = lookup.Notes(scratch.array("notes", 4 * large, np.uint64).reshape(large, 4), np.zeros(1, dtype=np.int64))
+    news = decode.News(scratch.array("news", 3 * _NEWS, np.int64).reshape(_NEWS, 3), np.zeros(1, dtype=np.int64))
     at = low = 0
     while at < len(column.table):
-        told = *shape, low, later
-        went, at, low = decode.codes(column.words, column.table, at, *told, *vocabulary.known(), False)
+        went, at, low = decode.codes(column.words, column.table, at, *shape, low, news, *vocabulary.known(), False)
         if went == decode.NEWS:
             page = column.table[at]
             with vocabulary.lock:
                 values = int(page[decode.VALUES])
                 room = vocabulary.room(values, int(page[decode.SIZE]) // 8 + 2 * values)
-                told = *shape, low, later
-                went, at, low = decode.codes(column.words, column.table[: at + 1], at, *told, room, 0, True)
+                some = column.table[: at + 1]
+                went, at, low = decode.codes(column.words, some, at, *shape, low, news, room, 0, True)
         _check(went, chunk)
-    if large:  # even if nothing was noted: rows may be without a value
-        _look_up(column, later.notes[: later.many[0]], vocabulary, scratch, out)
-        decode.spread_out(column.words, column.table, chunk.optional, column.present, out)
+    if many := int(news.many[0]):
+        size = int(news.values[:many, 2].sum()) // 8 + 2 * many
+        with vocabulary.lock:
+            decode.learn(column.words, news, vocabulary.room(many, size), out)
     return out
 
 
-def _look_up(
-    column: pages.Pages, notes: NDArray[np.uint64], vocabulary: Vocabulary, scratch: Scratch, out: Codes
-) -> None:
-    """The codes of noted values, each in its row."""
-    table, known = vocabulary.known()
-    dealt = scratch.array("dealt", notes.size, np.uint64).reshape(notes.shape)
-    lookup.deal(notes, table.slots, dealt)
-    missing, words = lookup.find(dealt, column.words, table, known, out)
-    if missing:
-        with vocabulary.lock:
-            lookup.add(dealt, column.words, vocabulary.room(int(missing), int(words)), out)
-
-
-def _numbers(handle: int, chunk: Chunk, scratch: Scratch) -> NDArray[np.uint8]:
-    """Every row's number, 0 to 255."""
+def _numbers(handle: int, chunk: Chunk, most: int, scratch: Scratch) -> NDArray[np.uint8]:
+    """Every row's number, all below what the footers tell; a cell has no room for others."""
     column, out = pages.read(handle, chunk, scratch), scratch.array("numbers", chunk.rows, np.uint8)
     values = scratch.array("values", column.entries, np.uint8)
     width = _WIDTH[chunk.kind]
     _check(decode.numbers(column.words, column.table, chunk.optional, width, values, column.present, out), chunk)
+    _check(decode.FINE if out.max(initial=0) < most else decode.DAMAGED, chunk)
     return out
 
 

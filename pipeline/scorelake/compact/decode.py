@@ -7,13 +7,13 @@ read from one aligned buffer of 64-bit words, page after page, and every place i
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorelake.compact.compiler import compiled, load
-from scorelake.compact.lookup import hash_long, note
-from scorelake.compact.vocabulary import MISSING, find_or_add, look, same
+from scorelake.compact.vocabulary import MISSING, SHORT, add, find, look, look_long, look_short
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
 """What is kept of a page header: kind, where its bytes are and how many stored and unpacked, checksum and whether
@@ -27,6 +27,14 @@ _DEEPEST = 8
 _MOST = 1 << 40
 _BATCH = 256
 _ONE = np.uint64(1)
+_EVEN = ~_ONE
+
+
+class News(NamedTuple):
+    """Values that have no code yet: row, place and size of each, and how many, in an array of one."""
+
+    values: NDArray[np.int64]
+    many: NDArray[np.int64]
 
 
 @compiled
@@ -246,21 +254,22 @@ def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) 
 @compiled
 def codes(
     words: Any, pages: Any, at: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
-    values: Any, table: Any, known: Any, grow: Any,
+    news: Any, table: Any, known: Any, grow: Any,
 ) -> Any:  # fmt: skip
     """The code of every row of the pages from `at` on into out from `low` on; 0 where there is no value.
 
     Returns how it went, and the page and row where it ended. A dictionary page fills remap, which data pages use.
-    Where there is room in `values`, those of plain pages are only collected there (lookup.py).
+    Values of data pages that have no code yet are put down in `news`, to be learned afterwards, while it has room.
     """
     while at < pages.shape[0]:
         page = pages[at]
         if page[TYPE] == DICTIONARY:
             end = page[START] + page[SIZE]
-            went, rows = _plain(words, page[START], end, width, table, known, grow, remap, 0, page[VALUES]), 0
+            none = News(news.values[:0], np.zeros(1, np.int64))  # data pages need every entry's code
+            went, rows = _plain(words, page[START], end, width, table, known, grow, none, remap, 0, page[VALUES]), 0
         else:
             rows = page[VALUES]
-            went = _codes(words, page, optional, width, remap, present, out, low, values, table, known, grow)
+            went = _codes(words, page, optional, width, remap, present, out, low, news, table, known, grow)
         if went != FINE:
             return went, at, low
         at += 1
@@ -271,7 +280,7 @@ def codes(
 @compiled
 def _codes(
     words: Any, page: Any, optional: Any, width: Any, remap: Any, present: Any, out: Any, low: Any,
-    values: Any, table: Any, known: Any, grow: Any,
+    news: Any, table: Any, known: Any, grow: Any,
 ) -> Any:  # fmt: skip
     """The same for one data page."""
     rows = page[VALUES]
@@ -281,50 +290,12 @@ def _codes(
     went = UNKNOWN
     if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
         went = _looked_up(words, at, end, 32, remap, out, low, some)
-    elif page[ENCODING] == PLAIN and values.notes.shape[0]:
-        return _collect(words, at, end, width, values, low, some)
     elif page[ENCODING] == PLAIN:
-        went = _plain(words, at, end, width, table, known, grow, out, low, some)
+        room = news if some == rows else News(news.values[:0], np.zeros(1, np.int64))  # else codes move below
+        went = _plain(words, at, end, width, table, known, grow, room, out, low, some)
     if went == FINE and some < rows:
         _spread(out, low, some, rows, present, 0)
     return went
-
-
-@compiled
-def _collect(words: Any, at: Any, end: Any, width: Any, values: Any, low: Any, many: Any) -> Any:
-    """Note every value of a plain page, for rows from `low` on."""
-    notes, noted = values
-    base, long = noted[0], False
-    for i in range(many):
-        size = width
-        if width == 0:
-            if end - at < 4:
-                return DAMAGED
-            size = np.int64(load(words, at) & np.uint64(0xFFFFFFFF))
-            at += 4
-        if size > end - at:
-            return DAMAGED
-        long |= note(notes, base + i, low + i, words, at, size)
-        at += size
-    if long:
-        hash_long(notes, base, base + many, words)
-    noted[0] = base + many
-    return FINE
-
-
-@compiled
-def spread_out(words: Any, pages: Any, optional: Any, present: Any, out: Any) -> None:
-    """Move the codes of plain pages, which were filled in without the gaps, to their rows."""
-    low = 0
-    for i in range(pages.shape[0]):
-        page = pages[i]
-        if page[TYPE] == DICTIONARY:
-            continue
-        if page[ENCODING] == PLAIN:
-            _, some, _ = _levels(words, page, optional, present)
-            if some < page[VALUES]:
-                _spread(out, low, some, page[VALUES], present, 0)
-        low += page[VALUES]
 
 
 @compiled
@@ -342,20 +313,22 @@ def _looked_up(words: Any, at: Any, end: Any, most: Any, entries: Any, out: Any,
 
 @compiled
 def _plain(
-    words: Any, at: Any, end: Any, width: Any, table: Any, known: Any, grow: Any, out: Any, low: Any, many: Any
-) -> Any:
+    words: Any, at: Any, end: Any, width: Any, table: Any, known: Any, grow: Any, news: Any, out: Any, low: Any,
+    many: Any,
+) -> Any:  # fmt: skip
     """Values one after another, each of `width` bytes, or with its length before it if that is 0.
 
     In short loops over a batch (where and what, which slot), so that the processor waits for many places in memory
-    at once and not for one after another.
+    at once and not for one after another. What takes a loop of its own, long values and new ones, is looked at only
+    if there is any: inside these loops it would make them several times slower.
     """
     slots, text, filled = table
-    mask, half, low_half, news = np.uint64(slots.shape[0] - 1), np.uint64(32), np.uint64(0xFFFFFFFF), False
+    mask, half, low_half, told = np.uint64(slots.shape[0] - 1), np.uint64(32), np.uint64(0xFFFFFFFF), news.many[0]
     place, sizes = np.empty(_BATCH, np.int64), np.empty(_BATCH, np.int64)
     firsts, seconds = np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64)
     hashes, ahead = np.empty(_BATCH, np.uint64), np.empty(_BATCH, np.uint64)
     for start in range(low, low + many, _BATCH):
-        batch = min(_BATCH, low + many - start)
+        batch, long, missing = min(_BATCH, low + many - start), False, False
         for i in range(batch):
             size = width
             if width == 0:
@@ -366,29 +339,58 @@ def _plain(
             if size > end - at:
                 return DAMAGED
             place[i], sizes[i] = at, size
-            firsts[i], seconds[i], hashes[i] = look(words, at, size)
+            firsts[i], seconds[i], hashes[i] = look_short(words, at, size)
+            long |= size > SHORT
             at += size
+        if long:
+            look_long(words, place[:batch], sizes, firsts, hashes)
         for i in range(batch):
-            ahead[i] = slots[hashes[i] >> half & mask, 2]
+            ahead[i] = slots[hashes[i] >> half & mask & _EVEN, 2]
         trusted = np.uint64(filled[0] if grow else known)
         for i in range(batch):
-            code, slot, held = MISSING, hashes[i] >> half & mask, ahead[i]
+            code, slot, held, size = MISSING, hashes[i] >> half & mask & _EVEN, ahead[i], np.uint64(sizes[i])
             while held:
-                near = held >> half < trusted
-                if near and same(slots, slot, text, words, place[i], sizes[i], firsts[i], seconds[i]):
-                    code = np.uint32(held >> half)
+                if slots[slot, 0] == firsts[i] and slots[slot, 1] == seconds[i] and held & low_half == size:
+                    if held >> half < trusted:
+                        code = np.uint32(held >> half)
                     break
                 slot = (slot + _ONE) & mask
                 held = slots[slot, 2]
-            if code == MISSING:
-                if grow:
-                    code = find_or_add(
-                        slots, text, filled, words, place[i], sizes[i], firsts[i], seconds[i], hashes[i]
-                    )
-                else:
-                    news = True
             out[start + i] = code
-    return NEWS if news else FINE
+            missing |= code == MISSING
+        if missing:
+            for i in range(batch):
+                if out[start + i] == MISSING:
+                    seen = firsts[i], seconds[i], hashes[i]
+                    code = find(slots, text, words, place[i], sizes[i], *seen, trusted)
+                    if code == MISSING and grow:
+                        code = add(slots, text, filled, words, place[i], sizes[i], *seen)
+                        trusted = np.uint64(filled[0])
+                    out[start + i] = code
+                    if code == MISSING:
+                        if told == news.values.shape[0]:
+                            return NEWS
+                        news.values[told, 0], news.values[told, 1], news.values[told, 2] = (
+                            start + i,
+                            place[i],
+                            sizes[i],
+                        )
+                        told += 1
+    news.many[0] = told
+    return FINE
+
+
+@compiled
+def learn(words: Any, news: Any, table: Any, out: Any) -> None:
+    """Codes for the values that had none; there must be room for them."""
+    slots, text, filled = table
+    for i in range(news.many[0]):
+        place, size = news.values[i, 1], news.values[i, 2]
+        first, second, hashed = look(words, place, size)
+        code = find(slots, text, words, place, size, first, second, hashed, np.uint64(filled[0]))
+        if code == MISSING:
+            code = add(slots, text, filled, words, place, size, first, second, hashed)
+        out[news.values[i, 0]] = code
 
 
 @compiled

@@ -23,6 +23,7 @@ _SMALL = 1 << 16
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE, _THREE = np.uint64(1), np.uint64(3)
+_EVEN = ~_ONE
 _ODD = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -77,7 +78,7 @@ def look_short(words: Any, at: Any, size: Any) -> Any:
 
 @compiled
 def look(words: Any, at: Any, size: Any) -> Any:
-    """The same for any value. Long ones need a loop, which makes one around it several times slower."""
+    """The same for any value; of a long one, the hash twice."""
     if size <= SHORT:
         return look_short(words, at, size)
     hashed = np.uint64(size)
@@ -91,7 +92,29 @@ def look(words: Any, at: Any, size: Any) -> Any:
 
 
 @compiled
-def same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, first: Any, second: Any) -> Any:
+def look_long(words: Any, places: Any, sizes: Any, firsts: Any, hashes: Any) -> None:
+    """Look at the long ones among some values."""
+    for i in range(places.size):
+        if sizes[i] > SHORT:
+            firsts[i], _, hashes[i] = look(words, places[i], sizes[i])
+
+
+@compiled
+def find(
+    slots: Any, text: Any, words: Any, at: Any, size: Any, first: Any, second: Any, hashed: Any, trusted: Any
+) -> Any:
+    """The code of the bytes at a place, if they have one below `trusted`."""
+    mask = np.uint64(slots.shape[0] - 1)
+    slot = hashed >> _HALF & mask & _EVEN
+    while slots[slot, 2]:
+        if slots[slot, 2] >> _HALF < trusted and _same(slots, slot, text, words, at, size, first, second):
+            return np.uint32(slots[slot, 2] >> _HALF)
+        slot = (slot + _ONE) & mask
+    return MISSING
+
+
+@compiled
+def _same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, first: Any, second: Any) -> Any:
     """Whether a slot stands for these bytes."""
     if slots[slot, 0] != first or slots[slot, 2] & _LOW != np.uint64(size):
         return False
@@ -108,15 +131,13 @@ def same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, first
 
 
 @compiled
-def find_or_add(
+def add(
     slots: Any, text: Any, filled: Any, words: Any, at: Any, size: Any, first: Any, second: Any, hashed: Any
 ) -> Any:
-    """The code of the bytes at a place, a new one if they have none; there must be room for it."""
+    """A new code for the bytes at a place; there must be room for it."""
     mask = np.uint64(slots.shape[0] - 1)
-    slot = hashed >> _HALF & mask
+    slot = hashed >> _HALF & mask & _EVEN
     while slots[slot, 2]:
-        if same(slots, slot, text, words, at, size, first, second):
-            return np.uint32(slots[slot, 2] >> _HALF)
         slot = (slot + _ONE) & mask
     code, place = filled[0], filled[1]
     text[place] = np.uint64(code) << _HALF | np.uint64(size)
@@ -145,7 +166,7 @@ def _rehash(slots: Any, text: Any, filled: Any) -> None:
     while place < filled:
         size = np.int64(text[place] & _LOW)
         first, second, hashed = look(text, 8 * (place + 1), size)
-        slot = hashed >> _HALF & mask
+        slot = hashed >> _HALF & mask & _EVEN
         while slots[slot, 2]:
             slot = (slot + _ONE) & mask
         slots[slot, 0] = first
@@ -168,13 +189,20 @@ def _spell(text: Any, filled: Any, ends: Any, out: Any) -> None:
         place += 1 + ((size + 7) >> 3)
 
 
+def _empty_slots(many: int) -> NDArray[np.uint64]:
+    """None of them across two lines of the cache."""
+    room = np.zeros(4 * many + 8, dtype=np.uint64)
+    spare = -room.ctypes.data % 64 // 8
+    return room[spare : spare + 4 * many].reshape(many, 4)
+
+
 class Vocabulary:
     """The values of one column and their codes, shared by threads."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.table = Table(
-            np.zeros((1 << 10, 4), dtype=np.uint64),
+            _empty_slots(1 << 10),
             np.zeros(1 << 10, dtype=np.uint64),
             np.array([1, 1], dtype=np.int64),
         )
@@ -200,7 +228,7 @@ class Vocabulary:
         if used + words + 1 > text.size:
             text = np.concatenate([text, np.zeros(used + used // 2 + 2 * words - text.size, dtype=np.uint64)])
         if 3 * (codes + values) > 2 * len(slots):
-            slots = np.zeros((1 << (3 * (codes + values) // 2).bit_length(), 4), dtype=np.uint64)
+            slots = _empty_slots(1 << (3 * (codes + values) // 2).bit_length())
             _rehash(slots, text, used)
         self.table = Table(slots, text, filled)
         return self.table
@@ -211,10 +239,13 @@ class Vocabulary:
             return 0
         words = np.zeros(len(value) // 8 + 3, dtype=np.uint64)
         words.view(np.uint8)[: len(value)] = np.frombuffer(value, dtype=np.uint8)
-        seen = [np.uint64(number) for number in look(words, 0, len(value))]
+        first, second, hashed = (np.uint64(number) for number in look(words, 0, len(value)))
         with self.lock:
             slots, text, filled = self.room(1, words.size)
-            return int(find_or_add(slots, text, filled, words, 0, len(value), *seen))
+            code = find(slots, text, words, 0, len(value), first, second, hashed, np.uint64(filled[0]))
+            if code == MISSING:
+                code = add(slots, text, filled, words, 0, len(value), first, second, hashed)
+            return int(code)
 
     def words(self) -> NDArray[np.uint64]:
         """Every value after null, if they are all of four or eight bytes."""
