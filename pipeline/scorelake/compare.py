@@ -128,7 +128,7 @@ def _board(
     groups: pl.DataFrame, group: Codes, name: Codes, rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None
 ) -> _Board:
     """The groups of a board, the group and name of each of its rows, and the rows with their scores."""
-    codes = np.unique(group)
+    codes = np.flatnonzero(np.bincount(group))
     present = groups.filter(pl.col("group").is_in(codes))
     models, subjects = (present[key].unique().sort() for key in ("model", "subject"))
     of_group = np.zeros((2, codes[-1] + 1), dtype=np.int32)

@@ -42,7 +42,9 @@ class Problems:
     def histogram(self) -> pl.DataFrame:
         """How many problems of a group share (n, c), in the order of all three."""
         pairs = distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
-        cell = self.group.astype(np.int64) * pairs.n.size + pairs.place
+        cell = self.group.astype(np.int64)
+        cell *= pairs.n.size
+        cell += pairs.place
         cells = self.groups.height * pairs.n.size
         if cells <= max(1 << 20, 4 * cell.size):  # a table of counts is faster than a sort
             many = np.bincount(cell, minlength=cells)
@@ -90,12 +92,15 @@ def read(folder: Path) -> Problems:
     groups = run.select(GROUP).unique().sort(GROUP)
     place = run.join(groups.with_row_index("place"), on=GROUP, how="left", nulls_equal=True, maintain_order="left")
     texts = pl.concat([file.texts for file in files])
-    names = texts.unique().sort()
-    rank = texts.cast(pl.Enum(names)).to_physical().cast(pl.UInt32).to_numpy()
+    order = texts.arg_sort()
+    names = texts.gather(order)
+    fresh = (names != names.shift()).fill_null(value=True)
+    rank = np.empty(texts.len(), dtype=np.uint32)
+    rank[order.to_numpy()] = fresh.cast(pl.UInt32).cum_sum().to_numpy() - np.uint32(1)
     first = np.cumsum([0, *(file.texts.len() for file in files)])
     return Problems(
         groups,
-        names,
+        names.filter(fresh),
         np.repeat(place["place"].to_numpy(), run["len"].to_numpy()),
         np.concatenate([rank[low + file.name] for low, file in zip(first, files, strict=False)]),
         pl.concat([file.counts for file in files], rechunk=True),

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, blocks
+from scorelake.threads import side_by_side
 
 _CACHED = 8
 """Numbers made for each row on the way, which stay in the cache a block at a time."""
@@ -63,12 +64,18 @@ def distinct(n: Ints, c: Ints) -> Distinct:
     if size <= max(_DENSE, 4 * n.size):
         seen, number = np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64)
         place = np.empty(n.size, dtype=np.int64)
-        for rows in blocks(n.size, _CACHED):
-            seen[(n[rows] * (n[rows] + 1) >> 1) + c[rows]] = True
+
+        def look(rows: slice) -> None:
+            place[rows] = (n[rows] * (n[rows] + 1) >> 1) + c[rows]
+            seen[place[rows]] = True
+
+        def tell(rows: slice) -> None:
+            place[rows] = number[place[rows]]
+
+        side_by_side(look, blocks(n.size, _CACHED))
         keys = np.flatnonzero(seen)
         number[keys] = np.arange(keys.size)
-        for rows in blocks(n.size, _CACHED):
-            place[rows] = number[(n[rows] * (n[rows] + 1) >> 1) + c[rows]]
+        side_by_side(tell, blocks(n.size, _CACHED))
         first_n = np.repeat(np.arange(top + 1), np.arange(1, top + 2))[keys]
         return Distinct(first_n, keys - first_n * (first_n + 1) // 2, place)
     both, inverse = np.unique(n * (top + 1) + c, return_inverse=True)
