@@ -26,8 +26,10 @@ from scorelake.settings import Settings
 from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK, Table
 from scorelake.threads import side_by_side
 
-Scorer = Callable[[pl.DataFrame], Sequence[Floats]]
-"""Rows of problem_counts in, without keys; for each metric their finite values out, NaN where undefined."""
+Values = Callable[[slice], Floats]
+"""Some of the rows -> their finite values, NaN where undefined."""
+Scorer = Callable[[pl.DataFrame], Sequence[Values]]
+"""Rows of problem_counts in, without keys; for each metric their values out."""
 
 REFUSED = "not comparable: "
 """How a claim begins that gives a reason instead of a number."""
@@ -114,37 +116,43 @@ def _boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[
     rows = pl.concat([problems.counts, problems.others(also)], how="horizontal")
     attempted = rows["n"].to_numpy() > 0
     for board in groups.sort("benchmark", "protocol").partition_by("benchmark", "protocol", maintain_order=True):
-        mine = np.zeros(groups.height, dtype=bool)
-        mine[board["group"].to_numpy()] = True
-        here = np.flatnonzero(attempted & mine[problems.group])
+        inside = attempted
+        if board.height < groups.height:
+            mine = np.zeros(groups.height, dtype=bool)
+            mine[board["group"].to_numpy()] = True
+            inside = attempted & mine[problems.group]
         group, name, some = problems.group, problems.name, rows
-        if 0 < here.size < rows.height:
+        if not inside.all():
+            here = np.flatnonzero(inside)
             group, name, some = group[here], name[here], rows[here]
-        if here.size:
+        if some.height:
             yield _board(board, group, name, some, scorer(some), cluster)
 
 
 def _board(
-    groups: pl.DataFrame, group: Codes, name: Codes, rows: pl.DataFrame, values: Sequence[Floats], cluster: str | None
+    groups: pl.DataFrame, group: Codes, name: Codes, rows: pl.DataFrame, values: Sequence[Values], cluster: str | None
 ) -> _Board:
     """The groups of a board, the group and name of each of its rows, and the rows with their scores."""
-    codes = np.flatnonzero(np.bincount(group))
-    present = groups.filter(pl.col("group").is_in(codes))
+    there = np.zeros(int(group.max()) + 1, dtype=bool)
+    there[group] = True
+    present = groups.filter(pl.col("group").is_in(np.flatnonzero(there)))
     models, subjects = (present[key].unique().sort() for key in ("model", "subject"))
-    of_group = np.zeros((2, codes[-1] + 1), dtype=np.int32)
+    of_group = np.zeros((2, there.size), dtype=np.int32)
     for number, key, texts in zip(of_group, ("model", "subject"), (models, subjects), strict=True):
         number[present["group"].to_numpy()] = present[key].replace_strict(texts, np.arange(texts.len())).to_numpy()
     model, subject = of_group[:, group]
     ends, problem = _line_up(subject, name, subjects.len())
     shape = (models.len(), int(ends[-1]))
     attempts, n = np.zeros(shape, dtype=np.int64), rows["n"].to_numpy()
-    scores = np.full((len(values), *shape), np.nan)
+    scores = np.empty((len(values), *shape))
+    if rows.height < attempts.size:  # a model did not try every problem
+        scores[:] = np.nan
 
     def place(some: slice) -> None:
         cell = model[some].astype(np.int64) * shape[1] + problem[some]
         attempts.ravel()[cell] = n[some]
         for matrix, value in zip(scores, values, strict=True):
-            matrix.ravel()[cell] = value[some]
+            matrix.ravel()[cell] = value(some)
 
     side_by_side(place, blocks(rows.height, 4))
     spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))

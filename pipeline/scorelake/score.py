@@ -6,7 +6,7 @@ evaluated per problem. Sums run over sorted rows in numpy, so equal counts give 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -111,24 +111,31 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
 
 def per_problem(
     chosen: Sequence[Metric], problems: pl.DataFrame, settings: Settings, outcomes: Outcomes
-) -> list[Floats]:
-    """For each metric the finite value of every row of problem_counts, NaN where undefined."""
+) -> list[Callable[[slice], Floats]]:
+    """For each metric the finite values of some rows of problem_counts, NaN where undefined.
+
+    Of some at a time: the values of all metrics for all rows would take more memory than all else.
+    """
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
     from_answers = [m for m in chosen if m.family.vote is not None]
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
-    out: dict[Metric, Floats] = {}
+    out: dict[Metric, Callable[[slice], Floats]] = {}
     if from_counts:
         pairs = distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
         prior = settings.uncertainty.pseudo_counts or UNIFORM  # one for all models: bayes@N needs it
         estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior)
-        out |= {m: e.value[0][pairs.place] for m, e in zip(from_counts, estimates, strict=True)}
+        out |= {m: _gather(e.value[0], pairs.place) for m, e in zip(from_counts, estimates, strict=True)}
     if from_rewards:
         estimate = _of_rewards(problems, settings)
-        out |= {m: estimate.of(m).value[0] for m in from_rewards}
+        out |= {m: estimate.of(m).value[0].__getitem__ for m in from_rewards}
     if from_answers:
         ballots = _ballots(problems)
-        out |= {m: metrics.of_answers(m, ballots).value[0] for m in from_answers}
+        out |= {m: metrics.of_answers(m, ballots).value[0].__getitem__ for m in from_answers}
     return [out[metric] for metric in chosen]
+
+
+def _gather(values: Floats, place: Ints) -> Callable[[slice], Floats]:
+    return lambda rows: values[place[rows]]
 
 
 @dataclass(frozen=True)
