@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from itertools import islice
 from threading import Lock, local
 from typing import TypeAlias
 
@@ -23,6 +23,7 @@ from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
 Codes: TypeAlias = NDArray[np.uint32]
+_Group: TypeAlias = tuple[Source, dict[str, Chunk]]
 LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 26
 """Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 18
@@ -77,15 +78,34 @@ def count(
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
         side_by_side = map if pool is None else pool.map
         groups = _groups(sources)
-        while some := list(islice(groups, _AT_ONCE)):
-            list(side_by_side(job.read, some))
-            if job.size() > memory:
-                overlap = True
-                list(side_by_side(_Hands.flush, job.hands))
-                yield from job.pieces(overlap)
-                job = _Job(kinds, same, words, blank, room, parts)
+        while _read_until_full(job, groups, memory, pool, threads):
+            overlap = True
+            list(side_by_side(_Hands.flush, job.hands))
+            yield from job.pieces(overlap)
+            job = _Job(kinds, same, words, blank, room, parts)
         list(side_by_side(_Hands.flush, job.hands))
         yield from job.pieces(overlap)
+
+
+def _read_until_full(
+    job: _Job, groups: Iterator[_Group], memory: int, pool: ThreadPoolExecutor | None, threads: int
+) -> bool:
+    """Read row groups, no thread waiting for another, until too much memory is taken; False if all are read."""
+    waiting: deque[Future[None]] = deque()
+    full = False
+    for i, group in enumerate(groups, 1):
+        if pool is None:
+            job.read(group)
+        else:
+            waiting.append(pool.submit(job.read, group))
+        if len(waiting) > 2 * threads:
+            waiting.popleft().result()
+        full = i % _AT_ONCE == 0 and job.size() > memory
+        if full:
+            break
+    for each in waiting:
+        each.result()
+    return full
 
 
 def _kinds(sources: Sequence[Source]) -> dict[str, int]:
@@ -99,7 +119,7 @@ def _kinds(sources: Sequence[Source]) -> dict[str, int]:
     return dict(sorted(kinds.items()))
 
 
-def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, dict[str, Chunk]]]:
+def _groups(sources: Sequence[Source]) -> Iterator[_Group]:
     """Row group by row group: the unit that a thread works on."""
     for source in sources:
         groups: list[dict[str, Chunk]] = [{} for _ in range(source.footer.groups)]
@@ -124,7 +144,7 @@ class _Job:
         self.lock, self.hands = Lock(), list[_Hands]()
         self.mine = local()
 
-    def read(self, group: tuple[Source, dict[str, Chunk]]) -> None:
+    def read(self, group: _Group) -> None:
         """Decode a row group and put its rows, packed, into this thread's hands."""
         source, chunks = group
         codes = {
