@@ -18,3 +18,9 @@ def keep() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 1 << 28)
         mallopt(_TRIM_THRESHOLD, 1 << 28)
+
+
+def give_back() -> None:
+    """Return to the system what is kept but not used: after a stage whose arrays no later one will need again."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -82,6 +82,7 @@ def job(
         run_id = f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
         staged = stage(out, run_id)
         partials = sorted([*known, *_count(out, todo, settings, full, engine, progress)], key=lambda p: p.files)
+        heap.give_back()
         quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
         _refuse(partials, quarantine, settings, allow_quarantine)
         run |= {"run_id": run_id, "started": started.isoformat(), "version": __version__}
@@ -96,6 +97,7 @@ def job(
 
         balance, warnings = _merge(out, partials, staged, settings, engine, progress)
         run |= balance
+        heap.give_back()
         progress("scoring", 0, 1)
         counts = problems.read(staged / "problem_counts")
         tables = _score(counts, partials, settings)

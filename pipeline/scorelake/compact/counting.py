@@ -162,11 +162,13 @@ class _Job:
         rest, problem = self.rest.join(codes), self.problem.join(codes)
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
-        self._deal_in(int(rest.max(initial=0)), int(problem.max(initial=0)))
-        if not (_in_runs(rest, problem) and self._put_runs(rest, problem, numbers, kinds)):
+        runs = _in_runs(rest, problem)
+        ahead = source.footer.groups if runs else 1  # where rows are in order, other row groups have other problems
+        self._deal_in(int(rest.max(initial=0)), int(problem.max(initial=0)), ahead)
+        if not (runs and self._put_runs(rest, problem, numbers, kinds)):
             self.mine.hands.put(rest, problem, numbers, kinds)
 
-    def _deal_in(self, rest: int, problem: int) -> None:
+    def _deal_in(self, rest: int, problem: int, ahead: int) -> None:
         """Hands for this thread, wide enough for such codes. The first thread sees by what to part keys."""
         hands: _Hands | None = getattr(self.mine, "hands", None)
         wide = rest >= _NARROW or problem >> int(self.split.bits) >= _NARROW
@@ -175,7 +177,7 @@ class _Job:
         if hands is not None:
             hands.flush()
         with self.lock:
-            if not self.hands and len(self.vocabularies["problem_id"]) > _MANY * len(self.partitions):
+            if not self.hands and ahead * len(self.vocabularies["problem_id"]) > _MANY * len(self.partitions):
                 self.split = Split(self.split.bits, np.uint64(0))
             self.mine.hands = _Hands(self.partitions, self.room, self.split, wide, len(self.hands))
             self.hands.append(self.mine.hands)
