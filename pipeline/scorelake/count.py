@@ -37,6 +37,7 @@ from scorelake.coded import (
     by_hash,
     hashed,
     ranked,
+    required,
     widened,
     write,
 )
@@ -380,7 +381,8 @@ def _parts(bucket: Bucket) -> tuple[list[tuple[Partial, pl.LazyFrame]], dict[str
         return [(partial, _bucket_rows(bucket, partial, partial.pieces)) for partial in bucket.partials], {}
     tables = [
         pa.concat_tables(
-            bucket_table(_home(bucket, partial) / name, bucket.low, bucket.high) for name in partial.pieces
+            (bucket_table(_home(bucket, partial) / name, bucket.low, bucket.high) for name in partial.pieces),
+            promote_options="permissive",
         )
         for partial in bucket.partials
     ]
@@ -451,10 +453,10 @@ def _write_problems(counts: pl.DataFrame, texts: dict[str, pl.Series], path: str
     carried = [pl.col(name).alias(name[4:]) for name in counts.columns if name.startswith("min:")]
     lists = [name for name in LISTS if name in counts.columns]
     final = by_ranks(counts.select(*KEYS, *COUNTS, *carried, *lists), KEYS)
-    table = final.to_arrow()
-    for i, (key, text) in enumerate(texts.items()):
-        named = text.to_arrow(compat_level=pl.CompatLevel.oldest())
-        table = table.set_column(i, key, as_dictionary(final[key].to_numpy(), named))
+    columns: dict[str, Any] = dict(zip(final.columns, final.to_arrow().columns, strict=True))
+    for key, text in texts.items():
+        columns[key] = as_dictionary(final[key].to_numpy(), text.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    table = required(columns, [name for name in final.columns if final[name].null_count()])
     home = Path(path).parent.parent  # not among the finished ones, which are taken as they are found
     aside = beside(home.with_name(home.name.removeprefix(".") + Path(path).name))
     try:

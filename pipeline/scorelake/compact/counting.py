@@ -30,7 +30,7 @@ PIECE = 1 << 18
 """Keys that are handed out together."""
 _AT_ONCE = 32
 """Row groups read before the memory taken is looked at."""
-_RUN, _GLANCE, _CELLS = 4, 4096, 1 << 19
+_RUN, _GLANCE, _CELLS = 4, 4096, 1 << 20
 """Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
 """What a packed row has bits for, and what a count of rows has."""
@@ -208,17 +208,27 @@ class _Job:
         while self.partitions:
             some.append(self.partitions.pop().whole(len(self.partitions), self.split))
             if not self.partitions or sum(len(found) for found, _ in some) >= PIECE:
-                yield Counted(self._counts(some), texts, overlap)
+                yield self._counted(some, texts, overlap)
                 some = []
 
-    def _counts(self, partitions: list[tuple[Packed, Packed]]) -> pl.DataFrame:
+    def _counted(
+        self, partitions: list[tuple[Packed, Packed]], texts: dict[str, pl.Series], overlap: bool
+    ) -> Counted:
+        """Some partitions as counts, with no more of the texts than these use."""
         found, odd = (np.concatenate(each) for each in zip(*partitions, strict=True))
         columns = _from_bits(found, odd, self.words) if self.words else _from_counts(found)
         keys = found[:, 0]
         codes = self.rest.parts((keys >> np.uint64(32)).astype(np.uint32))
         codes |= self.problem.parts(keys.astype(np.uint32))
         codes |= {name: np.full(keys.size, len(self.vocabularies[name]) - 1, np.uint32) for name in self.same}
-        return pl.DataFrame({name: _nullable(codes[name]) for name in self.vocabularies} | columns)
+        used: dict[str, pl.Series] = {}
+        for name, text in texts.items():
+            seen = np.zeros(text.len(), dtype=bool)
+            seen[0] = seen[codes[name]] = True
+            codes[name] = (np.cumsum(seen, dtype=np.uint32) - np.uint32(1))[codes[name]]
+            used[name] = text.filter(pl.Series(seen))
+        counts = pl.DataFrame({name: _nullable(codes[name]) for name in self.vocabularies} | columns)
+        return Counted(counts, used, overlap)
 
 
 class _Fold:
@@ -284,11 +294,8 @@ class _Hands:
             self._give_cells()
 
     def flush(self) -> None:
-        """Give out what is left; nothing comes after, and the room is given up.
-
-        Every other thread goes through the partitions from the end, not to wait for each other.
-        """
-        for p in np.flatnonzero(self.held)[:: -1 if self.turn % 2 else 1].tolist():
+        """Give out what is left; nothing comes after, and the room is given up."""
+        for p in self._in_turn(self.held):
             self._give(p)
         self._give_cells()
         self.rows = np.empty((0, 0), dtype=np.uint32)
@@ -305,10 +312,15 @@ class _Hands:
         self.cells.clear()
         where = cells.apart(found[:, 0], self.by[0])
         found = found[np.argsort(where, kind="stable")]
-        edges = np.cumsum([0, *np.bincount(where, minlength=len(self.partitions))]).tolist()
-        for partition, low, high in zip(self.partitions, edges, edges[1:], strict=False):
-            if low < high:
-                partition.absorb(found[low:high])
+        many = np.bincount(where, minlength=len(self.partitions))
+        ends = np.cumsum(many)
+        for p in self._in_turn(many):
+            self.partitions[p].absorb(found[ends[p] - many[p] : ends[p]])
+
+    def _in_turn(self, many: NDArray[np.int64]) -> list[int]:
+        """The partitions that get something. Every other thread begins at the end, not to wait for the others."""
+        some: list[int] = np.flatnonzero(many).tolist()
+        return some[::-1] if self.turn % 2 else some
 
 
 def _from_counts(found: Packed) -> dict[str, pl.Series]:
