@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
+import pyarrow as pa
+
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def keep() -> None:
-    """Have the C library keep some of what numpy gives up, instead of getting pages from the system anew.
+    """Have the C library keep some of what numpy and Arrow give up, instead of getting pages from the system anew.
 
-    The kernel clears every page it hands out: a quarter of the time of scoring 20 million problems. Where the
-    library is another than glibc, nothing changes.
+    The kernel clears every page it hands out: a quarter of the time of scoring 20 million problems, and half of
+    that of merging with Arrow's own allocator. Where the library is another than glibc, nothing is kept.
     """
+    pa.set_memory_pool(pa.system_memory_pool())
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 1 << 28)

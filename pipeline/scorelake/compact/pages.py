@@ -118,7 +118,6 @@ def _unpack_together(stored: list[memoryview], out: memoryview) -> None:
 
 
 def _unpack_each(pages: list[list[int]], stored: list[memoryview], codec: str | None, out: memoryview) -> None:
-    pool = pa.system_memory_pool()  # which heap.py keeps, unlike Arrow's own
     unpack = None if codec is None else pa.Codec(codec).decompress  # type: ignore[arg-type]
     for page, data in zip(pages, stored, strict=True):
         here = out[page[decode.START] : page[decode.START] + page[decode.SIZE]]
@@ -128,4 +127,4 @@ def _unpack_each(pages: list[list[int]], stored: list[memoryview], codec: str | 
             raise ValueError("it is not as long as it says")
         here[:levels] = data[:levels]
         if unpack is not None and levels < len(here):
-            here[levels:] = memoryview(unpack(data[levels:], len(here) - levels, memory_pool=pool)).cast("B")
+            here[levels:] = memoryview(unpack(data[levels:], len(here) - levels)).cast("B")
