@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.compact.compiler import compiled, load
-from scorelake.compact.vocabulary import MISSING, SHORT, add, find, look, look_long, look_short
+from scorelake.compact.vocabulary import MISSING, SHORT, add, find, home, look, look_long, look_short
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
 """What is kept of a page header: kind, where its bytes are and how many stored and unpacked, checksum and whether
@@ -27,7 +27,6 @@ _DEEPEST = 8
 _MOST = 1 << 40
 _BATCH = 256
 _ONE = np.uint64(1)
-_EVEN = ~_ONE
 
 
 class News(NamedTuple):
@@ -343,12 +342,12 @@ def _plain(
             long |= size > SHORT
             at += size
         if long:
-            look_long(words, place[:batch], sizes, firsts, hashes)
+            look_long(words, place[:batch], sizes, firsts, seconds, hashes)
         for i in range(batch):
-            ahead[i] = slots[hashes[i] >> half & mask & _EVEN, 2]
+            ahead[i] = slots[home(hashes[i], slots), 2]
         trusted = np.uint64(filled[0] if grow else known)
         for i in range(batch):
-            code, slot, held, size = MISSING, hashes[i] >> half & mask & _EVEN, ahead[i], np.uint64(sizes[i])
+            code, slot, held, size = MISSING, home(hashes[i], slots), ahead[i], np.uint64(sizes[i])
             while held:
                 if slots[slot, 0] == firsts[i] and slots[slot, 1] == seconds[i] and held & low_half == size:
                     if held >> half < trusted:

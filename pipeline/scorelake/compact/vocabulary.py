@@ -23,8 +23,13 @@ _SMALL = 1 << 16
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE, _THREE = np.uint64(1), np.uint64(3)
-_EVEN = ~_ONE
 _ODD = np.uint64(0xD6E8FEB86659FD93)
+
+
+@compiled
+def home(hashed: Any, slots: Any) -> Any:
+    """The slot from which on a value is looked for: an even one, so that the next is on the same cache line."""
+    return hashed >> _HALF & np.uint64(slots.shape[0] - 2)
 
 
 @compiled
@@ -92,11 +97,12 @@ def look(words: Any, at: Any, size: Any) -> Any:
 
 
 @compiled
-def look_long(words: Any, places: Any, sizes: Any, firsts: Any, hashes: Any) -> None:
-    """Look at the long ones among some values."""
+def look_long(words: Any, places: Any, sizes: Any, firsts: Any, seconds: Any, hashes: Any) -> None:
+    """Look at the long ones among some values. What is told of them equals no slot: their bytes must be compared."""
     for i in range(places.size):
         if sizes[i] > SHORT:
             firsts[i], _, hashes[i] = look(words, places[i], sizes[i])
+            seconds[i] = ~np.uint64(0)
 
 
 @compiled
@@ -105,7 +111,7 @@ def find(
 ) -> Any:
     """The code of the bytes at a place, if they have one below `trusted`."""
     mask = np.uint64(slots.shape[0] - 1)
-    slot = hashed >> _HALF & mask & _EVEN
+    slot = home(hashed, slots)
     while slots[slot, 2]:
         if slots[slot, 2] >> _HALF < trusted and _same(slots, slot, text, words, at, size, first, second):
             return np.uint32(slots[slot, 2] >> _HALF)
@@ -131,15 +137,20 @@ def _same(slots: Any, slot: Any, text: Any, words: Any, at: Any, size: Any, firs
 
 
 @compiled
+def _free(slots: Any, hashed: Any) -> Any:
+    """The slot that a new value takes."""
+    slot = home(hashed, slots)
+    while slots[slot, 2]:
+        slot = (slot + _ONE) & np.uint64(slots.shape[0] - 1)
+    return slot
+
+
+@compiled
 def add(
     slots: Any, text: Any, filled: Any, words: Any, at: Any, size: Any, first: Any, second: Any, hashed: Any
 ) -> Any:
     """A new code for the bytes at a place; there must be room for it."""
-    mask = np.uint64(slots.shape[0] - 1)
-    slot = hashed >> _HALF & mask & _EVEN
-    while slots[slot, 2]:
-        slot = (slot + _ONE) & mask
-    code, place = filled[0], filled[1]
+    slot, code, place = _free(slots, hashed), filled[0], filled[1]
     text[place] = np.uint64(code) << _HALF | np.uint64(size)
     slots[slot, 0] = first
     slots[slot, 1] = second if size <= SHORT else np.uint64(place)
@@ -161,14 +172,11 @@ def add(
 @compiled
 def _rehash(slots: Any, text: Any, filled: Any) -> None:
     """Put every record into larger slots."""
-    mask = np.uint64(slots.shape[0] - 1)
     place: Any = 1
     while place < filled:
         size = np.int64(text[place] & _LOW)
         first, second, hashed = look(text, 8 * (place + 1), size)
-        slot = hashed >> _HALF & mask & _EVEN
-        while slots[slot, 2]:
-            slot = (slot + _ONE) & mask
+        slot = _free(slots, hashed)
         slots[slot, 0] = first
         slots[slot, 1] = second if size <= SHORT else np.uint64(place)
         slots[slot, 2] = text[place]
