@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from scorelake import count, footer, lake, thrift
 from scorelake.coded import Counted, widened
-from scorelake.compact import counting, decode
+from scorelake.compact import cells, counting, decode
+from scorelake.compact.spelling import Spelling
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.settings import load
 
@@ -197,9 +198,14 @@ def test_duplicates_are_noticed(tmp_path: Path, paths: list[str]) -> None:
     assert paths == ["codes", "codes"]
 
 
-@pytest.mark.parametrize("policy", ["auto", "off"])
-def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+@pytest.mark.parametrize(("policy", "kept"), [("auto", "few"), ("off", "some"), ("auto", "none"), ("off", "none")])
+def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, kept: str) -> None:
     """Runs that row groups cut, that come again in another file, and that hold an attempt twice."""
+    if kept == "few":  # until the first key is met again
+        monkeypatch.setattr(cells, "_LENIENT", 0)
+        monkeypatch.setattr(cells, "_AGAIN", 1 << 60)
+    if kept == "none":
+        monkeypatch.setattr(counting, "_KEPT", 1 << 60)
     taken: list[bool] = []
     inner = counting._Job._put_runs
     monkeypatch.setattr(counting._Job, "_put_runs", lambda *args: taken.append(inner(*args)) or taken[-1])
@@ -402,7 +408,7 @@ def test_codes_are_exact_with_many_threads() -> None:
         thread.join()
     assert got[0] == got[1] == got[2] == got[3]
     assert len(vocabulary) == len(set(texts)) + 1
-    spelled = vocabulary.texts().to_pylist()
+    spelled = Spelling(vocabulary, footer.BYTE_ARRAY).only(np.arange(len(vocabulary), dtype=np.uint32))[1].to_list()
     assert spelled[0] is None
     left, right = pairs.both()
     assert [(spelled[left[c]], spelled[right[c]]) for c in got[0]] == [

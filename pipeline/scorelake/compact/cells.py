@@ -8,8 +8,8 @@ counted, the more often a cell is in the cache when it is needed; where it does 
 With attempt numbers a cell holds two bits per attempt, from which every count follows; a row whose attempt has been
 seen already, or that is bad, is set aside as it is. Without numbers a cell holds counts.
 
-Where equal keys follow each other, as in a lake that was written problem by problem, each run of them first becomes a
-cell of its own, and partitions take in whole cells.
+Where equal keys follow each other, as in a lake that was written problem by problem, each run of them becomes a cell
+of its own, which is kept as it is if the key has none yet; else its partition takes it in.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from scorelake.compact.vocabulary import mix
 
 FAILED, PASSED, UNGRADED, BAD = range(4)
 _BATCH = 256
+_AGAIN, _LENIENT = 8, 1 << 12
+"""Keys met again, as a part of those with a kept cell and beyond some, from which on cells are not kept."""
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 Packed: TypeAlias = NDArray[np.uint64]
 Hand: TypeAlias = NDArray[np.uint32] | Packed
@@ -175,48 +177,81 @@ def _put(cells: Any, cell: Any, words: Any, row: Any) -> Any:
 
 
 @compiled
+def _ones(bits: Any) -> Any:
+    """How many bits are set: counted in pairs, then fours, then bytes, which a product adds up."""
+    bits -= bits >> np.uint64(1) & np.uint64(0x5555555555555555)
+    bits = (bits & np.uint64(0x3333333333333333)) + (bits >> np.uint64(2) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@compiled
 def runs(rest: Any, problem: Any, number: Any, kind: Any, words: Any, out: Any, aside: Any) -> Any:
     """One cell per run of equal keys: how many, and how many packed rows went aside; -1 where there is no room.
 
-    The two words that a run is at stay in registers until it needs others.
+    If a run has fewer bits than rows, an attempt is there twice or a row is bad, and it is done again row by row.
     """
-    made, odd, last = 0, 0, np.uint64(0)
-    at: Any = 1
-    first, second, one, three = np.uint64(0), np.uint64(0), np.uint64(1), np.uint64(3)
-    one_rest, one_problem, one_number = rest.size == 1, problem.size == 1, number.size == 1
-    for i in range(kind.size):
-        key = np.uint64(rest[0 if one_rest else i]) << np.uint64(32) | np.uint64(problem[0 if one_problem else i])
-        numbered, outcome = np.uint64(number[0 if one_number else i]), np.uint64(kind[i])
-        word = 1 + 2 * np.int64(numbered >> np.uint64(6))
-        if made == 0 or key != last:
-            if made:
-                out[made - 1, at], out[made - 1, at + 1] = first, second
-            if made == out.shape[0]:
-                return -1, 0
-            out[made, :] = 0
-            out[made, 0] = last = key
-            made += 1
-            first, second, at = np.uint64(0), np.uint64(0), word
-        elif word != at:
-            out[made - 1, at], out[made - 1, at + 1] = first, second
-            first, second, at = out[made - 1, word], out[made - 1, word + 1], word
+    made, odd, start, size = 0, 0, np.uint64(0), np.uint64(kind.size)
+    each_rest, each_problem = np.uint64(rest.size > 1), np.uint64(problem.size > 1)
+    while start < size:
+        if made == out.shape[0]:
+            return -1, 0
+        others, which, end = rest[start * each_rest], problem[start * each_problem], start + np.uint64(1)
+        while end < size and problem[end * each_problem] == which and rest[end * each_rest] == others:
+            end += np.uint64(1)
+        out[made, 0] = np.uint64(others) << _HALF | np.uint64(which)
         if words == 0:
-            first += (outcome >> one ^ one) << ((outcome & one) << np.uint64(5))
-            second += (outcome >> one) << ((outcome & one) << np.uint64(5))
-            continue
-        bit = one << (numbered & np.uint64(63))
-        if outcome == three or (first | second) & bit:
-            if odd == aside.size:
-                return -1, 0
-            aside[odd] = key << np.uint64(10) | numbered << np.uint64(2) | outcome
-            odd += 1
-            continue
-        state = outcome + one  # as in _put
-        first |= bit * (state & one)
-        second |= bit * (state >> one)
-    if made:
-        out[made - 1, at], out[made - 1, at + 1] = first, second
+            out[made, 1], out[made, 2] = _counts(kind, start, end)
+        elif _all_bits(number, kind, start, end, words, out, made) != np.int64(end - start):
+            out[made, 1:] = 0
+            for i in range(start, end):
+                row = out[made, 0] << np.uint64(10) | np.uint64(number[i]) << np.uint64(2) | np.uint64(kind[i])
+                if not _put(out, made, words, row):
+                    if odd == aside.size:
+                        return -1, 0
+                    aside[odd] = row
+                    odd += 1
+        made += 1
+        start = end
     return made, odd
+
+
+@compiled
+def _counts(kind: Any, start: Any, end: Any) -> Any:
+    """The two words of a cell without numbers, as in _put."""
+    first, second, one = np.uint64(0), np.uint64(0), np.uint64(1)
+    for i in range(start, end):
+        outcome = np.uint64(kind[i])
+        first += (outcome >> one ^ one) << ((outcome & one) << np.uint64(5))
+        second += (outcome >> one) << ((outcome & one) << np.uint64(5))
+    return first, second
+
+
+@compiled
+def _all_bits(number: Any, kind: Any, start: Any, end: Any, words: Any, out: Any, cell: Any) -> Any:
+    """The words of a cell with numbers, as in _put, and how many attempts they hold; a bad row has no bits.
+
+    Two words of 64 attempts at a time and without a branch, which the processor does for several rows at once.
+    """
+    none, one, low, seen = np.uint64(0), np.uint64(1), np.uint64(63), 0
+    for word in range(0, words, 2):
+        near, far = np.uint64(word), np.uint64(word + 1)
+        first, second, third, fourth = none, none, none, none
+        for i in range(start, end):
+            numbered, state = np.uint64(number[i]), np.uint64(kind[i]) + one
+            failed, passed = (state & one) << (numbered & low), (state >> one & one) << (numbered & low)
+            here = none - np.uint64(numbered >> np.uint64(6) == near)  # all bits or none
+            there = none - np.uint64(numbered >> np.uint64(6) == far)
+            first |= failed & here
+            second |= passed & here
+            third |= failed & there
+            fourth |= passed & there
+        out[cell, 1 + 2 * word], out[cell, 2 + 2 * word] = first, second
+        seen += _ones(first | second)
+        if word + 1 < words:
+            out[cell, 3 + 2 * word], out[cell, 4 + 2 * word] = third, fourth
+            seen += _ones(third | fourth)
+    return seen
 
 
 @compiled
@@ -260,15 +295,6 @@ def absorb(found: Any, at: Any, slots: Any, cells: Any, used: Any, words: Any, a
 
 
 @compiled
-def _ones(bits: Any) -> Any:
-    """How many bits are set: counted in pairs, then fours, then bytes, which a product adds up."""
-    bits -= bits >> np.uint64(1) & np.uint64(0x5555555555555555)
-    bits = (bits & np.uint64(0x3333333333333333)) + (bits >> np.uint64(2) & np.uint64(0x3333333333333333))
-    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))
-
-
-@compiled
 def read_bits(cells: Any, words: Any, seen: Any, n: Any, c: Any, sums: Any) -> None:
     """What two bits per attempt come to: attempts seen, graded and passed, and their sums of powers, word by word."""
     for i in range(cells.shape[0]):
@@ -294,6 +320,98 @@ def _refill(slots: Any, cells: Any, used: Any) -> None:
         slots[slot] = cell + 1
 
 
+@compiled
+def _keep(bits: Any, found: Any, aside: Any, fresh: Any) -> Any:
+    odd, again = 0, 0
+    for i in range(found.shape[0]):
+        key = found[i, 0]
+        others, which, more = key >> _HALF, key & _LOW, i == 0 or i == found.shape[0] - 1
+        while odd < aside.size and aside[odd] >> np.uint64(10) == key:
+            more = True
+            odd += 1
+        bit = np.uint64(1) << (which & np.uint64(63))
+        kept = bits[others, which >> np.uint64(6)] & bit != 0
+        again += kept
+        fresh[i] = not (more or kept)
+        if fresh[i]:
+            bits[others, which >> np.uint64(6)] |= bit
+    return again
+
+
+@compiled
+def _kept(bits: Any, keys: Any) -> Any:
+    for i in range(keys.size):
+        others, word = np.int64(keys[i] >> _HALF), np.int64((keys[i] & _LOW) >> np.uint64(6))
+        known = others < bits.shape[0] and word < bits.shape[1]
+        if known and bits[others, word] >> (keys[i] & np.uint64(63)) & np.uint64(1):
+            return True
+    return False
+
+
+class Kept:
+    """Which keys have a cell that was kept as it was found, outside of the slots: one bit each.
+
+    Where a lake was written problem by problem, a run of equal keys is mostly all there is of a key, and nothing
+    needs to be looked up to count it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.lock = Lock()
+        self.most = most
+        self.bits = np.zeros((0, 0), dtype=np.uint64)
+        self.many = self.again = 0
+
+    def fresh(self, found: Packed, aside: Packed) -> NDArray[np.bool_]:
+        """Which of a row group's cells are to be kept, and from now on are.
+
+        Not those of keys that have one already, that have rows aside, or that may go on in the next row group; and
+        none if that turns out to be common.
+        """
+        fresh = np.zeros(len(found), dtype=bool)
+        if not len(found):
+            return fresh
+        others, words = int(found[:, 0].max() >> _HALF) + 1, int((found[:, 0] & _LOW).max()) // 64 + 1
+        with self.lock:
+            if self.again <= self.many // _AGAIN + _LENIENT and self._room(others, words):
+                self.again += _keep(self.bits, found, aside, fresh)
+                self.many += int(np.count_nonzero(fresh))
+        return fresh
+
+    def _room(self, others: int, words: int) -> bool:
+        """Whether there are bits for such codes, made if they are not too many."""
+        have = self.bits.shape
+        if others > have[0] or words > have[1]:
+            shape = max(have[0], others + others // 2), max(have[1], words + words // 2)
+            if 8 * shape[0] * shape[1] > self.most:
+                return False
+            bits = np.zeros(shape, dtype=np.uint64)
+            bits[: have[0], : have[1]] = self.bits
+            self.bits = bits
+        return True
+
+    def any(self, keys: Packed) -> bool:
+        """Whether one of them has such a cell."""
+        return bool(self.many) and bool(_kept(self.bits, keys))
+
+
+@compiled
+def by_partition(found: Any, split: Any) -> Any:
+    """Cells in the order of their partitions, and where each of these ends."""
+    ends = np.zeros(np.int64(1) << np.int64(split.bits), dtype=np.int64)
+    for i in range(found.shape[0]):
+        ends[_apart(found[i, 0], split)[0]] += 1
+    begin = 0
+    for p in range(ends.size):
+        ends[p], begin = begin, begin + ends[p]
+    out = np.empty_like(found)
+    for i in range(found.shape[0]):
+        p = _apart(found[i, 0], split)[0]
+        for word in range(found.shape[1]):
+            out[ends[p], word] = found[i, word]
+        ends[p] += 1
+    return out, ends
+
+
 class Partition:
     """The cells of one part of the keys, growing as keys are found."""
 
@@ -304,11 +422,18 @@ class Partition:
         self.slots = np.zeros(256, dtype=np.int32)
         self.cells = np.zeros((128, 1 + (2 * words or 2)), dtype=np.uint64)
         self.aside: list[Packed] = []
+        self.kept: list[Packed] = []
+        """Cells outside of the slots, with their whole keys."""
 
-    def whole(self, p: int, split: Split) -> tuple[Packed, Packed]:
+    def whole(self, p: int, split: Split, kept: Kept) -> tuple[Packed, Packed]:
         """Cells and rows set aside, with their whole keys, of what is partition number p."""
-        cells = self.cells[: self.used].copy()
-        cells[:, 0] = whole(cells[:, 0], p, split)
+        if kept.any(whole(self.cells[: self.used, 0], p, split)):
+            for found in self.kept:
+                apart(found[:, 0], split)
+                self.absorb(found)
+            self.kept.clear()
+        cells = np.concatenate([self.cells[: self.used], *self.kept])
+        cells[: self.used, 0] = whole(cells[: self.used, 0], p, split)
         aside = np.concatenate([np.empty(0, dtype=np.uint64), *self.aside])
         return cells, whole(aside >> np.uint64(10), p, split) << np.uint64(10) | aside & np.uint64(1023)
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scorelake import duplicates
 from scorelake.coded import Counted
 from scorelake.compact import cells, decode, pages
-from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Hand, Packed, Partition, Split
+from scorelake.compact.cells import BAD, FAILED, PASSED, UNGRADED, Hand, Kept, Packed, Partition, Split
 from scorelake.compact.pages import Scratch
 from scorelake.compact.shape import OtherShapeError, Source
+from scorelake.compact.spelling import Spelling
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
@@ -43,6 +44,8 @@ what the rest is multiplied with to part keys."""
 _NARROW = 1 << 11
 """Codes below which a problem, without what its partition tells, and the rest fit into a row of 32 bits."""
 _MINE = local()
+_KEPT = 16
+"""The part of the memory that may be taken to know of which keys cells are kept."""
 _NEWS = 1 << 16
 """Values without a code that are put down before the lock is taken to learn them."""
 _WIDTH = {BYTE_ARRAY: 0, INT32: 4, INT64: 8}
@@ -74,17 +77,16 @@ def count(
         raise OtherShapeError("too many rows")
     room = room or min(max(rows // _VISITS, LEAST_ROOM), MOST_ROOM, max(1 << 16, memory // (32 * threads)))
     parts = min(max(rows // _PARTITION, 1).bit_length(), _MOST_PARTS)
-    job = _Job(kinds, same, words, blank, room, parts)
+    full = True
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
         side_by_side = map if pool is None else pool.map
         groups = _groups(sources)
-        while _read_until_full(job, groups, memory, pool, threads):
-            overlap = True
+        while full:
+            job = _Job(kinds, same, words, blank, room, parts, memory)
+            full = _read_until_full(job, groups, memory, pool, threads)
+            overlap |= full
             list(side_by_side(_Hands.flush, job.hands))
             yield from job.pieces(overlap)
-            job = _Job(kinds, same, words, blank, room, parts)
-        list(side_by_side(_Hands.flush, job.hands))
-        yield from job.pieces(overlap)
 
 
 def _read_until_full(
@@ -131,16 +133,20 @@ def _groups(sources: Sequence[Source]) -> Iterator[_Group]:
 class _Job:
     """What the threads share: a vocabulary per key, the pairs that fold keys into one, and the cells."""
 
-    def __init__(self, kinds: dict[str, int], same: set[str], words: int, blank: int, room: int, parts: int) -> None:
-        self.kinds, self.words, self.blank, self.room = kinds, words, blank, room
+    def __init__(
+        self, kinds: dict[str, int], same: set[str], words: int, blank: int, room: int, parts: int, memory: int
+    ) -> None:
+        self.words, self.blank, self.room = words, blank, room
         names = list(kinds)
         self.vocabularies = {name: Vocabulary() for name in names}
+        self.spellings = {name: Spelling(self.vocabularies[name], kind) for name, kind in kinds.items()}
         carried = [name for name in names if name.startswith("carry:") and name not in same]
         self.problem = _Fold(["problem_id", *carried])
         self.rest = _Fold([name for name in names if name not in self.problem.names and name not in same])
         self.same = same
         self.partitions = [Partition(words) for _ in range(1 << parts)]
         self.split = Split(np.uint64(parts), np.uint64(_SPIN))
+        self.kept = Kept(memory // _KEPT)
         self.lock, self.hands = Lock(), list[_Hands]()
         self.mine = local()
 
@@ -190,30 +196,29 @@ class _Job:
         many, odd = cells.runs(rest, problem, numbers, kinds, self.words, found, aside)
         if many < 0:
             return False
-        self.mine.hands.put_cells(found[:many].copy())
-        self.mine.hands.put_packed(aside[:odd])
+        found, aside = found[:many], aside[:odd]
+        self.mine.hands.put_cells(found, self.kept.fresh(found, aside))
+        self.mine.hands.put_packed(aside)
         return True
 
     def size(self) -> int:
         """Bytes taken by what has been counted."""
-        cells = sum(part.cells.nbytes + part.slots.nbytes for part in self.partitions)
+        cells: int = sum(part.cells.nbytes + part.slots.nbytes for part in self.partitions)
+        cells += self.kept.bits.nbytes + self.kept.many * self.partitions[0].cells[0].nbytes
         aside = sum(rows.nbytes for part in self.partitions for rows in part.aside)
         return cells + aside + sum(vocabulary.size() for vocabulary in self.vocabularies.values())
 
     def pieces(self, overlap: bool) -> Iterator[Counted]:
         """Every cell as counts, with its key as codes; some partitions at a time, which are given up."""
         self.hands.clear()
-        texts = {name: _texts(vocabulary, self.kinds[name]) for name, vocabulary in self.vocabularies.items()}
         some: list[tuple[Packed, Packed]] = []
         while self.partitions:
-            some.append(self.partitions.pop().whole(len(self.partitions), self.split))
+            some.append(self.partitions.pop().whole(len(self.partitions), self.split, self.kept))
             if not self.partitions or sum(len(found) for found, _ in some) >= PIECE:
-                yield self._counted(some, texts, overlap)
+                yield self._counted(some, overlap)
                 some = []
 
-    def _counted(
-        self, partitions: list[tuple[Packed, Packed]], texts: dict[str, pl.Series], overlap: bool
-    ) -> Counted:
+    def _counted(self, partitions: list[tuple[Packed, Packed]], overlap: bool) -> Counted:
         """Some partitions as counts, with no more of the texts than these use."""
         found, odd = (np.concatenate(each) for each in zip(*partitions, strict=True))
         columns = _from_bits(found, odd, self.words) if self.words else _from_counts(found)
@@ -221,14 +226,10 @@ class _Job:
         codes = self.rest.parts((keys >> np.uint64(32)).astype(np.uint32))
         codes |= self.problem.parts(keys.astype(np.uint32))
         codes |= {name: np.full(keys.size, len(self.vocabularies[name]) - 1, np.uint32) for name in self.same}
-        used: dict[str, pl.Series] = {}
-        for name, text in texts.items():
-            seen = np.zeros(text.len(), dtype=bool)
-            seen[0] = seen[codes[name]] = True
-            codes[name] = (np.cumsum(seen, dtype=np.uint32) - np.uint32(1))[codes[name]]
-            used[name] = text.filter(pl.Series(seen))
-        counts = pl.DataFrame({name: _nullable(codes[name]) for name in self.vocabularies} | columns)
-        return Counted(counts, used, overlap)
+        texts: dict[str, pl.Series] = {}
+        for name, spelling in self.spellings.items():
+            codes[name], texts[name] = spelling.only(codes[name])
+        return Counted(pl.DataFrame({name: _nullable(codes[name]) for name in texts} | columns), texts, overlap)
 
 
 class _Fold:
@@ -274,6 +275,7 @@ class _Hands:
         self.rows: Hand = np.empty(shape, dtype=np.uint64) if wide else np.empty(shape, dtype=np.uint32)
         self.held = np.zeros(len(partitions), dtype=np.int64)
         self.cells: list[Packed] = []
+        self.kept: list[Packed] = []
 
     def put(self, rest: Codes, problem: Codes, numbers: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> None:
         at = 0
@@ -287,9 +289,12 @@ class _Hands:
             at, full = cells.deal_packed(rows, at, self.rows, self.held, *self.by)
             self._give(full)
 
-    def put_cells(self, found: Packed) -> None:
-        """Cells, likewise given out when they are many."""
-        self.cells.append(found)
+    def put_cells(self, found: Packed, fresh: NDArray[np.bool_]) -> None:
+        """Cells, likewise given out when they are many: fresh ones as they are, others to be looked up."""
+        self.kept.append(found[fresh])
+        self.cells.append(found[~fresh])
+        if sum(map(len, self.kept)) >= _CELLS:
+            self._give_kept()
         if sum(map(len, self.cells)) >= _CELLS:
             self._give_cells()
 
@@ -297,6 +302,7 @@ class _Hands:
         """Give out what is left; nothing comes after, and the room is given up."""
         for p in self._in_turn(self.held):
             self._give(p)
+        self._give_kept()
         self._give_cells()
         self.rows = np.empty((0, 0), dtype=np.uint32)
 
@@ -305,17 +311,23 @@ class _Hands:
             self.partitions[p].add(self.rows[p, : self.held[p]], self.by[1])
             self.held[p] = 0
 
+    def _give_kept(self) -> None:
+        for p, found in self._apart(self.kept):
+            self.partitions[p].kept.append(found)
+
     def _give_cells(self) -> None:
-        if not self.cells:
-            return
-        found = np.concatenate(self.cells)
-        self.cells.clear()
-        where = cells.apart(found[:, 0], self.by[0])
-        found = found[np.argsort(where, kind="stable")]
-        many = np.bincount(where, minlength=len(self.partitions))
-        ends = np.cumsum(many)
-        for p in self._in_turn(many):
-            self.partitions[p].absorb(found[ends[p] - many[p] : ends[p]])
+        for p, found in self._apart(self.cells):
+            cells.apart(found[:, 0], self.by[0])
+            self.partitions[p].absorb(found)
+
+    def _apart(self, some: list[Packed]) -> Iterator[tuple[int, Packed]]:
+        """Cells by their partitions; none remain."""
+        if some:
+            found, ends = cells.by_partition(np.concatenate(some), self.by[0])
+            some.clear()
+            begins = np.concatenate([[0], ends[:-1]])
+            for p in self._in_turn(ends - begins):
+                yield p, found[begins[p] : ends[p]]
 
     def _in_turn(self, many: NDArray[np.int64]) -> list[int]:
         """The partitions that get something. Every other thread begins at the end, not to wait for the others."""
@@ -347,16 +359,6 @@ def _from_bits(found: Packed, odd: Packed, words: int) -> dict[str, pl.Series]:
     told = {"rows": rows, "n": n, "bad": bad, "c": c}
     named = zip(duplicates.sums(words), sums, strict=True)
     return {name: pl.Series(values) for name, values in (*told.items(), *named)}
-
-
-def _texts(vocabulary: Vocabulary, kind: int) -> pl.Series:
-    """What every code stands for, as text."""
-    if kind == BYTE_ARRAY:
-        return pl.Series(vocabulary.texts())
-    numbers = (
-        vocabulary.words().astype(np.uint32).view(np.int32) if kind == INT32 else vocabulary.words().view(np.int64)
-    )
-    return pl.Series([None]).cast(pl.String).append(pl.Series(numbers).cast(pl.String))
 
 
 def _in_runs(*keys: Codes) -> bool:

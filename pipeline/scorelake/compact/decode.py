@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.compact.compiler import compiled, load
+from scorelake.compact.compiler import compiled, load, store
 from scorelake.compact.vocabulary import MISSING, SHORT, add, find, home, look, look_long, look_short
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
@@ -26,7 +26,7 @@ FINE, DAMAGED, UNKNOWN, NEWS = range(4)
 _DEEPEST = 8
 _MOST = 1 << 40
 _BATCH = 256
-_ONE = np.uint64(1)
+_ONE, _EACH = np.uint64(1), np.uint64(0x0101010101010101)
 
 
 class News(NamedTuple):
@@ -149,10 +149,44 @@ def _varint(data: Any, at: Any) -> Any:
 
 
 @compiled
+def _bits(words: Any, at: Any, out: Any, low: Any, many: Any) -> None:
+    """Single bits into bytes of 0 and 1: eight copies of a byte, of which each keeps another bit."""
+    whole = many >> 3
+    for i in range(whole):
+        bits = (load(words, at + i) & np.uint64(255)) * _EACH & np.uint64(0x8040201008040201)
+        store(out, low + 8 * i, (bits + np.uint64(0x7F7F7F7F7F7F7F7F)) >> np.uint64(7) & _EACH)
+    for i in range(many & 7):
+        out[low + 8 * whole + i] = load(words, at + whole) >> np.uint64(i) & _ONE
+
+
+@compiled
+def _packed(words: Any, at: Any, width: Any, entries: Any, out: Any, low: Any, many: Any) -> Any:
+    """The entries whose numbers are bit-packed into out from `low` on; False if there is no such entry."""
+    i, bit, mask, most = low, 8 * at, (_ONE << np.uint64(width)) - _ONE, np.uint64(entries.size)
+    while width <= 8 and i + 8 <= low + many:  # eight of them begin at a byte and are in one word
+        some = load(words, bit >> 3)
+        for j in range(8):
+            value = some >> np.uint64(j * width) & mask
+            if value >= most:
+                return False
+            out[i + j] = entries[value]
+        i += 8
+        bit += 8 * width
+    while i < low + many:
+        value = load(words, bit >> 3) >> np.uint64(bit & 7) & mask
+        if value >= most:
+            return False
+        out[i] = entries[value]
+        i += 1
+        bit += width
+    return True
+
+
+@compiled
 def hybrid(words: Any, at: Any, end: Any, width: Any, entries: Any, out: Any, low: Any, high: Any) -> Any:
     """Runs of repeated or bit-packed small integers into out[low:high]; True if they are all there.
 
-    With entries (or None), each is replaced by the entry that it is the number of.
+    Each is the number of one of the entries, which replaces it; without entries (None) they are single bits.
     """
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     while low < high:
@@ -174,16 +208,10 @@ def hybrid(words: Any, at: Any, end: Any, width: Any, entries: Any, out: Any, lo
             many = min(high - low, size * 8 // width if width else (head >> 1) * 8)
             if many == 0:
                 return False
-            bit = 8 * at
-            for i in range(low, low + many):
-                value = load(words, bit >> 3) >> np.uint64(bit & 7) & mask
-                if entries is None:
-                    out[i] = value
-                else:
-                    if value >= np.uint64(entries.size):
-                        return False
-                    out[i] = entries[value]
-                bit += width
+            if entries is None:
+                _bits(words, at, out, low, many)
+            elif not _packed(words, at, width, entries, out, low, many):
+                return False
             at += size
         else:
             size = (width + 7) >> 3
@@ -240,14 +268,33 @@ def _levels(words: Any, page: Any, optional: Any, present: Any) -> Any:
 
 @compiled
 def _spread(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) -> None:
-    """Values that were read without the gaps, moved to their rows from the end on."""
-    at = low + some
-    for i in range(rows - 1, -1, -1):
+    """Values that were read without the gaps, up to the last row, moved to their rows."""
+    at = low + rows - some
+    for i in range(rows):
         if present[i]:
-            at -= 1
             out[low + i] = out[at]
+            at += 1
         else:
             out[low + i] = blank
+
+
+@compiled
+def _spread_bytes(out: Any, low: Any, some: Any, rows: Any, present: Any, blank: Any) -> None:
+    """The same for bytes, eight at a time where there is no gap."""
+    at, i = low + rows - some, 0
+    while i < rows:
+        if i + 8 <= rows and load(present, i) == _EACH:
+            store(out, low + i, load(out, at))
+            at += 8
+            i += 8
+            continue
+        for j in range(i, min(i + 8, rows)):
+            if present[j]:
+                out[low + j] = out[at]
+                at += 1
+            else:
+                out[low + j] = blank
+        i += 8
 
 
 @compiled
@@ -288,10 +335,10 @@ def _codes(
         return DAMAGED
     went = UNKNOWN
     if page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
-        went = _looked_up(words, at, end, 32, remap, out, low, some)
+        went = _looked_up(words, at, end, 32, remap, out, low + rows - some, some)
     elif page[ENCODING] == PLAIN:
         room = news if some == rows else News(news.values[:0], np.zeros(1, np.int64))  # else codes move below
-        went = _plain(words, at, end, width, table, known, grow, room, out, low, some)
+        went = _plain(words, at, end, width, table, known, grow, room, out, low + rows - some, some)
     if went == FINE and some < rows:
         _spread(out, low, some, rows, present, 0)
     return went
@@ -442,27 +489,13 @@ def verdicts(words: Any, pages: Any, optional: Any, blank: Any, present: Any, ou
         if page[ENCODING] == PLAIN:
             if some > (end - at) * 8:
                 return DAMAGED
-            _bits(words, at, some, rows, present, blank, out, low)
+            _bits(words, at, out, low + rows - some, some)
         elif page[ENCODING] == RLE:
-            if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, None, out, low, low + some)):
+            if some and (end - at < 4 or not hybrid(words, at + 4, end, 1, None, out, low + rows - some, low + rows)):
                 return DAMAGED
-            if some < rows:
-                _spread(out, low, some, rows, present, blank)
         else:
             return UNKNOWN
+        if some < rows:
+            _spread_bytes(out, low, some, rows, present, blank)
         low += rows
     return FINE
-
-
-@compiled
-def _bits(words: Any, at: Any, some: Any, rows: Any, present: Any, blank: Any, out: Any, low: Any) -> None:
-    """One bit for every row that has a value, in order."""
-    bit = 8 * at
-    if some == rows:
-        for i in range(rows):
-            out[low + i] = load(words, bit >> 3) >> np.uint64(bit & 7) & _ONE
-            bit += 1
-        return
-    for i in range(rows):  # mostly there is a value, which the processor guesses
-        out[low + i] = load(words, bit >> 3) >> np.uint64(bit & 7) & _ONE if present[i] else np.uint64(blank)
-        bit += present[i]

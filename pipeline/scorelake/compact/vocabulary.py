@@ -10,7 +10,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.compact.compiler import compiled, load
@@ -183,20 +182,6 @@ def _rehash(slots: Any, text: Any, filled: Any) -> None:
         place += 1 + ((size + 7) >> 3)
 
 
-@compiled
-def _spell(text: Any, filled: Any, ends: Any, out: Any) -> None:
-    """The bytes of every record, and where they end."""
-    place: Any = 1
-    at: Any = 0
-    while place < filled:
-        code, size = np.int64(text[place] >> _HALF), np.int64(text[place] & _LOW)
-        for i in range(size):
-            out[at + i] = (text[place + 1 + (i >> 3)] >> np.uint64((i & 7) * 8)) & np.uint64(255)
-        at += size
-        ends[code + 1] = at
-        place += 1 + ((size + 7) >> 3)
-
-
 def _empty_slots(many: int) -> NDArray[np.uint64]:
     """None of them across two lines of the cache."""
     room = np.zeros(4 * many + 8, dtype=np.uint64)
@@ -255,24 +240,6 @@ class Vocabulary:
                 code = add(slots, text, filled, words, 0, len(value), first, second, hashed)
             return int(code)
 
-    def words(self) -> NDArray[np.uint64]:
-        """Every value after null, if they are all of four or eight bytes."""
-        _, text, filled = self.table
-        return text[2 : int(filled[1]) : 2].copy()
-
-    def texts(self) -> pa.Array[Any]:
-        """Every value by its code, null first; raises if one is not text."""
-        _, text, filled = self.table
-        many, used = (int(number) for number in filled)
-        ends, out = np.zeros(many + 1, dtype=np.int64), np.empty(8 * used, dtype=np.uint8)
-        _spell(text, used, ends, out)
-        valid = np.full(many // 8 + 1, 255, dtype=np.uint8)
-        valid[0] = 254
-        buffers: list[Any] = [pa.py_buffer(array) for array in (valid, ends, out)]  # type: ignore[arg-type]
-        array = pa.Array.from_buffers(pa.large_string(), many, buffers)
-        array.validate(full=True)
-        return array
-
 
 # --- pairs of codes -------------------------------------------------------------------------------------------
 
@@ -310,7 +277,7 @@ class Pairs:
         return out
 
     def _tabulate(self) -> None:
-        left, right = self.both()
+        left, right = self._both()
         shape = int(left.max(initial=0)) + 1, int(right.max(initial=0)) + 1
         if shape[0] * shape[1] <= _SMALL:
             self.small = np.zeros(shape, dtype=np.uint32)
@@ -325,6 +292,10 @@ class Pairs:
 
     def both(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """The two codes of every pair."""
+        with self.lock:
+            return self._both()
+
+    def _both(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         pairs = self.pairs[: len(self)]
         return (pairs >> _HALF).astype(np.uint32), pairs.astype(np.uint32)
 
