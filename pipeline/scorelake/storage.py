@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scorelake.errors import ScorelakeError, StorageError
+from scorelake.threads import side_by_side
 
 REMOTE = ("s3://", "gs://", "az://")
 
@@ -37,11 +38,12 @@ def writing(where: object) -> Iterator[None]:
 
 def checksum(*paths: Path) -> str:
     """SHA-256 of a file, or of several one after another."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(side_by_side(_digest, paths))).hexdigest()
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def flush(path: Path) -> None:

@@ -425,8 +425,12 @@ class Partition:
         self.kept: list[Packed] = []
         """Cells outside of the slots, with their whole keys."""
 
+    def many(self) -> int:
+        """How many cells there are, some keys perhaps twice among them."""
+        return self.used + sum(map(len, self.kept))
+
     def whole(self, p: int, split: Split, kept: Kept) -> tuple[Packed, Packed]:
-        """Cells and rows set aside, with their whole keys, of what is partition number p."""
+        """Cells and rows set aside, with their whole keys, of what is partition number p; it does not keep them."""
         if kept.any(whole(self.cells[: self.used, 0], p, split)):
             for found in self.kept:
                 apart(found[:, 0], split)
@@ -434,6 +438,7 @@ class Partition:
             self.kept.clear()
         cells = np.concatenate([self.cells[: self.used], *self.kept])
         cells[: self.used, 0] = whole(cells[: self.used, 0], p, split)
+        self.cells, self.slots, self.used, self.kept = self.cells[:0].copy(), self.slots[:0].copy(), 0, []
         aside = np.concatenate([np.empty(0, dtype=np.uint64), *self.aside])
         return cells, whole(aside >> np.uint64(10), p, split) << np.uint64(10) | aside & np.uint64(1023)
 

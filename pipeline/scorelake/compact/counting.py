@@ -86,7 +86,7 @@ def count(
             full = _read_until_full(job, groups, memory, pool, threads)
             overlap |= full
             list(side_by_side(_Hands.flush, job.hands))
-            yield from job.pieces(overlap)
+            yield from job.pieces(overlap, pool)
 
 
 def _read_until_full(
@@ -208,18 +208,30 @@ class _Job:
         aside = sum(rows.nbytes for part in self.partitions for rows in part.aside)
         return cells + aside + sum(vocabulary.size() for vocabulary in self.vocabularies.values())
 
-    def pieces(self, overlap: bool) -> Iterator[Counted]:
+    def pieces(self, overlap: bool, pool: ThreadPoolExecutor | None) -> Iterator[Counted]:
         """Every cell as counts, with its key as codes; some partitions at a time, which are given up."""
         self.hands.clear()
-        some: list[tuple[Packed, Packed]] = []
-        while self.partitions:
-            some.append(self.partitions.pop().whole(len(self.partitions), self.split, self.kept))
-            if not self.partitions or sum(len(found) for found, _ in some) >= PIECE:
-                yield self._counted(some, overlap)
-                some = []
+        some: list[list[int]] = [[]]
+        many = 0
+        for p, partition in enumerate(self.partitions):
+            if many >= PIECE:
+                some.append([])
+                many = 0
+            some[-1].append(p)
+            many += partition.many()
+        waiting: deque[Future[Counted]] = deque()
+        for numbers in some:
+            if pool is None:
+                yield self._counted(numbers, overlap)
+                continue
+            waiting.append(pool.submit(self._counted, numbers, overlap))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        yield from (each.result() for each in waiting)
 
-    def _counted(self, partitions: list[tuple[Packed, Packed]], overlap: bool) -> Counted:
+    def _counted(self, numbers: list[int], overlap: bool) -> Counted:
         """Some partitions as counts, with no more of the texts than these use."""
+        partitions = [self.partitions[p].whole(p, self.split, self.kept) for p in numbers]
         found, odd = (np.concatenate(each) for each in zip(*partitions, strict=True))
         columns = _from_bits(found, odd, self.words) if self.words else _from_counts(found)
         keys = found[:, 0]

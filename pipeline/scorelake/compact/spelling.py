@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ _NULL = pl.Series([None], dtype=pl.String)
 
 
 class Spelling:
-    """The texts of one vocabulary, which may grow meanwhile. For one thread."""
+    """The texts of one vocabulary, which may grow meanwhile."""
 
     def __init__(self, vocabulary: Vocabulary, kind: int) -> None:
+        self.lock = Lock()
         self.vocabulary, self.kind = vocabulary, kind
         self.texts = _NULL.clone()
         self.place = 1
@@ -28,13 +30,16 @@ class Spelling:
     def only(self, codes: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], pl.Series]:
         """The texts that these codes use, after null, and the codes' places among them; raises if one is not text."""
         low, high = max(1, int(codes.min(initial=len(self.vocabulary)))), int(codes.max(initial=0))
-        if high >= self.texts.len():
-            self.texts.append(self._more())
         place = codes - np.uint32(low - 1)
         seen = np.zeros(high - low + 2 if high else 1, dtype=bool)
         seen[0] = seen[place] = True
-        texts = _NULL.clone().append(self.texts.slice(low, seen.size - 1)).filter(pl.Series(seen))
-        return (np.cumsum(seen, dtype=np.uint32) - np.uint32(1))[place], texts
+        with self.lock:
+            if high >= self.texts.len():
+                self.texts.append(self._more())
+            texts = self.texts.slice(low, seen.size - 1)
+        return (np.cumsum(seen, dtype=np.uint32) - np.uint32(1))[place], _NULL.clone().append(
+            texts.filter(pl.Series(seen[1:]))
+        )
 
     def _more(self) -> pl.Series:
         """The texts that were added since the last time."""
