@@ -321,21 +321,36 @@ def _refill(slots: Any, cells: Any, used: Any) -> None:
 
 
 @compiled
-def _keep(bits: Any, found: Any, aside: Any, fresh: Any) -> Any:
-    odd, again = 0, 0
+def _widest(found: Any) -> Any:
+    """The largest codes of others and of problems among cells."""
+    others, which = np.uint64(0), np.uint64(0)
+    for i in range(found.shape[0]):
+        others, which = max(others, found[i, 0] >> _HALF), max(which, found[i, 0] & _LOW)
+    return others, which
+
+
+@compiled
+def _keep(bits: Any, found: Any, aside: Any, kept: Any, rest: Any) -> Any:
+    """Cells into those that are kept and the rest: how many of each, and how many keys had one already."""
+    many, more, again, odd = 0, 0, 0, 0
     for i in range(found.shape[0]):
         key = found[i, 0]
-        others, which, more = key >> _HALF, key & _LOW, i == 0 or i == found.shape[0] - 1
+        others, which, goes_on = key >> _HALF, key & _LOW, i == 0 or i == found.shape[0] - 1
         while odd < aside.size and aside[odd] >> np.uint64(10) == key:
-            more = True
+            goes_on = True
             odd += 1
         bit = np.uint64(1) << (which & np.uint64(63))
-        kept = bits[others, which >> np.uint64(6)] & bit != 0
-        again += kept
-        fresh[i] = not (more or kept)
-        if fresh[i]:
+        known = bits[others, which >> np.uint64(6)] & bit != 0
+        again += known
+        if known or goes_on:
+            rest[more] = found[i]
+            more += 1
+        else:
             bits[others, which >> np.uint64(6)] |= bit
-    return again
+            for word in range(found.shape[1]):
+                kept[many, word] = found[i, word]
+            many += 1
+    return many, more, again
 
 
 @compiled
@@ -361,21 +376,21 @@ class Kept:
         self.bits = np.zeros((0, 0), dtype=np.uint64)
         self.many = self.again = 0
 
-    def fresh(self, found: Packed, aside: Packed) -> NDArray[np.bool_]:
-        """Which of a row group's cells are to be kept, and from now on are.
+    def sift(self, found: Packed, aside: Packed) -> tuple[Packed, Packed]:
+        """A row group's cells: those that are kept from now on, and the rest.
 
-        Not those of keys that have one already, that have rows aside, or that may go on in the next row group; and
-        none if that turns out to be common.
+        Not kept are those of keys that have one already, that have rows aside, or that may go on in the next row
+        group; and none if that turns out to be common.
         """
-        fresh = np.zeros(len(found), dtype=bool)
-        if not len(found):
-            return fresh
-        others, words = int(found[:, 0].max() >> _HALF) + 1, int((found[:, 0] & _LOW).max()) // 64 + 1
+        others, which = _widest(found)
+        kept, rest = np.empty_like(found), np.empty_like(found)
         with self.lock:
-            if self.again <= self.many // _AGAIN + _LENIENT and self._room(others, words):
-                self.again += _keep(self.bits, found, aside, fresh)
-                self.many += int(np.count_nonzero(fresh))
-        return fresh
+            if self.again > self.many // _AGAIN + _LENIENT or not self._room(int(others) + 1, int(which) // 64 + 1):
+                return found[:0], found.copy()
+            many, more, again = _keep(self.bits, found, aside, kept, rest)
+            self.many += many
+            self.again += again
+        return kept[:many], rest[:more].copy()
 
     def _room(self, others: int, words: int) -> bool:
         """Whether there are bits for such codes, made if they are not too many."""

@@ -160,7 +160,8 @@ class _Job:
         scratch = _scratch()
         with open(source.path, "rb") as file:
             for name, column in source.keys.items():
-                codes[name] = _coded(file.fileno(), chunks[column], self.vocabularies[name], scratch, name)
+                coded = _coded(file.fileno(), chunks[column], self.vocabularies[name], scratch, name)
+                codes[name] = coded[:1] if coded.size and (coded == coded[0]).all() else coded
             kinds = _verdicts(file.fileno(), chunks[source.passed], self.blank, scratch)
             numbers = np.zeros(1, dtype=np.uint8)
             if source.number is not None and self.words:
@@ -197,7 +198,7 @@ class _Job:
         if many < 0:
             return False
         found, aside = found[:many], aside[:odd]
-        self.mine.hands.put_cells(found, self.kept.fresh(found, aside))
+        self.mine.hands.put_cells(*self.kept.sift(found, aside))
         self.mine.hands.put_packed(aside)
         return True
 
@@ -301,10 +302,10 @@ class _Hands:
             at, full = cells.deal_packed(rows, at, self.rows, self.held, *self.by)
             self._give(full)
 
-    def put_cells(self, found: Packed, fresh: NDArray[np.bool_]) -> None:
-        """Cells, likewise given out when they are many: fresh ones as they are, others to be looked up."""
-        self.kept.append(found[fresh])
-        self.cells.append(found[~fresh])
+    def put_cells(self, kept: Packed, rest: Packed) -> None:
+        """Cells, likewise given out when they are many: as they are, or to be looked up."""
+        self.kept.append(kept)
+        self.cells.append(rest)
         if sum(map(len, self.kept)) >= _CELLS:
             self._give_kept()
         if sum(map(len, self.cells)) >= _CELLS:
