@@ -140,8 +140,8 @@ def _board(
     of_group = np.zeros((2, there.size), dtype=np.int32)
     for number, key, texts in zip(of_group, ("model", "subject"), (models, subjects), strict=True):
         number[present["group"].to_numpy()] = present[key].replace_strict(texts, np.arange(texts.len())).to_numpy()
-    model, subject = of_group[:, group]
-    ends, problem = _line_up(subject, name, subjects.len())
+    of_model, of_subject = of_group
+    ends, problem = _line_up(of_subject, group, name, subjects.len())
     shape = (models.len(), int(ends[-1]))
     attempts, n = np.zeros(shape, dtype=np.int64), rows["n"].to_numpy()
     scores = np.empty((len(values), *shape))
@@ -149,34 +149,41 @@ def _board(
         scores[:] = np.nan
 
     def place(some: slice) -> None:
-        cell = model[some].astype(np.int64) * shape[1] + problem[some]
+        cell = of_model[group[some]].astype(np.int64) * shape[1] + problem[some]
         attempts.ravel()[cell] = n[some]
         for matrix, value in zip(scores, values, strict=True):
             matrix.ravel()[cell] = value(some)
 
     side_by_side(place, blocks(rows.height, 4))
     spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))
-    together = None if cluster is None else cluster_codes(rows[cluster].gather(_first_model(model, problem)))
+    together = (
+        None if cluster is None else cluster_codes(rows[cluster].gather(_first_model(of_model[group], problem)))
+    )
     here = _Place(groups["benchmark"][0], "", groups["protocol"][0], models.to_list())
     return _Board(here, spans, attempts, scores, together)
 
 
-def _line_up(subject: NDArray[np.int32], name: Codes, subjects: int) -> tuple[Ints, NDArray[np.int32]]:
+def _line_up(of_group: NDArray[np.int32], group: Codes, name: Codes, subjects: int) -> tuple[Ints, NDArray[np.int32]]:
     """Number the distinct (subject, name) in their order: where each subject ends, and the number of each row."""
     names = int(name.max()) + 1
     parts = list(blocks(name.size, 4))
 
     def key(some: slice) -> Ints:
-        return subject[some].astype(np.int64) * names + name[some]
+        return of_group[group[some]].astype(np.int64) * names + name[some]
 
     number = np.empty(name.size, dtype=np.int32)
     if subjects * names <= 4 * name.size:  # a table of flags is faster than a sort
         seen = np.zeros(subjects * names, dtype=bool)
-        for some in parts:
+
+        def look(some: slice) -> None:
             seen[key(some)] = True
-        known, numbers = np.flatnonzero(seen), np.cumsum(seen, dtype=np.int32) - 1
-        for some in parts:
+
+        def tell(some: slice) -> None:
             number[some] = numbers[key(some)]
+
+        side_by_side(look, parts)
+        known, numbers = np.flatnonzero(seen), np.cumsum(seen, dtype=np.int32) - 1
+        side_by_side(tell, parts)
     else:
         known, number[:] = np.unique(key(slice(None)), return_inverse=True)
     return np.searchsorted(known, names * np.arange(1, subjects + 1)), number

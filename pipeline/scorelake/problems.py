@@ -22,6 +22,8 @@ from scorelake.tables import COUNTS, GROUP, KEYS
 from scorelake.threads import side_by_side
 
 Codes = NDArray[np.uint32]
+_PART = 1 << 21
+"""Rows that are worth a thread's while."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +44,19 @@ class Problems:
     def histogram(self) -> pl.DataFrame:
         """How many problems of a group share (n, c), in the order of all three."""
         pairs = distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
-        cell = self.group.astype(np.int64)
-        cell *= pairs.n.size
-        cell += pairs.place
         cells = self.groups.height * pairs.n.size
-        if cells <= max(1 << 20, 4 * cell.size):  # a table of counts is faster than a sort
-            many = np.bincount(cell, minlength=cells)
-            cell = np.flatnonzero(many)
-            many = many[cell]
+
+        def cell(rows: slice) -> NDArray[np.int64]:
+            return self.group[rows].astype(np.int64) * pairs.n.size + pairs.place[rows]
+
+        if cells <= max(1 << 20, 4 * self.group.size):  # a table of counts is faster than a sort
+            parts = side_by_side(lambda rows: np.bincount(cell(rows), minlength=cells), _slices(self.group.size))
+            many = np.sum(parts, axis=0)
+            found = np.flatnonzero(many)
+            many = many[found]
         else:
-            cell, many = np.unique(cell, return_counts=True)
-        group, pair = np.divmod(cell, max(1, pairs.n.size))
+            found, many = np.unique(cell(slice(None)), return_counts=True)
+        group, pair = np.divmod(found, max(1, pairs.n.size))
         c = pl.Series(pairs.c[pair])
         if self.counts["c"].null_count():  # a lake of rewards has no c at all
             c = pl.Series([None], dtype=pl.Int64).new_from_index(0, c.len())
@@ -63,8 +67,11 @@ class Problems:
     def sums(self) -> pl.DataFrame:
         """n and ungraded added up, one row per group, in their order."""
         added = {name: np.zeros(self.groups.height, dtype=np.int64) for name in ("n", "ungraded")}
-        for name, total in added.items():
-            np.add.at(total, self.group, self.counts[name].to_numpy())
+
+        def add(name: str) -> None:
+            np.add.at(added[name], self.group, self.counts[name].to_numpy())
+
+        side_by_side(add, added)
         return pl.concat([self.groups, pl.DataFrame(added)], how="horizontal")
 
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -90,22 +97,34 @@ def read(folder: Path) -> Problems:
     files = side_by_side(_File, _paths(folder))
     run = pl.concat([file.runs for file in files])
     groups = run.select(GROUP).unique().sort(GROUP)
-    place = run.join(groups.with_row_index("place"), on=GROUP, how="left", nulls_equal=True, maintain_order="left")
+    numbered = groups.with_row_index("place")
+    places = run.join(numbered, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["place"].to_numpy()
     texts = pl.concat([file.texts for file in files])
     order = texts.arg_sort()
     names = texts.gather(order)
     fresh = (names != names.shift()).fill_null(value=True)
     rank = np.empty(texts.len(), dtype=np.uint32)
     rank[order.to_numpy()] = fresh.cast(pl.UInt32).cum_sum().to_numpy() - np.uint32(1)
-    first = np.cumsum([0, *(file.texts.len() for file in files)])
-    return Problems(
-        groups,
-        names.filter(fresh),
-        np.repeat(place["place"].to_numpy(), run["len"].to_numpy()),
-        np.concatenate([rank[low + file.name] for low, file in zip(first, files, strict=False)]),
-        pl.concat([file.counts for file in files], rechunk=True),
-        _files(folder),
-    )
+    group, name = (np.empty(sum(file.name.size for file in files), dtype=np.uint32) for _ in range(2))
+    ends = [
+        np.cumsum(sizes)
+        for sizes in ([f.name.size for f in files], [f.texts.len() for f in files], [f.runs.height for f in files])
+    ]
+
+    def fill(i: int) -> None:
+        file, (row, text, runs) = files[i], (int(end[i]) for end in ends)
+        here = slice(row - file.name.size, row)
+        name[here] = rank[text - file.texts.len() : text][file.name]
+        group[here] = np.repeat(places[runs - file.runs.height : runs], file.runs["len"].to_numpy())
+
+    side_by_side(fill, range(len(files)))
+    counts = pl.concat([file.counts for file in files], rechunk=True)
+    return Problems(groups, names.filter(fresh), group, name, counts, _files(folder))
+
+
+def _slices(rows: int) -> list[slice]:
+    """Parts of so many rows, each large enough for a thread."""
+    return [slice(at, at + _PART) for at in range(0, max(1, rows), _PART)]
 
 
 class _File:

@@ -175,7 +175,8 @@ class _Table:
         largest = max(np.nanmax(scores, initial=1.0), -np.nanmin(scores, initial=-1.0))
         together = int(np.bincount(unit).max(initial=1))
         self.step = 2.0 ** (int(np.ceil(np.log2(largest * together * max(1, self.units)))) - 52)
-        self.steps = np.rint(scores / self.step)
+        self.steps = np.divide(scores, self.step)
+        np.rint(self.steps, out=self.steps)
         scored = ~np.isnan(scores)
         first: dict[bytes, int] = {}
         keys = [np.packbits(row).tobytes() for row in scored]
