@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from polars import selectors
 
 from scorelake.tables import COUNTS, KEYS
+from scorelake.threads import side_by_side
 
 HASH = "_hash"
 DICTIONARIES: dict[str, Any] = {
@@ -87,18 +88,17 @@ def added_by_hash(counts: pl.DataFrame) -> pl.DataFrame | None:
     hashes = hashes[place]
     fresh = np.concatenate([[True], hashes[1:] != hashes[:-1]])[: place.size]
     starts = np.flatnonzero(fresh)
-    out: dict[str, NDArray[Any]] = {}
-    for name in counts.columns:
-        if name == HASH:
-            continue
+    again = np.flatnonzero(~fresh)
+
+    def added(name: str) -> NDArray[Any] | None:
         column = counts[name].fill_null(0).to_numpy()[place]
-        if name in KEYS:
-            if (column[1:] != column[:-1])[~fresh[1:]].any():
-                return None
-            out[name] = column[starts]
-        else:
-            out[name] = np.add.reduceat(column, starts) if starts.size else column
-    return pl.DataFrame(out)
+        if name not in KEYS:
+            return np.add.reduceat(column, starts) if starts.size else column
+        return None if (column[again] != column[again - 1]).any() else column[starts]
+
+    names = [name for name in counts.columns if name != HASH]
+    out = dict(zip(names, side_by_side(added, names), strict=True))
+    return None if any(column is None for column in out.values()) else pl.DataFrame(out)
 
 
 def write(counted: Counted, path: Path) -> None:

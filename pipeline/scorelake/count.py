@@ -379,11 +379,10 @@ def _parts(bucket: Bucket) -> tuple[list[tuple[Partial, pl.LazyFrame]], dict[str
     """The bucket's rows of every partial; keys as codes, unless attempts or lists must be matched by their texts."""
     if bucket.answers or any(partial.spelled or partial.rewards for partial in bucket.partials):
         return [(partial, _bucket_rows(bucket, partial, partial.pieces)) for partial in bucket.partials], {}
+    files = [_home(bucket, partial) / name for partial in bucket.partials for name in partial.pieces]
+    read = iter(side_by_side(lambda path: bucket_table(path, bucket.low, bucket.high), files))
     tables = [
-        pa.concat_tables(
-            (bucket_table(_home(bucket, partial) / name, bucket.low, bucket.high) for name in partial.pieces),
-            promote_options="permissive",
-        )
+        pa.concat_tables([next(read) for _ in partial.pieces], promote_options="permissive")
         for partial in bucket.partials
     ]
     whole = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()

@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import polars as pl
-
 from scorelake.lake import File, Shard
 from scorelake.settings import Run, Settings
 from scorelake.storage import is_remote
@@ -44,11 +42,10 @@ def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
 
 
 def bucket_rows(rows: int, run: Run, at_once: int) -> int:
-    """Partial rows merged by one thread or task, likewise."""
-    if run.bucket_rows is not None:
-        return run.bucket_rows
-    pieces = pl.thread_pool_size() if at_once == 1 else _pieces(at_once)
-    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // pieces)))
+    """Partial rows merged together, likewise."""
+    if run.bucket_rows is not None or at_once == 1:
+        return run.bucket_size
+    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // _pieces(at_once))))
 
 
 def _pieces(at_once: int) -> int:

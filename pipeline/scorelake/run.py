@@ -187,8 +187,7 @@ def _merge(
     buckets = count.buckets(out.partials, partials, rows, parts, rule, settings.answers, elsewhere)
     merged: list[count.Merged] = []
     progress("merging", 0, len(buckets))
-    most = settings.run.bucket_size if engine.at_once == 1 else rows
-    batches = plan.together(buckets, lambda bucket: count.weight(bucket.partials), most)
+    batches = plan.together(buckets, lambda bucket: count.weight(bucket.partials), rows)
     for some in engine.map(count.merge_all, batches):
         merged += some
         progress("merging", len(merged), len(buckets))
