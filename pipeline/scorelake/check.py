@@ -138,7 +138,8 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[lake.File]
     bad, verdict, known = ["false"], "NULL::BOOLEAN", []
     if names.score in have:
         levels = ", ".join(str(level) for level in settings.rubric.levels)
-        bad.append(f"{score} NOT IN ({levels})" if levels else f"isnan({score}::DOUBLE) OR isinf({score}::DOUBLE)")
+        no_number = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # by text: see _answer
+        bad.append(f"{score} NOT IN ({levels})" if levels else no_number)
         known.append(f"{score} IS NOT NULL")
         if policy.pass_threshold is not None:
             verdict = f"{score} >= {policy.pass_threshold}"
