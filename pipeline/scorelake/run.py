@@ -28,6 +28,7 @@ from scorelake.tables import (
     SLICE_SUMMARY,
     SUBJECT_SUMMARY,
 )
+from scorelake.threads import side_by_side
 
 Progress = Callable[[str, int, int], None]
 """progress(stage, done, of): bytes while counting, buckets while merging."""
@@ -237,6 +238,18 @@ def _score(counted: problems.Problems, partials: Sequence[Partial], settings: Se
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
     )
+    ways: list[Callable[[], dict[str, pl.DataFrame]]] = [
+        lambda: _summarize(counted, fine, settings, outcomes),
+        lambda: _compare(counted, settings, outcomes),
+    ]
+    summaries, comparisons = side_by_side(lambda way: way(), ways)  # each of them leaves a core idle at times
+    return {PROBLEM_HISTOGRAM.name: fine, **summaries, **comparisons}
+
+
+def _summarize(
+    counted: problems.Problems, fine: pl.DataFrame, settings: Settings, outcomes: score.Outcomes
+) -> dict[str, pl.DataFrame]:
+    """Scores of models, of their subjects, and of the slices asked for."""
     files = counted.files.with_row_index(score.ROW) if outcomes.answers else counted.files
     model = ("benchmark", "model", "protocol")
     groupings = [_grouping(files, keys, settings, fine, counted.sums) for keys in (model, GROUP)]
@@ -247,11 +260,9 @@ def _score(counted: problems.Problems, partials: Sequence[Partial], settings: Se
     models, subjects, *slices = score.summarize(chosen, groupings, settings, outcomes)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     return {
-        PROBLEM_HISTOGRAM.name: fine,
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
-        **_compare(counted, settings, outcomes),
     }
 
 
