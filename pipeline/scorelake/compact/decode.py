@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.compact.compiler import compiled, load, store
-from scorelake.compact.vocabulary import MISSING, SHORT, add, find, home, look, look_long, look_short
+from scorelake.compact.vocabulary import MISSING, SHORT, add, find, find_long, home, look, look_long, look_short
 
 TYPE, START, STORED, SIZE, CHECKSUM, SUMMED, VALUES, ENCODING, NULLS, LEVELS, RAW = range(11)
 """What is kept of a page header: kind, where its bytes are and how many stored and unpacked, checksum and whether
@@ -393,7 +393,12 @@ def _plain(
         for i in range(batch):
             ahead[i] = slots[home(hashes[i], slots), 2]
         trusted = np.uint64(filled[0] if grow else known)
+        if long:
+            find_long(slots, text, words, place[:batch], sizes, firsts, hashes, trusted, out[start:])
         for i in range(batch):
+            if sizes[i] > SHORT:
+                missing |= out[start + i] == MISSING
+                continue
             code, slot, held, size = MISSING, home(hashes[i], slots), ahead[i], np.uint64(sizes[i])
             while held:
                 if slots[slot, 0] == firsts[i] and slots[slot, 1] == seconds[i] and held & low_half == size:

@@ -97,11 +97,43 @@ def look(words: Any, at: Any, size: Any) -> Any:
 
 @compiled
 def look_long(words: Any, places: Any, sizes: Any, firsts: Any, seconds: Any, hashes: Any) -> None:
-    """Look at the long ones among some values. What is told of them equals no slot: their bytes must be compared."""
+    """Look at the long ones among some values."""
     for i in range(places.size):
         if sizes[i] > SHORT:
-            firsts[i], _, hashes[i] = look(words, places[i], sizes[i])
-            seconds[i] = ~np.uint64(0)
+            hashed, at, end = np.uint64(sizes[i]), places[i], places[i] + sizes[i]
+            while at + 8 <= end:
+                hashed = (hashed ^ load(words, at)) * _ODD
+                hashed ^= hashed >> _HALF
+                at += 8
+            if at < end:
+                hashed = (hashed ^ _word(words, at, end - at)) * _ODD
+                hashed ^= hashed >> _HALF
+            firsts[i] = hashes[i] = hashed * _ODD
+
+
+@compiled
+def find_long(
+    slots: Any, text: Any, words: Any, places: Any, sizes: Any, firsts: Any, hashes: Any, trusted: Any, out: Any
+) -> None:
+    """The codes of the long ones among some values, if they have one below `trusted`."""
+    mask = np.uint64(slots.shape[0] - 1)
+    for i in range(places.size):
+        size = sizes[i]
+        if size <= SHORT:
+            continue
+        out[i] = MISSING
+        slot = home(hashes[i], slots)
+        while slots[slot, 2]:
+            held = slots[slot, 2]
+            if slots[slot, 0] == firsts[i] and held & _LOW == np.uint64(size) and held >> _HALF < trusted:
+                at, end, place = places[i], places[i] + size, slots[slot, 1] + _ONE
+                while at + 8 <= end and text[place] == load(words, at):
+                    at += 8
+                    place += _ONE
+                if at == end or (at + 8 > end and text[place] == _word(words, at, end - at)):
+                    out[i] = np.uint32(held >> _HALF)
+                    break
+            slot = (slot + _ONE) & mask
 
 
 @compiled
