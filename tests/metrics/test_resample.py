@@ -11,7 +11,7 @@ import pytest
 
 from scorelake.metrics import draws, resample
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.metrics.resample import Lifts, Plan, Ranks, bootstrap, weights
+from scorelake.metrics.resample import Lifts, Plan, Ranks, _Table, _times, bootstrap
 
 
 def _scores(models: int, problems: int, missing: float = 0.0, seed: int = 5) -> Floats:
@@ -31,7 +31,7 @@ def _exactly(scores: Floats, plan: Plan, cluster: Ints | None = None) -> dict[tu
     """Every resampled lift, from fractions with denominator 7 and Python's own sums."""
     sevenths = [[None if np.isnan(x) else Fraction(round(x * 7), 7) for x in row] for row in scores]
     units = scores.shape[1] if cluster is None else int(cluster.max()) + 1
-    drawn = np.concatenate([block for _, block in weights(units, plan)])
+    drawn = _times(units, plan.resamples, plan.seed).astype(np.float64)
     per_problem = (drawn if cluster is None else drawn[:, cluster]).astype(int).tolist()
     out: dict[tuple[int, int], list[Fraction]] = {}
     for a in range(len(sevenths)):
@@ -97,7 +97,7 @@ def test_ranks_against_counting() -> None:
     scores, plan = _scores(6, 40), Plan(400, 1, 0.8)
     scores[4] = scores[2]  # a tie
     _, ranks = _all(scores, plan)
-    drawn = np.concatenate([block for _, block in weights(40, plan)])
+    drawn = _times(40, plan.resamples, plan.seed).astype(np.float64)
     totals = np.rint(7 * scores).astype(int) @ drawn.T.astype(int)
     above = (totals[None] > totals[:, None]).sum(axis=1)
     not_below = (totals[None] >= totals[:, None]).sum(axis=1)
@@ -177,3 +177,16 @@ def test_threads_do_not_change_a_bit() -> None:
 def _digest(*findings: Lifts | Ranks) -> str:
     columns = [column for found in findings for column in vars(found).values()]
     return hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
+
+
+def test_what_a_kind_lacks_is_added_up_by_problem_or_by_unit() -> None:
+    """By whichever is less; every sum is exact, so both are the same."""
+    rng = np.random.default_rng(5)
+    scores = rng.random((3, 40))
+    scores[0, :3] = scores[1, 5:30] = np.nan
+    unit = rng.integers(0, 7, 40)
+    table, times = _Table(scores, unit), rng.integers(0, 4, (7, 11)).astype(np.float64)
+    assert [len(problems) > table.units for problems in table.lacking] == [False, True, False]
+    for problems, sums in zip(table.lacking, table.lost(times), strict=True):
+        rows = [table._column(i, problems) for i in range(len(table.by_unit))]
+        assert (sums == np.stack(rows) @ times[unit[problems]]).all()

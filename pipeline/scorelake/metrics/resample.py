@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,18 +113,9 @@ def _found(sample: Sample, table: _Table, means: Floats, plan: Plan) -> tuple[Li
 # --- weights --------------------------------------------------------------------------------------------------
 
 
-def weights(units: int, plan: Plan, size: int = 0) -> Iterator[tuple[slice, Floats]]:
-    """How often each unit was drawn, resamples x units, in blocks; the same numbers whatever the blocks.
-
-    `size` is how many numbers the caller keeps for each resample of a block.
-    """
-    times = _times(units, plan.resamples, plan.seed)
-    return ((rows, times[rows].astype(np.float64)) for rows in blocks(plan.resamples, max(units, size)))
-
-
 @lru_cache(maxsize=1)
 def _times(units: int, resamples: int, seed: int) -> NDArray[np.uint16]:
-    """The draws themselves; large boards all have the same number of units, and so share them."""
+    """How often each unit was drawn, resamples x units; large boards have equally many units, and so share them."""
     times = np.empty((resamples, units), dtype=np.uint16)
     step = max(1, _STREAM // max(1, units))
 
@@ -197,13 +188,27 @@ class _Table:
             return self.kinds[i - len(self.steps), problems].astype(np.float64)
         return np.nan_to_num(self.steps[i, problems], nan=0.0)
 
-    def lost(self, weight: Floats) -> Floats:
-        """Rows and kinds added up over the problems that each kind lacks: kinds x rows and kinds x resamples."""
-        out = np.empty((len(self.kinds), len(self.by_unit), len(weight)))
-        for sums, problems in zip(out, self.lacking, strict=True):
-            columns = np.concatenate([np.nan_to_num(self.steps[:, problems], nan=0.0), self.kinds[:, problems]])
-            sums[:] = columns @ weight[:, self.unit[problems]].T
+    def lost(self, times: Floats) -> Floats:
+        """Rows and kinds added up over the problems that each kind lacks: kinds x rows and kinds x resamples.
+
+        In: how often each unit was drawn, units x resamples.
+        """
+        out = np.empty((len(self.kinds), len(self.by_unit), times.shape[1]))
+        for sums, (columns, unit) in zip(out, self._lost, strict=True):
+            sums[:] = columns @ times[unit]
         return out
+
+    @cached_property
+    def _lost(self) -> list[tuple[Floats, Ints]]:
+        """What is to be added up for each kind, and the units: those of the problems, or all if those are fewer."""
+        return side_by_side(self._lost_to, self.lacking)
+
+    def _lost_to(self, problems: Ints) -> tuple[Floats, Ints]:
+        unit, rows = self.unit[problems], range(len(self.by_unit))
+        if problems.size <= self.units:
+            return np.stack([self._column(i, problems) for i in rows]), unit
+        added = [np.bincount(unit, self._column(i, problems), self.units) for i in rows]
+        return np.stack(added), np.arange(self.units)
 
 
 def _means(tables: Sequence[_Table], plan: Plan) -> list[Floats]:
@@ -261,18 +266,27 @@ def _same_problems(means: Floats, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, p
 
 def _other_problems(table: _Table, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, plan: Plan) -> None:
     """Intervals of pairs of different kinds, over the problems they have in common."""
-    rows, size = len(table.scores), len(table.kinds) * len(table.by_unit)
     for start in range(0, pairs.size, _PAIRS):
         at = pairs[start : start + _PAIRS]
-        kind_a, kind_b = table.kind[a[at]], table.kind[b[at]]
-        drawn = np.empty((at.size, plan.resamples))
-        for columns, weight in weights(table.units, plan, size // 8):  # few blocks: each looks up what is lost
-            whole, lost = table.by_unit @ weight.T, table.lost(weight)
-            of_b = whole[b[at]] - lost[kind_a, b[at]]
-            of_a = whole[a[at]] - lost[kind_b, a[at]]
-            count = whole[rows + kind_b] - lost[kind_a, rows + kind_b]
-            drawn[:, columns] = ratio(of_b - of_a, count) * table.step
-        lifts.lo[at], lifts.hi[at] = _ends(drawn, plan)
+        lifts.lo[at], lifts.hi[at] = _ends(_lifted(table, a[at], b[at], plan), plan)
+
+
+def _lifted(table: _Table, a: Ints, b: Ints, plan: Plan) -> Floats:
+    """The lifts of such pairs in every resample."""
+    rows, kind_a, kind_b = len(table.scores), table.kind[a], table.kind[b]
+    times, drawn = _times(table.units, plan.resamples, plan.seed), np.empty((a.size, plan.resamples))
+
+    def resample(columns: slice) -> None:
+        here = times[columns].T.astype(np.float64, order="C")
+        whole, lost = table.by_unit @ here, table.lost(here)
+        of_b = whole[b] - lost[kind_a, b]
+        of_a = whole[a] - lost[kind_b, a]
+        count = whole[rows + kind_b] - lost[kind_a, rows + kind_b]
+        drawn[:, columns] = ratio(of_b - of_a, count) * table.step
+
+    size = len(table.kinds) * len(table.by_unit)
+    side_by_side(resample, blocks(plan.resamples, max(table.units, size // 8)))  # few: each looks up what is lost
+    return drawn
 
 
 def _ends(drawn: Floats, plan: Plan) -> tuple[Floats, Floats]:
