@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from scorelake import count, footer, lake, thrift
 from scorelake.coded import Counted, widened
-from scorelake.compact import cells, counting, decode
+from scorelake.compact import cells, counting, decode, pages
 from scorelake.compact.spelling import Spelling
 from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.settings import load
@@ -109,7 +110,13 @@ COMPOSED = st.composite(lambda draw: [rows(draw) for _ in range(draw(st.integers
 NUMBERED = st.composite(lambda draw: [rows(draw, st.integers(-(1 << 40), 1 << 40))])()
 
 
-@given(st.one_of(COMPOSED, NUMBERED), STORED, st.sampled_from(["exclude", "fail"]), st.booleans())
+@given(
+    st.one_of(COMPOSED, NUMBERED),
+    STORED,
+    st.sampled_from(["exclude", "fail"]),
+    st.booleans(),
+    st.sampled_from([1, 150, 1 << 20]),
+)
 @settings(
     max_examples=60,
     phases=[Phase.explicit, Phase.generate],
@@ -122,6 +129,7 @@ def test_any_file_of_any_writer(
     how: Any,
     ungraded: str,
     large: bool,
+    together: int,
 ) -> None:
     home = tmp_path_factory.mktemp("any")
     (home / "lake").mkdir()
@@ -131,6 +139,7 @@ def test_any_file_of_any_writer(
         pq.write_table(table, home / "lake" / f"{i}.parquet", **how)
     paths.clear()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_TOGETHER", together)
         if large:
             patch.setattr(counting, "_NEWS", 3)  # as if most values were new
         both(home / "lake", home, **{"policy.ungraded": ungraded})
@@ -201,6 +210,7 @@ def test_duplicates_are_noticed(tmp_path: Path, paths: list[str]) -> None:
 @pytest.mark.parametrize(("policy", "kept"), [("auto", "few"), ("off", "some"), ("auto", "none"), ("off", "none")])
 def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, kept: str) -> None:
     """Runs that row groups cut, that come again in another file, and that hold an attempt twice."""
+    monkeypatch.setattr(counting, "_TOGETHER", 1_000)  # three row groups at a time
     if kept == "few":  # until the first key is met again
         monkeypatch.setattr(cells, "_LENIENT", 0)
         monkeypatch.setattr(cells, "_AGAIN", 1 << 60)
@@ -217,7 +227,7 @@ def test_runs_of_equal_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pol
         frame.write_parquet(tmp_path / "lake" / f"{name}.parquet", row_group_size=333)
     assert both(tmp_path / "lake", tmp_path, **{"duplicates.policy": policy}).read == 8_000
     assert all(taken)
-    assert len(taken) > 10
+    assert len(taken) == 2 * 5
     within = pl.concat([first, twice]).sort("model", "problem_id", maintain_order=True)
     within.write_parquet(tmp_path / "lake/b.parquet", row_group_size=333)
     ours = both(tmp_path / "lake", tmp_path, **{"duplicates.policy": policy})
@@ -279,6 +289,7 @@ def test_more_rows_than_a_block_or_memory_holds(tmp_path: Path, monkeypatch: pyt
     want = added(counting.count(sources, 0, memory=1 << 40, threads=1))
     assert added(counting.count(sources, 0, memory=1 << 40, threads=2, room=100)).equals(want)
     monkeypatch.setattr(counting, "_AT_ONCE", 4)
+    monkeypatch.setattr(counting, "_TOGETHER", 1)
     spilled = list(counting.count(sources, 0, memory=0, threads=2))
     assert len(spilled) > 2
     assert all(piece.overlap for piece in spilled)
@@ -290,6 +301,7 @@ def test_a_partial_in_overlapping_pieces_is_merged(tmp_path: Path, monkeypatch: 
     (tmp_path / "lake").mkdir()
     table(20_000).write_parquet(tmp_path / "lake/x.parquet", row_group_size=1_000)
     monkeypatch.setattr(counting, "_AT_ONCE", 4)
+    monkeypatch.setattr(counting, "_TOGETHER", 1)
     told = []
     for memory in (8.0, 1e-9):
         _, done = partial(tmp_path / "lake", tmp_path, 1, **{"run.memory_gb": memory, "run.shard_mb": 1.0})
@@ -345,17 +357,16 @@ def test_damage_is_told(tmp_path: Path, paths: list[str]) -> None:
     assert paths[0] == "codes"
 
 
-@given(st.integers(0, 1 << 60), st.booleans())
-@example(seed=28750, dictionary=False)  # an attempt with a higher number than the footer knows of
+@given(st.integers(0, 1 << 60), st.booleans(), st.sampled_from([90, 400]))
+@example(seed=28750, dictionary=False, rows=400)  # an attempt with a higher number than the footer knows of
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_damaged_page_reaches_outside_its_bytes(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, dictionary: bool
+    tmp_path_factory: pytest.TempPathFactory, seed: int, dictionary: bool, rows: int
 ) -> None:
     """Without checksums damage may go unnoticed, but it must end in counts or in an error."""
     home = tmp_path_factory.mktemp("damaged")
-    pq.write_table(
-        table(400).to_arrow(), home / "x.parquet", compression="none", use_dictionary=dictionary, data_page_size=256
-    )
+    shape = {"compression": "none", "use_dictionary": dictionary, "data_page_size": 256, "row_group_size": rows}
+    pq.write_table(table(400).to_arrow(), home / "x.parquet", **shape)
     told = footer.read(str(home / "x.parquet"))
     rng = np.random.default_rng(seed)
     data = bytearray((home / "x.parquet").read_bytes())
@@ -367,6 +378,33 @@ def test_no_damaged_page_reaches_outside_its_bytes(
     assert done.quarantine or counts["n"].sum() + counts["ungraded"].sum() + done.rejected == 400
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (None, None),
+        ((1, decode.STORED, 130), "goes on after the end of its row group"),
+        ((1, decode.VALUES, 9), "do not hold 20 rows"),
+        ((2, decode.TYPE, decode.DATA), "do not hold 20 rows"),
+        ((2, decode.VALUES, -1), "do not hold 20 rows"),
+        ((3, decode.TYPE, decode.DICTIONARY), "a dictionary after its first page"),
+        ((0, decode.ENCODING, decode.RLE_DICTIONARY), "needs a dictionary, and none before it"),
+        ((3, decode.SIZE, 1 << 40), "makes no sense"),
+        ((3, decode.SUMMED, 1), "with and without checksums"),
+    ],
+)
+def test_pages_are_those_of_their_row_groups(change: tuple[int, int, int] | None, why: str | None) -> None:
+    """Two row groups read together: two plain pages of 5 rows, and a dictionary of 3 values with a page of 10."""
+    groups = [footer.Chunk(i, 10, "x", footer.BYTE_ARRAY, 0, False, 0, 200, None, None, None) for i in range(2)]
+    headers = np.zeros((4, 11), dtype=np.int64)
+    headers[:, decode.START], headers[:, decode.STORED], headers[:, decode.SIZE] = [0, 100, 200, 300], 100, 100
+    headers[:, decode.VALUES] = 5, 5, 3, 10
+    headers[2, decode.TYPE], headers[3, decode.ENCODING] = decode.DICTIONARY, decode.RLE_DICTIONARY
+    if change is not None:
+        headers[change[:2]] = change[2]
+    with pytest.raises(footer.DamagedError, match=why) if why else nullcontext():
+        pages._make_sense(headers, groups, np.array([200, 400]), "here")
+
+
 def test_headers_are_those_of_the_slow_reader(tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         pq.write_table(
@@ -376,10 +414,10 @@ def test_headers_are_those_of_the_slow_reader(tmp_path: Path) -> None:
         data = (tmp_path / "x.parquet").read_bytes()
         for chunk in footer.read(str(tmp_path / "x.parquet")).chunks:
             raw = np.frombuffer(data[chunk.start : chunk.start + chunk.size], dtype=np.uint8)
-            pages = np.empty((1_000, 11), dtype=np.int64)
-            many = decode.headers(raw, pages)
+            found = np.empty((1_000, 11), dtype=np.int64)
+            many = decode.headers(raw, found)
             at = 0
-            for page in pages[:many].tolist():
+            for page in found[:many].tolist():
                 told, at = thrift.struct(raw.tobytes(), at)
                 inner = told.get(5) or told.get(7) or told.get(8)
                 assert inner is not None

@@ -24,13 +24,15 @@ from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
 Codes: TypeAlias = NDArray[np.uint32]
-_Group: TypeAlias = tuple[Source, dict[str, Chunk]]
+_Groups: TypeAlias = tuple[Source, dict[str, list[Chunk]]]
+"""Row groups of a file, column by column, that are read together."""
 LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 26
 """Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 18
 """Keys that are handed out together."""
-_AT_ONCE = 32
-"""Row groups read before the memory taken is looked at."""
+_AT_ONCE, _TOGETHER = 32, 1 << 20
+"""Reads before the memory taken is looked at, and the rows up to which row groups are read together: every step of
+a read costs a little of its own, and two threads wait for each other between steps."""
 _RUN, _GLANCE, _CELLS = 4, 4096, 1 << 20
 """Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
@@ -90,7 +92,7 @@ def count(
 
 
 def _read_until_full(
-    job: _Job, groups: Iterator[_Group], memory: int, pool: ThreadPoolExecutor | None, threads: int
+    job: _Job, groups: Iterator[_Groups], memory: int, pool: ThreadPoolExecutor | None, threads: int
 ) -> bool:
     """Read row groups, no thread waiting for another, until too much memory is taken; False if all are read."""
     waiting: deque[Future[None]] = deque()
@@ -121,13 +123,21 @@ def _kinds(sources: Sequence[Source]) -> dict[str, int]:
     return dict(sorted(kinds.items()))
 
 
-def _groups(sources: Sequence[Source]) -> Iterator[_Group]:
-    """Row group by row group: the unit that a thread works on."""
+def _groups(sources: Sequence[Source]) -> Iterator[_Groups]:
+    """The units that a thread works on: neighbouring row groups together, where they are small."""
     for source in sources:
-        groups: list[dict[str, Chunk]] = [{} for _ in range(source.footer.groups)]
-        for chunk in source.footer.chunks:
-            groups[chunk.group][chunk.name] = chunk
-        yield from ((source, group) for group in groups)
+        used = [*source.keys.values(), source.passed, *([source.number] if source.number else [])]
+        columns = [source.footer.of(name) for name in used]
+        some: list[tuple[Chunk, ...]] = []
+        for chunks in zip(*columns, strict=True):
+            rows = sum(before[0].rows for before in some) + chunks[0].rows
+            alike = not some or [chunk.codec for chunk in some[0]] == [chunk.codec for chunk in chunks]
+            if some and (rows > _TOGETHER or not alike):
+                yield source, {name: list(column) for name, column in zip(used, zip(*some, strict=True), strict=True)}
+                some = []
+            some.append(chunks)
+        if some:
+            yield source, {name: list(column) for name, column in zip(used, zip(*some, strict=True), strict=True)}
 
 
 class _Job:
@@ -150,9 +160,9 @@ class _Job:
         self.lock, self.hands = Lock(), list[_Hands]()
         self.mine = local()
 
-    def read(self, group: _Group) -> None:
-        """Decode a row group and put its rows, packed, into this thread's hands."""
-        source, chunks = group
+    def read(self, groups: _Groups) -> None:
+        """Decode row groups and put its rows, packed, into this thread's hands."""
+        source, chunks = groups
         codes = {
             name: np.array([self.vocabularies[name].code(None if text is None else text.encode())], dtype=np.uint32)
             for name, text in source.constants.items()
@@ -170,7 +180,8 @@ class _Job:
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
         runs = _in_runs(rest, problem)
-        ahead = source.footer.groups if runs else 1  # where rows are in order, other row groups have other problems
+        # where rows are in order, the rest of the file has other problems
+        ahead = -(-source.footer.rows // max(1, kinds.size)) if runs else 1
         self._deal_in(int(rest.max(initial=0)), int(problem.max(initial=0)), ahead)
         if not (runs and self._put_runs(rest, problem, numbers, kinds)):
             self.mine.hands.put(rest, problem, numbers, kinds)
@@ -386,12 +397,13 @@ def _nullable(codes: Codes) -> pl.Series:
     return column if codes.size == 0 or codes.min() else column.set(column == 0, None)
 
 
-# --- one column of one row group ------------------------------------------------------------------------------
+# --- one column of some row groups ------------------------------------------------------------------------------
 
 
-def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, name: str) -> Codes:
+def _coded(handle: int, chunks: list[Chunk], vocabulary: Vocabulary, scratch: Scratch, name: str) -> Codes:
     """The code of every row."""
-    column, out = pages.read(handle, chunk, scratch), scratch.array(name, chunk.rows, np.uint32)
+    column, chunk = pages.read(handle, chunks, scratch), chunks[0]
+    out = scratch.array(name, _rows(chunks), np.uint32)
     remap = scratch.array("remap", column.entries, np.uint32)
     shape = chunk.optional, _WIDTH[chunk.kind], remap, column.present, out
     news = decode.News(scratch.array("news", 3 * _NEWS, np.int64).reshape(_NEWS, 3), np.zeros(1, dtype=np.int64))
@@ -405,7 +417,7 @@ def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, 
                 room = vocabulary.room(values, int(page[decode.SIZE]) // 8 + 2 * values)
                 some = column.table[: at + 1]
                 went, at, low = decode.codes(column.words, some, at, *shape, low, news, room, 0, True)
-        _check(went, chunk)
+        _check(went, chunks)
     if many := int(news.many[0]):
         size = int(news.values[:many, 2].sum()) // 8 + 2 * many
         with vocabulary.lock:
@@ -413,26 +425,29 @@ def _coded(handle: int, chunk: Chunk, vocabulary: Vocabulary, scratch: Scratch, 
     return out
 
 
-def _numbers(handle: int, chunk: Chunk, most: int, scratch: Scratch) -> NDArray[np.uint8]:
+def _numbers(handle: int, chunks: list[Chunk], most: int, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's number, all below what the footers tell; a cell has no room for others."""
-    column, out = pages.read(handle, chunk, scratch), scratch.array("numbers", chunk.rows, np.uint8)
+    column, out = pages.read(handle, chunks, scratch), scratch.array("numbers", _rows(chunks), np.uint8)
     values = scratch.array("values", column.entries, np.uint8)
-    width = _WIDTH[chunk.kind]
-    _check(decode.numbers(column.words, column.table, chunk.optional, width, values, column.present, out), chunk)
-    _check(decode.FINE if out.max(initial=0) < most else decode.DAMAGED, chunk)
+    shape = chunks[0].optional, _WIDTH[chunks[0].kind]
+    _check(decode.numbers(column.words, column.table, *shape, values, column.present, out), chunks)
+    _check(decode.FINE if out.max(initial=0) < most else decode.DAMAGED, chunks)
     return out
 
 
-def _verdicts(handle: int, chunk: Chunk, blank: int, scratch: Scratch) -> NDArray[np.uint8]:
+def _verdicts(handle: int, chunks: list[Chunk], blank: int, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's kind of outcome."""
-    column, out = pages.read(handle, chunk, scratch), scratch.array("verdicts", chunk.rows, np.uint8)
-    _check(decode.verdicts(column.words, column.table, chunk.optional, blank, column.present, out), chunk)
+    column, out = pages.read(handle, chunks, scratch), scratch.array("verdicts", _rows(chunks), np.uint8)
+    _check(decode.verdicts(column.words, column.table, chunks[0].optional, blank, column.present, out), chunks)
     return out
 
 
-def _check(went: int, chunk: Chunk) -> None:
-    where = f"column {chunk.name}, row group {chunk.group}"
+def _rows(chunks: list[Chunk]) -> int:
+    return sum(chunk.rows for chunk in chunks)
+
+
+def _check(went: int, chunks: list[Chunk]) -> None:
     if went == decode.UNKNOWN:
-        raise OtherShapeError(f"{where}: an encoding that is not read here")
+        raise OtherShapeError(f"{pages.told(chunks)}: an encoding that is not read here")
     if went != decode.FINE:
-        raise DamagedError(f"{where}: a page makes no sense")
+        raise DamagedError(f"{pages.told(chunks)}: a page makes no sense")

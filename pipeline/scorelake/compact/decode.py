@@ -304,18 +304,24 @@ def codes(
 ) -> Any:  # fmt: skip
     """The code of every row of the pages from `at` on into out from `low` on; 0 where there is no value.
 
-    Returns how it went, and the page and row where it ended. A dictionary page fills remap, which data pages use.
+    Returns how it went, and the page and row where it ended. A dictionary page fills remap, which the data pages
+    after it use.
     Values of data pages that have no code yet are put down in `news`, to be learned afterwards, while it has room.
     """
+    before = at
+    while before > 0 and pages[before, TYPE] != DICTIONARY:
+        before -= 1
+    entries = remap[: pages[before, VALUES] if before < at and pages[before, TYPE] == DICTIONARY else 0]
     while at < pages.shape[0]:
         page = pages[at]
         if page[TYPE] == DICTIONARY:
+            entries = remap[: page[VALUES]]
             end = page[START] + page[SIZE]
             none = News(news.values[:0], np.zeros(1, np.int64))  # data pages need every entry's code
             went, rows = _plain(words, page[START], end, width, table, known, grow, none, remap, 0, page[VALUES]), 0
         else:
             rows = page[VALUES]
-            went = _codes(words, page, optional, width, remap, present, out, low, news, table, known, grow)
+            went = _codes(words, page, optional, width, entries, present, out, low, news, table, known, grow)
         if went != FINE:
             return went, at, low
         at += 1
@@ -447,18 +453,19 @@ def learn(words: Any, news: Any, table: Any, out: Any) -> None:
 @compiled
 def numbers(words: Any, pages: Any, optional: Any, width: Any, values: Any, present: Any, out: Any) -> Any:
     """Integers from 0 to 255, of pages without nulls; `values` is room for those of a dictionary."""
-    low = 0
+    low, entries = 0, values[:0]
     for i in range(pages.shape[0]):
         page = pages[i]
         if page[TYPE] == DICTIONARY:
-            went = _small(words, page[START], page[START] + page[SIZE], width, page[VALUES], values, 0)
+            entries = values[: page[VALUES]]
+            went = _small(words, page[START], page[START] + page[SIZE], width, page[VALUES], entries, 0)
         else:
             at, some, end = _levels(words, page, optional, present)
             went = UNKNOWN
             if some != page[VALUES]:
                 went = DAMAGED
             elif page[ENCODING] in (RLE_DICTIONARY, PLAIN_DICTIONARY):
-                went = _looked_up(words, at, end, 8, values, out, low, some)
+                went = _looked_up(words, at, end, 8, entries, out, low, some)
             elif page[ENCODING] == PLAIN:
                 went = _small(words, at, end, width, some, out, low)
             low += page[VALUES]

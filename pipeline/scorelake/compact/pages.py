@@ -1,9 +1,10 @@
-"""The pages of one column chunk: read, checked against their checksums, unpacked into one buffer of words."""
+"""The pages of a column in some row groups: read, checked against their checksums, and unpacked into one buffer."""
 
 from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -33,8 +34,8 @@ class Pages:
 
     @property
     def entries(self) -> int:
-        """How many values the dictionary has; none without one."""
-        return int(self.table[0, decode.VALUES]) if self.table[:1, decode.TYPE] == decode.DICTIONARY else 0
+        """How many values the largest dictionary has; none without one."""
+        return int(self.table[self.table[:, decode.TYPE] == decode.DICTIONARY, decode.VALUES].max(initial=0))
 
 
 class Scratch:
@@ -51,16 +52,16 @@ class Scratch:
         return self.buffers[name][:many].view(kind)
 
 
-def read(handle: int, chunk: Chunk, scratch: Scratch) -> Pages:
-    """Read and unpack a chunk of an open file."""
-    rows = chunk.rows
-    where = f"column {chunk.name}, row group {chunk.group}"
-    if chunk.start + chunk.size > os.fstat(handle).st_size:
+def read(handle: int, chunks: Sequence[Chunk], scratch: Scratch) -> Pages:
+    """Read and unpack a column's chunks, of which all are packed the same way, in row groups of an open file."""
+    where, ends = told(chunks), np.cumsum([chunk.size for chunk in chunks])
+    if max(chunk.start + chunk.size for chunk in chunks) > os.fstat(handle).st_size:
         raise DamagedError(f"{where}: the file ends before it")
-    raw = scratch.array("raw", chunk.size, np.uint8)
-    if os.preadv(handle, [memoryview(raw)], chunk.start) != chunk.size:  # type: ignore[arg-type]
-        raise DamagedError(f"{where}: the file ends before it")
-    table = np.empty((8 + rows // 4096, 11), dtype=np.int64)
+    raw = scratch.array("raw", int(ends[-1]), np.uint8)
+    for chunk, end in zip(chunks, ends.tolist(), strict=True):
+        if os.preadv(handle, [memoryview(raw[end - chunk.size : end])], chunk.start) != chunk.size:  # type: ignore[arg-type]
+            raise DamagedError(f"{where}: the file ends before it")
+    table = np.empty((8 * len(chunks) + sum(chunk.rows for chunk in chunks) // 4096, 11), dtype=np.int64)
     many = decode.headers(raw, table)
     while many == -2:
         table = np.empty((4 * table.shape[0], 11), dtype=np.int64)
@@ -68,21 +69,43 @@ def read(handle: int, chunk: Chunk, scratch: Scratch) -> Pages:
     if many < 0:
         raise DamagedError(f"{where}: a page header cannot be read")
     table = table[:many]
+    _make_sense(table, chunks, ends, where)
+    words = _unpack(memoryview(raw), table, chunks[0], where, scratch)  # type: ignore[arg-type]
+    return Pages(words, table, scratch.array("present", int(table[:, decode.VALUES].max(initial=0)), np.uint8))
+
+
+def told(chunks: Sequence[Chunk]) -> str:
+    """Which chunks these are, for a message."""
+    first, last = chunks[0].group, chunks[-1].group
+    groups = f"row group {first}" if first == last else f"row groups {first} to {last}"
+    return f"column {chunks[0].name}, {groups}"
+
+
+def _make_sense(table: NDArray[np.int64], chunks: Sequence[Chunk], ends: NDArray[np.int64], where: str) -> None:
+    """Raise unless the page headers are those of the chunks: none reaches into the next, and all rows are there."""
     summed = table[:, decode.SUMMED]
-    if many and summed.min() != summed.max():
+    if summed.size and summed.min() != summed.max():
         raise DamagedError(f"{where}: pages with and without checksums")
     kind, values, sizes = table[:, decode.TYPE], table[:, decode.VALUES], table[:, decode.SIZE]
     lookup = kind == decode.DICTIONARY
-    if not np.isin(kind, (decode.DATA, decode.DICTIONARY, decode.DATA_V2)).all():
+    if not (lookup | (kind == decode.DATA) | (kind == decode.DATA_V2)).all():
         raise OtherShapeError(f"{where}: pages of another kind")
-    if lookup[1:].any():
+    until = table[:, decode.START] + table[:, decode.STORED]
+    owner = np.searchsorted(ends, until)
+    first = np.diff(owner, prepend=-1) != 0
+    if not set(ends.tolist()) <= set(until.tolist()):
+        raise DamagedError(f"{where}: a page goes on after the end of its row group")
+    if (lookup & ~first).any():
         raise DamagedError(f"{where}: a dictionary after its first page")
-    if (values < 0).any() or values[~lookup].sum() != rows or (4 * values[lookup] > sizes[lookup]).any():
-        raise DamagedError(f"{where}: its pages do not hold {rows:,} rows")
+    rows = np.bincount(owner, np.where(lookup, 0, values), len(chunks)).tolist()
+    if (values < 0).any() or rows != [chunk.rows for chunk in chunks] or (4 * values[lookup] > sizes[lookup]).any():
+        raise DamagedError(f"{where}: its pages do not hold {sum(chunk.rows for chunk in chunks):,} rows")
     if (sizes > _LARGEST).any() or (table[:, decode.LEVELS] < 0).any() or (table[:, decode.LEVELS] > sizes).any():
         raise DamagedError(f"{where}: a page header makes no sense")
-    words = _unpack(memoryview(raw), table, chunk, where, scratch)  # type: ignore[arg-type]
-    return Pages(words, table, scratch.array("present", int(values.max(initial=0)), np.uint8))
+    encoding = table[:, decode.ENCODING]
+    coded = ~lookup & ((encoding == decode.PLAIN_DICTIONARY) | (encoding == decode.RLE_DICTIONARY))
+    if not lookup[first][owner[coded]].all():
+        raise DamagedError(f"{where}: a page that needs a dictionary, and none before it")
 
 
 def _unpack(
