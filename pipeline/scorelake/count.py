@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -68,6 +68,7 @@ OURS = (AssertionError, AttributeError, ImportError, NameError)
 """What no file can cause: a defect of the program or of its installation, not to be told as a broken file."""
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+Schema: TypeAlias = dict[str, pl.DataType]
 
 
 class UnreadableError(Exception):
@@ -499,10 +500,15 @@ class _Opened:
 def _count(task: Task, aside: Path) -> Partial:
     good: list[_Opened] = []
     quarantine: list[tuple[str, str]] = []
+    schemas: dict[bytes, Schema] = {}
+    fitting = set[tuple[Any, ...]]()
     for file in task.shard.files:
         try:
-            opened = _open(task, file)
-            _fits(opened, [*good[:1], opened][0], task.settings)
+            opened = _open(task, file, schemas)
+            like = opened.footer.schema, *file.hive
+            if like not in fitting:
+                _fits(opened, [*good[:1], opened][0], task.settings)
+                fitting.add(like)
             good.append(opened)
         except UnreadableError as reason:
             quarantine.append((file.path, str(reason)))
@@ -599,13 +605,16 @@ def _spell(files: Sequence[_Opened], settings: Settings, carried: Sequence[str],
     return tuple(names)
 
 
-def _open(task: Task, file: File) -> _Opened:
+def _open(task: Task, file: File, schemas: dict[bytes, Schema]) -> _Opened:
+    """A file's footer and schema; Polars is asked for a schema once, since that takes longer than all else here."""
     path = os.path.join(task.shard.root, file.path)
     if file.size == 0:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
         told = footer.read(path)
-        schema = dict(pl.scan_parquet(path, hive_partitioning=False, glob=False).collect_schema())
+        if told.schema not in schemas:
+            schemas[told.schema] = dict(pl.scan_parquet(path, hive_partitioning=False, glob=False).collect_schema())
+        schema = schemas[told.schema]
     except footer.DamagedError as error:
         raise UnreadableError(f"damaged: {error}") from None
     except BROKEN as error:

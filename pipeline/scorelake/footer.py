@@ -5,6 +5,7 @@ Only what the job needs: rows, column chunks, and the statistics of whole chunks
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class Footer:
     rows: int
     groups: int
     chunks: tuple[Chunk, ...]
+    schema: bytes
+    """The same for files whose columns have the same names and types, whoever is asked for them."""
 
     def of(self, name: str) -> list[Chunk]:
         """The chunks of one column, a nested one's leaves included."""
@@ -92,7 +95,10 @@ def _footer(told: dict[int, Any]) -> Footer:
             chunks.append(Chunk(i, group[3], path[0].decode(), kind, meta[4], optional, start, meta[7], *ends))
     if sum(group[3] for group in told.get(4, [])) != told[3]:
         raise DamagedError("the footer's numbers of rows do not add up")
-    return Footer(told[3], len(told.get(4, [])), tuple(chunks))
+    # with what Arrow's writers say of their own types; what others say may be of this file alone
+    typed = [pair.get(2) for pair in told.get(5, []) if pair.get(1) == b"ARROW:schema"]
+    columns = hashlib.sha256(repr((told[2], typed)).encode()).digest()
+    return Footer(told[3], len(told.get(4, [])), tuple(chunks), columns)
 
 
 def _leaves(elements: Iterator[dict[int, Any]]) -> Iterator[Leaf]:

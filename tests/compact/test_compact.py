@@ -284,7 +284,9 @@ def test_more_rows_than_a_block_or_memory_holds(tmp_path: Path, monkeypatch: pyt
         )
     listed = lake.listing(tmp_path / "lake")
     told = load()
-    opened = [count._open(count.Task(lake.Shard(listed.root, listed.files), told, ""), file) for file in listed.files]
+    opened = [
+        count._open(count.Task(lake.Shard(listed.root, listed.files), told, ""), file, {}) for file in listed.files
+    ]
     sources = [source for one in opened if (source := one.source(told, 0))]
     want = added(counting.count(sources, 0, memory=1 << 40, threads=1))
     assert added(counting.count(sources, 0, memory=1 << 40, threads=2, room=100)).equals(want)

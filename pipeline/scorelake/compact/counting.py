@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from threading import Lock, local
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,8 +25,6 @@ from scorelake.compact.vocabulary import Pairs, Vocabulary
 from scorelake.footer import BYTE_ARRAY, INT32, INT64, Chunk, DamagedError
 
 Codes: TypeAlias = NDArray[np.uint32]
-_Groups: TypeAlias = tuple[Source, dict[str, list[Chunk]]]
-"""Row groups of a file, column by column, that are read together."""
 LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 26
 """Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 18
@@ -82,26 +81,26 @@ def count(
     full = True
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
         side_by_side = map if pool is None else pool.map
-        groups = _groups(sources)
+        units = _units(sources)
         while full:
             job = _Job(kinds, same, words, blank, room, parts, memory)
-            full = _read_until_full(job, groups, memory, pool, threads)
+            full = _read_until_full(job, units, memory, pool, threads)
             overlap |= full
             list(side_by_side(_Hands.flush, job.hands))
             yield from job.pieces(overlap, pool)
 
 
 def _read_until_full(
-    job: _Job, groups: Iterator[_Groups], memory: int, pool: ThreadPoolExecutor | None, threads: int
+    job: _Job, units: Iterator[_Unit], memory: int, pool: ThreadPoolExecutor | None, threads: int
 ) -> bool:
     """Read row groups, no thread waiting for another, until too much memory is taken; False if all are read."""
     waiting: deque[Future[None]] = deque()
     full = False
-    for i, group in enumerate(groups, 1):
+    for i, unit in enumerate(units, 1):
         if pool is None:
-            job.read(group)
+            job.read(unit)
         else:
-            waiting.append(pool.submit(job.read, group))
+            waiting.append(pool.submit(job.read, unit))
         if len(waiting) > 2 * threads:
             waiting.popleft().result()
         full = i % _AT_ONCE == 0 and job.size() > memory
@@ -123,21 +122,39 @@ def _kinds(sources: Sequence[Source]) -> dict[str, int]:
     return dict(sorted(kinds.items()))
 
 
-def _groups(sources: Sequence[Source]) -> Iterator[_Groups]:
-    """The units that a thread works on: neighbouring row groups together, where they are small."""
+@dataclass(frozen=True)
+class _Unit:
+    """Row groups that a thread reads together: of one file, or of neighbours that are alike."""
+
+    source: Source
+    """One of the files."""
+    paths: list[str]
+    """The file of each row group."""
+    chunks: dict[str, list[Chunk]]
+    """Of each column."""
+
+
+def _units(sources: Sequence[Source]) -> Iterator[_Unit]:
+    """All row groups, as many together as are large enough."""
+    some: list[tuple[Source, tuple[Chunk, ...]]] = []
+    before: Any = None
     for source in sources:
         used = [*source.keys.values(), source.passed, *([source.number] if source.number else [])]
-        columns = [source.footer.of(name) for name in used]
-        some: list[tuple[Chunk, ...]] = []
-        for chunks in zip(*columns, strict=True):
-            rows = sum(before[0].rows for before in some) + chunks[0].rows
-            alike = not some or [chunk.codec for chunk in some[0]] == [chunk.codec for chunk in chunks]
-            if some and (rows > _TOGETHER or not alike):
-                yield source, {name: list(column) for name, column in zip(used, zip(*some, strict=True), strict=True)}
+        for chunks in zip(*(source.footer.of(name) for name in used), strict=True):
+            stored = [(chunk.kind, chunk.codec, chunk.optional) for chunk in chunks]
+            like = source.keys, source.constants, source.passed, source.number, stored
+            if some and (like != before or sum(c[0].rows for _, c in some) + chunks[0].rows > _TOGETHER):
+                yield _unit(some)
                 some = []
-            some.append(chunks)
-        if some:
-            yield source, {name: list(column) for name, column in zip(used, zip(*some, strict=True), strict=True)}
+            before = like
+            some.append((source, chunks))
+    if some:
+        yield _unit(some)
+
+
+def _unit(some: list[tuple[Source, tuple[Chunk, ...]]]) -> _Unit:
+    columns = [list(column) for column in zip(*(chunks for _, chunks in some), strict=True)]
+    return _Unit(some[0][0], [source.path for source, _ in some], {column[0].name: column for column in columns})
 
 
 class _Job:
@@ -160,22 +177,24 @@ class _Job:
         self.lock, self.hands = Lock(), list[_Hands]()
         self.mine = local()
 
-    def read(self, groups: _Groups) -> None:
-        """Decode row groups and put its rows, packed, into this thread's hands."""
-        source, chunks = groups
+    def read(self, unit: _Unit) -> None:
+        """Decode row groups and put their rows, packed, into this thread's hands."""
+        source, chunks = unit.source, unit.chunks
         codes = {
             name: np.array([self.vocabularies[name].code(None if text is None else text.encode())], dtype=np.uint32)
             for name, text in source.constants.items()
         }
         scratch = _scratch()
-        with open(source.path, "rb") as file:
+        with ExitStack() as files:
+            opened = {path: files.enter_context(open(path, "rb")) for path in dict.fromkeys(unit.paths)}
+            handles = [opened[path].fileno() for path in unit.paths]
             for name, column in source.keys.items():
-                coded = _coded(file.fileno(), chunks[column], self.vocabularies[name], scratch, name)
+                coded = _coded(handles, chunks[column], self.vocabularies[name], scratch, name)
                 codes[name] = coded[:1] if coded.size and (coded == coded[0]).all() else coded
-            kinds = _verdicts(file.fileno(), chunks[source.passed], self.blank, scratch)
+            kinds = _verdicts(handles, chunks[source.passed], self.blank, scratch)
             numbers = np.zeros(1, dtype=np.uint8)
             if source.number is not None and self.words:
-                numbers = _numbers(file.fileno(), chunks[source.number], duplicates.WORD * self.words, scratch)
+                numbers = _numbers(handles, chunks[source.number], duplicates.WORD * self.words, scratch)
         rest, problem = self.rest.join(codes), self.problem.join(codes)
         if rest.max(initial=0) >= _MOST_REST:
             raise OtherShapeError("too many combinations of keys")
@@ -400,9 +419,9 @@ def _nullable(codes: Codes) -> pl.Series:
 # --- one column of some row groups ------------------------------------------------------------------------------
 
 
-def _coded(handle: int, chunks: list[Chunk], vocabulary: Vocabulary, scratch: Scratch, name: str) -> Codes:
+def _coded(handles: list[int], chunks: list[Chunk], vocabulary: Vocabulary, scratch: Scratch, name: str) -> Codes:
     """The code of every row."""
-    column, chunk = pages.read(handle, chunks, scratch), chunks[0]
+    column, chunk = pages.read(handles, chunks, scratch), chunks[0]
     out = scratch.array(name, _rows(chunks), np.uint32)
     remap = scratch.array("remap", column.entries, np.uint32)
     shape = chunk.optional, _WIDTH[chunk.kind], remap, column.present, out
@@ -425,9 +444,9 @@ def _coded(handle: int, chunks: list[Chunk], vocabulary: Vocabulary, scratch: Sc
     return out
 
 
-def _numbers(handle: int, chunks: list[Chunk], most: int, scratch: Scratch) -> NDArray[np.uint8]:
+def _numbers(handles: list[int], chunks: list[Chunk], most: int, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's number, all below what the footers tell; a cell has no room for others."""
-    column, out = pages.read(handle, chunks, scratch), scratch.array("numbers", _rows(chunks), np.uint8)
+    column, out = pages.read(handles, chunks, scratch), scratch.array("numbers", _rows(chunks), np.uint8)
     values = scratch.array("values", column.entries, np.uint8)
     shape = chunks[0].optional, _WIDTH[chunks[0].kind]
     _check(decode.numbers(column.words, column.table, *shape, values, column.present, out), chunks)
@@ -435,9 +454,9 @@ def _numbers(handle: int, chunks: list[Chunk], most: int, scratch: Scratch) -> N
     return out
 
 
-def _verdicts(handle: int, chunks: list[Chunk], blank: int, scratch: Scratch) -> NDArray[np.uint8]:
+def _verdicts(handles: list[int], chunks: list[Chunk], blank: int, scratch: Scratch) -> NDArray[np.uint8]:
     """Every row's kind of outcome."""
-    column, out = pages.read(handle, chunks, scratch), scratch.array("verdicts", _rows(chunks), np.uint8)
+    column, out = pages.read(handles, chunks, scratch), scratch.array("verdicts", _rows(chunks), np.uint8)
     _check(decode.verdicts(column.words, column.table, chunks[0].optional, blank, column.present, out), chunks)
     return out
 

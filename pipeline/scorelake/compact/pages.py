@@ -52,13 +52,15 @@ class Scratch:
         return self.buffers[name][:many].view(kind)
 
 
-def read(handle: int, chunks: Sequence[Chunk], scratch: Scratch) -> Pages:
-    """Read and unpack a column's chunks, of which all are packed the same way, in row groups of an open file."""
+def read(handles: Sequence[int], chunks: Sequence[Chunk], scratch: Scratch) -> Pages:
+    """Read and unpack chunks of one column, all packed the same way, each from an open file."""
     where, ends = told(chunks), np.cumsum([chunk.size for chunk in chunks])
-    if max(chunk.start + chunk.size for chunk in chunks) > os.fstat(handle).st_size:
+    if any(
+        chunk.start + chunk.size > os.fstat(handle).st_size for handle, chunk in zip(handles, chunks, strict=True)
+    ):
         raise DamagedError(f"{where}: the file ends before it")
     raw = scratch.array("raw", int(ends[-1]), np.uint8)
-    for chunk, end in zip(chunks, ends.tolist(), strict=True):
+    for handle, chunk, end in zip(handles, chunks, ends.tolist(), strict=True):
         if os.preadv(handle, [memoryview(raw[end - chunk.size : end])], chunk.start) != chunk.size:  # type: ignore[arg-type]
             raise DamagedError(f"{where}: the file ends before it")
     table = np.empty((8 * len(chunks) + sum(chunk.rows for chunk in chunks) // 4096, 11), dtype=np.int64)
