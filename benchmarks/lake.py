@@ -72,27 +72,32 @@ SIZES = {
 # --- one measurement, in a process of its own -----------------------------------------------------------------
 
 
-def scorelake(lake: Path) -> dict[str, Any]:
-    """The job as the command line runs it, with the time at which every stage begins."""
-    import scorelake.cli  # noqa: F401  (says how many threads linear algebra gets)
-    from scorelake.publish import Output
-    from scorelake.run import job
-    from scorelake.settings import load
+def scorelake(lake: Path, out: Path) -> None:
+    """The command itself, to its very end; when its work is done, it tells at what time every stage began."""
+    from scorelake import cli, run
 
-    marks = [("start", time.perf_counter())]
+    work = run.job
 
-    def progress(stage: str, done: int, of: int) -> None:
-        if stage != marks[-1][0]:
-            marks.append((stage, time.perf_counter()))
+    def job(*args: Any, progress: Any, **options: Any) -> Any:
+        marks = [("start", time.perf_counter())]
 
-    with tempfile.TemporaryDirectory(dir=LAKES) as out:
-        report = job(str(lake), Output(Path(out)), load(), progress=progress)
+        def noted(stage: str, done: int, of: int) -> None:
+            if stage != marks[-1][0]:
+                marks.append((stage, time.perf_counter()))
+            progress(stage, done, of)
+
+        report = work(*args, progress=noted, **options)
         marks.append(("end", time.perf_counter()))
-    stages = {a: round(after - at, 3) for (a, at), (_, after) in pairwise(marks)}
-    return {"keys": report.problems, "rows": report.run["rows_read"], "stages": stages}
+        stages = {a: round(after - at, 3) for (a, at), (_, after) in pairwise(marks)}
+        tell({"keys": report.problems, "rows": report.run["rows_read"], "stages": stages})
+        return report
+
+    run.job = job
+    sys.argv = ["scorelake", "score", str(lake), "--out", str(out)]
+    cli.main()
 
 
-def duckdb(lake: Path) -> dict[str, Any]:
+def duckdb(lake: Path, _: Path) -> None:
     """The query a user would write; its result is counted, not fetched or stored."""
     import duckdb as engine
 
@@ -103,10 +108,10 @@ def duckdb(lake: Path) -> dict[str, Any]:
             FROM read_parquet('{lake}/**/*.parquet', hive_partitioning = true)
             GROUP BY ALL)"""
     keys, rows = engine.connect().execute(query).fetchall()[0]
-    return {"keys": keys, "rows": int(rows)}
+    tell({"keys": keys, "rows": int(rows)})
 
 
-def polars(lake: Path) -> dict[str, Any]:
+def polars(lake: Path, _: Path) -> None:
     """The same in Polars, streaming."""
     import polars as pl
 
@@ -119,16 +124,22 @@ def polars(lake: Path) -> dict[str, Any]:
         .collect(engine="streaming")
     )
     keys, rows = counts.row(0)
-    return {"keys": keys, "rows": rows}
+    tell({"keys": keys, "rows": rows})
+
+
+def tell(found: dict[str, Any]) -> None:
+    """What was found, and the memory it took, to whoever measures."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(found | {"peak_mb": peak}), flush=True)
 
 
 def alone(who: str, lake: Path) -> dict[str, Any]:
     """Measure in a new process, from its start to its end: imports count."""
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", who, str(lake)], capture_output=True, text=True, check=False
-    )
-    seconds = time.perf_counter() - began
+    with tempfile.TemporaryDirectory(dir=LAKES) as out:
+        command = [sys.executable, __file__, "--one", who, str(lake), out]
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - began
     if done.returncode:
         return {"seconds": None, "failed": done.stderr.strip().splitlines()[-1:]}
     return json.loads(done.stdout) | {"seconds": seconds}
@@ -191,13 +202,11 @@ def main() -> None:
     ask.add_argument("size", nargs="?", choices=SIZES, default="10m")
     ask.add_argument("--repeats", type=int, default=2)
     ask.add_argument("--without", nargs="*", choices=COUNTERS[2:], default=[], help="it needs 20 GB for 1B rows")
-    ask.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    ask.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     given = ask.parse_args()
     if given.one:
-        who, lake = given.one
-        told = {"scorelake": scorelake, "duckdb": duckdb, "polars": polars}[who](Path(lake))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps(told | {"peak_mb": peak}))
+        who, lake, out = given.one
+        {"scorelake": scorelake, "duckdb": duckdb, "polars": polars}[who](Path(lake), Path(out))
         return
     LAKES.mkdir(exist_ok=True)
     results = []
