@@ -28,7 +28,6 @@ from scorelake.tables import (
     SLICE_SUMMARY,
     SUBJECT_SUMMARY,
 )
-from scorelake.threads import side_by_side
 
 Progress = Callable[[str, int, int], None]
 """progress(stage, done, of): bytes while counting, buckets while merging."""
@@ -238,12 +237,8 @@ def _score(counted: problems.Problems, partials: Sequence[Partial], settings: Se
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
     )
-    ways: list[Callable[[], dict[str, pl.DataFrame]]] = [
-        lambda: _summarize(counted, fine, settings, outcomes),
-        lambda: _compare(counted, settings, outcomes),
-    ]
-    summaries, comparisons = side_by_side(lambda way: way(), ways)  # each of them leaves a core idle at times
-    return {PROBLEM_HISTOGRAM.name: fine, **summaries, **comparisons}
+    summaries = _summarize(counted, fine, settings, outcomes)
+    return {PROBLEM_HISTOGRAM.name: fine, **summaries, **_compare(counted, settings, outcomes)}
 
 
 def _summarize(
