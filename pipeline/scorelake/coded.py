@@ -131,8 +131,8 @@ def required(columns: Mapping[str, Any], missing: Sequence[str]) -> pa.Table:
 
 
 def _quick(names: Sequence[str]) -> dict[str, Any]:
-    """For partial counts, which are read by nobody else and soon; a hash is not worth compressing."""
-    packed = {name: "none" if name == HASH else "lz4" for name in names}
+    """For partial counts, which are read by nobody else and soon; a hash, or who passed, is not worth compressing."""
+    packed = {name: "none" if name == HASH or name.startswith("passed") else "lz4" for name in names}
     plain = {"compression": packed, "compression_level": None, "column_encoding": None, "write_statistics": [HASH]}
     return DICTIONARIES | plain
 

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from scorelake.metrics.counts import distinct
+from scorelake.metrics.counts import Distinct, distinct
 from scorelake.tables import COUNTS, GROUP, KEYS
 from scorelake.threads import side_by_side
 
@@ -41,9 +41,14 @@ class Problems:
     files: pl.LazyFrame
     """The same rows with every column, as they are on the disk."""
 
+    @cached_property
+    def pairs(self) -> Distinct:
+        """The distinct (n, c), and which of them each problem has."""
+        return distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
+
     def histogram(self) -> pl.DataFrame:
         """How many problems of a group share (n, c), in the order of all three."""
-        pairs = distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
+        pairs = self.pairs
         cells = self.groups.height * pairs.n.size
 
         def cell(rows: slice) -> NDArray[np.int64]:

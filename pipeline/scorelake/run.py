@@ -282,9 +282,12 @@ def _grouping(
 def _compare(counted: problems.Problems, settings: Settings, outcomes: score.Outcomes) -> dict[str, pl.DataFrame]:
     """Pairs and ranks, from the same scores per problem as the summaries."""
     chosen = compare.comparable(score.choose_compared(settings, outcomes))
-    return compare.compare(
-        counted, chosen, lambda rows: score.per_problem(chosen, rows, settings, outcomes), settings
-    )
+
+    def scorer(rows: pl.DataFrame) -> list[compare.Values]:
+        whole = rows.height == counted.counts.height
+        return score.per_problem(chosen, rows, settings, outcomes, counted.pairs if whole else None)
+
+    return compare.compare(counted, chosen, scorer, settings)
 
 
 def _names(settings: Settings) -> None:

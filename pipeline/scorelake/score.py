@@ -16,7 +16,7 @@ import polars as pl
 from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
-from scorelake.metrics.counts import distinct
+from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
 from scorelake.settings import UNIFORM, Settings
@@ -110,18 +110,23 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
 
 
 def per_problem(
-    chosen: Sequence[Metric], problems: pl.DataFrame, settings: Settings, outcomes: Outcomes
+    chosen: Sequence[Metric],
+    problems: pl.DataFrame,
+    settings: Settings,
+    outcomes: Outcomes,
+    pairs: Distinct | None = None,
 ) -> list[Callable[[slice], Floats]]:
     """For each metric the finite values of some rows of problem_counts, NaN where undefined.
 
-    Of some at a time: the values of all metrics for all rows would take more memory than all else.
+    Of some at a time: the values of all metrics for all rows would take more memory than all else. If the pairs of
+    all rows are known, they need not be looked for.
     """
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
     from_answers = [m for m in chosen if m.family.vote is not None]
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
     out: dict[Metric, Callable[[slice], Floats]] = {}
     if from_counts:
-        pairs = distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
+        pairs = pairs or distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
         prior = settings.uncertainty.pseudo_counts or UNIFORM  # one for all models: bayes@N needs it
         estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior)
         out |= {m: _gather(e.value[0], pairs.place) for m, e in zip(from_counts, estimates, strict=True)}

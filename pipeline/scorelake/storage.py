@@ -58,8 +58,8 @@ def flush(path: Path) -> None:
 def settle(aside: Path, final: Path) -> None:
     """Flush a finished folder or file, rename it into place, and flush the rename."""
     inside: Iterable[Path] = aside.rglob("*") if aside.is_dir() else ()
-    for path in [*inside, aside]:
-        flush(path)
+    side_by_side(flush, inside)
+    flush(aside)
     os.replace(aside, final)
     flush(final.parent)
 

@@ -29,9 +29,11 @@ LEAST_ROOM, MOST_ROOM = 1 << 20, 1 << 26
 """Rows that a thread holds before they are counted, partition by partition."""
 PIECE = 1 << 18
 """Keys that are handed out together."""
-_AT_ONCE, _TOGETHER = 32, 1 << 20
-"""Reads before the memory taken is looked at, and the rows up to which row groups are read together: every step of
-a read costs a little of its own, and two threads wait for each other between steps."""
+_AT_ONCE = 32
+"""Reads before the memory taken is looked at."""
+_TOGETHER, _FILES = 1 << 20, 64
+"""Rows, and row groups, up to which those are read together: every step of a read costs a little of its own, and two
+threads wait for each other between steps. Each may be of another file, all of which are open then."""
 _RUN, _GLANCE, _CELLS = 4, 4096, 1 << 20
 """Rows of one key in sequence that make it worth looking for runs, rows looked at to tell, cells put in at once."""
 _MOST_REST, _MOST_ROWS = 1 << 22, 1 << 32
@@ -143,7 +145,8 @@ def _units(sources: Sequence[Source]) -> Iterator[_Unit]:
         for chunks in zip(*(source.footer.of(name) for name in used), strict=True):
             stored = [(chunk.kind, chunk.codec, chunk.optional) for chunk in chunks]
             like = source.keys, source.constants, source.passed, source.number, stored
-            if some and (like != before or sum(c[0].rows for _, c in some) + chunks[0].rows > _TOGETHER):
+            full = len(some) == _FILES or sum(c[0].rows for _, c in some) + chunks[0].rows > _TOGETHER
+            if some and (full or like != before):
                 yield _unit(some)
                 some = []
             before = like
@@ -190,7 +193,8 @@ class _Job:
             handles = [opened[path].fileno() for path in unit.paths]
             for name, column in source.keys.items():
                 coded = _coded(handles, chunks[column], self.vocabularies[name], scratch, name)
-                codes[name] = coded[:1] if coded.size and (coded == coded[0]).all() else coded
+                same = coded.size and coded[0] == coded[-1] and (coded == coded[0]).all()
+                codes[name] = coded[:1] if same else coded
             kinds = _verdicts(handles, chunks[source.passed], self.blank, scratch)
             numbers = np.zeros(1, dtype=np.uint8)
             if source.number is not None and self.words:
