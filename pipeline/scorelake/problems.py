@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scorelake.metrics.counts import Distinct, distinct
+from scorelake.metrics.draws import blocks
 from scorelake.tables import COUNTS, GROUP, KEYS
 from scorelake.threads import side_by_side
 
 Codes = NDArray[np.uint32]
-_PART = 1 << 21
-"""Rows that are worth a thread's while."""
+_FEW = 1 << 18
+"""Cells of a histogram of which every block of rows may have a table of its own."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Problems:
             return self.group[rows].astype(np.int64) * pairs.n.size + pairs.place[rows]
 
         if cells <= max(1 << 20, 4 * self.group.size):  # a table of counts is faster than a sort
-            parts = side_by_side(lambda rows: np.bincount(cell(rows), minlength=cells), _slices(self.group.size))
-            many = np.sum(parts, axis=0)
+            parts = blocks(self.group.size, 1) if cells <= _FEW else [slice(None)]
+            many = np.sum(side_by_side(lambda rows: np.bincount(cell(rows), minlength=cells), parts), axis=0)
             found = np.flatnonzero(many)
             many = many[found]
         else:
@@ -125,11 +126,6 @@ def read(folder: Path) -> Problems:
     side_by_side(fill, range(len(files)))
     counts = pl.concat([file.counts for file in files], rechunk=True)
     return Problems(groups, names.filter(fresh), group, name, counts, _files(folder))
-
-
-def _slices(rows: int) -> list[slice]:
-    """Parts of so many rows, each large enough for a thread."""
-    return [slice(at, at + _PART) for at in range(0, max(1, rows), _PART)]
 
 
 class _File:
