@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage fixtures clean
+.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -28,8 +28,10 @@ lint: $(STAMP) ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-torture: $(STAMP) ## Kill, starve and damage the job for about half an hour
+torture: $(STAMP) ## Kill, starve and damage the job, and recount random lakes, for about half an hour
 	$(BIN)/python tests/torture.py
+	$(BIN)/python tests/differential.py --lakes 300
+	$(BIN)/python tests/differential.py --mutate 10000
 	HISTORIES=100 $(BIN)/pytest tests/test_incremental.py
 
 bench-kernels: $(STAMP) ## Kernels against scorio in the same process
@@ -47,6 +49,12 @@ coverage: $(STAMP) ## Simulate the coverage of every printed interval into docs/
 
 bench: $(STAMP) ## 10M attempts end to end against DuckDB and Polars, about a minute
 	$(BIN)/python benchmarks/lake.py 10m
+
+bench-shapes: $(STAMP) ## Every shape of lake, 10M attempts each, against DuckDB and the boolean one, some minutes
+	$(BIN)/python benchmarks/shapes.py 10m
+
+bench-shapes-100m: $(STAMP) ## The same with 100M attempts, half an hour and 4 GB of disk
+	$(BIN)/python benchmarks/shapes.py 100m --repeats 1
 
 bench-100m: $(STAMP) ## 100M attempts, some minutes and 1 GB of disk
 	$(BIN)/python benchmarks/lake.py 100m

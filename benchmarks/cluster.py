@@ -32,6 +32,7 @@ ENGINES = ("local", "ray")
 def one(engine: str, lake: str, address: str) -> dict[str, Any]:
     """One run in this process; its peak memory before scoring and at the end."""
     from scorelake import engines
+    from scorelake.cli import COUNTING
     from scorelake.settings import load
 
     peaks: dict[str, float] = {}
@@ -42,9 +43,9 @@ def one(engine: str, lake: str, address: str) -> dict[str, Any]:
     settings = load()
     with (
         tempfile.TemporaryDirectory(dir=LAKES) as out,
-        engines.connect(engine, address if engine == "ray" else None, settings) as where,
+        engines.connect(engine, address if engine == "ray" else None, settings, (), COUNTING) as where,
     ):
-        from scorelake.publish import Output
+        from scorelake.publish.snapshot import Output
         from scorelake.run import job
 
         report = job(lake, Output(Path(out)), settings, engine=where, progress=progress)

@@ -18,9 +18,12 @@ import numpy as np
 import polars as pl
 from scipy.special import betaln, ndtri
 
-from scorelake import metrics, score
+from scorelake import metrics
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.resample import Plan, bootstrap
+from scorelake.score.choose import Outcomes
+from scorelake.score.groups import Grouping
+from scorelake.score.summaries import summarize
 from scorelake.settings import Settings
 
 SHAPES = ((0.3, 0.7), (0.5, 3.0), (2.0, 2.0))
@@ -63,10 +66,8 @@ def printed(c: np.ndarray, n: int, prior: str) -> pl.DataFrame:
     totals = histogram.group_by(KEYS).agg(attempts=pl.lit(0), ungraded=pl.lit(0)).sort(KEYS)
     settings = Settings.model_validate({"uncertainty": {"prior": prior}})
     chosen = [metrics.parse(f"pass@{k}") for k in DRAWS]
-    outcomes = score.Outcomes(binary=True, rewards=False, top_n=n)
-    (table,) = score.summarize(
-        chosen, [score.Grouping(KEYS, histogram, totals, histogram.lazy())], settings, outcomes
-    )
+    outcomes = Outcomes(binary=True, rewards=False, top_n=n)
+    (table,) = summarize(chosen, [Grouping(KEYS, histogram, totals, histogram.lazy())], settings, outcomes)
     return table
 
 

@@ -225,8 +225,8 @@ def write(name: str, text: str) -> None:
     """Replace one part of RESULTS.md and leave the others; how cost grows follows from all of them."""
     path = HERE / "RESULTS.md"
     head = (
-        "# Measured\n\nMade by `make bench`, `make bench-100m`, `make bench-1b`, `make bench-nightly`; best of the "
-        "repeats. The load\n"
+        "# Measured\n\nMade by `make bench`, `make bench-shapes`, `make bench-100m`, `make bench-1b`, "
+        "`make bench-nightly`; best of the repeats. The load\n"
         "average tells how busy the machine was: on a busy one the ratios are not those of a quiet one.\n\n"
     )
     old = path.read_text() if path.exists() else head
@@ -235,7 +235,7 @@ def write(name: str, text: str) -> None:
     sizes = [parts[size].strip() + "\n" for size in SIZES if size in parts]
     grown = growth("\n".join(sizes))
     print(grown)
-    others = [parts[other].strip() + "\n" for other in ("nightly",) if other in parts]
+    others = [part.strip() + "\n" for other, part in parts.items() if other not in (*SIZES, "growth")]
     path.write_text(head + "\n".join([*sizes, grown, *others]))
 
 

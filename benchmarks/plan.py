@@ -35,7 +35,7 @@ GB = 2.0**30
 
 def sizes(lake: Path) -> dict[str, float]:
     """What the driver handles per file and per partial, and how long it takes to list a file."""
-    from scorelake import lake as lakes
+    from scorelake.lake import listing as lakes
 
     (task,) = tasks(lake, "/shared/scores/partials", 1)
     bare = replace(task, shard=replace(task.shard, files=()))
@@ -49,7 +49,7 @@ def sizes(lake: Path) -> dict[str, float]:
 
 def counting(lake: Path) -> dict[str, float]:
     """One shard of the whole lake."""
-    from scorelake import count
+    from scorelake import tasks as count
 
     with tempfile.TemporaryDirectory(dir=LAKES) as folder:
         (task,) = tasks(lake, folder, 1)
@@ -57,7 +57,7 @@ def counting(lake: Path) -> dict[str, float]:
         count.count(replace(task, shard=replace(task.shard, files=task.shard.files[:1])))  # to warm up
         seconds = _timed(lambda: count.count(task))
         after = _peak()
-        home = Path(folder) / task.name
+        home = Path(folder) / task.task.name
         partial = count.finished(home)
         assert partial is not None
         size = sum(path.stat().st_size for path in home.glob("counts-*.parquet"))
@@ -72,18 +72,19 @@ def counting(lake: Path) -> dict[str, float]:
 
 def merging(lake: Path) -> dict[str, float]:
     """Four partials into one bucket; then buckets with next to nothing in them, which is the cost of opening them."""
-    from scorelake import count
+    from scorelake import tasks as count
+    from scorelake.merge.buckets import buckets, merge
 
     with tempfile.TemporaryDirectory(dir=LAKES) as folder, Apart() as apart:
         partials = list(apart.map(count.count, tasks(lake, folder, 4)))
-        rows, out = count.weight(partials), Path(folder) / "run" / "problem_counts"
+        rows, out = sum(partial.weight for partial in partials), Path(folder) / "run" / "problem_counts"
         out.mkdir(parents=True)
-        slices = count.buckets(Path(folder), partials, rows // 10**5, out, "error")[:20]
-        opening = _timed(lambda: [count.merge(bucket) for bucket in slices]) / len(slices) / len(partials)
-        (whole,) = count.buckets(Path(folder), partials, 10**12, out, "error")
-        (bare,) = count.buckets(Path(folder), [], 10**12, out, "error")
+        slices = buckets(Path(folder), partials, rows // 10**5, out, "error")[:20]
+        opening = _timed(lambda: [merge(bucket) for bucket in slices]) / len(slices) / len(partials)
+        whole = replace(buckets(Path(folder), partials, 10**12, out, "error")[0], low=0, high=2**64 - 1)
+        (bare,) = buckets(Path(folder), [], 10**12, out, "error")
         before = _peak()
-        seconds = _timed(lambda: count.merge(whole))
+        seconds = _timed(lambda: merge(whole))
         return {
             "merged_rows_per_s": rows / seconds,
             "merging_bytes_per_row": (_peak() - before) / rows,
@@ -94,7 +95,7 @@ def merging(lake: Path) -> dict[str, float]:
 
 def scoring(lake: Path) -> dict[str, float]:
     """The rest of the job, on the machine that started it."""
-    from scorelake.publish import Output
+    from scorelake.publish.snapshot import Output
     from scorelake.run import job
     from scorelake.settings import load
 
@@ -114,13 +115,14 @@ def scoring(lake: Path) -> dict[str, float]:
 
 def tasks(lake: Path, folder: str, parts: int) -> list[Any]:
     """The lake as so many shards."""
-    from scorelake import count
-    from scorelake import lake as lakes
+    from scorelake.lake.listing import listing
     from scorelake.settings import Settings
+    from scorelake.store.files import Shard
+    from scorelake.tasks import Count
 
-    listed = lakes.listing(lake)
-    shards = [lakes.Shard(listed.root, listed.files[i::parts]) for i in range(parts)]
-    return [count.Task(shard, Settings(), folder) for shard in shards]
+    listed = listing(lake)
+    shards = [Shard(listed.root, listed.files[i::parts]) for i in range(parts)]
+    return [Count(shard, Settings(), folder) for shard in shards]
 
 
 class Apart:

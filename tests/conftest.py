@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
-from scorelake.publish import Output
+from scorelake.publish.snapshot import Output
 from scorelake.run import Report, job
 from scorelake.settings import load
 
@@ -60,6 +60,14 @@ def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) 
         toml = out.parent / f"{out.name}.toml"
         toml.write_text(config)
     return job(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
+
+
+def nights(tmp_path: Path, many: int) -> Path:
+    """The output after so many runs, each with one more file."""
+    for i in range(many):
+        put(tmp_path / "lake", expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
+        run(tmp_path / "lake", tmp_path / "out")
+    return tmp_path / "out"
 
 
 def ask(out: Path, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:

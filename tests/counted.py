@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import read
-from scorelake.publish import Output
+from scorelake.publish.snapshot import Output
+from scorelake.read.session import query
 from scorelake.run import job
 from scorelake.settings import Settings
 
@@ -36,5 +36,5 @@ def scored(home: Path, counts: Iterable[Row], **settings: Any) -> Path:
 
 
 def rows(out: Path, sql: str) -> list[Row]:
-    columns, values = read.query(out, sql)
+    columns, values = query(out, sql)
     return [dict(zip(columns, row, strict=True)) for row in values]

@@ -65,7 +65,8 @@ def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # ty
 @pytest.mark.parametrize(
     ("frame", "arguments", "code", "says"),
     [
-        (GOOD.rename({"passed": "ok"}), (), 3, "no column passed and no score; found: problem_id, ok, model; map"),
+        (GOOD.rename({"passed": "ok"}), (), 3, 'no column passed and no score: name yours with [columns] passed = "'),
+        (GOOD.rename({"passed": "ok"}), (), 3, "the file has: problem_id, ok, model"),
         (GOOD.rename({"model": "who"}), (), 3, '[columns] model = "..."'),
         (GOOD.with_columns(pl.col("passed").cast(pl.String)), (), 3, "column passed is String; it must be boolean"),
         (GOOD.with_columns(problem_id=pl.lit(1.5)), (), 3, "problem_id is Float64; it must be a string or integer"),
@@ -166,7 +167,7 @@ def test_sql_cannot_touch_anything_else(tmp_path: Path, lake: Path, cli, attack:
 
 
 def test_a_second_writer_waits_its_turn(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    from scorelake.publish import Output, locked
+    from scorelake.publish.snapshot import Output, locked
 
     with locked(Output(tmp_path / "out")):
         done = cli("score", lake, "--out", tmp_path / "out")
@@ -184,8 +185,8 @@ def test_help_is_instant_and_complete(cli) -> None:  # type: ignore[no-untyped-d
     ("imported", "absent"),
     [
         ("scorelake.cli", ("polars", "duckdb", "scipy", "pyarrow", "pydantic", "rich")),
-        ("scorelake.show, scorelake.read", ("polars", "scipy", "pyarrow", "pydantic")),
-        ("scorelake.run", ("duckdb", "scipy", "rich")),
+        ("scorelake.read.show, scorelake.read.session", ("polars", "scipy", "pyarrow", "pydantic")),
+        ("scorelake.run", ("duckdb", "obstore", "scipy", "rich")),
     ],
 )
 def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...]) -> None:
@@ -205,7 +206,7 @@ def test_a_plain_run_does_without_scipy(lake: Path, tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from scorelake.publish import Output
+from scorelake.publish.snapshot import Output
 from scorelake.run import job
 from scorelake.settings import load
 assert job(sys.argv[1], Output(Path(sys.argv[2])), load()).status == "published"

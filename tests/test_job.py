@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import FIXTURES, ask, attempts, expand, put, run, snapshot, tables
-from scorelake import check, metrics
+from scorelake import metrics
 from scorelake.errors import DataError, UsageError
-from scorelake.publish import Output
+from scorelake.publish.snapshot import Output
+from scorelake.read import check
 from scorelake.tables import SUMMARIES
 
 ODD = [
@@ -120,7 +121,7 @@ def test_protocols_are_never_pooled(tmp_path: Path) -> None:
     put(tmp_path / "lake", frame)
     run(tmp_path / "lake", tmp_path / "out", '[protocol]\ncolumns=["temperature", "grader"]\n', metrics=["pass@1"])
     assert ask(tmp_path / "out", "SELECT protocol, value FROM model_summary ORDER BY 1") == [
-        ('{"temperature":0.0,"grader":"v1"}', 1.0),
+        ('{"temperature":0,"grader":"v1"}', 1.0),
         ('{"temperature":0.7,"grader":"v1"}', 0.0),
         ('{"temperature":null,"grader":"v1"}', 1.0),
     ]

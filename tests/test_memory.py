@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from scorelake.errors import UsageError
-from scorelake.publish import Output
+from scorelake.publish.snapshot import Output
 from scorelake.run import job
 from scorelake.settings import Settings, load
 from scorelake.synth import Plan, write

@@ -10,9 +10,12 @@ import polars as pl
 import pytest
 
 from conftest import put, run, tables
-from scorelake import count, lake, synth
+from scorelake import synth, tasks
 from scorelake.errors import UsageError
-from scorelake.publish import Output, collect_garbage, locked
+from scorelake.lake import shards
+from scorelake.lake.listing import listing
+from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.snapshot import Output, locked
 from scorelake.run import part
 from scorelake.settings import Settings
 
@@ -30,7 +33,7 @@ def names(out: Path) -> set[str]:
 def test_all_parts_are_the_whole(home: Path) -> None:
     out = Output(home / "out")
     files = [file.path for i in (3, 1, 2) for p in part(home / "lake", out, Settings(), i, 3) for file in p.files]
-    assert sorted(files) == [file.path for file in lake.listing(home / "lake").files]
+    assert sorted(files) == [file.path for file in listing(home / "lake").files]
     report = run(home / "lake", out.root)
     assert (report.status, report.files_read, report.files_reused) == ("published", 0, 7)
     run(home / "lake", home / "alone")
@@ -68,7 +71,7 @@ def test_parts_do_not_depend_on_the_machine(home: Path, monkeypatch: pytest.Monk
     for pages in (1 << 18, 1 << 28):
         real = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": pages}
         monkeypatch.setattr("scorelake.settings.os.sysconf", real.__getitem__)
-        monkeypatch.setattr(lake, "FEW", 0)  # small files are batched by size, too
+        monkeypatch.setattr(shards, "FEW_FILES", 0)  # small files are batched by size, too
         found.append([p.name for p in part(home / "lake", Output(home / f"{pages}"), Settings(), 1, 2)])
     assert found[0] == found[1] != []
 
@@ -123,7 +126,7 @@ def test_a_partial_that_vanishes_while_it_is_looked_at(home: Path) -> None:
     before = part(home / "lake", out, Settings(), 1, 1)
     for name in names(out.root):
         (out.partials / name / "counts-00000.parquet").unlink()
-    assert count.reusable(out.partials, lake.listing(home / "lake").files, Settings()) == []
+    assert tasks.reusable(out.partials, listing(home / "lake").files, Settings()) == []
     assert part(home / "lake", out, Settings(), 1, 1) == before
     (out.partials / before[0].name / "shard.json").write_text("{")
     assert part(home / "lake", out, Settings(), 1, 1) == before

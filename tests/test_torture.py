@@ -7,7 +7,12 @@ import torture
 
 def test_kills(tmp_path: Path) -> None:
     arena = torture.Arena(tmp_path / "arena")
-    steps = ("scorelake.count.replace_folder", "scorelake.board.build", "os.replace", "scorelake.storage.flush")
+    steps = (
+        "scorelake.tasks.replace_folder",
+        "scorelake.publish.leaderboard.build",
+        "os.replace",
+        "scorelake.store.disk.flush",
+    )
     assert torture.kill_at_steps(arena, steps, (1,)) == 8
     torture.kill_at_random(arena, 2)
 
@@ -21,3 +26,4 @@ def test_readers(tmp_path: Path) -> None:
 def test_mutations(tmp_path: Path) -> None:
     verdicts = torture.mutate(tmp_path, 150)
     assert verdicts["quarantined"] > 50
+    assert verdicts["unnoticed"] > 0, "without checksums, values change"

@@ -2,7 +2,7 @@
 
 kills:     SIGKILL before and after every named step, and at random moments
 readers:   three readers during a hundred publications
-mutations: ten thousand damaged input files
+mutations: ten thousand damaged input files, with and without checksums of their pages, each counted both ways
 """
 
 from __future__ import annotations
@@ -18,31 +18,39 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake import count, lake, synth
+from scorelake import synth, tasks
 from scorelake.errors import ScorelakeError
-from scorelake.publish import Output
+from scorelake.lake.listing import listing
+from scorelake.lake.shards import shards
+from scorelake.merge.buckets import buckets, merge
+from scorelake.publish.snapshot import Output, locked
 from scorelake.run import job
 from scorelake.settings import Settings, load
 
 STEPS = (
-    "scorelake.count.count",
-    "scorelake.count.merge",
-    "scorelake.score.summarize",
+    "scorelake.tasks.count",
+    "scorelake.count.partial.count",
+    "scorelake.count.partial.write",
+    "scorelake.partials.describe",
+    "scorelake.tasks.replace_folder",
+    "scorelake.tasks.merge",
+    "scorelake.score.summaries.summarize",
     "scorelake.run.stage",
     "scorelake.run.publish",
-    "scorelake.board.build",
-    "scorelake.board._problems",
-    "scorelake.board._native",
-    "scorelake.publish.settle",
-    "scorelake.count.replace_folder",
-    "scorelake.storage.flush",
-    "scorelake.publish.checksum",
+    "scorelake.publish.leaderboard.build",
+    "scorelake.publish.leaderboard._problems",
+    "scorelake.publish.leaderboard._native",
+    "scorelake.publish.snapshot.settle",
+    "scorelake.store.disk.flush",
+    "scorelake.publish.snapshot.checksum",
     "os.replace",
 )
 SETTINGS = load(**{"metrics.names": ("pass@1", "pass@4", "bayes@N")})
@@ -51,7 +59,7 @@ CHILD = """
 import importlib, os, signal, sys
 step, moment, nth, lake, out = sys.argv[1:]
 import scorelake.run
-from scorelake.publish import Output
+from scorelake.publish.snapshot import Output
 sys.path.insert(0, {here!r})
 import torture
 home, name = step.rsplit(".", 1)
@@ -139,13 +147,14 @@ def kill_at_steps(arena: Arena, steps: tuple[str, ...] = STEPS, nths: tuple[int,
                 command = [sys.executable, "-c", code, step, moment, str(nth), str(arena.lake), str(out)]
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
                 assert done.returncode in (0, -signal.SIGKILL), done.stderr
+                assert done.returncode or nth > 1, f"{step} is never called"
                 kills += done.returncode != 0
                 arena.judge(out, f"{moment} call {nth} of {step}")
     return kills
 
 
 def kill_at_random(arena: Arena, many: int, seed: int = 0) -> int:
-    """SIGKILL from outside at a random moment of a run."""
+    """SIGKILL from outside at a random moment of a run: of the command alone, or also of the job that it guards."""
     rng, kills = random.Random(seed), 0
     command = [
         sys.executable,
@@ -164,12 +173,28 @@ def kill_at_random(arena: Arena, many: int, seed: int = 0) -> int:
     while kills < many:
         out = arena.fresh("killed")
         runs += 1
-        process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*command, str(out)], start_new_session=True, **quiet)
         time.sleep(rng.uniform(0.3, 1.0) * length)
-        process.kill()
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL) if kills % 2 else os.killpg(process.pid, signal.SIGKILL)
         kills += process.wait() != 0
+        _until_gone(process.pid, out)
         arena.judge(out, f"random kill {kills} in run {runs}")
     return runs
+
+
+def _until_gone(group: int, out: Path, patience: float = 10.0) -> None:
+    """A job whose caller was killed ends as well, and holds no lock; the system may take a moment to bury it."""
+    hopeless = time.monotonic() + patience
+    while time.monotonic() < hopeless:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.02)
+    with locked(Output(out)):
+        pass
 
 
 def read_while_publishing(home: Path, publications: int, readers: int = 3) -> tuple[int, list[str]]:
@@ -222,35 +247,69 @@ def _reader(out: str, stop, queue) -> None:  # type: ignore[no-untyped-def]
 
 
 def mutate(home: Path, many: int, seed: int = 0) -> dict[str, int]:
-    """Damage a checksummed file in `many` ways; a count must be refused, or equal to the undamaged one."""
+    """Damage files in `many` ways; a count must be refused, or equal to the undamaged one.
+
+    Where pages have no checksums, values may change without a word; then both ways of counting must agree on them.
+    Arrow ends the process over some files: they are counted in a child, as the command does, and another goes on.
+    """
     home.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(seed)
-    verdicts = {"quarantined": 0, "refused": 0, "unharmed": 0}
-    originals = []
+    verdicts = dict.fromkeys(("quarantined", "refused", "unharmed", "unnoticed", "ended the process"), 0)
+    told = home / "verdicts"
+    told.touch()
+    while (done := len(told.read_text().splitlines())) < many:
+        child = multiprocessing.get_context("spawn").Process(target=_mutate, args=(str(home), done, many, seed))
+        child.start()
+        child.join()
+        if child.exitcode in (-signal.SIGABRT, -signal.SIGSEGV):
+            with told.open("a") as file:
+                file.write("ended the process\n")
+        else:
+            assert child.exitcode == 0, f"mutation {len(told.read_text().splitlines())} of seed {seed}: see above"
+    for verdict in told.read_text().splitlines():
+        verdicts[verdict] += 1
+    return verdicts
+
+
+def _mutate(folder: str, start: int, many: int, seed: int) -> None:
+    """A child's work: one verdict per line."""
+    home = Path(folder)
+    originals = list(_originals(home))
+    with (home / "verdicts").open("a", buffering=1) as told:
+        for i in range(start, many):
+            rng = random.Random(f"{seed} {i}")
+            data, checked, want = originals[i % len(originals)]
+            other = originals[rng.randrange(len(originals))][0]
+            damaged, what = _damaged(data, other, rng), f"mutation {i} of seed {seed}"
+            got = _counts(home, damaged, "plain")
+            assert _counts(home, damaged, "tally") == got, f"{what}: the two ways of counting differ"
+            if isinstance(got, str):
+                told.write(f"{got}\n")
+            else:
+                assert got == want or not checked, f"{what}: a wrong count without a word"
+                told.write("unharmed\n" if got == want else "unnoticed\n")
+
+
+def _originals(home: Path) -> Iterator[tuple[bytes, bool, str | tuple[object, ...]]]:
+    """Files of several shapes, whether their pages have checksums, and their counts."""
     for i, (rewards, rows) in enumerate([(False, 40), (True, 12)]):
+        shutil.rmtree(home / f"made{i}", ignore_errors=True)
         synth.write(home / f"made{i}", synth.Plan(1, rows, 12, seed=i, rewards=rewards))
         (path,) = (home / f"made{i}").rglob("*.parquet")
         table = pq.read_table(path, partitioning=None).append_column(
             "model", [["m"] * pq.read_metadata(path).num_rows]
         )
-        for options in (
+        shapes: tuple[dict[str, Any], ...] = (
             {},
             {"row_group_size": 50, "data_page_version": "2.0"},
             {"compression": "none", "use_dictionary": False},
-        ):
-            pq.write_table(table, home / "original.parquet", write_page_checksum=True, **options)
-            data = (home / "original.parquet").read_bytes()
-            originals.append((data, _counts(home, data)))
-    for i in range(many):
-        data, want = originals[i % len(originals)]
-        other = originals[rng.randrange(len(originals))][0]
-        got = _counts(home, _damaged(data, other, rng))
-        if isinstance(got, str):
-            verdicts[got] += 1
-        else:
-            assert got == want, f"mutation {i} of seed {seed}: a wrong count without a word"
-            verdicts["unharmed"] += 1
-    return verdicts
+        )
+        for options in shapes:
+            for checked in (True, False):
+                pq.write_table(table, home / "original.parquet", write_page_checksum=checked, **options)
+                data = (home / "original.parquet").read_bytes()
+                want = _counts(home, data, "plain")
+                assert _counts(home, data, "tally") == want
+                yield data, checked, want
 
 
 def _damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
@@ -273,25 +332,29 @@ def _damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
     return data[:at] + (b"" if rng.random() < 0.5 else b"\0" * length) + data[at + length :]
 
 
-def _counts(home: Path, data: bytes) -> str | tuple[object, ...]:
-    """What the counting stage makes of a file: its counts, or the verdict."""
+def _counts(home: Path, data: bytes, way: str) -> str | tuple[object, ...]:
+    """What the counting stage makes of a file, plain or by the tally: its counts, or the verdict."""
     folder = home / "one"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "f.parquet").write_bytes(data)
-    listed = lake.listing(folder)
-    (shard,) = lake.shards(listed.root, listed.files, 1)
+    listed = listing(folder)
+    (shard,) = shards(listed.root, listed.files, 1)
     try:
-        partial = count.count(count.Task(shard, Settings(), str(folder / ".partials")))
+        least = 1 if way == "tally" else 1 << 40
+        partial = tasks.count(tasks.Count(shard, Settings(), str(folder / ".partials"), least=least))
     except ScorelakeError:
         return "refused"
     if partial.quarantine:
         return "quarantined"
     if partial.rejected:
         return "refused"
-    merged = [count.merge(b) for b in count.buckets(folder / ".partials", [partial], 10**9, folder, "error")]
+    assert not partial.read or partial.way.startswith(way)
+    (bucket,) = buckets(folder / ".partials", [partial], 10**9, folder / "made" / "counts", "error")
+    Path(bucket.path).parent.mkdir(parents=True)
+    merged = merge(bucket)
     columns = ["benchmark", "subject", "model", "problem_id", "n", "c", "ungraded"]
-    return (merged[0].duplicates, tuple(pl.read_parquet(folder / "part-00000.parquet").select(columns).rows()))
+    return (merged.duplicates, tuple(pl.read_parquet(bucket.path).select(columns).rows()))
 
 
 def main() -> None:

@@ -1,3 +1,5 @@
 """scorelake: from a lake of evaluation attempts to score tables."""
 
-__version__ = "0.1.0"
+from scorelake.version import __version__
+
+__all__ = ["__version__"]

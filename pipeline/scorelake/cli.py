@@ -1,4 +1,4 @@
-"""Arguments -> Settings -> run. The only place that prints: data to stdout, everything else to stderr.
+"""Arguments -> one call per command. What is told of it, and how, is in messages.
 
 Heavy libraries are imported by the command that needs them, so that --help is instant.
 """
@@ -6,21 +6,18 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from scorelake import __version__
-from scorelake.errors import ScorelakeError, UsageError
+from scorelake import __version__, guard, messages
+from scorelake.errors import UsageError
 
 # Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
 # linear algebra library wait for each other twenty times longer than one thread takes.
@@ -29,7 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if TYPE_CHECKING:
-    from scorelake.run import Progress, Report
+    from scorelake.run import Report
     from scorelake.settings import Settings
 
 app = typer.Typer(
@@ -41,6 +38,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+COUNTING = ("scorelake.tasks", "scorelake.count.shard")
+"""What workers of a cluster load before there is work for them."""
+GUARDED = "guarded"
+"""Said by the entry point alone: the job runs in a child, so that no file can end the command without a word."""
 Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 
 
@@ -62,6 +63,7 @@ class Layout(StrEnum):
 
 @app.command()
 def score(
+    context: typer.Context,
     lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
     out: Annotated[
         str, typer.Option(help="Where leaderboard.duckdb, snapshots and partial counts go; also s3://, gs://, az://.")
@@ -92,30 +94,38 @@ def score(
     ] = None,
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
-    with _failures(_Told(as_json, None if dry_run else f"{out}/report.json", metrics_file)) as told:
-        names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
-        flags = {"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory}
-        settings = _settings(config, engine, **flags)
+    names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
+    flags = {"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory}
+    told = messages.Told(as_json, None if dry_run else f"{out}/report.json", metrics_file)
+    options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine}
 
-        from scorelake import engines, plan
+    def settings() -> Settings:
+        return _settings(config, engine, **flags)
 
-        shared = [plan.everywhere(path) for path in (lake, str(out))]
-        with engines.connect(engine, address, settings, shared) as where, _progress() as progress:
-            from scorelake.publish import Output
-            from scorelake.run import job
+    def work(full: bool) -> int:
+        with messages.failures(told):
+            told.done(_job(lake, out, settings(), engine, address, full=full, **options))
+        return 0
 
-            report = job(
-                lake,
-                Output.at(out, settings.storage),
-                settings,
-                full=full,
-                dry_run=dry_run,
-                allow_quarantine=allow_quarantine,
-                engine=where,
-                progress=progress,
-            )
-        _tell(report)
-        told.end({"status": report.status, "exit_code": 0, **_plain(report)})
+    if context.obj != GUARDED or engine is not EngineName.local:
+        work(full)
+        return
+    with messages.failures(told):
+        code = guard.surviving(work, lambda full: _suspects(lake, out, settings(), full), full)
+    raise typer.Exit(code)
+
+
+def _job(lake: str, out: str, settings: Settings, engine: EngineName, address: str | None, **options: bool) -> Report:
+    """The job on the engine asked for."""
+    from scorelake import engines
+    from scorelake.lake.shards import everywhere
+
+    shared = [everywhere(path) for path in (lake, out)]
+    with engines.connect(engine, address, settings, shared, COUNTING) as where, messages.Bar() as progress:
+        from scorelake.publish.snapshot import Output
+        from scorelake.run import job
+
+        return job(lake, Output.at(out, settings.storage), settings, engine=where, progress=progress, **options)
 
 
 @app.command()
@@ -130,19 +140,16 @@ def count(
     ] = None,
 ) -> None:
     """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
-    with _failures():
+    with messages.failures():
         number, of = _part(shard)
         settings = _settings(config, EngineName.local, **{"by": tuple(by or ()), "run.memory_gb": memory})
 
-        from scorelake.publish import Output
+        from scorelake.publish.snapshot import Output
         from scorelake.run import part
 
-        with _progress() as progress:
+        with messages.Bar() as progress:
             partials = part(lake, Output.at(out, settings.storage), settings, number, of, progress)
-        for file, reason in (entry for partial in partials for entry in partial.quarantine):
-            _say(f"quarantined: {file}: {reason}")
-        files, rows = sum(len(partial.files) for partial in partials), sum(partial.read for partial in partials)
-        _say(f"part {number} of {of}: {rows:,} rows of {files:,} files counted in {len(partials):,} partials")
+        messages.counted(partials, number, of)
 
 
 @app.command()
@@ -153,10 +160,12 @@ def show(
     by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
 ) -> None:
     """Print the leaderboard of one metric."""
-    with _failures(), _reading(out) as folder:
-        from scorelake import show as pages
+    with messages.failures():
+        from scorelake.read import show as pages
+        from scorelake.read.session import reading
 
-        pages.leaderboard(folder, metric, benchmark, by_subject)
+        with reading(out) as folder:
+            pages.leaderboard(folder, metric, benchmark, by_subject)
 
 
 @app.command()
@@ -168,10 +177,12 @@ def compare(
     benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
 ) -> None:
     """Say what the problems both models attempted show, and what they do not."""
-    with _failures(), _reading(out) as folder:
-        from scorelake.claim import claims
+    with messages.failures():
+        from scorelake.read.claim import claims
+        from scorelake.read.session import reading
 
-        print("\n\n".join(claims(folder, model_a, model_b, metric, benchmark)))
+        with reading(out) as folder:
+            print("\n\n".join(claims(folder, model_a, model_b, metric, benchmark)))
 
 
 @app.command()
@@ -184,17 +195,19 @@ def sql(
     ] = False,
 ) -> None:
     """Run one query in a read-only session that cannot touch other files."""
-    with _failures(), _reading(out) as folder:
-        from scorelake import read
+    with messages.failures():
+        from scorelake.read import session
 
-        columns, rows = read.query(folder, query)
+        with session.reading(out) as folder:
+            columns, rows = session.query(folder, query)
         if format is Format.table:
-            from scorelake import show as pages
+            from scorelake.read import show as pages
 
             pages.rows(columns, rows)
+        elif format is Format.csv:
+            print(session.to_csv(columns, rows, spreadsheet))
         else:
-            text = read.to_csv(columns, rows, spreadsheet) if format is Format.csv else read.to_json(columns, rows)
-            print(text)
+            print(session.to_json(columns, rows))
 
 
 @app.command()
@@ -214,14 +227,14 @@ def synth(
     files: Annotated[int | None, typer.Option(help="Number of files.")] = None,
 ) -> None:
     """Make a realistic lake to try things on."""
-    with _failures():
+    with messages.failures():
         from scorelake import synth as maker
 
         if str(lake).startswith(("s3:/", "gs:/", "az:/")):
             raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
         plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
         total = maker.write(lake, plan)
-        _say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
+        messages.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 
 
 @app.command()
@@ -230,17 +243,11 @@ def check(
     lake: Annotated[str | None, typer.Option(help="The lake, if it is no longer where the run found it.")] = None,
 ) -> None:
     """Verify checksums and row accounting, and recount the lake independently in SQL."""
-    with _failures():
-        from scorelake import check as checking
-        from scorelake.errors import DataError
-        from scorelake.publish import Output
+    with messages.failures():
+        from scorelake.publish.snapshot import Output
+        from scorelake.read import check as checking
 
-        findings = checking.check(Output.at(out), lake)
-        for finding in findings:
-            print(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}")
-        failed = [finding.what for finding in findings if not finding.ok]
-        if failed:
-            raise DataError(f"failed: {', '.join(failed)}", where=str(out), hint="publish again with score --full")
+        messages.findings(checking.check(Output.at(out), lake), out)
 
 
 @app.command()
@@ -248,13 +255,14 @@ def gc(
     out: Out, keep: Annotated[int, typer.Option(min=1, help="How many of the newest snapshots to keep.")] = 5
 ) -> None:
     """Remove old snapshots, and partial counts that no kept snapshot uses."""
-    with _failures():
-        from scorelake.publish import Output, collect_garbage, locked
+    with messages.failures():
+        from scorelake.publish.garbage import collect_garbage
+        from scorelake.publish.snapshot import Output, locked
 
         output = Output.at(out).fresh()
         with locked(output):
             removed = collect_garbage(output, keep)
-        _say(f"removed {len(removed['snapshots'])} snapshots and {len(removed['partials'])} partials")
+        messages.say(f"removed {len(removed['snapshots'])} snapshots and {len(removed['partials'])} partials")
 
 
 @app.callback(invoke_without_command=True)
@@ -269,7 +277,7 @@ def version(
 def main() -> NoReturn:
     """Entry point; usage errors exit 2 like every other misuse."""
     try:
-        app()
+        app(obj=GUARDED)
     except SystemExit as end:
         if isinstance(end.code, int | None):
             _leave(end.code or 0)
@@ -299,152 +307,28 @@ def _settings(config: Path | None, engine: EngineName, **flags: Any) -> Settings
     return settings
 
 
+def _suspects(
+    lake: str, out: str, settings: Settings, full: bool
+) -> list[tuple[str, Callable[[], int], Callable[[str], None]]]:
+    """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
+    from functools import partial
+
+    from scorelake import tasks
+    from scorelake.publish.snapshot import Output
+    from scorelake.run import suspects
+
+    def tried(task: tasks.Count) -> int:
+        with messages.failures(messages.Told()):
+            tasks.count(task)
+        return 0
+
+    some = suspects(lake, Output.at(out, settings.storage), settings, full)
+    return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in some]
+
+
 def _part(shard: str) -> tuple[int, int]:
     """I/N as two numbers."""
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         raise UsageError(f"no such part: {shard}", where="--shard", hint="from 1/N to N/N, such as 3/64")
     return int(number), int(of)
-
-
-# --- telling people ------------------------------------------------------------------------------------------
-
-
-class _Told:
-    """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
-
-    def __init__(self, as_json: bool = False, report: str | None = None, textfile: Path | None = None) -> None:
-        self.as_json, self.report, self.textfile = as_json, report, textfile
-        self.began = time.time()
-
-    def end(self, document: dict[str, Any]) -> None:
-        from scorelake import report
-
-        if self.as_json:
-            print(json.dumps(document))
-        with suppress(OSError):  # telling must not hide what is told
-            if self.textfile:
-                report.write_prometheus(self.textfile, document, time.time(), time.time() - self.began)
-        with suppress(OSError, ScorelakeError):
-            if self.report and document["exit_code"] != 6:  # the run that holds the lock tells its own
-                report.write_json(self.report, document)
-
-
-@contextmanager
-def _failures(told: _Told | None = None) -> Iterator[_Told]:
-    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
-    told = told or _Told()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield told
-    except ScorelakeError as error:
-        code, words = error.exit_code, str(error)
-        document = {"error": error.what, "where": error.where, "hint": error.hint}
-    except KeyboardInterrupt:
-        code, words = 130, "interrupted; nothing was published, and what was counted is kept"
-        document = {"error": "interrupted"}
-    except OSError as error:
-        code, words = 1, f"{error.filename or 'the system'}: {error.strerror or error}; nothing was published"
-        document = {"error": words}
-    except typer.Exit:
-        raise
-    except BaseException as error:
-        told.end({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"})
-        raise
-    else:
-        return
-    _say(f"error: {words}")
-    told.end({"status": "failed", "exit_code": code, **document})
-    raise typer.Exit(code)
-
-
-@contextmanager
-def _reading(out: str) -> Iterator[Path]:
-    """An output for readers: the folder itself, or for the time being a copy of the leaderboard."""
-    from scorelake.storage import is_remote
-
-    if not is_remote(out):
-        yield Path(out)
-        return
-    from tempfile import TemporaryDirectory
-
-    from scorelake.mirror import fetch_board
-
-    with TemporaryDirectory() as folder:
-        fetch_board(out, Path(folder))
-        yield Path(folder)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
-def _plain(report: Report) -> dict[str, Any]:
-    told = dict(vars(report))
-    run = dict(told.pop("run"))
-    if "settings" in run:
-        run["settings"] = json.loads(run["settings"])
-    return told | {"run": run}
-
-
-def _tell(report: Report) -> None:
-    """A few lines for a person reading the log."""
-    run = report.run
-    for file, reason in report.quarantine:
-        _say(f"quarantined: {file}: {reason}")
-    for warning in report.warnings:
-        _say(f"warning: {warning}")
-    if report.status == "planned":
-        _say(
-            f"would read {report.files_read:,} of {run['files']:,} files ({run['bytes_to_read'] / 2**20:,.1f} MiB); "
-            f"{report.files_reused:,} are counted already"
-        )
-        return
-    if report.status == "unchanged":
-        _say(f"nothing new in {run['files']:,} files; the published run {run['run_id']} stands")
-        return
-    _say(
-        f"read {run['rows_read']:,} rows = {run['graded']:,} graded + {run['ungraded']:,} ungraded "
-        f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected, "
-        f"in {report.files_read:,} new and {report.files_reused:,} known files"
-    )
-    _say(
-        f"published {report.metrics} metrics of {report.models:,} models on {report.problems:,} problems as "
-        f"{run['run_id']}"
-    )
-
-
-class _progress:  # noqa: N801
-    """A progress bar on a terminal, nothing elsewhere."""
-
-    def __enter__(self) -> Progress:
-        self.bar = None
-        if not sys.stderr.isatty():
-            return lambda stage, done, of: None
-        from rich.console import Console
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
-
-        self.bar = Bar(
-            TextColumn("{task.description:<11}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self.bar.start()
-        self.tasks: dict[str, Any] = {}
-        return self._update
-
-    def _update(self, stage: str, done: int, of: int) -> None:
-        assert self.bar is not None
-        if stage not in self.tasks:
-            for task in self.tasks.values():
-                self.bar.update(task, visible=False)
-            self.tasks[stage] = self.bar.add_task(stage, total=max(of, 1))
-        self.bar.update(self.tasks[stage], completed=done, total=max(of, 1))
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()

@@ -32,11 +32,15 @@ def _again(kind: type[ScorelakeError], what: str, where: str | None, hint: str |
 
 
 class StorageError(ScorelakeError):
-    """The output could not be written: disk full, no permission, an error of the device."""
+    """The machine could not do it: disk full, no permission, out of memory, a store that cannot be reached."""
+
+    exit_code = 4
 
 
 class ClusterError(ScorelakeError):
     """The cluster could not do the work: workers died again and again, or nothing there is large enough."""
+
+    exit_code = 4
 
 
 class UsageError(ScorelakeError):

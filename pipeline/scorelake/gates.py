@@ -1,15 +1,144 @@
-"""Quality gates: what a run must reach before it may replace what people see."""
+"""Every reason not to publish: a lake that must not be counted as it is, and gates that a run must pass.
+
+Whatever is refused, what is published stays as it was.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import polars as pl
 
 from scorelake.errors import DataError
-from scorelake.settings import Gates
+from scorelake.settings import Gates, Settings
+from scorelake.store.files import File
 
 _WHO = ("benchmark", "model", "protocol")
+
+
+class Partial(Protocol):
+    """What must be known of a shard that was counted."""
+
+    @property
+    def files(self) -> tuple[File, ...]: ...
+    @property
+    def problems(self) -> int: ...
+    @property
+    def read(self) -> int: ...
+    @property
+    def ungraded(self) -> int: ...
+    @property
+    def rejected(self) -> int: ...
+    @property
+    def rejects(self) -> tuple[tuple[str, str, int], ...]: ...
+    @property
+    def binary(self) -> bool: ...
+    @property
+    def rewards(self) -> bool: ...
+    @property
+    def answers(self) -> str: ...
+    @property
+    def carried(self) -> dict[str, str]: ...
+
+
+def refuse(
+    partials: Sequence[Partial],
+    quarantine: Sequence[tuple[str, str]],
+    settings: Settings,
+    allow_quarantine: bool,
+) -> None:
+    """Raise if the lake must not be published as it is; says which files, how many rows, and what to do."""
+    if quarantine and not allow_quarantine:
+        raise DataError(
+            f"{len(quarantine):,} of the lake's files cannot be read:{_listed(quarantine)}",
+            hint="mend or remove them, or leave them out with --allow-quarantine",
+        )
+    rejected, ungraded = (sum(getattr(p, key) for p in partials) for key in ("rejected", "ungraded"))
+    if rejected > settings.policy.max_rejected:
+        rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
+        raise DataError(
+            f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
+            hint="mend them, or allow a number with [policy] max_rejected",
+        )
+    if ungraded and settings.policy.ungraded == "error":
+        raise DataError(
+            f"{ungraded:,} attempts are ungraded",
+            hint='[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed',
+        )
+    counted = [partial for partial in partials if partial.problems]
+    if not counted:
+        raise DataError("no attempt in any file", hint="the files hold no rows, or none that can be used")
+    _refuse_unlike(counted, settings)
+
+
+def _refuse_unlike(counted: Sequence[Partial], settings: Settings) -> None:
+    """Raise if files have different columns of outcomes or answers: their numbers would not mean the same."""
+    for kind in ("binary", "rewards"):
+        odd = [partial for partial in counted if getattr(partial, kind) != getattr(counted[0], kind)]
+        if odd:
+            raise DataError(
+                f"outcome columns differ between {counted[0].files[0].path} and {odd[0].files[0].path}",
+                hint="every file of a lake needs the same of passed and score",
+            )
+    for name in settings.carried:
+        having = [partial for partial in counted if name in partial.carried]
+        odd = [partial for partial in having if partial.carried[name] != having[0].carried[name]]
+        if odd:
+            raise DataError(
+                f"column {name} holds {having[0].carried[name]} in {having[0].files[0].path} and "
+                f"{odd[0].carried[name]} in {odd[0].files[0].path}",
+                hint="a carried column must hold the same sort of values in every file",
+            )
+    mute = [partial for partial in counted if partial.answers == "none"]
+    if settings.answers and 0 < len(mute) < len(counted):
+        spoken = next(partial for partial in counted if partial.answers != "none")
+        raise DataError(
+            f"{spoken.files[0].path} has a column {settings.columns.answer} and {mute[0].files[0].path} has none",
+            hint='to vote, every file needs it; [columns] answer = "" scores the lake without votes',
+        )
+
+
+class Merged(Protocol):
+    """What must be known of a bucket that was merged."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def graded(self) -> int: ...
+    @property
+    def ungraded(self) -> int: ...
+    @property
+    def duplicates(self) -> int: ...
+
+
+def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, int]:
+    """The row accounting, which must come out even after every step; if not, it is a defect of ours."""
+    out = {"rows_read": sum(partial.read for partial in partials)}
+    out |= {key: sum(getattr(each, key) for each in merged) for key in ("graded", "ungraded", "duplicates")}
+    out["rejected"] = sum(partial.rejected for partial in partials)
+    counted, taken = out["rows_read"] - out["rejected"], sum(each.rows for each in merged)
+    given = sum(out[key] for key in ("graded", "ungraded", "duplicates"))
+    if not counted == taken == given:
+        raise AssertionError(f"row accounting: {counted} rows counted, {taken} merged, {given} in the tables: {out}")
+    return out
+
+
+def written(run: dict[str, Any], counts: pl.DataFrame) -> None:
+    """What is in the files of the snapshot, read back, is what was merged into them."""
+    there = int(counts["n"].sum()), int(counts["ungraded"].sum())
+    if there != (run["graded"], run["ungraded"]):
+        raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
+
+
+def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], rule: str) -> None:
+    """Raise if attempts were told twice and differently, and no rule says which counts."""
+    if number and rule == "error":
+        named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for row in examples]
+        raise DataError(
+            f"{number:,} attempts have conflicting {what}:{_listed(named, 5)}",
+            hint='choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"',
+        )
 
 
 def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, before: pl.DataFrame | None) -> None:
@@ -61,3 +190,9 @@ def _falls(gates: Gates, models: pl.DataFrame, before: pl.DataFrame | None) -> l
 
 def _who(row: dict[str, Any]) -> str:
     return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)
+
+
+def _listed(entries: Sequence[tuple[str, str]], most: int = 10) -> str:
+    lines = [f"\n  {file}: {reason}" for file, reason in entries[:most]]
+    more = len(entries) - most
+    return "".join(lines) + (f"\n  ... and {more:,} more" if more > 0 else "")

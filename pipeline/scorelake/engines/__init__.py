@@ -33,9 +33,16 @@ class Engine(Protocol):
 
 
 def connect(
-    name: str, address: str | None, settings: Settings, shared: Iterable[str] = ()
+    name: str,
+    address: str | None,
+    settings: Settings,
+    shared: Iterable[str] = (),
+    modules: Iterable[str] = (),
 ) -> AbstractContextManager[Engine]:
-    """An engine by its name, for as long as it is needed; every machine it uses must see the shared paths."""
+    """An engine by its name, for as long as it is needed.
+
+    Every machine it uses must see the shared paths; workers elsewhere load the modules while there is no task yet.
+    """
     if name == "local":
         if address is not None:
             raise UsageError("--address is for --engine ray", hint="add --engine ray, or leave the address out")
@@ -47,4 +54,4 @@ def connect(
             f"--engine ray needs a package that is not installed: {error.name}",
             hint="pip install 'scorelake[ray]'",
         ) from None
-    return ray.connected(address or "auto", settings.run, shared)
+    return ray.connected(address or "auto", settings.run, shared, modules)

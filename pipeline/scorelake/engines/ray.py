@@ -7,6 +7,7 @@ every node sees. A task that ran twice did no harm: what it makes is written asi
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import pickle
 import signal
@@ -21,10 +22,10 @@ from typing import Any, TypeAlias, TypeVar
 import polars as pl
 import ray
 
-from scorelake import __version__
 from scorelake.errors import ClusterError, UsageError
 from scorelake.settings import Run
-from scorelake.storage import is_remote
+from scorelake.store.disk import is_remote
+from scorelake.version import __version__
 
 Ref: TypeAlias = "ray.ObjectRef[Any]"
 Item = TypeVar("Item")
@@ -100,10 +101,10 @@ class Ray:
         finally:
             self.cancel(list(place))
 
-    def wake(self) -> None:
+    def wake(self, modules: Iterable[str] = ()) -> None:
         """Have workers load what they will need, while the driver still loads what it needs itself."""
-        packed = ray.put(_pickled(_loaded))
-        self._running |= {self._remote().remote(packed, _pickled(None)) for _ in range(min(self.at_once, AWAKE))}
+        packed, names = ray.put(_pickled(_loaded)), _pickled(tuple(modules))
+        self._running |= {self._remote().remote(packed, names) for _ in range(min(self.at_once, AWAKE))}
 
     def _remote(self) -> Any:
         """One and the same for every map: workers that have done one are lent to the next at once."""
@@ -150,10 +151,10 @@ class Ray:
                 _, left = ray.wait(left, num_returns=len(left), timeout=GRACE)
 
 
-def _loaded(_: None) -> None:
-    """A task: the counting code, compiled or loaded."""
-    import scorelake.compact.counting  # noqa: PLC0415
-    import scorelake.count  # noqa: F401, PLC0415
+def _loaded(modules: tuple[str, ...]) -> None:
+    """A task: the code of later tasks, compiled or loaded."""
+    for name in modules:
+        importlib.import_module(name)
 
 
 def _runner(shared: tuple[str, ...]) -> Callable[[bytes, bytes], tuple[str, Any]]:
@@ -243,14 +244,14 @@ def _blind(node: str, path: str) -> UsageError:
 
 
 @contextmanager
-def connected(address: str, run: Run, shared: Iterable[str] = ()) -> Iterator[Ray]:
+def connected(address: str, run: Run, shared: Iterable[str] = (), modules: Iterable[str] = ()) -> Iterator[Ray]:
     """The engine on a running cluster. Whatever happens, no task of ours is left running."""
     with contextlib.redirect_stdout(sys.stderr):  # where Ray prints what its nodes have to say
         _join(address)
         try:
             engine = Ray(run.threads or 1, _memory(run), tuple(path for path in shared if not is_remote(path)))
             try:
-                engine.wake()
+                engine.wake(modules)
                 yield engine
             finally:
                 engine.cancel()

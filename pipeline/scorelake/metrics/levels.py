@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
 
 Moments = tuple[Floats, Floats]
@@ -93,6 +94,16 @@ def _per_distinct(
 ) -> list[Floats]:
     """kernel(low, high) for every entry, computed once per distinct pair, in blocks of pairs x k."""
     low, high = np.broadcast_arrays(low, high)
-    both, place = np.unique(low.ravel() + 1j * high.ravel(), return_inverse=True)
-    parts = [kernel(both.real[rows, None], both.imag[rows, None]) for rows in blocks(both.size, k)]
+    lows, highs, place = _distinct(low.ravel(), high.ravel())
+    parts = [kernel(lows[rows, None], highs[rows, None]) for rows in blocks(lows.size, k)]
     return [np.concatenate(column)[place].reshape(low.shape) for column in zip(*parts, strict=True)]
+
+
+def _distinct(low: Floats | Ints, high: Floats | Ints) -> tuple[Floats, Floats, Ints]:
+    """The distinct pairs, and every entry's place among them; whole numbers are found without a sort."""
+    n, c = high.astype(np.int64), low.astype(np.int64)
+    if (n == high).all() and (c == low).all() and (c <= n).all() and (c >= 0).all():
+        pairs = distinct(n, c)
+        return pairs.c.astype(np.float64), pairs.n.astype(np.float64), pairs.place
+    both, place = np.unique(low + 1j * high, return_inverse=True)
+    return both.real, both.imag, place

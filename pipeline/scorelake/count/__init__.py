@@ -1,0 +1,1 @@
+"""Stage 2: one shard of attempts -> one partial."""

@@ -1,0 +1,207 @@
+"""The counting of coded rows: rows of a few words each -> cells, one per distinct row, with how often it came.
+
+A row is its problem (two codes in 54 bits), in its lowest bits an attempt's number and the kind of its outcome, and
+in further words whatever else is told apart: a reward, an answer, an attempt that is no small number. Rows are dealt
+to partitions by the hash of their problem: all rows of a problem meet in one, whose table fits into the cache.
+
+There are two sorts of cells. One counts: the kind is part of what is told apart, and the cell holds a number. The
+other holds two bits for each of the attempts 0 to 255: failed 01, passed 10, ungraded 11. A row whose attempt has its
+bits already goes aside, to be counted with its attempt spelled out.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from scorelake.count.compiled import U, compiled
+from scorelake.count.vocabulary import mix
+from scorelake.counts import SEED_LOW, Ints, Words
+from scorelake.threads import side_by_side
+
+KIND_BITS, NUMBER_BITS, NAME_BITS, GROUP_BITS = 2, 8, 30, 24
+LOW_BITS = KIND_BITS + NUMBER_BITS
+
+_KIND, _NUMBER = U(3), U(255)
+_ONE, _TWO, _SIX, _LOW = U(1), U(2), U(6), U(LOW_BITS)
+_NAME, _NAMES = U(NAME_BITS), U((1 << NAME_BITS) - 1)
+_ODD = U(SEED_LOW)
+
+
+@compiled
+def hash_of(key: Any, group_hashes: Any, name_hashes: Any) -> Any:
+    """The hash of a problem, of its texts alone; the same as counts.problem_hashes() makes with numpy."""
+    return mix(group_hashes[key >> _NAME] + name_hashes[key & _NAMES] * _ODD)
+
+
+@compiled
+def _deal(
+    first: Any, more: Any, at: Any, group_hashes: Any, name_hashes: Any, hands: Any, held: Any, bits: Any
+) -> Any:
+    """Rows into the hands of their partitions; where it stopped, and which hand is full."""
+    most, shift, wide = hands.shape[1], U(64) - bits, more.shape[1]
+    for j in range(at, first.size):
+        row = first[j]
+        p = hash_of(row >> _LOW, group_hashes, name_hashes) >> shift
+        place = held[p]
+        hands[p, place, 0] = row
+        for w in range(wide):
+            hands[p, place, w + 1] = more[j, w]
+        held[p] = place + 1
+        if place + 1 == most:
+            return j + 1, np.int64(p)
+    return first.size, np.int64(-1)
+
+
+@compiled
+def _same(cells: Any, cell: Any, key: Any, rows: Any, j: Any) -> Any:
+    same = cells[cell, 0] == key
+    for w in range(1, rows.shape[1]):
+        same = same and cells[cell, w] == rows[j, w]
+    return same
+
+
+@compiled
+def _put(cells: Any, cell: Any, width: Any, row: Any) -> Any:
+    """Note an attempt in its cell; False if it is there already."""
+    number, state = row >> _TWO & _NUMBER, (row & _KIND) + _ONE
+    word, bit = width + np.int64(number >> _SIX) * 2, _ONE << (number & U(63))
+    if (cells[cell, word] | cells[cell, word + 1]) & bit:
+        return False
+    cells[cell, word] |= bit * (state & _ONE)
+    cells[cell, word + 1] |= bit * (state >> _ONE)
+    return True
+
+
+@compiled
+def _tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, mask: Any, numbered: Any, aside: Any) -> Any:
+    """Count rows from `at` on: where it stopped for want of room, the cells used, the rows gone aside."""
+    last, most, width, odd = U(slots.size - 1), min(cells.shape[0], slots.size // 2), rows.shape[1], 0
+    for j in range(at, rows.shape[0]):
+        if used == most or odd == aside.size:
+            return j, used, odd
+        key = rows[j, 0] & mask
+        h = mix(key)
+        for w in range(1, width):
+            h = mix(h ^ rows[j, w])
+        s = h & last
+        while slots[s] and not _same(cells, slots[s] - 1, key, rows, j):
+            s = (s + _ONE) & last
+        if not slots[s]:
+            cells[used, 0] = key
+            for w in range(1, width):
+                cells[used, w] = rows[j, w]
+            used += 1
+            slots[s] = used
+        cell = slots[s] - 1
+        if not numbered:
+            cells[cell, width] += _ONE
+        elif not _put(cells, cell, width, rows[j, 0]):
+            aside[odd] = j
+            odd += 1
+    return rows.shape[0], used, odd
+
+
+@compiled
+def _refill(slots: Any, cells: Any, used: Any, width: Any) -> None:
+    last = U(slots.size - 1)
+    for cell in range(used):
+        h = mix(cells[cell, 0])
+        for w in range(1, width):
+            h = mix(h ^ cells[cell, w])
+        s = h & last
+        while slots[s]:
+            s = (s + _ONE) & last
+        slots[s] = cell + 1
+
+
+class Cells:
+    """The cells of one partition: `width` words tell a row apart; with `words`, attempts are bits."""
+
+    def __init__(self, width: int, words: int) -> None:
+        self.lock, self.width, self.words, self.used = Lock(), width, words, 0
+        self.mask = U(0xFFFFFFFFFFFFFFFF) << (U(LOW_BITS) if words else U(0))
+        self.cells = np.zeros((0, width + (2 * words or 1)), np.uint64)
+        self.slots = np.zeros(2, np.int32)
+
+    @property
+    def bytes(self) -> int:
+        return self.cells.nbytes + self.slots.nbytes
+
+    def add(self, rows: Words) -> Words:
+        """Count these rows; returns those whose attempt was there already."""
+        at, aside = 0, []
+        with self.lock:
+            while at < len(rows):
+                odd = np.empty(min(len(rows), 1 << 12), np.int64)
+                at, self.used, many = _tally(
+                    rows, at, self.slots, self.cells, self.used, self.mask, bool(self.words), odd
+                )
+                aside += [rows[odd[:many]]] if many else []
+                if at < len(rows) and self.used == min(len(self.cells), self.slots.size // 2):
+                    self._grow()
+        return np.concatenate(aside) if aside else rows[:0]
+
+    def clear(self) -> None:
+        self.cells, self.slots, self.used = self.cells[:0].copy(), np.zeros(2, np.int32), 0
+
+    def _grow(self) -> None:
+        room = max(128, self.used + self.used // 2)
+        self.cells = np.concatenate(
+            [self.cells[: self.used], np.zeros((room - self.used, self.cells.shape[1]), np.uint64)]
+        )
+        if 2 * room > self.slots.size:
+            self.slots = np.zeros(1 << (2 * room - 1).bit_length(), np.int32)
+            _refill(self.slots, self.cells, self.used, self.width)
+
+
+class Tally:
+    """All partitions of one sort of cells."""
+
+    def __init__(self, width: int, words: int, room: int, partitions: int = 8) -> None:
+        self.width, self.words, self.bits = width, words, U(partitions)
+        self.parts = [Cells(width, words) for _ in range(1 << partitions)]
+        self.shape = (1 << partitions, max(8, (room >> partitions) // (8 * width)), width)
+        self.lock = Lock()
+        self.hands: list[tuple[Words, Ints]] = []
+
+    @property
+    def bytes(self) -> int:
+        held = sum(hands.nbytes for hands, _ in self.hands)
+        return held + sum(part.bytes for part in self.parts)
+
+    @property
+    def used(self) -> int:
+        return sum(part.used for part in self.parts)
+
+    def take(self, first: Words, more: Words, group_hashes: Words, name_hashes: Words) -> list[Words]:
+        """Count rows: their first words, and the others. Returns rows whose attempt was there already."""
+        with self.lock:
+            hands, held = (
+                self.hands.pop()
+                if self.hands
+                else (np.empty(self.shape, np.uint64), np.zeros(self.shape[0], np.int64))
+            )
+        at, aside = 0, []
+        while at < first.size:
+            at, full = _deal(first, more, at, group_hashes, name_hashes, hands, held, self.bits)
+            if full >= 0:
+                aside.append(self.parts[full].add(hands[full]))
+                held[full] = 0
+        with self.lock:
+            self.hands.append((hands, held))
+        return [rows for rows in aside if rows.size]
+
+    def flush(self, threads: int = 1) -> list[Words]:
+        """Count what is still in hand; one thread begins with the last partition, the next with the first."""
+
+        def one(number: int) -> list[Words]:
+            hands, held = self.hands[number]
+            order = np.flatnonzero(held)[:: 1 if number % 2 else -1]
+            return [self.parts[p].add(hands[p, : held[p]]) for p in order.tolist()]
+
+        aside = side_by_side(one, range(len(self.hands)), threads)
+        self.hands = []
+        return [rows for some in aside for rows in some if rows.size]

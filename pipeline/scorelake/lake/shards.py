@@ -1,0 +1,112 @@
+"""How the work is cut: files into shards, shards for an engine or for machines, partial rows into buckets.
+
+Pieces fit into memory, and there are enough of them. None of it changes a number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from scorelake.settings import Run, Settings
+from scorelake.store.disk import is_remote
+from scorelake.store.files import File, Shard
+
+Item = TypeVar("Item")
+
+SMALL = 4 << 20
+"""Bytes below which a file is small."""
+FEW_FILES = 256
+"""Small files, up to which each may stand alone."""
+SMALLEST_MB = 16.0
+"""Below that a task costs more than it does."""
+FEWEST_ROWS = 100_000
+BATCH_MB = 64.0
+"""Small shards counted together; progress is told in between."""
+ALIKE_GB = 4.0
+"""The memory that machines with no setting agree on when each cuts the work for itself."""
+FEW, ROUNDS = 8, 2
+"""Pieces per task that runs at once, unless these are few: one slow or lost piece must not hold up the whole. But
+every piece of a shuffled lake holds nearly every problem again, which is not worth it where tasks are few."""
+
+
+def shards(root: str, files: tuple[File, ...], megabytes: float) -> list[Shard]:
+    """Cut files, in order, into shards: the unit that is read again when one of its files changes.
+
+    Small files stand alone while they are few, so that a change costs only the changed file; many are batched.
+    Larger files are counted together up to the given size, since files of a shuffled lake share their problems.
+    """
+    few = sum(file.size < SMALL for file in files) <= FEW_FILES
+    out: list[Shard] = []
+    batch: list[File] = []
+    size = 0
+    for file in files:
+        alone = few and file.size < SMALL
+        if batch and (alone or size + file.size > megabytes * 2**20):
+            out.append(Shard(root, tuple(batch)))
+            batch, size = [], 0
+        if alone:
+            out.append(Shard(root, (file,)))
+            continue
+        batch.append(file)
+        size += file.size
+    return [*out, Shard(root, tuple(batch))] if batch else out
+
+
+def fitted(settings: Settings, memory_gb: float | None) -> Settings:
+    """Settings in which a task has this memory, unless they name their own."""
+    if memory_gb is None or settings.run.memory_gb is not None:
+        return settings
+    return settings.model_copy(update={"run": settings.run.model_copy(update={"memory_gb": memory_gb})})
+
+
+def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
+    """Megabytes of files counted together: as set, else by memory, and less where more tasks run at once."""
+    if run.shard_mb is not None or at_once == 1:
+        return run.shard_size
+    sizes = [file.size / 2**20 for file in files]
+    spare = max(sizes, default=0.0) / 2  # files are not cut, and no small piece should be left at the end
+    share = sum(sizes) / _pieces(at_once) + spare
+    return min(run.shard_size, max(SMALLEST_MB, share))
+
+
+def bucket_rows(rows: int, run: Run, at_once: int) -> int:
+    """Partial rows merged together, likewise."""
+    if run.bucket_rows is not None or at_once == 1:
+        return run.bucket_size
+    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // _pieces(at_once))))
+
+
+def _pieces(at_once: int) -> int:
+    return at_once if at_once < FEW else ROUNDS * at_once
+
+
+def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
+    """Items in order, neighbours together while they are no larger than that: an engine takes them as one."""
+    out: list[tuple[Item, ...]] = []
+    held = 0.0
+    for item in items:
+        if out and held + size(item) <= most:
+            out[-1] = (*out[-1], item)
+            held += size(item)
+        else:
+            out.append((item,))
+            held = size(item)
+    return out
+
+
+def groups(shards: Sequence[Shard], number: int) -> list[list[Shard]]:
+    """Shards dealt to a number of machines, the largest first, to the one with least: the same for all who ask."""
+    out: list[list[Shard]] = [[] for _ in range(number)]
+    sizes = [0] * number
+    for shard in sorted(shards, key=lambda shard: (-shard.size, shard.files)):
+        least = sizes.index(min(sizes))
+        out[least].append(shard)
+        sizes[least] += shard.size
+    return out
+
+
+def everywhere(path: str) -> str:
+    """A path that means the same in every process, wherever it was started."""
+    return path if is_remote(path) else os.path.abspath(path)

@@ -1,0 +1,1 @@
+"""Stage 3: partials -> counts per problem."""

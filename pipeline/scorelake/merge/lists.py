@@ -1,0 +1,72 @@
+"""What a problem's attempts were worth and what they answered, as two lists per problem: values and how often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from scorelake.counts import PROBLEM, Ints
+from scorelake.merge.duplicates import ANSWER, graded_rows
+from scorelake.store.parquet import arrow
+
+
+def rewards(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problems: int) -> list[pl.Series]:
+    """The rewards of every problem, rising, and how many attempts got each."""
+    rows = _rows(certain, resolved)
+    owner, score, n = (rows[name].to_numpy() for name in (PROBLEM, "score", "n"))
+    order = _rising(owner, score)
+    owner, score, n = owner[order], score[order], n[order]
+    starts = np.flatnonzero(_new(owner, score))
+    counts = np.add.reduceat(n, starts) if starts.size else n[:0]
+    return _lists(owner[starts], {"rewards": score[starts], "reward_counts": counts}, problems)
+
+
+def answers(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problems: int) -> list[pl.Series]:
+    """How many attempts gave each answer of a problem and how many of those passed, the most common first."""
+    rows = _rows(certain, resolved).filter(pl.col(ANSWER[0]) > 0)
+    told = rows.group_by(PROBLEM, *ANSWER).agg(pl.col("n", "c").sum())
+    owner, n, c = (told[name].to_numpy() for name in (PROBLEM, "n", "c"))
+    order = np.lexsort([-c, -n, owner])
+    return _lists(owner[order], {"answer_counts": n[order], "answer_passes": c[order]}, problems)
+
+
+def _rows(certain: pl.DataFrame | None, resolved: pl.DataFrame | None) -> pl.DataFrame:
+    frames = [graded_rows(certain)] if certain is not None else []
+    return pl.concat([*frames, *([resolved] if resolved is not None else [])], rechunk=True)
+
+
+def _rising(owner: NDArray[Any], score: NDArray[np.float64]) -> Ints:
+    """Rows by problem, and within each by reward.
+
+    One sort of 64 bits, the problem's number and the first bits of the reward, is five times faster than a sort by
+    two columns, and nearly always enough; where two rewards differ only in later bits, it is done the long way.
+    """
+    bits = score.view(np.int64)
+    rising = (bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))).view(np.uint64) ^ np.uint64(1 << 63)
+    room = max(1, int(owner.max(initial=0)).bit_length())
+    order = np.argsort(owner.astype(np.uint64) << np.uint64(64 - room) | rising >> np.uint64(room))
+    mine, worth = owner[order], score[order]
+    if ((mine[1:] == mine[:-1]) & (worth[1:] < worth[:-1])).any():
+        return np.lexsort([score, owner])
+    return order
+
+
+def _new(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    out = np.zeros(columns[0].size, bool)
+    out[:1] = True
+    for column in columns:
+        out[1:] |= column[1:] != column[:-1]
+    return out
+
+
+def _lists(owner: Ints, columns: dict[str, NDArray[Any]], problems: int) -> list[pl.Series]:
+    """One list per problem, empty where there is nothing."""
+    offsets = np.searchsorted(owner, np.arange(problems + 1)).astype(np.int64)
+    return [
+        pl.Series(name, pa.LargeListArray.from_arrays(arrow(offsets), arrow(values)))
+        for name, values in columns.items()
+    ]

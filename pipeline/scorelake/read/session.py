@@ -1,0 +1,83 @@
+"""An output as a read-only DuckDB session that can touch nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+
+from scorelake.errors import LakeError, UsageError
+from scorelake.store.disk import is_remote
+
+
+@contextmanager
+def reading(out: str) -> Iterator[Path]:
+    """An output for readers: the folder itself, or for the time being a copy of the leaderboard."""
+    if not is_remote(out):
+        yield Path(out)
+        return
+    from scorelake.store.mirror import fetch_board  # noqa: PLC0415 - obstore is loaded where it is used
+
+    with TemporaryDirectory() as folder:
+        fetch_board(out, Path(folder))
+        yield Path(folder)
+
+
+@contextmanager
+def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The leaderboard, read-only, with other files, the network, extensions and settings out of reach."""
+    path = out / "leaderboard.duckdb" if out.is_dir() else out
+    if not path.exists():
+        raise LakeError("no leaderboard here", where=str(path), hint="run `scorelake score LAKE --out OUT` first")
+    try:
+        db = duckdb.connect(
+            str(path),
+            read_only=True,
+            config={
+                "enable_external_access": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "lock_configuration": "true",
+            },
+        )
+    except duckdb.Error as error:
+        raise UsageError(f"cannot be opened: {str(error).splitlines()[0]}", where=str(path)) from None
+    with db:
+        yield db
+
+
+def query(out: Path, sql: str, parameters: tuple[Any, ...] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows of one query."""
+    with session(out) as db:
+        try:
+            result = db.execute(sql, parameters)
+            return [column[0] for column in result.description or ()], result.fetchall()
+        except duckdb.Error as error:
+            raise UsageError(f"the query failed: {error}") from None
+
+
+def to_csv(columns: list[str], rows: list[tuple[Any, ...]], spreadsheet: bool = False) -> str:
+    """CSV; for a spreadsheet, text that would start a formula is preceded by an apostrophe."""
+    if spreadsheet:
+        columns = [str(_inert(column)) for column in columns]
+        rows = [tuple(_inert(cell) for cell in row) for row in rows]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+def _inert(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def to_json(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
+    return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=str, ensure_ascii=False)

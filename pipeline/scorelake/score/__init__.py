@@ -1,0 +1,1 @@
+"""Stage 4. Counts per problem -> summaries of models, of their subjects and of slices."""

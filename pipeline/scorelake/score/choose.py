@@ -1,0 +1,94 @@
+"""Which metrics: those asked for, or every one that the lake's columns allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scorelake import metrics
+from scorelake.errors import UsageError
+from scorelake.metrics import Metric
+from scorelake.settings import Settings
+
+TAUS = (0.25, 0.5, 0.75)
+"""Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the lake's columns allow: pass/fail, rewards, the largest number of attempts of a problem, and votes."""
+
+    binary: bool
+    rewards: bool
+    top_n: int
+    answers: bool = False
+
+
+def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The metrics asked for, or every family the lake allows at k = 1, 2, 4, ... up to the largest n."""
+    names = settings.metrics.names
+    own = _own(settings)
+    return _pick(names, [] if names else [*_defaults(outcomes.top_n), *own], settings, outcomes)
+
+
+def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The metrics to compare models by: as asked, or pass@1 (avg@N of rewards) and the scored ones asked for."""
+    if settings.compare.metrics:
+        return _pick(settings.compare.metrics, [], settings, outcomes)
+    first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
+    also = choose(settings, outcomes) if settings.metrics.names else []
+    return list(dict.fromkeys([first, *(metric for metric in also if not metric.family.pooled)]))
+
+
+def _own(settings: Settings) -> list[Metric]:
+    weights = settings.metrics.spectrum
+    return [metrics.spectrum(weights)] if weights else []
+
+
+def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:
+    """The named metrics, all of which the lake must allow, or those of the others that it does."""
+    chosen = [_named(name, _own(settings)) for name in names] or others
+    allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
+    refused = [metric.name for metric in chosen if metric not in allowed]
+    votes = [metric.name for metric in chosen if metric.family.vote and metric not in allowed]
+    if names and votes and outcomes.binary:
+        raise UsageError(
+            f"{', '.join(votes)}: this lake has no column {settings.columns.answer} to vote with",
+            hint='[columns] answer = "..." names the column that holds the answers',
+        )
+    if names and refused:
+        raise UsageError(
+            f"{', '.join(refused)}: this lake has no {'pass/fail' if not outcomes.binary else 'rubric'} outcome",
+            hint="[policy] pass_threshold makes score pass/fail; [rubric] levels makes it a rubric",
+        )
+    return allowed
+
+
+def _named(name: str, own: list[Metric]) -> Metric:
+    if own and name.lower().replace("spectrum@k", own[0].name) == own[0].name:
+        return own[0]
+    return metrics.parse(name)
+
+
+def _defaults(top_n: int) -> list[Metric]:
+    ks = [2**i for i in range(max(1, top_n).bit_length())]
+    out: list[Metric] = []
+    for family in metrics.families():
+        if family.parameter == "weights":
+            continue
+        if not family.takes_k:
+            out.append(metrics.parse(family.name))
+        elif family.parameter == "tau":
+            out += [metrics.parse(family.name.replace("k_tau", f"{k}_{tau}")) for tau in TAUS for k in ks]
+        else:
+            out += [metrics.parse(family.name.removesuffix("k") + str(k)) for k in ks]
+    return out
+
+
+def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
+    """Credit metrics need pass/fail, votes also answers; metrics of rewards take the score, bayes@N of a rubric."""
+    if metric.family.vote is not None:
+        return outcomes.binary and outcomes.answers
+    if metric.family.finite is None or not outcomes.rewards:
+        return outcomes.binary
+    return metric.family.name != "bayes@N" or bool(settings.rubric.levels)

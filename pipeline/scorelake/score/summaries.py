@@ -1,0 +1,135 @@
+"""Counts per problem -> summary rows, one per group and metric.
+
+Every metric is evaluated once per distinct (n, c) of the whole lake and gathered into groups; rewards are
+evaluated per problem. Sums run over sorted rows in numpy, so equal counts give equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from scorelake import metrics
+from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
+from scorelake.metrics.counts import distinct
+from scorelake.problems import Problems
+from scorelake.score import answers, rewards
+from scorelake.score.choose import Outcomes, choose
+from scorelake.score.groups import ROW, Grouping, grouped
+from scorelake.settings import Settings
+from scorelake.tables import MODEL_SUMMARY, SLICE_SUMMARY, SUBJECT_SUMMARY
+from scorelake.threads import side_by_side
+
+
+def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    """Scores of models, of their subjects, and of the slices asked for."""
+    groups = grouped(counted, fine, settings, numbered=outcomes.answers or outcomes.rewards)
+    models, subjects, *slices = summarize(choose(settings, outcomes), groups, settings, outcomes)
+    none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
+    return {
+        MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
+        SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
+        SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
+    }
+
+
+def summarize(
+    chosen: Sequence[Metric], groupings: Sequence[Grouping], settings: Settings, outcomes: Outcomes
+) -> list[pl.DataFrame]:
+    """One summary table per grouping: groups x metrics."""
+    from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
+    from_answers = [m for m in chosen if m.family.vote is not None]
+    from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
+    rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
+    if from_counts:
+        _count_rows(from_counts, groupings, settings, rows)
+    if from_rewards:
+        problems = groupings[0].problems.select(rewards.COLUMNS).collect()
+        _problem_rows(from_rewards, rewards.estimates(problems, from_rewards, settings), groupings, settings, rows)
+    if from_answers:
+        ballots = answers.ballots(groupings[0].problems.select("n", "c", *answers.COLUMNS).collect())
+        votes = side_by_side(partial(metrics.of_answers, ballots=ballots), from_answers)
+        _problem_rows(from_answers, votes, groupings, settings, rows)
+    return [
+        _table(grouping, {metric: mine[metric] for metric in chosen})
+        for grouping, mine in zip(groupings, rows, strict=True)
+    ]
+
+
+def _count_rows(
+    chosen: list[Metric],
+    groupings: Sequence[Grouping],
+    settings: Settings,
+    rows: list[dict[Metric, Summaries]],
+) -> None:
+    """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
+    n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
+    ends = np.cumsum([g.histogram.height for g in groupings])
+    starts = [grouping.starts(grouping.histogram) for grouping in groupings]
+    prior = settings.uncertainty.pseudo_counts
+    mixtures: list[Mixture | None] = [None for _ in groupings]
+    if prior is not None:
+        pairs = distinct(n, c)
+        place = pairs.place
+        estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior)
+    else:
+        from scorelake.score.priors import Crowd  # noqa: PLC0415  (scipy loads slowly; most runs do without)
+
+        crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
+        place = crowd.place
+        estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)
+        mixtures = [crowd.mixture(part, at) for part, at in zip(np.split(place, ends[:-1]), starts, strict=True)]
+    shapes = [
+        Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
+        for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
+    ]
+    for mine, shape in zip(rows, shapes, strict=True):
+        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
+
+
+def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
+    return metrics.aggregate(estimates, shape, settings.uncertainty.confidence, settings.uncertainty.min_coverage)
+
+
+def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
+    """Groups x metrics: groups in the order of their keys, metrics in the order they were chosen."""
+    named = pl.DataFrame(
+        [(metric.name, metric.family.name, metric.k, metric.param) for metric in made],
+        {"metric": pl.String, "family": pl.String, "k": pl.Int64, "param": pl.Float64},
+        orient="row",
+    )
+    groups, many = grouping.totals, grouping.totals.height
+    columns = {
+        field.name: pl.Series(np.stack([getattr(each, field.name) for each in made.values()], axis=1).ravel())
+        for field in fields(Summaries)
+    }
+    return pl.concat(
+        [
+            groups[np.repeat(np.arange(many), len(made))].select(grouping.keys),
+            named[np.tile(np.arange(len(made)), many)],
+            pl.DataFrame(columns).fill_nan(None),
+            groups[np.repeat(np.arange(many), len(made))].select("attempts", "ungraded"),
+        ],
+        how="horizontal",
+    )
+
+
+def _problem_rows(
+    chosen: list[Metric],
+    estimates: Sequence[Estimate],
+    groupings: Sequence[Grouping],
+    settings: Settings,
+    rows: list[dict[Metric, Summaries]],
+) -> None:
+    """Estimates of every problem, made once, gathered into each grouping."""
+    for grouping, mine in zip(groupings, rows, strict=True):
+        together = [grouping.cluster] if grouping.cluster else []
+        order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
+        table = grouping.problems.select(*order, ROW).sort(order).collect()
+        place, ones = table[ROW].cast(pl.Int64).to_numpy(), np.ones(table.height, dtype=np.int64)
+        shape = Shape(place, ones, grouping.starts(table), grouping.clusters(table))
+        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))

@@ -1,0 +1,200 @@
+"""What an engine runs: count shards, merge buckets. Each is done once, wherever and however often it is tried.
+
+Stages know files on a disk and folders; here is where files come from and where folders end up: written aside and
+renamed, brought from object storage and sent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from scorelake import partials
+from scorelake.count import partial as counting
+from scorelake.engines import Engine, local
+from scorelake.errors import DataError, StorageError
+from scorelake.lake.download import at_hand
+from scorelake.merge.buckets import Bucket, Merged
+from scorelake.merge.buckets import merge as merge_bucket
+from scorelake.partials import Partial
+from scorelake.settings import Settings
+from scorelake.store.disk import beside, checksum, is_remote, remove, replace_folder, writing
+from scorelake.store.files import File, Shard, stat
+from scorelake.threads import side_by_side
+
+if TYPE_CHECKING:
+    from scorelake.store.mirror import Mirror
+
+LARGE = 1 << 22
+"""Bytes of several small shards from which on compiled code is worth loading."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Count one shard into a folder of partials."""
+
+    shard: Shard
+    settings: Settings
+    folder: str
+    again: bool = False
+    """Count even if that has been done."""
+    mirror: Mirror | None = None
+    """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
+    least: int = counting.LEAST
+
+    @property
+    def task(self) -> counting.Task:
+        return counting.Task(self.shard, self.settings, self.least)
+
+
+@dataclass(frozen=True)
+class Merge:
+    bucket: Bucket
+    mirror: Mirror | None = None
+    """Set where other machines made the partials, or will use what comes of them."""
+
+
+def count_all(tasks: Sequence[Count]) -> list[Partial]:
+    """Count small shards side by side; together they need the memory of a large one."""
+    if len(tasks) == 1 or any(task.mirror or is_remote(task.shard.root) for task in tasks):
+        return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
+    large = sum(task.shard.size for task in tasks) >= LARGE
+    alone = [replace(t, settings=t.settings.alone(), least=0 if large else t.least) for t in tasks]
+    return side_by_side(count, alone, pl.thread_pool_size())
+
+
+def count(task: Count) -> Partial:
+    """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
+    if task.mirror is None:
+        return _count(task)
+    home = Path(task.folder) / task.task.name
+    with writing(home.parent):
+        home.parent.mkdir(parents=True, exist_ok=True)
+        sent = not task.again and task.mirror.bring(f"partials/{home.name}") and finished(home) is not None
+    partial = _count(task)
+    if not sent:
+        task.mirror.send(home)
+    return partial
+
+
+def _count(task: Count) -> Partial:
+    home = Path(task.folder) / task.task.name
+    done = None if task.again else finished(home)
+    if done is not None and enough(done, task.settings):
+        return done
+    aside = beside(home)
+    try:
+        with writing(aside):
+            home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
+            (aside / "counts").mkdir(parents=True)
+        with at_hand(task.shard, aside / "lake", task.settings) as shard:
+            partial = counting.count(replace(task.task, shard=shard), aside / "counts")
+        _unchanged(task.shard)
+        with writing(home):
+            partial = replace(partial, checksum=checksum(*partial.contents(aside / "counts")))
+            partials.describe(aside / "counts", partial, counting.identity(task.settings))
+            replace_folder(aside / "counts", home, flushed=False)  # what a power cut spoils, its checksum tells
+    finally:
+        remove(aside)
+    return partial
+
+
+def _unchanged(shard: Shard) -> None:
+    """The files are still those that were listed; in object storage every request has asked for them as such."""
+    if is_remote(shard.root):
+        return
+    for file in shard.files:
+        try:
+            same = stat(Path(shard.root) / file.path, file.path) == file
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise DataError("the file changed or vanished while the lake was read", where=file.path, hint="run again")
+
+
+def enough(partial: Partial, settings: Settings) -> bool:
+    """Nothing that is wanted now was ignored then."""
+    return partial.answers != "ignored" or not settings.answers
+
+
+def finished(home: Path) -> Partial | None:
+    """The partial that is there, if it is whole; not if it is made anew or removed while we look."""
+    partial = partials.described(home)
+    return partial if partial is not None and partials.sound(home, partial) else None
+
+
+def is_sound(home: str) -> bool:
+    """A task: what is in a partial's folder is what was written. Its bytes are read where the task runs."""
+    return finished(Path(home)) is not None
+
+
+def known(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
+    """Earlier partials of the same settings with every file as it was and enough counted, by their own word."""
+    present, identity = set(files), counting.identity(settings)
+    found = (
+        partials.described(path.parent, identity) for path in sorted(folder.glob(f"[!.]*/{partials.DESCRIPTION}"))
+    )
+    return [p for p in found if p is not None and present.issuperset(p.files) and enough(p, settings)]
+
+
+def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: Engine = local) -> list[Partial]:
+    """Earlier partials that still hold: known, sound, no file counted twice."""
+    found = known(folder, files, settings)
+    covered, out = set[File](), []
+    for partial, sound in zip(found, engine.map(is_sound, [str(folder / p.name) for p in found]), strict=True):
+        if sound and covered.isdisjoint(partial.files):
+            covered.update(partial.files)
+            out.append(partial)
+    return out
+
+
+def condemn(task: Count, reason: str) -> None:
+    """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
+    (file,) = task.shard.files
+    empty = dict.fromkeys(("read", "graded", "ungraded", "rejected"), 0)
+    partial = Partial(
+        name=task.task.name,
+        files=task.shard.files,
+        way="none: reading it ends the process",
+        **empty,
+        rejects=(),
+        quarantine=((file.path, reason),),
+        binary=False,
+        rewards=False,
+        answers="none",
+        carried={},
+        pieces=(),
+        checksum=checksum(),
+    )
+    home = Path(task.folder) / partial.name
+    aside = beside(home)
+    with writing(home):
+        aside.mkdir(parents=True)
+        partials.describe(aside, partial, counting.identity(task.settings))
+        replace_folder(aside, home)
+
+
+def merge_all(tasks: Sequence[Merge]) -> list[Merged]:
+    """Merge small buckets side by side."""
+    if any(task.mirror for task in tasks):
+        return [merge(task) for task in tasks]
+    return side_by_side(merge, tasks, pl.thread_pool_size())
+
+
+def merge(task: Merge) -> Merged:
+    """Merge one bucket."""
+    bucket = task.bucket
+    if task.mirror is None:
+        return merge_bucket(bucket)
+    with writing(bucket.path):
+        Path(bucket.path).parent.mkdir(parents=True, exist_ok=True)
+        if not task.mirror.bring(*(f"partials/{partial.name}" for partial in bucket.partials)):
+            raise StorageError("partial counts are gone from the output", where=task.mirror.url, hint="run again")
+    merged = merge_bucket(bucket)
+    if merged.problems:
+        task.mirror.send_file(Path(bucket.path))
+    return merged

@@ -1,0 +1,209 @@
+"""The comparison and rank tables, from lake to database."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from counted import Row, rows, scored
+from scorelake import metrics
+from scorelake.compare.boards import cluster_codes
+from scorelake.errors import UsageError
+from scorelake.metrics.resample import Plan, bootstrap
+from scorelake.metrics.significance import holm
+from scorelake.tables import COMPARISON
+
+
+def _model(name: str, c: list[int], n: int = 1, **also: object) -> list[Row]:
+    return [{"model": name, "problem_id": f"p{i:03d}", "n": n, "c": x, **also} for i, x in enumerate(c)]
+
+
+def _example() -> list[Row]:
+    """27 ties, 8 wins of b, 5 of a."""
+    return [*_model("a", [0] * 8 + [1] * 5 + [0] * 27), *_model("b", [1] * 8 + [0] * 5 + [0] * 27)]
+
+
+def test_the_reference_example(tmp_path: Path) -> None:
+    (row,) = rows(scored(tmp_path, _example()), "FROM comparison WHERE metric = 'pass@1'")
+    assert list(row) == list(COMPARISON.columns)
+    assert (row["model_a"], row["model_b"], row["problems"]) == ("a", "b", 40)
+    assert (row["wins_a"], row["wins_b"], row["ties"]) == (5, 8, 27)
+    assert row["lift"] == pytest.approx(0.075, abs=1e-15)
+    assert (row["lo"], row["hi"]) == (pytest.approx(-0.10, abs=0.026), pytest.approx(0.25, abs=0.026))
+    assert row["claim"] == "inconclusive"
+    assert row["p_one_sided"] == pytest.approx(0.29052734375, rel=1e-14)
+    assert row["p_two_sided"] == row["p_holm"] == pytest.approx(0.5810546875, rel=1e-14)
+
+
+def test_claims_follow_the_interval(tmp_path: Path) -> None:
+    counts = [*_model("a", [0] * 30 + [1] * 10), *_model("b", [1] * 30 + [1] * 10), *_model("c", [0] * 40)]
+    found = {(r["model_a"], r["model_b"]): r for r in rows(scored(tmp_path, counts), "FROM comparison")}
+    assert {pair: row["claim"] for pair, row in found.items()} == {
+        ("a", "b"): "improvement",
+        ("a", "c"): "regression",
+        ("b", "c"): "regression",
+    }
+    adjusted = holm([row["p_two_sided"] for row in found.values()])
+    assert [row["p_holm"] for row in found.values()] == pytest.approx(adjusted.tolist(), rel=1e-14)
+
+
+def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    n, c = 8, rng.integers(0, 9, (3, 60))
+    counts = [
+        {"model": f"m{m}", "subject": f"s{p % 2}", "problem_id": p, "n": n, "c": int(c[m, p])}
+        for m in range(3)
+        for p in range(60)
+    ]
+    out = scored(tmp_path, counts, compare={"metrics": ["pass@4", "Pass@1"], "resamples": 500, "seed": 9})
+    assert [r["metric"] for r in rows(out, "SELECT DISTINCT metric FROM comparison ORDER BY 1")] == [
+        "pass@1",
+        "pass@4",
+    ]
+    for name in ("pass@1", "pass@4"):
+        values = metrics.finite(name, n, c)
+        for subject, table in ((None, "comparison"), ("s1", "subject_comparison")):
+            ids = [str(p) for p in range(60) if subject is None or p % 2 == 1]
+            order = sorted(ids, key=lambda p: (int(p) % 2, p))  # by subject, then by name
+            columns = values[:, [int(p) for p in order]]
+            a, b = np.triu_indices(3, 1)
+            lifts, _ = bootstrap(columns, a, b, [], None, Plan(500, 9))
+            where = f"metric = '{name}'" + (f" AND subject = '{subject}'" if subject else "")
+            got = rows(out, f"FROM {table} WHERE {where} ORDER BY model_a, model_b")
+            assert [r["problems"] for r in got] == [columns.shape[1]] * 3
+            for key in ("lift", "lo", "hi"):
+                assert [r[key] for r in got] == pytest.approx(getattr(lifts, key).tolist(), abs=1e-12)
+
+
+def test_pass_at_1_and_the_metrics_asked_for_by_default(tmp_path: Path) -> None:
+    counts = [*_model("a", [1, 2] * 15, n=4), *_model("b", [3, 2] * 15, n=4)]
+    out = scored(tmp_path, counts, metrics={"names": ["pass@2", "geom-ds@2"]})
+    assert [r["metric"] for r in rows(out, "SELECT metric FROM comparison")] == ["pass@1", "pass@2"]
+
+
+def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no score per problem"):
+        scored(tmp_path, _example(), compare={"metrics": ["geom-ds@2"]})
+
+
+@pytest.mark.parametrize(
+    ("b", "why"),
+    [
+        (
+            _model("b", [1] * 10),
+            "not comparable: problem sets differ (10 of 40 and 10 problems in common, 20 needed)",
+        ),
+        (_model("b", [1] * 40, n=4), "not comparable: n differs (1 and 4 attempts per problem)"),
+    ],
+)
+def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], why: str) -> None:
+    (row,) = rows(scored(tmp_path, [*_model("a", [0, 1] * 20), *b]), "FROM comparison")
+    assert row["claim"] == why
+    numbers = ("lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm")
+    assert {row[name] for name in numbers} == {None}
+
+
+def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
+    few = [*_model("a", [0] * 5), *_model("b", [1] * 5)]
+    (row,) = rows(scored(tmp_path / "few", few), "FROM comparison")
+    assert row["claim"] == "not comparable: too few problems (5 in common, 20 needed)"
+    ragged = [*_model("a", [2] * 30, n=4), *_model("b", [2] * 25, n=2), *_model("b", [2] * 30, n=4)[25:]]
+    out = scored(tmp_path / "ragged", ragged, compare={"metrics": ["pass@1", "pass@4"]})
+    one, four = rows(out, "FROM comparison ORDER BY metric")
+    assert (one["claim"], one["problems"]) == ("improvement", 30)
+    assert four["claim"].startswith("not comparable: n is below k = 4 (both models have enough attempts on 5 ")
+
+
+def test_different_n_can_be_allowed(tmp_path: Path) -> None:
+    counts = [*_model("a", [0, 1] * 20), *_model("b", [4, 2] * 20, n=4)]
+    (row,) = rows(scored(tmp_path, counts, compare={"allow_different_n": True}), "FROM comparison")
+    assert (row["claim"], row["lift"]) == ("improvement", pytest.approx(0.25))
+
+
+def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None:
+    cold, hot = {"temperature": 0.0, "grader": "x"}, {"temperature": 0.8, "grader": "x"}
+    counts = [
+        *_model("a", [0, 1] * 20, **cold),
+        *_model("b", [1, 1] * 20, **cold),
+        *_model("b", [0, 0] * 20, **hot),
+        *_model("c", [1, 1] * 20, **hot),
+    ]
+    out = scored(tmp_path, counts, protocol={"columns": ["temperature", "grader"]})
+    found = {(r["model_a"], r["model_b"]): r for r in rows(out, "FROM comparison")}
+    assert {pair: row["claim"] for pair, row in found.items()} == {
+        ("a", "b"): "improvement",
+        ("b", "c"): "improvement",
+        ("a", "c"): "not comparable: protocol differs (temperature 0 and 0.8)",
+    }
+    assert json.loads(found["a", "b"]["protocol"]) == cold
+    assert found["a", "c"]["protocol"] is None
+
+
+def test_only_common_problems_count(tmp_path: Path) -> None:
+    counts = [*_model("a", [1] * 30), *_model("b", [1] * 60)]
+    (row,) = rows(scored(tmp_path, counts), "FROM comparison")
+    assert (row["problems"], row["ties"], row["lift"], row["lo"], row["hi"]) == (30, 30, 0, 0, 0)
+    assert (row["p_one_sided"], row["p_two_sided"], row["claim"]) == (1, 1, "inconclusive")
+
+
+def test_one_model_alone(tmp_path: Path) -> None:
+    out = scored(tmp_path, _model("a", [0, 1] * 20))
+    assert rows(out, "FROM comparison") == []
+    (row,) = rows(out, "SELECT rank_lo, rank_hi, p_best FROM model_rank")
+    assert row == {"rank_lo": 1, "rank_hi": 1, "p_best": 1}
+
+
+def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
+    from scorelake.publish.snapshot import Output
+    from scorelake.run import job
+    from scorelake.settings import Settings
+
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    frame = pl.DataFrame(
+        {
+            "model": ["a", "b"] * 60,
+            "problem_id": [i // 4 for i in range(120)],
+            "score": [0.5, 2.5, 1.5, 3.5] * 30,
+        }
+    )
+    frame.write_parquet(lake / "part-0.parquet")
+    job(lake, Output(tmp_path / "out"), Settings())
+    (row,) = rows(tmp_path / "out", "FROM comparison")
+    assert (row["metric"], row["lift"], row["wins_b"], row["claim"]) == ("avg@N", 2, 30, "improvement")
+
+
+def test_clusters_are_drawn_together(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    c = rng.integers(0, 2, (2, 24)).repeat(10, axis=1)
+    counts = [
+        {"model": "ab"[m], "problem_id": f"{p:03d}", "passage": p // 10, "n": 1, "c": int(c[m, p])}
+        for m in range(2)
+        for p in range(240)
+    ]
+    (alone,) = rows(scored(tmp_path / "alone", counts), "FROM comparison")
+    (together,) = rows(scored(tmp_path / "together", counts, columns={"cluster": "passage"}), "FROM comparison")
+    assert alone["lift"] == together["lift"]
+    widths = [row["hi"] - row["lo"] for row in (together, alone)]
+    assert widths[0] / widths[1] == pytest.approx(10**0.5, rel=0.1)
+
+
+def test_problems_without_a_cluster_stand_alone() -> None:
+    assert cluster_codes(pl.Series(["x", None, "y", None, "x"])).tolist() == [0, 2, 1, 3, 0]
+
+
+def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    counts = [
+        {"model": f"m{m}", "problem_id": p, "n": 7, "c": int(rng.integers(0, 8))}
+        for m in range(4)
+        for p in range(80)
+        if rng.random() < 0.9
+    ]
+    first = scored(tmp_path / "first", counts)
+    again = scored(tmp_path / "again", [counts[i] for i in rng.permutation(len(counts))])
+    for name in ("comparison", "subject_comparison", "model_rank", "subject_rank"):
+        one, two = (next(out.glob(f"snapshots/*/{name}.parquet")).read_bytes() for out in (first, again))
+        assert one == two, name

@@ -1,0 +1,189 @@
+"""A lake in object storage gives what the same lake gives on a disk, or a clear error."""
+
+import json
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE, CompletedProcess, Popen
+
+import polars as pl
+import pytest
+
+from cloud import PATIENT, QUICK, upload
+from conftest import FIXTURES, attempts, expand, put, run, tables
+from faulty import Fault, Faulty
+from scorelake.errors import DataError, LakeError
+from scorelake.lake.download import fetched
+from scorelake.lake.listing import listing
+from scorelake.publish.snapshot import Output
+from scorelake.read import check
+from scorelake.settings import Settings
+from scorelake.store.files import Shard
+from scorelake.store.objects import Objects
+
+Cli = Callable[..., CompletedProcess[str]]
+
+
+def wide(lake: Path, name: str = "big.parquet", rows: int = 60_000) -> pl.DataFrame:
+    """A file most of which is a column nobody asks for."""
+    dice = random.Random(name)
+    frame = attempts(
+        model="m",
+        problem_id=[f"p{i % 50}" for i in range(rows)],
+        passed=[dice.random() < 0.5 for _ in range(rows)],
+        response=[dice.randbytes(100).hex() for _ in range(rows)],
+    )
+    put(lake, frame, name, row_group_size=rows // 2)
+    return frame
+
+
+def test_same_tables_as_from_disk(bucket: str, tmp_path: Path) -> None:
+    url = upload(FIXTURES / "lake", f"{bucket}/some lake")
+    run(FIXTURES / "lake", tmp_path / "disk", by=("difficulty",))
+    report = run(url, tmp_path / "cloud", PATIENT, by=("difficulty",))
+    assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
+    assert report.run["lake"] == url
+    assert "lake" not in {path.name for path in (tmp_path / "cloud").rglob("*")}, "copies are removed"
+    assert all(finding.ok for finding in check.check(Output(tmp_path / "cloud")))
+
+
+def test_names_and_single_files(bucket: str, tmp_path: Path) -> None:
+    name = "model=a%2Fb/subject=it's 007/x=y.parquet"
+    put(tmp_path / "lake", expand([("a", 4, 2)]), name)
+    put(tmp_path / "lake", expand([("b", 4, 2)]), "_temporary/x.parquet")
+    url = upload(tmp_path / "lake", f"{bucket}/lake")
+    run(tmp_path / "lake", tmp_path / "disk")
+    for i, location in enumerate((url, f"{url}/")):
+        run(location, tmp_path / str(i))
+        assert tables(tmp_path / str(i)) == tables(tmp_path / "disk")
+    assert listing(f"{url}/{name}", QUICK).files[0].path == "x=y.parquet"
+
+
+def test_only_new_and_changed_files_are_read(bucket: str, tmp_path: Path) -> None:
+    home, out, url = tmp_path / "lake", tmp_path / "out", f"{bucket}/lake"
+    for i in range(3):
+        put(home, expand([(f"p{i}", 4, i)], model="m"), f"{i}.parquet")
+    assert run(upload(home, url), out).files_read == 3
+    assert run(upload(home, url), out).status == "unchanged", "the same bytes have the same etag"
+    put(home, expand([("p1", 8, 1)], model="m"), "1.parquet")
+    put(home, expand([("p9", 4, 1)], model="m"), "9.parquet")
+    Objects(url, QUICK).delete(["0.parquet"])
+    (home / "0.parquet").unlink()
+    report = run(upload(home, url), out)
+    assert (report.files_read, report.files_reused) == (2, 1)
+    run(home, tmp_path / "disk")
+    assert tables(out) == tables(tmp_path / "disk")
+
+
+def test_columns_nobody_asked_for_stay_where_they_are(bucket: str, tmp_path: Path) -> None:
+    frame = wide(tmp_path / "lake")
+    url = upload(tmp_path / "lake", f"{bucket}/lake")
+    listed = listing(url, QUICK)
+    shard = Shard(url, listed.files)
+    with fetched(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
+        path = Path(copy.root) / "big.parquet"
+        assert path.stat().st_size == listed.files[0].size > 6_000_000
+        assert path.stat().st_blocks * 512 < 1_000_000
+        known = frame.select("problem_id", "passed", "model")
+        assert pl.read_parquet(path, columns=known.columns).equals(known)
+    assert not (tmp_path / "copy").exists()
+    run(url, tmp_path / "cloud")
+    run(tmp_path / "lake", tmp_path / "disk")
+    assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
+
+
+def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    wide(tmp_path / "lake")
+    url = upload(tmp_path / "lake", f"{bucket}/lake")
+    wide(tmp_path / "lake", rows=60_001)
+    gets: list[str] = []
+
+    def change(method: str, path: str) -> Fault:
+        gets.extend([path] * (method == "GET" and path.endswith(".parquet")))
+        if method == "GET" and len(gets) == 2:
+            gets.append("once")
+            proxy.plan = lambda method, path: None
+            upload(tmp_path / "lake", url)
+        return None
+
+    proxy.plan = change
+    with pytest.raises(DataError, match="changed or vanished while the lake was read") as told:
+        run(url, tmp_path / "out", PATIENT)
+    assert told.value.where == "big.parquet"
+    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+    assert run(url, tmp_path / "out", PATIENT).status == "published"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_storm(bucket: str, proxy: Faulty, tmp_path: Path, seed: int) -> None:
+    """A third of all answers is lost, refused or cut, and one body stands still."""
+    wide(tmp_path / "lake")
+    for i in range(12):
+        put(tmp_path / "lake", expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
+    url = upload(tmp_path / "lake", f"{bucket}/lake")
+    dice, faults = random.Random(seed), ["503", "cut", "lost", *[None] * 6]
+    proxy.plan = lambda method, path: "stall" if len(proxy.requests) == 20 else dice.choice(faults)  # type: ignore
+    report = run(url, tmp_path / "cloud", PATIENT)
+    assert report.files_read == 13
+    assert {"503", "cut", "lost", "stall"} <= {fault for *_, fault in proxy.requests}
+    run(tmp_path / "lake", tmp_path / "disk")
+    assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
+
+
+def test_damage_is_told_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
+    wide(tmp_path / "lake", "cut.parquet")
+    cut = (tmp_path / "lake" / "cut.parquet").read_bytes()
+    (tmp_path / "lake" / "cut.parquet").write_bytes(cut[: len(cut) // 2])
+    (tmp_path / "lake" / "empty.parquet").write_bytes(b"")
+    url = upload(tmp_path / "lake", f"{bucket}/lake")
+    reports = [
+        run(place, tmp_path / str(i), allow_quarantine=True) for i, place in enumerate((tmp_path / "lake", url))
+    ]
+    assert reports[0].quarantine == reports[1].quarantine
+    assert len(reports[1].quarantine) == 2
+
+
+def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_path: Path) -> None:
+    url = upload(FIXTURES / "lake", f"{bucket}/lake")
+    (tmp_path / "quick.toml").write_text("[storage]\ntimeout_s = 1\nretry_s = 0.5\n")
+
+    def score(location: str, code: int, words: str) -> None:
+        done = cli("score", location, "--out", tmp_path / "out", "--config", tmp_path / "quick.toml", "--json")
+        assert done.returncode == code, done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert json.loads(done.stdout)["exit_code"] == code
+
+    score(f"{bucket}-other/lake", 5, "no such bucket")
+    proxy.plan = lambda method, path: "403"
+    score(url, 2, "access refused")
+    proxy.plan = lambda method, path: "503" if "parquet" in path else None
+    score(url, 4, "cannot be reached or used")
+    proxy.plan = lambda method, path: None
+    score(url, 0, "published")
+    told = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert b"hunter2" not in told
+    assert b"somebody" not in told
+
+
+def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    url = upload(FIXTURES / "lake", f"{bucket}/lake")
+    proxy.plan = lambda method, path: "stall" if "parquet" in path else None
+    command = [sys.executable, "-m", "scorelake", "score", url, "--out", str(tmp_path / "out")]
+    with Popen(command, stderr=PIPE, text=True) as running:
+        while "stall" not in [fault for *_, fault in proxy.requests]:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=20)  # the store may be silent for 30 seconds, and fail for 180
+    assert running.returncode == 130, told
+    assert "interrupted" in told
+    assert not list((tmp_path / "out" / "partials").glob(".*")), "copies are removed"
+
+
+def test_no_lake(bucket: str) -> None:
+    with pytest.raises(LakeError, match="no Parquet file inside"):
+        listing(f"{bucket}/lake", QUICK)

@@ -1,0 +1,73 @@
+"""The cut of the work: balanced, complete, and the same for everybody who asks."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorelake.lake import shards
+from scorelake.settings import Run, Settings
+from scorelake.store.files import File, Shard
+
+
+def made(sizes: list[int]) -> list[Shard]:
+    return [Shard("/lake", (File(f"{i}.parquet", size, 0),)) for i, size in enumerate(sizes)]
+
+
+def test_shards_cover_every_file_once() -> None:
+    files = tuple(File(f"{i}", size, 0) for i, size in enumerate([1, 5, 2**20, 3, 2**19, 2**19, 2**22]))
+    cut = shards.shards(".", files, 1.0)
+    assert [file for shard in cut for file in shard.files] == list(files)
+    assert all(shard.size <= 2**20 or len(shard.files) == 1 for shard in cut)
+    assert shards.shards(".", (), 1.0) == []
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 12))
+def test_groups_are_everything_once_and_balanced(sizes: list[int], number: int) -> None:
+    given = made(sizes)
+    groups = shards.groups(given, number)
+    assert len(groups) == number
+    assert sorted((s for group in groups for s in group), key=lambda s: s.files) == sorted(
+        given, key=lambda s: s.files
+    )
+    assert shards.groups(list(reversed(given)), number) == groups, "whatever the order they are listed in"
+    loads = [sum(shard.size for shard in group) for group in groups]
+    assert max(loads) - min(loads) <= max(sizes, default=0)
+
+
+def test_more_tasks_at_once_make_smaller_pieces() -> None:
+    files, run = [File(str(i), 10 << 20, 0) for i in range(100)], Run(memory_gb=8)
+    assert shards.shard_mb(files, run, 1) == run.shard_size == 4096
+    assert shards.shard_mb(files, run, 4) == 255
+    assert shards.shard_mb(files, run, 10) == 55, "two each, where there are many"
+    assert shards.shard_mb(files, run, 1000) == shards.SMALLEST_MB
+    assert shards.bucket_rows(10**9, run, 1) == shards.bucket_rows(10**9, run, 4) == run.bucket_size
+    assert shards.bucket_rows(10**7, run, 4) == 10**7 // 4
+    assert shards.bucket_rows(10**7, run, 10) == 10**7 // 20
+    assert shards.bucket_rows(10, run, 4) == shards.FEWEST_ROWS
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 60))
+def test_neighbours_are_taken_together_while_they_are_small(sizes: list[int], most: int) -> None:
+    batches = shards.together(sizes, float, most)
+    assert [size for batch in batches for size in batch] == sizes
+    assert all(sum(batch) <= most or len(batch) == 1 for batch in batches)
+    assert all(sum(a) + b[0] > most for a, b in pairwise(batches)), "none could have taken one more"
+
+
+def test_explicit_sizes_win() -> None:
+    run = Run(shard_mb=3, bucket_rows=5)
+    assert (shards.shard_mb([File("a", 1 << 40, 0)], run, 9), shards.bucket_rows(10**9, run, 9)) == (3, 5)
+
+
+def test_memory_of_a_task() -> None:
+    assert shards.fitted(Settings(), None) == Settings()
+    assert shards.fitted(Settings(), 3.5).run.memory == 3.5
+    own = Settings(run=Run(memory_gb=2))
+    assert shards.fitted(own, 3.5) == own
+
+
+def test_paths_mean_the_same_everywhere() -> None:
+    assert shards.everywhere("s3://bucket/lake") == "s3://bucket/lake"
+    assert shards.everywhere("lake").endswith("/lake")
+    assert shards.everywhere("/data/../lake") == "/lake"

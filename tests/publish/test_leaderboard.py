@@ -1,0 +1,114 @@
+"""The views and macros, against the kernels."""
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+from conftest import FIXTURES, REPO, ask, run
+from scorelake import metrics
+from scorelake.publish.leaderboard import view_files
+from scorelake.tables import COMPARISON, HISTORY, KEYS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("sql") / "out"
+    run(FIXTURES / "lake", home)
+    return home
+
+
+def test_macros_equal_the_kernels(out: Path) -> None:
+    cases = [(n, c, k) for n in range(7) for c in range(n + 1) for k in range(9)]
+    cases += [(n, c, k) for n in (1030, 5000, 100_000) for c in (0, 1, 500, n - 3, n) for k in (1, 8, 999)]
+    n, c, k = (list(column) for column in zip(*cases, strict=True))
+    table = "(SELECT unnest(?) AS n, unnest(?) AS c, unnest(?) AS k)"
+    for macro, name in (("pass_at_k", "pass@{}"), ("pass_hat_k", "pass^{}")):
+        answers = ask(out, f"SELECT n, c, k, {macro}(n, c, k) FROM {table}", n, c, k)
+        assert len(answers) == len(cases)
+        for n_, c_, k_, got in answers:
+            if k_ < 1 or k_ > n_:
+                assert got is None
+            else:
+                assert got == pytest.approx(float(metrics.finite(name.format(k_), n_, c_)), rel=1e-12, abs=1e-15)
+
+
+def test_any_k_from_the_histogram(out: Path) -> None:
+    sql = "SELECT model, sum(problems * pass_at_k(n, c, 5)) / sum(problems) FROM problem_histogram GROUP BY model"
+    for model, value in ask(out, sql):
+        n, c, times = np.array(ask(out, "SELECT n, c, problems FROM problem_histogram WHERE model = ?", model)).T
+        assert value == pytest.approx(metrics.summarize("pass@5", n, c, times).value, rel=1e-12)
+
+
+def test_tables_are_as_promised(out: Path) -> None:
+    for table in (*SUMMARIES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE, HISTORY):
+        assert [row[0] for row in ask(out, f"DESCRIBE {table.name}")] == list(table.columns)
+    assert [row[0] for row in ask(out, "DESCRIBE leaderboard")] == (
+        [
+            "benchmark",
+            "metric",
+            "rank",
+            "rank_lo",
+            "rank_hi",
+            "p_best",
+            "model",
+            "protocol",
+            "value",
+            "lo",
+            "hi",
+            "problems",
+        ]
+    )
+    assert [row[0] for row in ask(out, "DESCRIBE problem_scores")] == (
+        ["benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "k", "pass_at_k", "pass_hat_k"]
+    )
+
+
+@pytest.mark.parametrize("bucket", [10_000, 37])
+def test_problems_are_those_of_the_snapshot(bucket: int, tmp_path: Path) -> None:
+    """Texts put together from their numbers, carried columns beside them, whatever the number of files."""
+    run(FIXTURES / "lake", tmp_path / "out", f"[run]\nbucket_rows = {bucket}", by=("difficulty",))
+    parts = sorted(tmp_path.glob("out/snapshots/*/problem_counts/*.parquet"))
+    assert (len(parts) > 1) == (bucket == 37)
+    want = pl.concat([pl.read_parquet(part) for part in parts]).sort(KEYS)
+    assert [row[0] for row in ask(tmp_path / "out", "DESCRIBE problem")] == want.columns
+    assert ask(tmp_path / "out", f"SELECT * FROM problem ORDER BY {', '.join(KEYS)}") == want.rows()
+
+
+def test_everything_is_commented(out: Path) -> None:
+    sql = """
+        SELECT table_name, column_name FROM duckdb_columns()
+        WHERE comment IS NULL AND table_name IN (SELECT table_name FROM duckdb_tables())
+    """
+    bare = ask(out, sql)
+    assert bare == []
+    assert ask(out, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
+    assert ask(out, "SELECT table_name FROM duckdb_tables() WHERE comment IS NULL") == []
+
+
+def test_old_readers_can_open_it(out: Path) -> None:
+    head = (out / "leaderboard.duckdb").read_bytes()[:20]
+    assert head[8:12] == b"DUCK"
+    assert int.from_bytes(head[12:20], "little") == 64, "the storage version of DuckDB 1.0"
+
+
+def test_the_files_run_by_hand(out: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes((out / "leaderboard.duckdb").read_bytes())
+    with duckdb.connect(str(copy)) as db:
+        for path in sorted((REPO / "sql").glob("*.sql")):
+            db.execute(path.read_text())
+    assert [name for name, _ in view_files()] == [path.name for path in sorted((REPO / "sql").glob("*.sql"))]
+
+
+def test_ranks(tmp_path: Path) -> None:
+    from conftest import expand, put
+
+    strong, weak = [(f"p{i}", 50, 45) for i in range(40)], [(f"p{i}", 50, 5) for i in range(40)]
+    for model, counts in (("a", strong), ("b", strong), ("c", weak)):
+        put(tmp_path / "lake", expand(counts, model=model), f"{model}.parquet")
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    got = ask(tmp_path / "out", "SELECT model, rank, rank_lo, rank_hi FROM leaderboard ORDER BY model")
+    assert got == [("a", 1, 1, 2), ("b", 1, 1, 2), ("c", 3, 3, 3)], "ties are ties"

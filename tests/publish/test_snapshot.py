@@ -1,0 +1,46 @@
+"""Publication: atomic, and what a crash left is swept."""
+
+import os
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from conftest import ask, expand, nights, put, run
+from scorelake.errors import DataError
+from scorelake.store import disk
+
+
+def test_every_kept_run_has_a_row(tmp_path: Path) -> None:
+    out = nights(tmp_path, 3)
+    assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY started")] == [1, 2, 3]
+
+
+def test_a_reader_keeps_its_version(tmp_path: Path) -> None:
+    out = nights(tmp_path, 1)
+    with duckdb.connect(str(out / "leaderboard.duckdb"), read_only=True) as reader:
+        nights(tmp_path, 2)
+        assert reader.execute("SELECT max(files) FROM run").fetchone() == (1,)
+    assert ask(out, "SELECT max(files) FROM run") == [(2,)]
+
+
+def test_leftovers_are_swept(tmp_path: Path) -> None:
+    out = nights(tmp_path, 1)
+    dead = disk.beside(Path("dead")).name.replace(f"-{os.getpid()}-", "-4194305-")  # no process has that number
+    for name in ("snapshots/.20200101-dead/x", f"partials/{dead}/x", ".leaderboard-dead"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("half")
+    living = disk.beside(out / "partials" / "living")  # somebody counts
+    living.mkdir()
+    nights(tmp_path, 2)
+    assert list(out.rglob("*dead*")) == []
+    assert living.exists()
+
+
+def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "leaderboard.duckdb").write_text("precious")
+    with pytest.raises(DataError, match="not a leaderboard of ours"):
+        run(tmp_path / "lake", tmp_path / "out")
+    assert (tmp_path / "out" / "leaderboard.duckdb").read_text() == "precious"

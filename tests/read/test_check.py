@@ -1,0 +1,80 @@
+"""`check` must fail when something is wrong, one thing at a time."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from conftest import attempts, expand, put, run, snapshot
+from scorelake.errors import DataError
+from scorelake.publish.snapshot import Output
+from scorelake.read import check
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    put(tmp_path / "lake", expand([("a", 4, 2), ("b", 4, 4)], model="m"))
+    run(tmp_path / "lake", tmp_path / "out")
+    return tmp_path / "out"
+
+
+def failed(out: Path) -> list[str]:
+    return [finding.what for finding in check.check(Output(out)) if not finding.ok]
+
+
+def test_all_is_well(out: Path) -> None:
+    assert failed(out) == []
+
+
+def test_a_flipped_byte(out: Path) -> None:
+    path = snapshot(out) / "model_summary.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert failed(out) == ["snapshot checksums"]
+
+
+def test_a_wrong_balance(out: Path) -> None:
+    path = snapshot(out) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["run"]["rows_read"] += 1
+    path.write_text(json.dumps(manifest))
+    assert failed(out) == ["row accounting"]
+
+
+def test_a_changed_table(out: Path) -> None:
+    with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
+        db.execute(
+            "UPDATE problem_count SET n = n + 1 FROM problem_name AS names "
+            "WHERE names._name = problem_count._name AND problem_id = 'a'"
+        )
+    assert failed(out) == ["leaderboard.duckdb"]
+
+
+def test_a_lake_that_says_something_else(out: Path, tmp_path: Path) -> None:
+    put(tmp_path / "lake", attempts(model="m", problem_id=["a"], passed=[True]), "late.parquet")
+    assert failed(out) == ["recount in SQL"]
+
+
+def test_nothing_published(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no published run"):
+        check.check(Output(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[policy]\nungraded = "fail"\nmax_rejected = 9\n',
+        "[policy]\npass_threshold = 0.5\nmax_rejected = 9\n",
+        "[rubric]\nlevels = [0.0, 0.5, 1.0]\n[policy]\nmax_rejected = 9\n",
+        '[protocol]\ncolumns = ["subject"]\n[policy]\nmax_rejected = 9\n',
+    ],
+)
+def test_the_recount_follows_the_settings(tmp_path: Path, config: str) -> None:
+    nan = float("nan")
+    scores = [0.0, 0.5, 1.0, None, nan, 0.5]
+    frame = attempts(model=["m", "m", "n", "n", "m", None], problem_id="p", subject="s", score=scores)
+    put(tmp_path / "lake", frame)
+    run(tmp_path / "lake", tmp_path / "out", config)
+    assert failed(tmp_path / "out") == []

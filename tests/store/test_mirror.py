@@ -1,0 +1,288 @@
+"""An output in object storage: the same tables, incremental, and one winner."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import duckdb
+import pytest
+
+from cloud import QUICK, upload
+from conftest import FIXTURES, expand, put, run, tables
+from faulty import Fault, Faulty
+from scorelake.errors import LakeError, LockedError, ScorelakeError, StorageError
+from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.snapshot import Output, locked
+from scorelake.read import check
+from scorelake.run import Report, job, part
+from scorelake.settings import Settings, Storage
+from scorelake.store.mirror import BOARD, Mirror, fetch_board
+from scorelake.store.objects import Objects
+from scorelake.tasks import Merge
+
+Cli = Callable[..., CompletedProcess[str]]
+
+
+def away(lake: Path | str, url: str, cache: str | None = None, **options: bool) -> Report:
+    """The job into object storage, as on a machine of its own if a cache is named."""
+    with pytest.MonkeyPatch.context() as patch:
+        if cache is not None:
+            patch.setenv("SCORELAKE_CACHE", cache)
+        return job(lake, Output.at(url, QUICK), Settings(storage=QUICK), **options)
+
+
+def ask(url: str, folder: Path, sql: str) -> list[tuple[object, ...]]:
+    fetch_board(url, folder)
+    with duckdb.connect(str(folder / BOARD), read_only=True) as db:
+        return db.execute(sql).fetchall()
+
+
+def published(url: str, folder: Path) -> dict[str, bytes]:
+    """The bytes of every table of the published snapshot, straight from the store."""
+    ((run_id,),) = ask(url, folder, "SELECT run_id FROM run ORDER BY started DESC LIMIT 1")
+    there = Objects(f"{url}/snapshots/{run_id}", QUICK)
+    return {found.key: there.read(found, 0, found.size) for found in there.list() if found.key.endswith(".parquet")}
+
+
+def keys(url: str) -> set[str]:
+    return {found.key for found in Objects(url, QUICK).list()}
+
+
+def fill(lake: Path, *names: int) -> Path:
+    for i in names:
+        put(lake, expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
+    return lake
+
+
+def nights(lake: Path, url: str, tmp_path: Path) -> None:
+    """New, nothing new, something new on another machine, and a race; whatever the store."""
+    report = away(upload(fill(lake, 0, 1), f"{url}/lake"), f"{url}/out")
+    assert (report.status, report.files_read) == ("published", 2)
+    assert away(f"{url}/lake", f"{url}/out").status == "unchanged"
+    upload(fill(tmp_path / "late", 2), f"{url}/lake")
+    report = away(f"{url}/lake", f"{url}/out", cache=str(tmp_path / "elsewhere"))
+    assert (report.files_read, report.files_reused) == (1, 2)
+    run(fill(lake, 2), tmp_path / "disk")
+    assert published(f"{url}/out", tmp_path) == tables(tmp_path / "disk")
+    assert ask(f"{url}/out", tmp_path, "SELECT files FROM run ORDER BY started") == [(2,), (3,)]
+    assert all(finding.ok for finding in check.check(Output.at(f"{url}/out", QUICK)))
+
+    slow = Output.at(f"{url}/out", QUICK).fresh()
+    upload(fill(lake, 3), f"{url}/lake")
+    away(f"{url}/lake", f"{url}/out", cache=str(tmp_path / "elsewhere"))
+    before = keys(f"{url}/out")
+    staged = slow.snapshots / "late"
+    staged.mkdir()
+    (staged / "manifest.json").write_text("{}")
+    assert slow.mirror is not None
+    with pytest.raises(LockedError, match="another run has published here meanwhile"):
+        slow.mirror.publish(staged, staged / "manifest.json", slow.seen)
+    assert keys(f"{url}/out") == before, "the loser leaves nothing"
+
+
+def test_nights_on_s3(bucket: str, tmp_path: Path) -> None:
+    nights(tmp_path / "lake", bucket, tmp_path)
+
+
+def test_nights_on_azure(container: str, tmp_path: Path) -> None:
+    nights(tmp_path / "lake", f"{container}/some folder", tmp_path)
+    with pytest.raises(LakeError, match="no such bucket or container"):
+        away(tmp_path / "lake", "az://nowhere/out")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_two_writers_race(bucket: str, proxy: Faulty, tmp_path: Path, first: bool) -> None:
+    """Another machine publishes between our look at the leaderboard and our put, with one there before or not."""
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    if not first:
+        away(lake, url)
+    fill(lake, 1)
+
+    def interfere(method: str, path: str) -> Fault:
+        if method == "PUT" and path.endswith(BOARD):
+            proxy.plan = lambda method, path: None
+            away(lake, url, cache=str(tmp_path / "other"))
+        return None
+
+    proxy.plan = interfere
+    waits = Storage(timeout_s=100, retry_s=100)  # for all that the other one does, rather than put again
+    with pytest.raises(LockedError, match="another run has published here meanwhile") as told:
+        job(lake, Output.at(url, waits), Settings(storage=waits))
+    assert told.value.exit_code == 6
+    assert len({key.split("/")[1] for key in keys(url) if key.startswith("snapshots/")}) == (1 if first else 2)
+    assert away(lake, url).status == "unchanged"
+    run(lake, tmp_path / "disk")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_one_machine_one_writer(bucket: str, tmp_path: Path) -> None:
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    with locked(Output.at(url)), pytest.raises(LockedError, match="another run is writing here") as told:
+        away(lake, url)
+    assert told.value.where == url
+
+
+def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    """The store fails for good after two partials; another machine goes on from there."""
+    lake, url = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out"
+    hasty = QUICK.model_copy(update={"retry_s": 1.0})
+
+    def fail(method: str, path: str) -> Fault:
+        done = {path for method, path, fault in proxy.requests if method == "PUT" and path.endswith("shard.json")}
+        return "503" if len(done) == 2 else None
+
+    proxy.plan = fail
+    with pytest.raises(StorageError, match="cannot be reached or used"):
+        job(lake, Output.at(url, hasty), Settings(storage=hasty))
+    proxy.plan = lambda method, path: None
+    report = away(lake, url, cache=str(tmp_path / "elsewhere"))
+    assert (report.files_read, report.files_reused) == (1, 2)
+    run(lake, tmp_path / "disk")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_a_storm(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    """Every third answer is lost, refused or cut: the put that publishes among them."""
+    lake, url = fill(tmp_path / "lake", *range(4)), f"{bucket}/out"
+    faults: list[Fault] = ["503", None, None, "lost", None, None, "cut", None, None]
+
+    def plan(method: str, path: str) -> Fault:
+        boards = [path for method, path, fault in proxy.requests if method == "PUT" and path.endswith(BOARD)]
+        return "lost" if path.endswith(BOARD) and not boards else faults[len(proxy.requests) % len(faults)]
+
+    proxy.plan = plan
+    assert away(lake, url).status == "published"
+    proxy.plan = lambda method, path: None
+    run(lake, tmp_path / "disk")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_the_mirror_holds_what_the_output_holds(bucket: str, tmp_path: Path) -> None:
+    lake, url = fill(tmp_path / "lake", 0, 1), f"{bucket}/out"
+    away(lake, url)
+    there = Objects(url, QUICK)
+    there.delete(sorted(key for key in keys(url) if key.startswith("partials/"))[:2])
+    assert away(lake, url).files_read == 1, "what is gone there is counted again"
+    there.delete(sorted(keys(url)))
+    assert away(lake, url).status == "published"
+    shard = min(Path(Mirror.of(url).folder).glob("partials/*"))
+    shutil.rmtree(shard)
+    assert away(lake, url).status == "unchanged"
+    assert shard.exists()
+
+
+def test_garbage(bucket: str, tmp_path: Path) -> None:
+    lake, url = tmp_path / "lake", f"{bucket}/out"
+    for i in range(3):
+        away(fill(lake, i), url)
+    (lake / "0.parquet").unlink()
+    away(lake, url)
+    out = Output.at(url, QUICK).fresh()
+    with locked(out):
+        collect_garbage(out, 1)
+    kept = {key.split("/")[1] for key in keys(url) if key.startswith("snapshots/")}
+    shown = out.current()
+    assert shown is not None
+    assert kept == {shown["run"]["run_id"]}
+    assert {key.split("/")[1] for key in keys(url) if key.startswith("partials/")} >= set(shown["partials"])
+    assert away(lake, url).status == "unchanged"
+
+
+class Elsewhere:
+    """An engine on a machine that shares no disk with this one: the same work in other folders."""
+
+    at_once = 2
+    memory_gb = None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return (task(tuple(self._moved(each) for each in item)) for item in items)
+
+    def _moved(self, item: Any) -> Any:
+        here, there = item.mirror.folder, str(self.folder)
+        mirror = replace(item.mirror, folder=there)
+        if isinstance(item, Merge):
+            bucket = item.bucket
+            folder, path = (text.replace(here, there) for text in (bucket.folder, bucket.path))
+            return replace(item, mirror=mirror, bucket=replace(bucket, folder=folder, path=path))
+        return replace(item, mirror=mirror, folder=item.folder.replace(here, there))
+
+
+def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
+    lake, url, node = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
+    settings = Settings(storage=QUICK, run={"bucket_rows": 1})
+    out = Output.at(url, QUICK)
+    assert job(lake, out, settings, engine=Elsewhere(node)).status == "published"
+    assert len(list((node / "partials").glob("[!.]*"))) == 3
+    merged = {path.name for path in node.glob("snapshots/*/problem_counts/*")}
+    shown = {Path(name).name for name in published(url, tmp_path) if "problem_counts" in name}
+    assert merged == shown, "a bucket that holds nothing makes no file"
+    assert len(merged) > 1
+    fill(lake, 3)
+    assert job(lake, out, settings, engine=Elsewhere(tmp_path / "new node")).files_read == 1
+    run(lake, tmp_path / "disk", "[run]\nbucket_rows = 1\n")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_parts(bucket: str, tmp_path: Path) -> None:
+    """Parts counted on machines of their own, one of them twice, are picked up by a run."""
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    away(lake, url)
+    fill(lake, 1, 2, 3)
+    out, settings = Output.at(url, QUICK), Settings(storage=QUICK)
+    counted = [part(lake, out, settings, number, 2) for number in (1, 2, 2)]
+    assert sum(len(partials) for partials in counted[:2]) == 3
+    assert counted[1] == counted[2]
+    assert not list((tmp_path / "cache").glob("part-*"))
+    report = away(lake, url)
+    assert (report.files_read, report.files_reused) == (0, 4)
+    run(lake, tmp_path / "disk")
+    assert published(url, tmp_path) == tables(tmp_path / "disk")
+
+
+def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away(fill(tmp_path / "lake", 0), f"{bucket}/out")
+    before = keys(f"{bucket}/out")
+    Objects(f"{bucket}/out", QUICK).send({"snapshots/20200101-dead/problem_counts/part-00000.parquet": b"half"})
+    out = Output.at(f"{bucket}/out", QUICK).fresh()
+    collect_garbage(out, 5)
+    assert len(keys(f"{bucket}/out")) == len(before) + 1, "somebody may be writing it"
+    monkeypatch.setattr("scorelake.store.mirror.FOREIGN", -60)
+    collect_garbage(out, 5)
+    assert keys(f"{bucket}/out") == before
+
+
+def test_errors(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    lake = fill(tmp_path / "lake", 0)
+    with pytest.raises(LakeError, match="no such bucket"):
+        away(lake, f"{bucket}-other/out")
+    proxy.plan = lambda method, path: "403" if method == "PUT" else None
+    with pytest.raises(ScorelakeError, match="access refused") as told:
+        away(lake, f"{bucket}/out")
+    assert told.value.exit_code == 2
+    proxy.plan = lambda method, path: None
+    assert keys(f"{bucket}/out") == set()
+    with pytest.raises(LakeError, match="no leaderboard here"):
+        fetch_board(f"{bucket}/out", tmp_path)
+
+
+def test_the_command_line(bucket: str, cli: Cli, tmp_path: Path) -> None:
+    url = f"{bucket}/out"
+    assert cli("score", FIXTURES / "lake", "--out", url, "--metrics", "pass@1").returncode == 0
+    there = Objects(url, QUICK)
+    found = there.find("report.json")
+    assert found is not None
+    assert json.loads(there.read(found, 0, found.size))["status"] == "published"
+    assert "model-00" in cli("show", url).stdout
+    done = cli("sql", url, "SELECT count(*) AS models FROM leaderboard", "--format", "csv")
+    assert done.stdout == "models\n4\n", done.stderr
+    done = cli("show", f"{bucket}/nothing")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "no leaderboard here" in done.stderr
+    assert not list(tmp_path.glob("s3:*"))

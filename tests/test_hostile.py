@@ -1,0 +1,394 @@
+"""What hostile use of an earlier counter found, a test for each: wrong numbers, sound lakes refused, runs killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import ask, attempts, put, run, snapshot
+from scorelake import partials, tasks
+from scorelake.count import partial as counting
+from scorelake.errors import DataError, StorageError
+from scorelake.lake.listing import listing
+from scorelake.publish.snapshot import Output
+from scorelake.read.check import check
+from scorelake.settings import Settings
+from scorelake.store import parquet
+
+
+def counts(out: Path) -> list[tuple[Any, ...]]:
+    return ask(out, "SELECT model, protocol, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL")
+
+
+def ways(out: Path) -> set[str]:
+    told = [json.loads(path.read_text())["way"] for path in out.glob("partials/*/shard.json")]
+    return {way.split(":")[0] for way in told}
+
+
+# --- wrong numbers ------------------------------------------------------------------------------------------
+
+
+def test_carried_values_that_differ_lose_no_attempt(tmp_path: Path) -> None:
+    """More keys than one block of the earlier counter had, two values or none for some problems."""
+    i = np.arange(600_000)
+    value = np.where(i % 7 == 0, None, np.where(i % 11 == 0, "b", "a"))
+    frame = pl.DataFrame(
+        {"problem_id": i % 300_000, "passed": i % 3 == 0, "d": pl.Series(value.tolist(), dtype=pl.String)}
+    )
+    put(tmp_path / "lake", frame.with_columns(model=pl.lit("m")))
+    told = run(tmp_path / "lake", tmp_path / "out", by=("d",), metrics=["pass@1"])
+    assert ways(tmp_path / "out") == {"tally"}
+    assert ask(tmp_path / "out", "SELECT count(*), sum(n), sum(c) FROM problem_counts") == [
+        (300_000, 600_000, 200_000)
+    ]
+    least = frame.group_by("problem_id").agg(pl.col("d").min())
+    found = dict(ask(tmp_path / "out", "SELECT d, count(*) FROM problem GROUP BY d"))
+    assert found == dict(least.group_by("d").len().rows())
+    assert any("differing values of d" in warning for warning in told.warnings)
+
+
+@pytest.mark.parametrize("least", [0, counting.LEAST])
+def test_protocols_of_nan_infinity_and_null_stay_apart(tmp_path: Path, least: int) -> None:
+    frame = attempts(model="m", problem_id="p", passed=True, t=[float("nan")] * 3 + [float("inf")] * 3 + [None] * 3)
+    lake = put(tmp_path / "lake", frame).parent
+    settings = '[protocol]\ncolumns = ["t"]\n'
+    forced(lake, tmp_path / "out", least, protocol={"columns": ("t",)})
+    run(lake, tmp_path / "out", settings, metrics=["pass@1"])
+    assert [row[1:4] for row in counts(tmp_path / "out")] == [
+        ('{"t":"Infinity"}', "p", 3),
+        ('{"t":"NaN"}', "p", 3),
+        ('{"t":null}', "p", 3),
+    ]
+
+
+def forced(lake: Path, out: Path, least: int, **settings: Any) -> None:
+    """Count a lake one way, for a later run to find."""
+    out.mkdir(parents=True, exist_ok=True)
+    shard = tasks.Shard(str(lake.absolute()), listing(lake).files)
+    chosen = Settings.model_validate({**settings, "metrics": {"names": ("pass@1",)}})
+    tasks.count(tasks.Count(shard, chosen, str(out / "partials"), least=least))
+
+
+@pytest.mark.parametrize(("kind", "passes"), [(pl.Float32, 1), (pl.Float64, 1)])
+def test_a_threshold_is_compared_in_the_columns_own_precision(tmp_path: Path, kind: Any, passes: int) -> None:
+    frame = attempts(model="m", problem_id=["p", "q"], score=pl.Series([0.7, 0.5], dtype=kind))
+    put(tmp_path / "lake", frame)
+    run(tmp_path / "lake", tmp_path / "out", "[policy]\npass_threshold = 0.7\n", metrics=["pass@1"])
+    assert [row[4] for row in counts(tmp_path / "out")] == [passes, 0]
+    assert all(finding.ok for finding in check(Output(tmp_path / "out")))
+
+
+def test_folders_that_are_not_utf8_are_refused_by_name(tmp_path: Path) -> None:
+    for name in ("caf%E9", "caf%E8", "caf%C3%A9"):
+        put(tmp_path / "lake", attempts(problem_id=["p"], passed=True), f"model={name}/a.parquet")
+    with pytest.raises(DataError) as refused:
+        run(tmp_path / "lake", tmp_path / "out")
+    assert "model=caf%E8/a.parquet: the folder's name caf%E8 is not UTF-8" in refused.value.what
+    assert "caf%C3%A9/" not in refused.value.what
+    run(tmp_path / "lake", tmp_path / "out", allow_quarantine=True)
+    assert [row[0] for row in counts(tmp_path / "out")] == ["café"]
+
+
+def test_problems_without_a_cluster_are_not_told_by_joined_names(tmp_path: Path) -> None:
+    """("A", "1 p") and ("A 1", "p") joined by a space were one cluster: two clusters have a larger standard error."""
+    rows = attempts(
+        model="m", subject=["A", "A 1"] * 2, problem_id=["1 p", "p"] * 2, passed=[True, False] * 2, passage=[None] * 4
+    )
+    put(tmp_path / "lake", rows.with_columns(pl.col("passage").cast(pl.String)))
+    run(tmp_path / "lake", tmp_path / "out", '[columns]\ncluster = "passage"\n', metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT se FROM model_summary") == [(0.5,)]
+
+
+@pytest.mark.parametrize("cut", [1e-9, 100.0])
+def test_equal_protocol_values_are_one_protocol_however_files_are_cut(tmp_path: Path, cut: float) -> None:
+    for i, value in enumerate((0, 0.0, "0")):
+        put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True, t=[value]), f"{i}.parquet")
+    config = f'[protocol]\ncolumns = ["t"]\n[run]\nshard_mb = {cut}\n'
+    run(tmp_path / "lake", tmp_path / "out", config, metrics=["pass@1"])
+    assert counts(tmp_path / "out") == [("m", '{"t":0}', "p", 3, 3, 0)]
+
+
+def test_a_file_replaced_by_one_of_the_same_size_and_time_is_noticed(tmp_path: Path) -> None:
+    path = put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=[True]))
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    before = path.stat()
+    other = put(tmp_path, attempts(model="m", problem_id=["p"], passed=[False]), "other.parquet")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert other.stat().st_size == before.st_size
+    os.replace(other, path)
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    assert counts(tmp_path / "out") == [("m", "", "p", 1, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("inside", "kind"),
+    [("_delta_log/0.json", "Delta"), (".hoodie/x", "Hudi"), ("metadata/v1.metadata.json", "Iceberg")],
+)
+@pytest.mark.parametrize("below", ["", "deep/inside/"])
+def test_a_table_of_some_format_is_not_loose_files(tmp_path: Path, inside: str, kind: str, below: str) -> None:
+    put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True), f"{below}a.parquet")
+    (tmp_path / "lake" / below / inside).parent.mkdir(parents=True)
+    (tmp_path / "lake" / below / inside).write_text("{}")
+    with pytest.raises(DataError, match=f"{kind} table"):
+        run(tmp_path / "lake", tmp_path / "out")
+
+
+# --- sound lakes --------------------------------------------------------------------------------------------
+
+
+def test_checksums_in_some_files_only(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    table = pa.table({"model": ["m"] * 4, "problem_id": ["p"] * 4, "passed": [True] * 4})
+    for i, checked in enumerate((True, False)):
+        pq.write_table(table, lake / f"{i}.parquet", write_page_checksum=checked)
+    run(lake, tmp_path / "out", metrics=["pass@1"])
+    assert counts(tmp_path / "out") == [("m", "", "p", 8, 8, 0)]
+
+
+@pytest.mark.parametrize("least", [0, counting.LEAST])
+def test_files_without_rows_and_empty_row_groups(tmp_path: Path, least: int) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    table = pa.table({"model": ["m"], "problem_id": ["p"], "passed": [True]})
+    with pq.ParquetWriter(lake / "a.parquet", table.schema) as writer:
+        for part in (table.slice(0, 0), table, table.slice(0, 0)):
+            writer.write_table(part)
+    pq.write_table(table.slice(0, 0), lake / "b.parquet")
+    forced(lake, tmp_path / "out", least)
+    run(lake, tmp_path / "out", metrics=["pass@1"])
+    assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
+
+
+@pytest.mark.parametrize("least", [0, counting.LEAST])
+def test_attempts_in_some_files_only(tmp_path: Path, least: int) -> None:
+    lake = tmp_path / "lake"
+    put(lake, attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0]), "a.parquet")
+    put(lake, attempts(model="m", problem_id="p", passed=[True, False]), "b.parquet")
+    forced(lake, tmp_path / "out", least)
+    told = run(lake, tmp_path / "out", metrics=["pass@1"])
+    assert counts(tmp_path / "out") == [("m", "", "p", 3, 2, 0)]
+    assert told.run["duplicates"] == 1
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.EIO])
+def test_trouble_of_the_machine_is_never_remembered_against_a_file(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True)).parent
+    footer = parquet.footer
+
+    def failing(path: str) -> Any:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(parquet, "footer", failing)
+    with pytest.raises(StorageError) as trouble:
+        run(lake, tmp_path / "out", allow_quarantine=True)
+    assert trouble.value.exit_code == 4
+    assert os.strerror(number) in str(trouble.value)
+    monkeypatch.setattr(parquet, "footer", footer)
+    assert run(lake, tmp_path / "out", metrics=["pass@1"]).status == "published"
+
+
+def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
+    lake, out = str(tmp_path / "lake"), str(tmp_path / "out")
+    for i in range(3):
+        put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True), f"{i}.parquet")
+    code = (
+        "import resource, sys, scorelake.run, scorelake.count.shard\n"
+        "from scorelake import cli, tasks\n"
+        "count = tasks.count_all\n"
+        "def few(some):\n"
+        "    before = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "    now = len(__import__('os').listdir('/proc/self/fd'))\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (now, before[1]))\n"
+        "    try:\n"
+        "        return count(some)\n"
+        "    finally:\n"
+        "        resource.setrlimit(resource.RLIMIT_NOFILE, before)\n"
+        "tasks.count_all = few\n"
+        f"sys.argv = ['scorelake', 'score', {lake!r}, '--out', {out!r}, '--json']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 4, done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 4
+    told = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("partials/*/shard.json")]
+    assert all(partial["quarantine"] == [] for partial in told)
+
+
+def test_no_place_for_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only installation without a home: compiled for this run, instead of calling every file broken."""
+    from scorelake.count import compiled
+
+    njit = compiled.njit
+
+    def homeless(**options: Any) -> Any:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(**options)
+
+    monkeypatch.setattr(compiled, "njit", homeless)
+    assert compiled.compiled(lambda a: a + 1)(1) == 2
+
+
+# --- runs that were killed ----------------------------------------------------------------------------------
+
+
+def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
+    lake, out = str(tmp_path / "lake"), str(tmp_path / "out")
+    for name in ("good", "evil", "other"):
+        put(tmp_path / "lake", attempts(model=name, problem_id=["p"], passed=True), f"{name}.parquet")
+    code = (
+        "import os, sys\n"
+        "from scorelake.store import parquet\n"
+        "read = parquet.batches\n"
+        "def batches(path, *more, **options):\n"
+        "    os.abort() if 'evil' in path else None\n"
+        "    return read(path, *more, **options)\n"
+        "parquet.batches = batches\n"
+        "from scorelake import cli\n"
+        f"sys.argv = ['scorelake', 'score', {lake!r}, '--out', {out!r}, '--json']\n"
+        "sys.argv += {more}\n"
+        "cli.main()\n"
+    )
+    for more, exit_code in (([], 3), (["--allow-quarantine"], 0), (["--allow-quarantine", "--full"], 0)):
+        command = [sys.executable, "-c", code.replace("{more}", repr(more))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        told = json.loads(done.stdout)
+        assert (done.returncode, told["exit_code"]) == (exit_code, exit_code), done.stderr
+        assert "evil.parquet: reading it ends the process (SIGABRT)" in done.stderr
+    assert [row[0] for row in counts(tmp_path / "out")] == ["good", "other"]
+
+
+def test_a_killed_parent_takes_its_child_along(tmp_path: Path) -> None:
+    """Or the lock would be held by a job that nobody waits for."""
+    put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True))
+    code = (
+        "import os, sys, time\n"
+        "from scorelake import run, cli\n"
+        "def job(*some, **more):\n"
+        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+        "run.job = job\n"
+        f"sys.argv = ['scorelake', 'score', {str(tmp_path / 'lake')!r}, '--out', {str(tmp_path / 'out')!r}]\n"
+        "cli.main()\n"
+    )
+    import time
+
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 30
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    child = int((tmp_path / "pid").read_text())
+    assert child != parent.pid
+    parent.kill()
+    parent.wait()
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split(")")[1]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+# --- the cliff, and what else was measured --------------------------------------------------------------------
+
+
+def test_long_texts_take_no_more_than_themselves(tmp_path: Path) -> None:
+    """Twenty names of 35,000 letters on 200,000 rows: seven gigabytes, if they were spelled out row by row."""
+    rows = 200_000
+    names = [letter * 35_000 for letter in "abcdefghijklmnopqrst"]
+    places = pa.array((np.arange(rows) % 20).astype(np.int32))
+    table = pa.table(
+        {
+            "model": pa.array(["m"] * rows),
+            "problem_id": pa.DictionaryArray.from_arrays(places, pa.array(names)),
+            "passed": pa.array(np.arange(rows) % 3 == 0),
+        }
+    )
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(table, lake / "a.parquet")
+    code = (
+        "import resource, sys\n"
+        "from scorelake import tasks\nfrom scorelake.lake.listing import listing\n"
+        "from scorelake.settings import Settings\n"
+        f"shard = tasks.Shard({str(lake)!r}, listing({str(lake)!r}).files)\n"
+        f"made = tasks.count(tasks.Count(shard, Settings(run={{'memory_gb': 1}}), {str(tmp_path / 'partials')!r}))\n"
+        "print(made.read, made.way.split(':')[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    read, way, peak = done.stdout.split()
+    assert (int(read), way) == (rows, "tally")
+    assert int(peak) < 1500
+
+
+def test_partials_depend_on_no_version_of_a_library() -> None:
+    told = json.dumps(counting.identity(Settings()))
+    assert all(version not in told for version in (pl.__version__, pa.__version__, np.__version__))
+
+
+def test_where_looking_begins_cannot_be_known_beforehand() -> None:
+    """Names chosen to be slow for one seed are not for the next."""
+    from scorelake.count.vocabulary import Vocabulary
+
+    assert len({int(Vocabulary().seed) for _ in range(8)}) == 8
+
+
+def test_a_damaged_description_is_counted_again(tmp_path: Path) -> None:
+    lake = put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True)).parent
+    run(lake, tmp_path / "out", metrics=["pass@1"])
+    for text in ("", "{", "[]", "{}", '{"identity": 1}'):
+        (told,) = (tmp_path / "out").glob(f"partials/*/{partials.DESCRIPTION}")
+        told.write_text(text)
+        run(lake, tmp_path / "out", metrics=["pass@1"], full=False)
+        assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
+        assert (snapshot(tmp_path / "out") / "manifest.json").exists()
+    shutil.rmtree(tmp_path / "out")
+
+
+# --- found by random and by damaged lakes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("least", [0, counting.LEAST])
+def test_a_repeated_attempt_with_another_carried_value_is_a_repeat(tmp_path: Path, least: int) -> None:
+    rows = attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0], level=["easy", "hard"])
+    lake = put(tmp_path / "lake", rows).parent
+    forced(lake, tmp_path / "out", least, by=("level",))
+    told = run(lake, tmp_path / "out", by=("level",), metrics=["pass@1"])
+    assert (told.run["graded"], told.run["duplicates"]) == (1, 1)
+    assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
+
+
+@pytest.mark.parametrize("least", [0, counting.LEAST])
+@pytest.mark.parametrize("column", ["attempt", "level", "problem_id"])
+def test_bytes_that_are_not_utf8_are_refused_by_column(tmp_path: Path, least: int, column: str) -> None:
+    offsets = np.array([0, 2, 3], np.int32).tobytes()
+    bad = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(b"\xff\xfeb"))
+    table = {"model": ["m", "m"], "problem_id": ["p", "q"], "passed": [True, False], "level": ["a", "b"], column: bad}
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(pa.table(table), lake / "f.parquet")
+    forced(lake, tmp_path / "out", least, by=("level",))
+    with pytest.raises(DataError, match=rf"f.parquet: column {column}, .* not UTF-8"):
+        run(lake, tmp_path / "out", by=("level",), metrics=["pass@1"])
+
+
+def test_a_footer_that_names_a_column_twice_and_differently(tmp_path: Path) -> None:
+    path = put(tmp_path / "lake", attempts(model="m", benchmark="b", problem_id=["p"], passed=True))
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"benchmark")] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="twice, and differently"):
+        run(tmp_path / "lake", tmp_path / "out")
