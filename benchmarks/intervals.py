@@ -63,7 +63,11 @@ def printed(c: np.ndarray, n: int, prior: str) -> pl.DataFrame:
         .agg(problems=pl.len().cast(pl.Int64))
         .sort(*KEYS, "n", "c")
     )
-    totals = histogram.group_by(KEYS).agg(attempts=pl.lit(0), ungraded=pl.lit(0)).sort(KEYS)
+    totals = (
+        histogram.group_by(KEYS)
+        .agg(problems_of_benchmark=pl.lit(0), attempts=pl.lit(0), ungraded=pl.lit(0))
+        .sort(KEYS)
+    )
     settings = Settings.model_validate({"uncertainty": {"prior": prior}})
     chosen = [metrics.parse(f"pass@{k}") for k in DRAWS]
     outcomes = Outcomes(binary=True, rewards=False, top_n=n)
@@ -93,7 +97,7 @@ def posterior_shares(table: pl.DataFrame, p: Floats) -> list[float]:
     out = []
     for k in DRAWS:
         row = table.filter(pl.col("metric") == f"pass@{k}")
-        out.append(_covered(row["lo"].to_numpy(), row["hi"].to_numpy(), (1 - (1 - p) ** k).mean(axis=1)))
+        out.append(_covered(row["mu_lo"].to_numpy(), row["mu_hi"].to_numpy(), (1 - (1 - p) ** k).mean(axis=1)))
     return out
 
 

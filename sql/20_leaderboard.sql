@@ -4,8 +4,8 @@
 -- the share of resamples in which the model leads; both null for metrics not named in [compare] metrics.
 -- Every model counts with the mean of its own problems, as in its value; to tell two models apart on the
 -- problems they share, see comparison.
--- lo and hi are the posterior interval with problems fixed. Different protocols are never ranked against
--- each other.
+-- lo and hi are the interval of value: what the model would score on other problems like these. Different
+-- protocols are never ranked against each other.
 CREATE OR REPLACE VIEW leaderboard AS
 SELECT
     me.benchmark,

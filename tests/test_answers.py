@@ -60,7 +60,7 @@ def test_known_values(tmp_path: Path, cli: Callable[..., CompletedProcess[str]])
         ("two", 7, 3, [3, 2, 1, 1], [3, 0, 0, 0]),
     ]
     row = ask(
-        tmp_path / "out", "SELECT mu, sigma, lo, hi, problems_scored FROM model_summary WHERE metric = 'vote@3'"
+        tmp_path / "out", "SELECT mu, sigma, mu_lo, mu_hi, problems_scored FROM model_summary WHERE metric = 'vote@3'"
     )
     assert row == [(None, None, None, None, 2)]
     difference = 13 / 30 - float(every_draw("AAABBCD", "A", 3))

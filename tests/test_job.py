@@ -40,14 +40,14 @@ def test_the_two_problem_example(tmp_path: Path) -> None:
     run(tmp_path / "lake", tmp_path / "out")
     got = {
         name: row
-        for name, *row in ask(tmp_path / "out", "SELECT metric, value, mu, sigma, lo, hi FROM model_summary")
+        for name, *row in ask(tmp_path / "out", "SELECT metric, value, mu, sigma, mu_lo, mu_hi FROM model_summary")
     }
     assert got["pass@1"] == pytest.approx([0.7, 0.642857, 0.118451, 0.4107, 0.8750], abs=5e-5)
     assert got["geom-ds@2"] == pytest.approx([0.653835, 0.612112, 0.132755, 0.3519, 0.8723], abs=5e-5)
     assert got["avg@N"] == pytest.approx([0.7, 0.7, 0.165831, 0.3750, 1.0], abs=5e-5)
     for name, row in got.items():
         want = metrics.summarize(name, [5, 5], [3, 4])
-        assert row == [want.value, want.mu, want.sigma, want.lo, want.hi], name
+        assert row == [want.value, want.mu, want.sigma, want.mu_lo, want.mu_hi], name
 
 
 def test_a_lake_of_the_exact_reference_counts(tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ class Problems:
         side_by_side(add, added)
         return pl.concat([self.groups, pl.DataFrame(added)], how="horizontal")
 
+    def distinct_problems(self, label: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many different problem ids the rows of each label have; labels are numbers from 0 on."""
+        names, labels = max(1, self.names.len()), int(label.max(initial=-1)) + 1
+        if labels * names <= max(1 << 20, 4 * label.size):  # a table of flags is faster than a sort
+            seen = np.zeros(labels * names, dtype=bool)
+            seen[label * names + self.name] = True
+            found: NDArray[np.int64] = seen.reshape(labels, names).sum(axis=1)
+            return found
+        return np.bincount(np.unique(label * names + self.name) // names, minlength=labels)
+
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The same rows with the columns of their group instead of its number."""
         return pl.concat([self.groups[frame["group"]], frame.drop("group")], how="horizontal")

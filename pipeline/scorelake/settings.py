@@ -99,9 +99,15 @@ class Rubric(Part):
 
     levels: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
+    bounds: tuple[float, float] | None = None
+    """The least and the largest score there can be, where no levels say so: intervals need them."""
 
     @model_validator(mode="after")
     def _same_length(self) -> Rubric:
+        if self.bounds is not None and self.levels:
+            raise ValueError("levels say what the bounds are: give one of the two")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            raise ValueError(f"bounds must rise, got {self.bounds[0]:g} and {self.bounds[1]:g}")
         if self.weights and len(self.weights) != len(self.levels):
             raise ValueError(f"{len(self.levels)} levels but {len(self.weights)} weights")
         if len(set(self.levels)) != len(self.levels) or len(self.levels) == 1:

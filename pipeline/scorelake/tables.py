@@ -54,13 +54,18 @@ _SCORES: dict[str, tuple[pl.DataType, str]] = {
     "k": (INT, "draws; null for avg@N and bayes@N"),
     "param": (REAL, "tau of g-pass, lambda of geo-spectrum; null for the others"),
     "value": (REAL, "finite-bank estimate: unbiased, from the attempts made; null below min_coverage"),
+    "lo": (REAL, "lower end of the interval of value: what the model would score on other problems like these"),
+    "hi": (REAL, "upper end of the interval of value: what the model would score on other problems like these"),
+    "se": (REAL, "standard error of value when the problems (or, if given, their clusters) are a sample"),
+    "rerun_lo": (REAL, "lower end for the same problems attempted again; for means of pass/fail where n >= 2"),
+    "rerun_hi": (REAL, "upper end for the same problems attempted again; for means of pass/fail where n >= 2"),
     "mu": (REAL, "posterior mean over all problems, which are fixed while attempts are random; null for votes"),
     "sigma": (REAL, "posterior standard deviation of mu, problems fixed"),
-    "lo": (REAL, "lower end of the posterior interval around mu, problems fixed"),
-    "hi": (REAL, "upper end of the posterior interval around mu, problems fixed"),
-    "se": (REAL, "standard error of value when the problems (or, if given, their clusters) are a sample too"),
+    "mu_lo": (REAL, "lower end of the posterior interval around mu, problems fixed; need not contain value"),
+    "mu_hi": (REAL, "upper end of the posterior interval around mu, problems fixed; need not contain value"),
     "problems": (INT, "all problems of the group"),
     "problems_scored": (INT, "problems with at least k graded attempts"),
+    "problems_of_benchmark": (INT, "problems (of the subject or slice) that any model attempted under the protocol"),
     "attempts": (INT, "graded attempts of the group"),
     "ungraded": (INT, "attempts without a verdict"),
 }
@@ -102,7 +107,7 @@ SUBJECT_SUMMARY = Table(
 SLICE_SUMMARY = Table(
     "slice_summary",
     "One row per value of a carried column asked for with --by, model, protocol and metric.",
-    {**_MODEL, **_SLICE, **_SCORES},
+    {"benchmark": _GROUP["benchmark"], **_SLICE, "model": _GROUP["model"], "protocol": _GROUP["protocol"], **_SCORES},
 )
 _PAIR: dict[str, tuple[pl.DataType, str]] = {
     "metric": _SCORES["metric"],

@@ -77,7 +77,7 @@ def test_the_two_problem_example(
     assert got.value == pytest.approx(value, abs=5e-7)
     if mu is not None:
         assert (got.mu, got.sigma) == pytest.approx((mu, sigma), abs=5e-7)
-        assert (got.lo, got.hi) == pytest.approx((lo, hi), abs=5e-5)
+        assert (got.mu_lo, got.mu_hi) == pytest.approx((lo, hi), abs=5e-5)
     assert (got.problems, got.problems_scored) == (2, 2)
 
 
@@ -99,7 +99,7 @@ def test_the_rubric_example(
     got = metrics.summarize_levels(name, WEIGHTS, OUTCOMES, prior_counts=prior)  # type: ignore[arg-type]
     assert (got.value, got.mu, got.sigma) == pytest.approx((value, mu, sigma), abs=5e-7)
     if lo is not None:
-        assert (got.lo, got.hi) == pytest.approx((lo, hi), abs=5e-5)
+        assert (got.mu_lo, got.mu_hi) == pytest.approx((lo, hi), abs=5e-5)
 
 
 @pytest.mark.parametrize(

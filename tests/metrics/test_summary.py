@@ -69,7 +69,7 @@ def test_groups_are_independent() -> None:
 
 def test_confidence_widens_and_clips() -> None:
     wide, narrow = (metrics.summarize("pass@1", [20], [10], confidence=x) for x in (0.99, 0.5))
-    assert 0 < wide.lo < narrow.lo < narrow.hi < wide.hi < 1
-    assert metrics.summarize("pass@8", [20], [20]).hi == 1
+    assert 0 < wide.mu_lo < narrow.mu_lo < narrow.mu_hi < wide.mu_hi < 1
+    assert metrics.summarize("pass@8", [20], [20]).mu_hi == 1
     rubric = metrics.summarize_levels("avg@N", [-1.0, 3.0], [[1, 1]])
-    assert (rubric.lo, rubric.hi) == (-1.0, 3.0)
+    assert (rubric.mu_lo, rubric.mu_hi) == (-1.0, 3.0)

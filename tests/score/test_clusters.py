@@ -47,8 +47,10 @@ def test_se_counts_clusters(tmp_path: Path, metric: str, prior: str) -> None:
             values = metrics.finite(metric, 6, np.array([r["c"] for r in mine]))
             cluster = [("own", i) if r["passage"] is None else r["passage"] for i, r in enumerate(mine)]
             assert row["se"] == pytest.approx(_robust(values, cluster), rel=1e-10)
-            for column in ("value", "mu", "sigma", "lo", "hi"):
-                assert row[column] == pytest.approx(before[column], rel=1e-9), "clusters change se alone"
+            for column in ("value", "mu", "sigma", "mu_lo", "mu_hi"):
+                assert row[column] == pytest.approx(before[column], rel=1e-9), "clusters change se, lo and hi alone"
+            for column in ("rerun_lo", "rerun_hi"):
+                assert row[column] == (before[column] and pytest.approx(before[column], rel=1e-9))
 
 
 def test_one_problem_per_cluster_is_the_plain_se(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def test_the_empirical_interval_covers_where_the_uniform_one_does_not(tmp_path: 
     for prior in ("uniform", "empirical"):
         settings = {"uncertainty": {"prior": prior}, "metrics": {"names": ["pass@8"]}, "compare": {"resamples": 100}}
         got = rows(
-            scored(tmp_path / prior, counts, **settings), "SELECT lo, hi FROM model_summary ORDER BY benchmark"
+            scored(tmp_path / prior, counts, **settings),
+            "SELECT mu_lo AS lo, mu_hi AS hi FROM model_summary ORDER BY benchmark",
         )
         truth = (1 - (1 - p) ** 8).mean(axis=1)
         covered[prior] = np.mean([row["lo"] <= t <= row["hi"] for row, t in zip(got, truth, strict=True)])

@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +23,7 @@ from scorelake.metrics import families as _families  # noqa: F401  (fills the re
 from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_levels
+from scorelake.metrics.interval import interval, rerun
 from scorelake.metrics.registry import Family, Metric, families, parse, spectrum, threshold
 from scorelake.metrics.summary import Mixture, Shape, Summaries, Summary, aggregate, check_shares
 from scorelake.metrics.vote import Ballots, vote
@@ -40,11 +43,13 @@ __all__ = [
     "families",
     "finite",
     "finite_levels",
+    "interval",
     "of_answers",
     "of_levels",
     "parse",
     "posterior",
     "posterior_levels",
+    "rerun",
     "spectrum",
     "summarize",
     "summarize_all",
@@ -188,5 +193,5 @@ def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
 
 
 def _empty() -> Summary:
-    nan = float("nan")
-    return Summary(nan, nan, nan, nan, nan, nan, 0, 0)
+    undefined: dict[str, Any] = dict.fromkeys((field.name for field in fields(Summary)), float("nan"))
+    return Summary(**undefined | {"problems": 0, "problems_scored": 0})

@@ -6,7 +6,7 @@ All metrics that share a k share the two distributions, which are by far the lar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class Estimate:
     covariance: Floats
     powers: tuple[float, float] | None = None
     bounds: tuple[float, float] = (0.0, 1.0)
+    repeated: Floats | None = None
+    """Where it is a mean of 0/1: the variance of each row's mean over attempts, and its n; both 0 below n = 2."""
 
 
 Prior = tuple[float, float] | tuple[Floats, Floats]
@@ -51,11 +53,19 @@ def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[
         out = dict(zip(drawn, _drawn(drawn, k, n, c, prior) if drawn else [], strict=True))
         counts, mass = np.stack([n - c, c], axis=1), np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))
         levels = {metric: of_levels(metric, _BINARY, counts, mass) for metric in same_k if not metric.credits}
-        return out | levels
+        return {m: replace(e, repeated=again) if m.is_mean else e for m, e in (out | levels).items()}
 
+    again = _repeated(n, c)
     found = side_by_side(at, sorted({metric.draws for metric in metrics}, reverse=True))  # the longest first
     out = {metric: estimate for some in found for metric, estimate in some.items()}
     return [out[metric] for metric in metrics]
+
+
+def _repeated(n: Ints, c: Ints) -> Floats:
+    """c (n - c) / (n^2 (n - 1)) without bias, and n, of the rows that have two attempts."""
+    twice = n > 1
+    m, right = np.where(twice, n, 2).astype(np.float64), np.where(twice, c, 0).astype(np.float64)
+    return np.stack([right / m * ((m - right) / m) / (m - 1), np.where(twice, m, 0.0)])
 
 
 def of_levels(metric: Metric, rewards: Floats, counts: Ints, mass: Floats) -> Estimate:

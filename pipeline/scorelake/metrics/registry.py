@@ -73,6 +73,11 @@ class Metric:
         return self.k or 1
 
     @property
+    def is_mean(self) -> bool:
+        """Of 0/1 outcomes it is the mean over attempts, or close to it: pass@1, avg@N, bayes@N."""
+        return self.family.key in ("avg", "bayes") or (self.family.key, self.k) == ("pass", 1)
+
+    @property
     def credits(self) -> tuple[Floats, ...]:
         """The credit vectors it is made of: one, or two for a blend; none for metrics of rewards or answers."""
         if self.family.credit is not None:

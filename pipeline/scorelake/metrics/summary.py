@@ -11,6 +11,7 @@ import numpy as np
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blend
+from scorelake.metrics.interval import interval, rerun
 from scorelake.threads import side_by_side
 
 CACHED = 1 << 20
@@ -21,15 +22,20 @@ CACHED = 1 << 20
 class Summary:
     """One metric of one group. Undefined numbers are NaN.
 
-    value: finite-bank estimate. mu, sigma, lo, hi: posterior, problems fixed. se: problems a sample too.
+    value: finite-bank estimate; lo, hi, se: the problems are a sample; rerun_lo, rerun_hi: the same problems again.
+    mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
     """
 
     value: float
-    mu: float
-    sigma: float
     lo: float
     hi: float
     se: float
+    rerun_lo: float
+    rerun_hi: float
+    mu: float
+    sigma: float
+    mu_lo: float
+    mu_hi: float
     problems: int
     problems_scored: int
 
@@ -39,11 +45,15 @@ class Summaries:
     """The same, as arrays over many groups."""
 
     value: Floats
-    mu: Floats
-    sigma: Floats
     lo: Floats
     hi: Floats
     se: Floats
+    rerun_lo: Floats
+    rerun_hi: Floats
+    mu: Floats
+    sigma: Floats
+    mu_lo: Floats
+    mu_hi: Floats
     problems: Ints
     problems_scored: Ints
 
@@ -109,8 +119,6 @@ def aggregate(
     counts those instead of problems.
     """
     check_shares(confidence, min_coverage)
-    count_all = np.add.reduceat(shape.problems, shape.starts)
-    reach = NormalDist().inv_cdf((1 + confidence) / 2)
     out: dict[int, Summaries] = {}
     kinds = [(len(estimate.mean), bool(np.isnan(estimate.value[0]).any())) for estimate in estimates]
     for kind in dict.fromkeys(kinds):
@@ -118,31 +126,37 @@ def aggregate(
         panel = _Panel(alike)
         sums = _Sums.stacked(side_by_side(panel.sums, shape.groups()))
         for i, estimate in enumerate(alike):
-            out[id(estimate)] = _summaries(estimate, sums.of(i), count_all, reach, min_coverage)
+            out[id(estimate)] = _summaries(estimate, shape, sums.of(i), confidence, min_coverage)
     return [out[id(estimate)] for estimate in estimates]
 
 
-def _summaries(estimate: Estimate, sums: _Sums, count_all: Ints, reach: float, min_coverage: float) -> Summaries:
+def _summaries(estimate: Estimate, shape: Shape, sums: _Sums, confidence: float, min_coverage: float) -> Summaries:
     """One metric: what its sums over groups come to."""
+    count_all = np.add.reduceat(shape.problems, shape.starts)
     count = sums.count.astype(np.int64)
     if estimate.powers is None:
         mu, variance, average, error = sums.mu[0], sums.spread[0, 0], sums.average[0], sums.sample[0, 0]
     else:
         mu, variance = blend(sums.mu, sums.spread, estimate.powers)
         average, error = blend(sums.average, sums.sample, estimate.powers)
-    sigma = np.sqrt(variance)
-    lo, hi = np.clip(mu - reach * sigma, *estimate.bounds), np.clip(mu + reach * sigma, *estimate.bounds)
     hidden = count < np.maximum(min_coverage * count_all * (1 - 1e-12), 1)
-    return Summaries(
-        value=np.where(hidden, np.nan, average),
-        mu=mu,
-        sigma=sigma,
-        lo=lo,
-        hi=hi,
-        se=np.where(hidden, np.nan, np.sqrt(error)),
-        problems=count_all,
-        problems_scored=count,
-    )
+    value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
+    lo, hi = interval(value, se, sums.units, estimate.bounds, confidence)
+    rerun_lo, rerun_hi = _rerun(estimate, shape, value, confidence)
+    sigma = np.sqrt(variance)
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
+    mu_lo, mu_hi = np.clip(mu - reach, *estimate.bounds), np.clip(mu + reach, *estimate.bounds)
+    return Summaries(value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, count_all, count)
+
+
+def _rerun(estimate: Estimate, shape: Shape, value: Floats, confidence: float) -> tuple[Floats, Floats]:
+    """The interval of the same problems attempted again, where the noise of each is known."""
+    if estimate.repeated is None:
+        return np.full(value.size, np.nan), np.full(value.size, np.nan)
+    noise, n = estimate.repeated[:, shape.place]
+    times = shape.problems * (n > 0)
+    total, attempts, problems = (np.add.reduceat(x, shape.starts) for x in (times * noise, times * n, times))
+    return rerun(value, ratio(total, problems**2), attempts, confidence)
 
 
 @dataclass(frozen=True)
@@ -157,6 +171,8 @@ class _Sums:
     average: Floats
     sample: Floats
     """Covariance of the averages when the problems, or their clusters, are a sample."""
+    units: Floats
+    """How large that sample is: problems scored, or clusters with one."""
 
     @staticmethod
     def stacked(groups: Sequence[_Sums]) -> _Sums:
@@ -193,13 +209,14 @@ class _Panel:
         if scored is not None:
             off *= scored[:, None]
             off[count == 0] = 0
+        units = count
         if group.clusters is None:
             squares = np.einsum("mir,mjr,r->mij", off, off, weight) if off.shape[1] > 1 else _squares(off, weight)
             sample = ratio(ratio(squares, (count - 1)[:, None, None]), count[:, None, None])
         else:
             seen = weight[None] if scored is None else weight * scored
-            sample = _between_clusters(off * weight, seen, count, group.clusters)
-        return _Sums(mu, spread, count, average, sample)
+            sample, units = _between_clusters(off * weight, seen, count, group.clusters)
+        return _Sums(mu, spread, count, average, sample, units)
 
     def _posterior(self, group: _Group, some: slice) -> tuple[Floats, Floats]:
         """Means (metrics x parts) and their covariance, over every problem that has a posterior.
@@ -244,12 +261,17 @@ def _squares(off: Floats, weight: Floats) -> Floats:
     return _total(off * off, weight)[..., None]
 
 
-def _between_clusters(off: Floats, scored: Floats, count: Floats, clusters: Ints) -> Floats:
-    """Covariance of the means when whole clusters are the sample; one problem each gives the plain one."""
+def _between_clusters(off: Floats, scored: Floats, count: Floats, clusters: Ints) -> tuple[Floats, Floats]:
+    """Covariance of the means when whole clusters are the sample, and how many have a problem scored.
+
+    Clusters of one problem each give the plain covariance.
+    """
     sums = np.add.reduceat(off, clusters, axis=-1)
-    many = (np.add.reduceat(scored, clusters, axis=-1) > 0).sum(axis=-1).astype(np.float64)[:, None, None]
+    units = (np.add.reduceat(scored, clusters, axis=-1) > 0).sum(axis=-1).astype(np.float64)
+    units = np.broadcast_to(units, count.shape)
+    many = units[:, None, None]
     squares = np.einsum("mir,mjr->mij", sums, sums)
-    return ratio(squares, count[:, None, None] ** 2) * ratio(many, many - 1)
+    return ratio(squares, count[:, None, None] ** 2) * ratio(many, many - 1), units
 
 
 def check_shares(confidence: float, min_coverage: float) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from scorelake import metrics
+from scorelake.errors import DataError
 from scorelake.metrics import Estimate, Metric
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Floats, Ints, ratio
@@ -26,14 +27,28 @@ def estimates(table: pl.DataFrame, chosen: Sequence[Metric], settings: Settings)
         return side_by_side(Rubric(table, settings).of, chosen)
     each = max(1, int(table[COLUMNS[0]].list.len().sum()) // max(1, table.height))
     step = max(1, _BLOCK // each)
+    bounds = _bounds(table, settings)
     parts = side_by_side(
         lambda at: Rewards(table[at : at + step]).values(chosen), range(0, max(1, table.height), step)
     )
     unknown = np.full(table.height, np.nan)  # a posterior needs a finite set of levels
     return [
-        Estimate(np.concatenate(column)[None], unknown[None], unknown[None, None], bounds=(-np.inf, np.inf))
+        Estimate(np.concatenate(column)[None], unknown[None], unknown[None, None], bounds=bounds)
         for column in zip(*parts, strict=True)
     ]
+
+
+def _bounds(table: pl.DataFrame, settings: Settings) -> tuple[float, float]:
+    """The least and the largest reward there can be; infinite where nobody says."""
+    low, high = settings.rubric.bounds or (-np.inf, np.inf)
+    ends = table.select(least=pl.col(COLUMNS[0]).list.min().min(), most=pl.col(COLUMNS[0]).list.max().max()).row(0)
+    outside = [end for end in ends if end is not None and not low <= end <= high]
+    if outside:
+        raise DataError(
+            f"a score of {outside[0]:g} lies outside [rubric] bounds = [{low:g}, {high:g}]",
+            hint="mend the lake, or give bounds that hold for every score",
+        )
+    return low, high
 
 
 class _Flat:

@@ -19,7 +19,7 @@ from scorelake.metrics.counts import distinct
 from scorelake.problems import Problems
 from scorelake.score import answers, rewards
 from scorelake.score.choose import Outcomes, choose
-from scorelake.score.groups import ROW, Grouping, grouped
+from scorelake.score.groups import OF_BENCHMARK, ROW, Grouping, grouped
 from scorelake.settings import Settings
 from scorelake.tables import MODEL_SUMMARY, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.threads import side_by_side
@@ -112,7 +112,7 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
             groups[np.repeat(np.arange(many), len(made))].select(grouping.keys),
             named[np.tile(np.arange(len(made)), many)],
             pl.DataFrame(columns).fill_nan(None),
-            groups[np.repeat(np.arange(many), len(made))].select("attempts", "ungraded"),
+            groups[np.repeat(np.arange(many), len(made))].select(OF_BENCHMARK, "attempts", "ungraded"),
         ],
         how="horizontal",
     )
