@@ -128,7 +128,7 @@ class Metrics(Part):
 
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, lt=1)
-    min_coverage: float = Field(1.0, ge=0, le=1)
+    min_coverage: float = Field(0.9, ge=0, le=1)
     prior: str | tuple[float, float] = "uniform"
     """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from conftest import FIXTURES, REPO, ask, run
+from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
 from scorelake.publish.leaderboard import view_files
 from scorelake.tables import COMPARISON, HISTORY, KEYS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
@@ -35,9 +35,64 @@ def test_macros_equal_the_kernels(out: Path) -> None:
                 assert got == pytest.approx(float(metrics.finite(name.format(k_), n_, c_)), rel=1e-12, abs=1e-15)
 
 
+@pytest.mark.parametrize("macro", ["pass_at_k", "pass_hat_k"])
+def test_macros_are_null_where_nothing_is_defined(out: Path, macro: str) -> None:
+    odd = [
+        "NULL, 1, 2",
+        "8, NULL, 2",
+        "8, 1, NULL",
+        "8, 9, 2",
+        "8, -1, 2",
+        "8, 3, 0",
+        "8, 3, 9",
+        "8, 3, 2.5",
+        "0, 0, 1",
+    ]
+    odd += [
+        "8.5, 3, 2",
+        "8, 2.5, 2",
+        "-3, -4, 1",
+        "8, 3, 'nan'::DOUBLE",
+        "'nan'::DOUBLE, 3, 2",
+        "'inf'::DOUBLE, 3, 2",
+    ]
+    for given in odd:
+        assert ask(out, f"SELECT {macro}({given})") == [(None,)], given
+    assert ask(out, f"SELECT {macro}(8, 3, 2.0) = {macro}(8, 3, 2)") == [(True,)]
+
+
+def test_macros_at_any_n(out: Path) -> None:
+    """Where a product over every draw would take hours: only factors that change a digit are taken."""
+    huge, quarter = 10**12, 10**12 // 4
+    pairs = {
+        f"pass_at_k({huge}, {quarter}, 2)": 1 - 0.75**2,
+        f"pass_at_k({huge}, {quarter}, {huge // 2})": 1.0,
+        f"pass_hat_k({huge}, {quarter}, {huge // 5})": 0.0,
+        f"pass_hat_k({huge}, {huge - 1}, {huge // 2})": 0.5,
+        f"pass_at_k({2**63 - 1}, {2**62}, 3)": 0.875,
+    }
+    for call, want in pairs.items():
+        assert ask(out, f"SELECT {call}")[0][0] == pytest.approx(want, rel=1e-11), call
+
+
+def test_any_k_divides_by_the_problems_that_have_k_attempts(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([("one", 5, 5), *((f"p{i}", 2, 0) for i in range(4))], model="m"))
+    run(tmp_path / "lake", tmp_path / "out", "[uncertainty]\nmin_coverage = 0", metrics=["pass@5"])
+    assert (
+        ask(tmp_path / "out", ANY_K)
+        == [("m", 1.0)]
+        == ask(tmp_path / "out", "SELECT model, value FROM model_summary")
+    )
+
+
+ANY_K = """
+SELECT model, sum(problems * pass_at_k(n, c, 5)) / sum(problems) FILTER (n >= 5)
+FROM problem_histogram GROUP BY model
+"""
+
+
 def test_any_k_from_the_histogram(out: Path) -> None:
-    sql = "SELECT model, sum(problems * pass_at_k(n, c, 5)) / sum(problems) FROM problem_histogram GROUP BY model"
-    for model, value in ask(out, sql):
+    for model, value in ask(out, ANY_K):
         n, c, times = np.array(ask(out, "SELECT n, c, problems FROM problem_histogram WHERE model = ?", model)).T
         assert value == pytest.approx(metrics.summarize("pass@5", n, c, times).value, rel=1e-12)
 

@@ -95,7 +95,7 @@ def summarize(
     problems: ArrayLike | None = None,
     prior: tuple[float, float] = (1.0, 1.0),
     confidence: float = 0.95,
-    min_coverage: float = 1.0,
+    min_coverage: float = 0.9,
 ) -> Summary:
     """One metric of one group; `problems` says how many problems share each (n, c), by default one."""
     return summarize_all([name], n, c, problems, prior, confidence, min_coverage)[0]
@@ -108,7 +108,7 @@ def summarize_all(
     problems: ArrayLike | None = None,
     prior: tuple[float, float] = (1.0, 1.0),
     confidence: float = 0.95,
-    min_coverage: float = 1.0,
+    min_coverage: float = 0.9,
 ) -> list[Summary]:
     """Many metrics of one group: the problems are collapsed once and the distributions shared."""
     metrics = [_metric(name) for name in names]
@@ -132,7 +132,7 @@ def summarize_levels(
     problems: ArrayLike | None = None,
     prior_counts: ArrayLike | None = None,
     confidence: float = 0.95,
-    min_coverage: float = 1.0,
+    min_coverage: float = 0.9,
 ) -> Summary:
     """The same for avg@N, bayes@N and max@k over reward levels."""
     estimate = _of_levels(name, rewards, counts, prior_counts)

@@ -111,7 +111,7 @@ class _Group:
 
 
 def aggregate(
-    estimates: Sequence[Estimate], shape: Shape, confidence: float = 0.95, min_coverage: float = 1.0
+    estimates: Sequence[Estimate], shape: Shape, confidence: float = 0.95, min_coverage: float = 0.9
 ) -> list[Summaries]:
     """Unweighted means over the problems of each group, for several metrics of the same problems.
 
