@@ -60,7 +60,7 @@ def counting(lake: Path) -> dict[str, float]:
         home = Path(folder) / task.task.name
         partial = count.finished(home)
         assert partial is not None
-        size = sum(path.stat().st_size for path in home.glob("counts-*.parquet"))
+        size = sum(path.stat().st_size for path in home.glob("*.arrow"))
         return {
             "bytes_per_attempt": task.shard.size / partial.read,
             "attempts_per_s": partial.read / seconds,

@@ -15,7 +15,7 @@ import pytest
 from made import counts, said
 from scorelake import partials
 from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts, add
-from scorelake.partials import Partial, Piece, as_dictionary, describe, described, read, sound, write
+from scorelake.partials import Partial, Piece, Writer, as_dictionary, describe, described, read, sound
 from scorelake.store.disk import checksum
 from scorelake.store.files import File
 from scorelake.tables import KEYS
@@ -30,19 +30,18 @@ def split(home: Path, piece: Piece, edges: list[int], details: bool = True) -> l
     return [part for part in parts if part is not None]
 
 
-@pytest.mark.parametrize("row_group", [None, 3], ids=["one row group", "many"])
+def write(whole: Counts, home: Path) -> Piece:
+    return Writer(home).write(whole)
+
+
 @pytest.mark.parametrize("details", [False, True])
-def test_what_is_written_is_read(
-    tmp_path: Path, details: bool, row_group: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if row_group:
-        monkeypatch.setattr(partials, "_ROW_GROUP", row_group)
+def test_what_is_written_is_read(tmp_path: Path, details: bool) -> None:
     whole = add([counts(1, 60, words=2, details=details)])
     if whole.details is not None:
         whole = Counts(whole.texts, whole.problems, whole.details.sort(PROBLEM))
-    piece = write(whole, tmp_path, 7)
+    piece = write(whole, tmp_path)
     hashes = whole.problems[HASH].to_list()
-    assert piece == Piece(7, hashes[0], hashes[-1], whole.problems.height, whole.rows, 120 * details)
+    assert piece == Piece(0, hashes[0], hashes[-1], whole.problems.height, whole.rows, 120 * details, 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(piece.names)
     back = read(tmp_path, piece, 0, ALL, details=True)
     assert back is not None
@@ -59,7 +58,7 @@ def test_what_is_written_is_read(
 
 
 def test_a_range_holds_its_ends(tmp_path: Path) -> None:
-    piece = write(add([counts(3, 40)]), tmp_path, 0)
+    piece = write(add([counts(3, 40)]), tmp_path)
     alone = read(tmp_path, piece, piece.low, piece.low, details=False)
     assert alone is not None
     assert alone.problems[HASH].to_list() == [piece.low]
@@ -69,14 +68,38 @@ def test_a_range_holds_its_ends(tmp_path: Path) -> None:
 
 
 def test_details_only_where_they_are_wanted(tmp_path: Path) -> None:
-    piece = write(add([counts(4, 30, details=True)]), tmp_path, 0)
+    piece = write(add([counts(4, 30, details=True)]), tmp_path)
     back = read(tmp_path, piece, 0, ALL, details=False)
     assert back is not None
     assert back.details is None
 
 
+def test_texts_that_pieces_share_are_written_once(tmp_path: Path) -> None:
+    """And pieces of several texts are added up by what their codes stand for."""
+    writer, one, other = Writer(tmp_path), add([counts(1, 60)]), add([counts(2, 50)])
+    half = one.problems.height // 2
+    parts = [Counts(one.texts, one.problems[:half]), Counts(one.texts, one.problems[half:]), other]
+    pieces = [writer.write(part) for part in parts]
+    assert [piece.texts for piece in pieces] == [0, 0, 1]
+    assert len(list(tmp_path.glob("texts-*"))) == 2
+    back = [part for part in (read(tmp_path, piece, 0, ALL, details=False) for piece in pieces) if part is not None]
+    assert said(add(back)) == said(add([one, other]))
+
+
+def test_carried_values_keep_their_type(tmp_path: Path) -> None:
+    whole = add([counts(1, 30)])
+    kinds = {"a": pl.UInt8, "b": pl.Int32, "c": pl.String, "d": pl.Date}
+    more = [pl.lit(None, kind).alias(f"min:{name}") for name, kind in kinds.items()]
+    whole = Counts(whole.texts, whole.problems.with_columns(*more, pl.lit(7, pl.UInt8).alias("max:a")))
+    back = read(tmp_path, write(whole, tmp_path), 0, ALL, details=False)
+    assert back is not None
+    assert [back.problems.schema[f"min:{name}"] for name in kinds] == list(kinds.values())
+    assert back.problems["max:a"].to_list() == [7] * back.problems.height
+    assert back.problems.schema["max:a"] == pl.UInt8
+
+
 def test_no_problems_at_all(tmp_path: Path) -> None:
-    piece = write(counts(5, 0), tmp_path, 0)
+    piece = write(counts(5, 0), tmp_path)
     assert (piece.problems, piece.rows) == (0, 0)
     assert read(tmp_path, piece, 0, ALL, details=True) is None
 
@@ -84,7 +107,7 @@ def test_no_problems_at_all(tmp_path: Path) -> None:
 def test_numbers_beyond_32_bits(tmp_path: Path) -> None:
     whole = add([counts(6, 20)])
     large = whole.problems.with_columns(passed=pl.lit(1 << 40, pl.Int64), failed=pl.lit((1 << 31) - 1, pl.Int64))
-    piece = write(Counts(whole.texts, large), tmp_path, 0)
+    piece = write(Counts(whole.texts, large), tmp_path)
     assert piece.rows > 20 * (1 << 40) // 20
     back = read(tmp_path, piece, 0, ALL, details=False)
     assert back is not None
@@ -116,7 +139,7 @@ PARTIAL = Partial(
     rewards=False,
     answers="none",
     carried={"tier": "numbers"},
-    pieces=(Piece(0, 1, ALL, 5, 9, 4), Piece(1, 1, 5, 2, 3, 0)),
+    pieces=(Piece(0, 1, ALL, 5, 9, 4, 0), Piece(1, 1, 5, 2, 3, 0, 0)),
     checksum="abc",
 )
 IDENTITY = {"format": 3, "counting": {"columns": {"model": "m"}}}
@@ -129,7 +152,7 @@ def test_a_description_comes_back(tmp_path: Path) -> None:
     assert described(tmp_path, {**IDENTITY, "format": 2}) is None
     assert (PARTIAL.problems, PARTIAL.weight) == (7, 7)
     names = [path.name for path in PARTIAL.contents(tmp_path)]
-    assert names == ["counts-00000.parquet", "details-00000.parquet", "counts-00001.parquet"]
+    assert names == ["counts-00000.arrow", "texts-00000.arrow", "details-00000.arrow", "counts-00001.arrow"]
 
 
 def test_a_damaged_description_is_none(tmp_path: Path) -> None:
@@ -153,7 +176,7 @@ def test_a_damaged_description_is_none(tmp_path: Path) -> None:
 
 
 def test_bytes_that_changed_are_noticed(tmp_path: Path) -> None:
-    piece = write(add([counts(1, 60, details=True)]), tmp_path, 0)
+    piece = write(add([counts(1, 60, details=True)]), tmp_path)
     partial = Partial(**{**vars(PARTIAL), "pieces": (piece,), "checksum": ""})
     partial = Partial(**{**vars(partial), "checksum": checksum(*partial.contents(tmp_path))})
     assert sound(tmp_path, partial)
@@ -181,6 +204,6 @@ def test_keys_survive(tmp_path: Path) -> None:
         }
     )
     whole = Counts(texts, problems)
-    back = read(tmp_path, write(whole, tmp_path, 0), 0, ALL, details=False)
+    back = read(tmp_path, write(whole, tmp_path), 0, ALL, details=False)
     assert back is not None
     assert said(back) == said(whole)

@@ -165,19 +165,15 @@ def together(parts: Sequence[Counts]) -> Counts:
     """All rows of all parts one after the other, under common codes. Nothing is added up yet."""
     if len(parts) == 1:
         return parts[0]
-    texts, codes = {}, {}
-    for key in KEYS:
-        chunks = [
-            pa.DictionaryArray.from_arrays(arrow(np.arange(len(part.texts[key]), dtype=np.int32)), part.texts[key])
-            for part in parts
-        ]
-        unified: Any = pa.chunked_array(chunks).unify_dictionaries()
-        texts[key] = unified.chunk(0).dictionary
-        codes[key] = [chunk.indices.to_numpy().astype(np.uint32) for chunk in unified.chunks]
+    books = list({id(part.texts): part.texts for part in parts}.values())
+    texts, codes = _unified(books) if len(books) > 1 else (books[0], None)
     problems, details, below = [], [], 0
-    for i, part in enumerate(parts):
-        columns = [pl.Series(key, codes[key][i][part.problems[key].to_numpy()]) for key in KEYS]
-        problems.append(part.problems.with_columns(columns))
+    for part in parts:
+        columns = part.problems
+        if codes is not None:
+            mine = codes[next(i for i, book in enumerate(books) if book is part.texts)]
+            columns = columns.with_columns(pl.Series(key, mine[key][columns[key].to_numpy()]) for key in KEYS)
+        problems.append(columns)
         if part.details is not None:
             details.append(part.details.with_columns(pl.col(PROBLEM) + below))
         below += part.problems.height
@@ -188,6 +184,23 @@ def together(parts: Sequence[Counts]) -> Counts:
     )
 
 
+def _unified(
+    books: Sequence[dict[str, pa.Array[Any]]],
+) -> tuple[dict[str, pa.Array[Any]], list[dict[str, NDArray[np.uint32]]]]:
+    """Common texts of several, and for each of them the common code of every text."""
+    texts, codes = {}, [dict[str, NDArray[np.uint32]]() for _ in books]
+    for key in KEYS:
+        chunks = [
+            pa.DictionaryArray.from_arrays(arrow(np.arange(len(book[key]), dtype=np.int32)), book[key])
+            for book in books
+        ]
+        unified: Any = pa.chunked_array(chunks).unify_dictionaries()
+        texts[key] = unified.chunk(0).dictionary
+        for mine, chunk in zip(codes, unified.chunks, strict=True):
+            mine[key] = chunk.indices.to_numpy().astype(np.uint32)
+    return texts, codes
+
+
 def add(parts: Sequence[Counts]) -> Counts:
     """The sum of counts, whatever they are of and in whatever order: one row per problem, no row lost."""
     return added(together(parts))[0]
@@ -195,6 +208,9 @@ def add(parts: Sequence[Counts]) -> Counts:
 
 def added(whole: Counts) -> tuple[Counts, NDArray[np.uint32]]:
     """Counts in which problems may come several times -> once each; and for every row the problem it went to."""
+    hashes = whole.problems[HASH].to_numpy()
+    if (hashes[1:] > hashes[:-1]).all():  # in order, and each once: nothing is to be added
+        return whole, np.arange(hashes.size, dtype=np.uint32)
     place, starts = order(whole.problems)
     owner = np.empty(place.size, np.uint32)
     owner[place] = np.repeat(np.arange(starts.size, dtype=np.uint32), np.diff(starts, append=place.size))

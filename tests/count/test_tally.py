@@ -1,4 +1,5 @@
-"""Cells against a dictionary: equal rows are counted together, and an attempt that comes again goes aside."""
+"""Cells against a dictionary: rows of a problem are counted together, what else they tell is kept, and an attempt
+that comes again goes aside."""
 
 from __future__ import annotations
 
@@ -22,11 +23,21 @@ def words(rows: Rows) -> Words:
 
 
 def counted(cells: Cells) -> dict[tuple[int, ...], int]:
-    """What tells a row apart, and how often it came."""
+    """What tells a cell apart with a kind, and how often it came."""
     used = cells.cells[: cells.used].tolist()
-    out = {tuple(row[: cells.width]): row[-1] for row in used}
-    assert len(out) == len(used), "one cell for equal rows"
-    return out
+    out = {(row[0] | kind, *row[1 : cells.width]): row[cells.width + kind] for row in used for kind in range(3)}
+    assert len(out) == 3 * len(used), "one cell for equal rows"
+    return {key: many for key, many in out.items() if many}
+
+
+def kept(cells: Cells) -> Counter[tuple[int, ...]]:
+    """The rows that were kept, as they came."""
+    first = cells.cells[: cells.used]
+    rows = cells.rows()
+    low = rows[:, 0] & np.uint64((1 << LOW_BITS) - 1)
+    cell = first[(rows[:, 0] >> np.uint64(LOW_BITS)).astype(np.int64)]
+    whole = np.column_stack([cell[:, 0] | low, cell[:, 1 : cells.width], rows[:, 1:]])
+    return Counter(tuple(row) for row in whole.tolist())
 
 
 def noted(cells: Cells) -> dict[tuple[tuple[int, ...], int], tuple[int, int]]:
@@ -41,27 +52,32 @@ def noted(cells: Cells) -> dict[tuple[tuple[int, ...], int], tuple[int, int]]:
     return out
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_rows_are_counted(width: int) -> None:
-    """Kinds are told apart, and every other word as well."""
+@pytest.mark.parametrize("extra", [0, 1, 3])
+@pytest.mark.parametrize("width", [1, 2])
+def test_rows_are_counted(width: int, extra: int) -> None:
+    """Kinds are told apart, and carried values; further words are kept with the row."""
     rng = np.random.default_rng(width)
-    cells, want = Cells(width, 0), Counter[tuple[int, ...]]()
+    cells, want, rest = Cells(width, 0, extra), Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
     for many in (1, 127, 128, 5000, 0, 3):
-        rows = [tuple(row) for row in rng.integers(0, 9, (many, width)).tolist()]
-        assert len(cells.add(words(rows).reshape(many, width))) == 0
-        want.update(rows)
+        rows = rng.integers(0, 9, (many, width + extra)).astype(np.uint64)
+        rows[:, 0] = rows[:, 0] << np.uint64(LOW_BITS) | rng.integers(0, 3, many).astype(np.uint64)
+        assert len(cells.add(rows)) == 0
+        want.update(tuple(row[:width]) for row in rows.tolist())
+        rest.update(tuple(row) for row in rows.tolist())
         assert counted(cells) == want
+    assert kept(cells) == (rest if extra else Counter())
+    assert kept(cells) == Counter(), "held no longer"
 
 
 def test_growth() -> None:
     """Every row another cell; each is still there after the tables have grown, and is found again."""
-    cells = Cells(2, 0)
+    cells = Cells(2, 0, 0)
     rows = [(i << LOW_BITS, i % 3) for i in range(20_000)]
     cells.add(words(rows))
     assert counted(cells) == dict.fromkeys(rows, 1)
     cells.add(words(rows[::-1]))
     assert counted(cells) == dict.fromkeys(rows, 2)
-    assert cells.bytes > 20_000 * 3 * 8
+    assert cells.bytes > 20_000 * 5 * 8
     cells.clear()
     assert counted(cells) == {}
     cells.add(words(rows[:5]))
@@ -72,25 +88,28 @@ def test_growth() -> None:
 def test_attempts_are_bits(bits: int) -> None:
     """Failed 01, passed 10, ungraded 11, once per attempt; who comes again goes aside, in the order of arrival."""
     rng = np.random.default_rng(bits)
-    cells = Cells(2, bits)
+    cells, rest = Cells(2, bits, 1), Counter[tuple[int, ...]]()
     want: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
     total, aside = 0, 0
     for many in (1, 300, 5000, 20_000):
         problem, other = rng.integers(0, 60, many), rng.integers(0, 3, many)
         number, kind = rng.integers(0, 64 * bits, many), rng.integers(0, 3, many)
-        rows = np.column_stack([problem << LOW_BITS | number << KIND_BITS | kind, other]).astype(np.uint64)
+        first = problem << LOW_BITS | number << KIND_BITS | kind
+        rows = np.column_stack([first, other, rng.integers(0, 5, many)]).astype(np.uint64)
         again = []
-        for p, o, n, k, row in zip(*(x.tolist() for x in (problem, other, number, kind, rows)), strict=True):
+        for p, o, n, k, row in zip(*(x.tolist() for x in (problem, other, number, kind)), rows, strict=True):
             cell = ((p << LOW_BITS, o), n)
             if cell in want:
                 again.append(row)
             else:
                 want[cell] = STATES[k]
-        assert cells.add(rows).tolist() == again
+                rest[tuple(row.tolist())] += 1
+        assert cells.add(rows).tolist() == [row.tolist() for row in again]
         assert noted(cells) == want
         total, aside = total + many, aside + len(again)
     assert total == aside + len(want), "no row lost"
     assert aside > 1 << 12, "more than go aside at once"
+    assert kept(cells) == rest, "who goes aside is not kept as well"
 
 
 @pytest.mark.parametrize("bits", [0, 4])
@@ -98,7 +117,7 @@ def test_partitions(bits: int) -> None:
     """Rows dealt to partitions, some in hand until the end: all are counted, and a problem's rows meet in one."""
     rng = np.random.default_rng(bits)
     group, name = (rng.integers(0, 1 << 63, many).astype(np.uint64) for many in (5, 1000))
-    tally, seen, again = Tally(2, bits, room=1 << 12, partitions=4), Counter[tuple[int, ...]](), 0
+    tally, seen, again = Tally(2, bits, 0, room=1 << 12, partitions=4), Counter[tuple[int, ...]](), 0
     lock_step = []
     for _ in range(30):
         many = int(rng.integers(0, 3000))
@@ -132,4 +151,7 @@ def test_partitions(bits: int) -> None:
         assert marked + again == seen.total()
     else:
         assert again == 0
-        assert Counter({k: v for part in tally.parts for k, v in counted(part).items()}) == seen
+        bare = Counter[tuple[int, ...]]()  # without numbers, which only bits tell apart
+        for (first, other), many in seen.items():
+            bare[first & ~(255 << KIND_BITS), other] += many
+        assert Counter({k: v for part in tally.parts for k, v in counted(part).items()}) == bare

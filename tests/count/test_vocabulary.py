@@ -22,7 +22,7 @@ def array(texts: Sequence[str | None], kind: Any = None) -> pa.Array[Any]:
 
 def exact(vocabulary: Vocabulary, texts: Sequence[str | None], codes: Any) -> None:
     """Every code stands for its text, null is 0, and there are no more codes than texts."""
-    known = vocabulary.texts().to_pylist()
+    known = vocabulary.texts(null=True).to_pylist()
     assert known[0] is None
     assert len(known) == len(set(known)) == vocabulary.count + 1
     assert [known[code] for code in codes] == list(texts)
@@ -49,7 +49,7 @@ def test_a_null_is_none_whatever_lies_beneath_it() -> None:
     vocabulary = Vocabulary()
     codes = vocabulary.codes(texts)
     assert codes[2] == 0
-    assert [vocabulary.texts().to_pylist()[code] for code in codes] == ["a", "b", None, "b"]
+    assert [vocabulary.texts(null=True).to_pylist()[code] for code in codes] == ["a", "b", None, "b"]
     assert [int(words[2]) for words in identify(texts)] == [0, 0]
 
 
@@ -60,7 +60,7 @@ def test_a_slice_of_an_array() -> None:
         part = whole.slice(start, length)
         texts = part.to_pylist()
         known = vocabulary.codes(part)
-        assert [vocabulary.texts().to_pylist()[code] for code in known] == texts
+        assert [vocabulary.texts(null=True).to_pylist()[code] for code in known] == texts
         assert (identify(part)[1] == identify(array(texts))[1]).all()
 
 

@@ -23,13 +23,13 @@ from scorelake.count.shape import Opened, Shape, Tallied, batches, shape_of
 from scorelake.count.values import series
 from scorelake.counts import OUTCOMES, Counts
 from scorelake.errors import DataError, ScorelakeError, StorageError
-from scorelake.partials import Partial, Piece, write
+from scorelake.partials import Partial, Piece, Writer
 from scorelake.settings import Settings
 from scorelake.store import parquet
 from scorelake.store.disk import writing
 from scorelake.store.files import File, Shard
 
-FORMAT = 3
+FORMAT = 4
 """Raise when partials of an older version must not be added to new ones."""
 LEAST = 1 << 17
 """Rows from which on the tally, which takes half a second to load, is faster than the plain way."""
@@ -96,12 +96,13 @@ def _counted(task: Task, files: list[Opened], quarantine: list[tuple[str, str]],
     shape = shape_of(files, settings.duplicates.rule in ("first", "last"))
     told, pieces, sums = Tallied(), list[Piece](), [0, 0, 0]
     way = _way(files, task.least)
+    writer = Writer(folder)
     with ThreadPoolExecutor(1) as aside:  # written while the next ones are made
         waiting: deque[Future[Piece]] = deque()
-        for i, counts in enumerate(_ways(way, files, shape, settings, told)):
+        for counts in _ways(way, files, shape, settings, told):
             for j, name in enumerate(OUTCOMES):
                 sums[j] += int(counts.problems[name].sum())
-            waiting.append(aside.submit(_write, counts, folder, i))
+            waiting.append(aside.submit(_write, writer, counts))
             if len(waiting) > 1:
                 pieces.append(waiting.popleft().result())
         pieces += [each.result() for each in waiting]
@@ -128,9 +129,9 @@ def _counted(task: Task, files: list[Opened], quarantine: list[tuple[str, str]],
     )
 
 
-def _write(counts: Counts, folder: Path, number: int) -> Piece:
-    with writing(folder):
-        return write(counts, folder, number)
+def _write(writer: Writer, counts: Counts) -> Piece:
+    with writing(writer.home):
+        return writer.write(counts)
 
 
 def _way(files: Sequence[Opened], least: int) -> str:

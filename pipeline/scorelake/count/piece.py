@@ -16,24 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.count.columns import protocol_label
+from scorelake.count.grouping import Grouped
 from scorelake.count.kinds import COUNTED
-from scorelake.count.rows import Codebook
+from scorelake.count.rows import Codebook, unsorted
 from scorelake.count.shape import Shape
-from scorelake.count.tally import KIND_BITS, LOW_BITS, NAME_BITS, Cells
-from scorelake.counts import (
-    DOUBT,
-    HASH,
-    INTEGER,
-    KINDS,
-    OUTCOMES,
-    PROBLEM,
-    TOLD,
-    Counts,
-    Ints,
-    Words,
-    problem_hashes,
-    repeated,
-)
+from scorelake.count.tally import LOW_BITS, NAME_BITS, Cells
+from scorelake.counts import DOUBT, HASH, KINDS, PROBLEM, TOLD, WORD, Counts, Ints, Words, problem_hashes
 from scorelake.store.parquet import arrow
 from scorelake.tables import GROUP, KEYS
 
@@ -57,7 +45,7 @@ class Texts:
         texts = {key: book.columns[key].texts() for key in GROUP[:-1]}
         group = {key: tuples[:, i] for i, key in enumerate(GROUP[:-1])}
         given = list(book.columns)[len(GROUP) - 1 :]
-        spelled = [book.columns[name].texts().to_pylist() for name in given]
+        spelled = [book.columns[name].texts(null=True).to_pylist() for name in given]
         labels = [
             protocol_label({n.removeprefix("protocol "): s[c] for n, s, c in zip(given, spelled, codes, strict=True)})
             for codes in tuples[:, len(GROUP) - 1 :].tolist()
@@ -80,17 +68,30 @@ def piece(main: Sequence[Cells], told: Sequence[Cells], shape: Shape, texts: Tex
     """Some partitions as counts; one at a time, which the cache holds. They are ranges of hashes, in order."""
     none = [None] * max(len(main), len(told))
     both = [(a, b) for a, b in zip(main or none, told or none, strict=True) if any(c and c.used for c in (a, b))]
-    spelled = any(cells.used for cells in told)
-    parts = [_partition(a, b, shape, spelled, texts) for a, b in both]
-    alone = all(starts.size == owner.size for _, starts, owner, _ in parts)  # the bits of one cell tell all of it
-    listed = shape.scored or shape.answered or spelled or (shape.words > 0 and not alone)
-    problems, details, below = [], [], 0
-    for table, starts, owner, keys in parts:
-        problems.append(keys | table.sums(owner, starts, texts))
-        if listed:
-            details.append(table.details(owner + np.uint32(below)))
-        below += starts.size
-    return Counts(texts.texts, _joined(problems), _joined(details) if listed else None)
+    parts = [_Part(a, b, shape, texts) for a, b in both]
+    problems = _joined([part.problems for part in parts])
+    return Counts(texts.texts, problems, _details(parts, shape))
+
+
+def _details(parts: Sequence[_Part], shape: Shape) -> pl.DataFrame | None:
+    """What rows tell besides their outcome, in the order of problems; None if that is nothing."""
+    below = np.cumsum([0, *(part.many for part in parts)])
+    frames: list[list[dict[str, Any]]] = []
+    if shape.extra:
+        rows, different = (sum(int(each) for each in some) for some in zip(*(p.sizes for p in parts), strict=True))
+        single = shape.words > 0 and 2 * different > rows  # hardly two are alike: a number says what bits would
+        frames.append([part.rows(shape, single) for part in parts])
+    else:
+        frames.append([part.doubtful() for part in parts])
+    frames.append([part.spelled(shape) for part in parts])
+    for some in frames:
+        for table, first in zip(some, below, strict=False):
+            if table:
+                table[PROBLEM] = table[PROBLEM] + np.uint32(first)
+    made = [_joined(present) for present in ([t for t in some if t] for some in frames) if present]
+    if len(made) < 2:
+        return made[0] if made else None
+    return pl.concat(made, how="diagonal_relaxed").sort(PROBLEM, maintain_order=True)
 
 
 def _joined(parts: Sequence[dict[str, Any]]) -> pl.DataFrame:
@@ -105,26 +106,91 @@ def _joined(parts: Sequence[dict[str, Any]]) -> pl.DataFrame:
     )
 
 
-def _partition(
-    main: Cells | None, told: Cells | None, shape: Shape, spelled: bool, texts: Texts
-) -> tuple[_Table, Ints, NDArray[np.uint32], dict[str, Any]]:
-    """Cells in the order of their hashes: where problems begin, which one a cell is of, and the keys of each."""
-    plain = _cells(main, shape.width + (2 * shape.words or 1))
-    table = _Table(plain, _cells(told, shape.wider + 1), shape, spelled)
-    key = table.key >> np.uint64(LOW_BITS)
-    group = (key >> np.uint64(NAME_BITS)).astype(np.uint32)
-    name = (key & np.uint64((1 << NAME_BITS) - 1)).astype(np.uint32)
-    hashes = problem_hashes(texts.hashes[0][group], texts.hashes[1][name])
-    place = np.argsort(hashes)
-    if _mixed(hashes[place], key[place]):  # two problems share a hash
-        place = np.lexsort([key, hashes])
-    fresh = np.ones(place.size, bool)
-    fresh[1:] = key[place[1:]] != key[place[:-1]]
-    starts = np.flatnonzero(fresh)
-    first = place[starts]
-    keys: dict[str, Any] = {HASH: hashes[first]}
-    keys |= {key: texts.group[key][group[first]] for key in GROUP} | {KEYS[-1]: texts.name[name[first]]}
-    return table.gather(place), starts, (np.cumsum(fresh) - 1).astype(np.uint32), keys
+class _Part:
+    """One partition: its problems in the order of their hashes, and its rows."""
+
+    def __init__(self, main: Cells | None, told: Cells | None, shape: Shape, texts: Texts) -> None:
+        plain = _cells(main, shape.width + (2 * shape.words or 3))
+        spelled = _cells(told, shape.width + 3)
+        cells = _Columns(plain, spelled, shape)
+        key = cells.key >> np.uint64(LOW_BITS)
+        group = (key >> np.uint64(NAME_BITS)).astype(np.uint32)
+        name = (key & np.uint64((1 << NAME_BITS) - 1)).astype(np.uint32)
+        hashes = problem_hashes(texts.hashes[0][group], texts.hashes[1][name])
+        place = np.argsort(hashes)
+        if _mixed(hashes[place], key[place]):  # two problems share a hash
+            place = np.lexsort([key, hashes])
+        fresh = np.ones(place.size, bool)
+        fresh[1:] = key[place[1:]] != key[place[:-1]]
+        starts = np.flatnonzero(fresh)
+        self.many = starts.size
+        self.problem = np.empty(place.size, np.int64)
+        """For every cell its problem."""
+        self.problem[place] = np.cumsum(fresh) - 1
+        self.cells = cells
+        mine, others, words = self.problem[: len(plain)], self.problem[len(plain) :], shape.words > 0
+        self.main = Grouped(main.rows(), mine, self.many, words) if main and shape.extra else None
+        self.told = Grouped(told.rows(), others, self.many, False) if told and len(spelled) else None
+        first = place[starts]
+        self.problems: dict[str, Any] = {HASH: hashes[first]}
+        self.problems |= {key: texts.group[key][group[first]] for key in GROUP}
+        self.problems |= {KEYS[-1]: texts.name[name[first]]}
+        self.problems |= cells.sums(place, starts)
+        self.problems |= self._prove(cells.overlap(place, starts), shape)
+        if shape.carried:
+            self.problems |= cells.carried(place, starts, texts)
+
+    def _prove(self, overlap: NDArray[np.bool_], shape: Shape) -> dict[str, Any]:
+        """Rows whose attempt is spelled out, and whether an attempt occurs twice."""
+        if self.told is None:
+            return {TOLD: np.zeros(self.many, np.int64), DOUBT: overlap}
+        told, twice = self.told.attempts(self.many, WORD * shape.words)
+        return {TOLD: told, DOUBT: overlap | twice}
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows that are told apart, and how many are different."""
+        return (len(self.main.rows), self.main.different) if self.main else (0, 0)
+
+    def rows(self, shape: Shape, single: bool) -> dict[str, Any]:
+        """Rewards and answers, one row each, or equal ones together."""
+        if self.main is None:
+            return {}
+        if single:
+            return self.main.single() | _told(self.main.rows, 1, shape)
+        rows, out = self.main.together(shape.words)
+        return out | _told(rows, 1, shape)
+
+    def doubtful(self) -> dict[str, Any]:
+        """Cells of the problems of which other rows are spelled out or bits overlap: bits alone do not tell all."""
+        wanted = self.problems[DOUBT].copy()
+        if self.told:
+            wanted[(self.told.rows[:, 0] >> np.uint64(LOW_BITS)).astype(np.int64)] = True
+        problem = self.problem[: self.cells.plain]
+        which = np.flatnonzero(wanted[problem])
+        if not which.size:
+            return {}
+        which = which[np.argsort(problem[which], kind="stable")]
+        columns = {**self.cells.outcomes, **self.cells.bits}
+        return {PROBLEM: problem[which].astype(np.uint32)} | {name: c[which] for name, c in columns.items()}
+
+    def spelled(self, shape: Shape) -> dict[str, Any]:
+        """Rows with their attempts."""
+        if self.told is None or not len(self.told.rows):
+            return {}
+        rows, out = self.told.together(0)
+        out |= {"attempt_high": rows[:, 1], "attempt_low": rows[:, 2]}
+        return out | _told(rows, 3, shape) | ({"at": rows[:, -1]} if shape.ordered else {})
+
+
+def _told(rows: Words, at: int, shape: Shape) -> dict[str, Any]:
+    """Reward and answer, from this word of the rows on."""
+    out: dict[str, Any] = {}
+    if shape.scored:
+        out["score"] = pl.Series(unsorted(rows[:, at])).fill_nan(None)
+    if shape.answered:
+        out |= {"answer_high": rows[:, at + shape.scored], "answer_low": rows[:, at + shape.scored + 1]}
+    return out
 
 
 def _cells(part: Cells | None, width: int) -> Words:
@@ -136,62 +202,43 @@ def _mixed(hashes: Words, keys: Words) -> bool:
     return bool(((hashes[1:] == hashes[:-1]) & (keys[1:] != keys[:-1])).any())
 
 
-class _Table:
-    """Cells of both sorts as columns."""
+class _Columns:
+    """Cells of both sorts as columns, the plain ones first."""
 
-    def __init__(self, plain: Words, spelled: Words, shape: Shape, named: bool) -> None:
-        self.shape, many = shape, len(plain)
-        both = (plain, spelled) if len(spelled) else (plain,)
-        self.key = np.concatenate([cells[:, 0] for cells in both])
-        self.more = [np.concatenate([cells[:, i] for cells in both]) for i in range(1, shape.width)]
-        self.attempt: list[Words] = []
-        if named:
-            self.attempt = [_beside(many, spelled[:, shape.width + i]) for i in range(2 + shape.ordered)]
-        counts = _counts(plain, shape) if many else {}
-        again = _by_kind(spelled[:, 0], spelled[:, -1])
-        self.outcomes = {k: np.concatenate([counts[k], again[k]]) if many else again[k] for k in OUTCOMES}
+    def __init__(self, plain: Words, spelled: Words, shape: Shape) -> None:
+        self.plain, width = len(plain), shape.width
+        self.key = np.concatenate([plain[:, 0], spelled[:, 0]])
+        self.carry = np.concatenate([plain[:, 1], spelled[:, 1]]) if shape.carried else self.key[:0]
+        counts = _counts(plain, shape)
+        self.outcomes = {
+            name: np.concatenate([counts[name], spelled[:, width + kind].astype(np.int64)])
+            for name, kind in COUNTED.items()
+        }
         self.bits: dict[str, Words] = {}
+        none = np.zeros(len(spelled), np.uint64)
         for word in range(shape.words):
-            low, high = (plain[:, shape.width + 2 * word + i] for i in range(2))
+            low, high = (plain[:, width + 2 * word + i] for i in range(2))
             for kind, column in zip(KINDS, (low | high, low ^ high, high & ~low), strict=True):
-                self.bits[f"{kind}{word}"] = np.concatenate([column, np.zeros(len(spelled), np.uint64)])
+                self.bits[f"{kind}{word}"] = np.concatenate([column, none])
 
-    def gather(self, place: Ints) -> _Table:
-        out = object.__new__(_Table)
-        out.shape, out.key = self.shape, self.key[place]
-        out.more, out.attempt = ([column[place] for column in some] for some in (self.more, self.attempt))
-        out.outcomes = {name: column[place] for name, column in self.outcomes.items()}
-        out.bits = {name: column[place] for name, column in self.bits.items()}
+    def sums(self, place: Ints, starts: Ints) -> dict[str, Any]:
+        """One row per problem: outcomes added up, attempts of all cells."""
+        out: dict[str, Any] = {name: np.add.reduceat(c[place], starts) for name, c in self.outcomes.items()}
+        return out | {name: np.bitwise_or.reduceat(c[place], starts) for name, c in self.bits.items()}
+
+    def overlap(self, place: Ints, starts: Ints) -> NDArray[np.bool_]:
+        """Problems of which two cells have seen the same attempt."""
+        out = np.zeros(starts.size, bool)
+        if starts.size < place.size:
+            for name in (name for name in self.bits if name.startswith(KINDS[0])):
+                seen = self.bits[name][place]
+                apart = np.add.reduceat(np.bitwise_count(seen).astype(np.int64), starts)
+                out |= apart != np.bitwise_count(np.bitwise_or.reduceat(seen, starts))
         return out
 
-    def sums(self, owner: NDArray[np.uint32], starts: Ints, texts: Texts) -> dict[str, Any]:
-        """One row per problem."""
-        out: dict[str, Any] = {name: np.add.reduceat(column, starts) for name, column in self.outcomes.items()}
-        return out | self.proof(owner, starts) | (self.carried(starts, texts) if self.shape.carried else {})
-
-    def proof(self, owner: NDArray[np.uint32], starts: Ints) -> dict[str, Any]:
-        """Bits of all attempts of a problem, rows whose attempt is spelled out, and whether one occurs twice."""
-        out: dict[str, Any] = {name: np.bitwise_or.reduceat(column, starts) for name, column in self.bits.items()}
-        doubt = np.zeros(starts.size, bool)
-        if self.bits:
-            seen = [f"{KINDS[0]}{word}" for word in range(self.shape.words)]
-            apart = sum(np.add.reduceat(np.bitwise_count(self.bits[n]).astype(np.int64), starts) for n in seen)
-            doubt |= apart != sum(np.bitwise_count(out[n]).astype(np.int64) for n in seen)
-        told = np.zeros(starts.size, np.int64)
-        if self.attempt:
-            high, low = self.attempt[:2]
-            rows = sum(self.outcomes.values())
-            known = high > 0
-            told = np.add.reduceat(np.where(known, rows, 0), starts)
-            small = (high == np.uint64(INTEGER)) & (low < np.uint64(64 * self.shape.words))
-            again = known & ((rows > 1) | small)
-            again[repeated(owner, high, low)] = True
-            doubt |= np.logical_or.reduceat(again, starts)
-        return {TOLD: told, DOUBT: doubt, **out}
-
-    def carried(self, starts: Ints, texts: Texts) -> dict[str, pl.Series]:
+    def carried(self, place: Ints, starts: Ints, texts: Texts) -> dict[str, pl.Series]:
         """The smallest and largest non-null value of each problem."""
-        out, codes = {}, texts.carries[self.more[0].astype(np.int64)]
+        out, codes = {}, texts.carries[self.carry[place].astype(np.int64)]
         for i, (name, values) in enumerate(texts.carried.items()):
             sorted_ = values.arg_sort(nulls_last=True)
             rank = np.empty(values.len(), np.int64)
@@ -205,34 +252,13 @@ class _Table:
                 out[f"{end}:{name}"] = ordered.gather(pl.select(pl.when(there >= 0).then(there)).to_series())
         return out
 
-    def details(self, owner: NDArray[np.uint32]) -> dict[str, Any]:
-        """One row per cell."""
-        shape, columns = self.shape, dict[str, Any]({PROBLEM: owner})
-        more = self.more[shape.carried :]
-        if shape.scored:
-            columns["score"] = pl.Series(more.pop(0).view(np.float64)).fill_nan(None)
-        if shape.answered:
-            columns |= {"answer_high": more[0], "answer_low": more[1]}
-        if self.attempt:
-            columns |= dict(zip(("attempt_high", "attempt_low", "at"), self.attempt, strict=False))
-        return {**columns, **self.outcomes, **self.bits}
-
-
-def _beside(many: int, column: Words) -> Words:
-    return np.concatenate([np.zeros(many, np.uint64), column])
-
 
 def _counts(plain: Words, shape: Shape) -> dict[str, Ints]:
     if not shape.words:
-        return _by_kind(plain[:, 0], plain[:, -1])
-    out = {name: np.zeros(len(plain), np.int64) for name in OUTCOMES}
+        return {name: plain[:, shape.width + kind].astype(np.int64) for name, kind in COUNTED.items()}
+    out = {name: np.zeros(len(plain), np.int64) for name in COUNTED}
     for word in range(shape.words):
         low, high = (plain[:, shape.width + 2 * word + i] for i in range(2))
         for name, column in (("passed", high & ~low), ("failed", low & ~high), ("ungraded", low & high)):
             out[name] += np.bitwise_count(column)
     return out
-
-
-def _by_kind(key: Words, count: Words) -> dict[str, Ints]:
-    kind, many = key & np.uint64((1 << KIND_BITS) - 1), count.astype(np.int64)
-    return {name: np.where(kind == which, many, 0) for name, which in COUNTED.items()}

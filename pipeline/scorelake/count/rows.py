@@ -26,7 +26,6 @@ from scorelake.errors import DataError
 from scorelake.store.parquet import buffer
 from scorelake.tables import GROUP, NAMED
 
-NO_SCORE = np.array([np.nan]).view(np.uint64)[0]
 INTEGER = np.uint64(1 << 56)
 """The high word of an attempt that is a whole number."""
 _FEW = 1 << 20
@@ -44,8 +43,8 @@ class Rows:
     """Problem and kind; the bits of an attempt's number are still free."""
     more: list[Words]
     """What else is told apart: carried values, reward, answer."""
-    attempt: tuple[Words, Words] | None
-    """128 bits for each attempt, where attempts are told apart."""
+    attempt: tuple[Words | None, Words] | None
+    """128 bits for each attempt, where attempts are told apart; the first are None if all are whole numbers."""
     at: Words | None
     """File and row, where their order decides."""
 
@@ -162,7 +161,9 @@ class Coder:
         if many:
             good = ~bad
             first, more = first[good], [words[good] for words in more]
-            attempt = None if attempt is None else (attempt[0][good], attempt[1][good])
+            if attempt is not None:
+                high, low = attempt
+                attempt = (None if high is None else high[good]), low[good]
             order = None if order is None else order[good]
         return Rows(many, first, more, attempt, order)
 
@@ -209,24 +210,35 @@ class Coder:
             codes = combined(columns, self.book.carries).astype(np.uint64)
             out.append(np.broadcast_to(codes, kind.shape) if codes.size == 1 else codes)
         if canonical.score is not None:
-            score = frame["score"].fill_null(np.nan).to_numpy().view(np.uint64)
-            out.append(np.where(kind == UNGRADED, NO_SCORE, score))
+            score = frame["score"].fill_null(np.nan).to_numpy()
+            out.append(sortable(np.where(kind == UNGRADED, np.nan, score)))
         if canonical.answer is not None:
             graded = kind < UNGRADED
             out += [np.where(graded, words, np.uint64(0)) for words in answers(batch.column(canonical.answer))]
         return out
 
 
-def attempts(column: pa.Array[Any]) -> tuple[Words, Words]:
-    """128 bits that tell attempts apart; a whole number is itself, null is (0, 0)."""
+def sortable(score: NDArray[np.float64]) -> Words:
+    """Rewards as words that are in the same order; none, which is NaN, comes last."""
+    bits = score.view(np.int64)
+    return (bits ^ (bits >> 63 | np.int64(-1 << 63))).view(np.uint64)
+
+
+def unsorted(words: Words) -> NDArray[np.float64]:
+    """The rewards of such words."""
+    bits = words.view(np.int64)
+    return (bits ^ (~bits >> 63 | np.int64(-1 << 63))).view(np.float64)
+
+
+def attempts(column: pa.Array[Any]) -> tuple[Words | None, Words]:
+    """128 bits that tell attempts apart; a whole number is itself, null is (0, 0). None if all are whole numbers."""
     if pa.types.is_integer(column.type):
         ends: Any = series(column)
         if not (max(abs(int(ends.min() or 0)), abs(int(ends.max() or 0))) >= 10**18):  # longer ones are texts
             low = ends.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
-            high = np.full(low.size, INTEGER)
-            if column.null_count:
-                high[np.asarray(column.is_null())] = 0
-            return high, low
+            if not column.null_count:
+                return None, low
+            return np.where(np.asarray(column.is_null()), np.uint64(0), INTEGER), low
     return _identified(column, key_text)
 
 

@@ -17,7 +17,7 @@ from scorelake.store.files import File
 
 @dataclass(frozen=True)
 class Shape:
-    """Which words a row has besides its first."""
+    """What a row has besides its problem and its outcome."""
 
     carried: bool
     scored: bool
@@ -31,12 +31,18 @@ class Shape:
 
     @property
     def width(self) -> int:
-        return 1 + self.carried + self.scored + 2 * self.answered
+        """Words that tell problems apart: the problem, and its carried values."""
+        return 1 + self.carried
 
     @property
-    def wider(self) -> int:
-        """With the attempt spelled out."""
-        return self.width + 2 + self.ordered
+    def extra(self) -> int:
+        """Words that a row has besides: reward and answer."""
+        return self.scored + 2 * self.answered
+
+    @property
+    def spelled(self) -> int:
+        """The same with the attempt, and its place, spelled out."""
+        return 2 + self.extra + self.ordered
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from scorelake.count.piece import Texts, piece
 from scorelake.count.rows import INTEGER, Codebook, Coder, Rows
@@ -38,8 +39,8 @@ class _Work:
         self.book = Codebook(protocol, carried)
         room = min(_HANDS, memory // 32)
         plain = shape.words or not shape.told
-        self.main = Tally(shape.width, shape.words, room) if plain else None
-        self.told = Tally(shape.wider, 0, room) if shape.told else None
+        self.main = Tally(shape.width, shape.words, shape.extra, room) if plain else None
+        self.told = Tally(shape.width, 0, shape.spelled, room) if shape.told else None
         self.bad = 0
 
     @property
@@ -53,16 +54,16 @@ class _Work:
         if self.told is None:
             self._plain(rows.first, rows.more)
             return
-        attempt = rows.attempt
-        if attempt is None:  # a file without attempts among others that have them
+        if rows.attempt is None:  # a file without attempts among others that have them
             none = np.zeros(rows.first.size, np.uint64)
-            attempt = none, none
-            rows = replace(rows, attempt=attempt)
-        high, low = attempt
-        small = (high == INTEGER) & (low < np.uint64(WORD * self.shape.words))
-        if not small.any():
+            rows = replace(rows, attempt=(none, none))
+        assert rows.attempt is not None
+        high, low = rows.attempt
+        if not self.shape.words:
             self._spelled(rows, slice(None))
             return
+        small = low < np.uint64(WORD * self.shape.words)
+        small = small if high is None else small & (high == INTEGER)
         if small.all():
             self._plain(rows.first | low << np.uint64(KIND_BITS), rows.more)
             return
@@ -75,10 +76,13 @@ class _Work:
         for again in self.main.take(first, _columns(more, first.size), *self.book.hashes()):
             self.repeat(again)
 
-    def _spelled(self, rows: Rows, which: slice | np.ndarray) -> None:
+    def _spelled(self, rows: Rows, which: slice | NDArray[np.bool_]) -> None:
         assert self.told is not None
         assert rows.attempt is not None
-        words = [*rows.more, *rows.attempt, *([] if rows.at is None else [rows.at])]
+        high, low = rows.attempt
+        attempt = np.full(low.size, INTEGER) if high is None else high, low
+        words, carried = rows.more, self.shape.carried
+        words = [*words[:carried], *attempt, *words[carried:], *([] if rows.at is None else [rows.at])]
         first = rows.first[which]
         self.told.take(first, _columns([column[which] for column in words], first.size), *self.book.hashes())
 
@@ -86,7 +90,8 @@ class _Work:
         """Rows whose attempt has its bits already, with the attempt spelled out."""
         assert self.told is not None
         number = (again[:, 0] & _NUMBER) >> np.uint64(KIND_BITS)
-        words = [*again[:, 1:].T, np.full(number.size, INTEGER), number]
+        words, carried = list(again[:, 1:].T), self.shape.carried
+        words = [*words[:carried], np.full(number.size, INTEGER), number, *words[carried:]]
         self.told.take(again[:, 0] & ~_NUMBER, _columns(words, number.size), *self.book.hashes())
 
     def counts(self, threads: int) -> Iterator[Counts]:

@@ -1,12 +1,14 @@
-"""The counting of coded rows: rows of a few words each -> cells, one per distinct row, with how often it came.
+"""The counting of coded rows: rows of a few words each -> cells, one per problem, and what else a row tells.
 
-A row is its problem (two codes in 54 bits), in its lowest bits an attempt's number and the kind of its outcome, and
-in further words whatever else is told apart: a reward, an answer, an attempt that is no small number. Rows are dealt
-to partitions by the hash of their problem: all rows of a problem meet in one, whose table fits into the cache.
+A row is its problem (two codes in 54 bits), in its lowest bits an attempt's number and the kind of its outcome; then
+the code of its carried values, if there are any; and in further words whatever else is told apart: a reward, an
+answer, an attempt that is no small number. Rows are dealt to partitions by the hash of their problem: all rows of a
+problem meet in one, whose table fits into the cache.
 
-There are two sorts of cells. One counts: the kind is part of what is told apart, and the cell holds a number. The
-other holds two bits for each of the attempts 0 to 255: failed 01, passed 10, ungraded 11. A row whose attempt has its
-bits already goes aside, to be counted with its attempt spelled out.
+There are two sorts of cells. One counts the rows of each kind. The other holds two bits for each of the attempts 0 to
+255: failed 01, passed 10, ungraded 11. A row whose attempt has its bits already goes aside, to be counted with its
+attempt spelled out. Further words are not looked up: the row is kept beside its cell's number, and brought into order
+when all rows of its partition are there (see ordered).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from scorelake.threads import side_by_side
 KIND_BITS, NUMBER_BITS, NAME_BITS, GROUP_BITS = 2, 8, 30, 24
 LOW_BITS = KIND_BITS + NUMBER_BITS
 
-_KIND, _NUMBER = U(3), U(255)
+_KIND, _NUMBER, _LOWEST = U(3), U(255), U((1 << LOW_BITS) - 1)
 _ONE, _TWO, _SIX, _LOW = U(1), U(2), U(6), U(LOW_BITS)
 _NAME, _NAMES = U(NAME_BITS), U((1 << NAME_BITS) - 1)
 _ODD = U(SEED_LOW)
@@ -56,11 +58,19 @@ def _deal(
 
 
 @compiled
-def _same(cells: Any, cell: Any, key: Any, rows: Any, j: Any) -> Any:
+def _same(cells: Any, cell: Any, key: Any, rows: Any, j: Any, width: Any) -> Any:
     same = cells[cell, 0] == key
-    for w in range(1, rows.shape[1]):
+    for w in range(1, width):
         same = same and cells[cell, w] == rows[j, w]
     return same
+
+
+@compiled
+def _hash(key: Any, rows: Any, j: Any, width: Any) -> Any:
+    h = mix(key)
+    for w in range(1, width):
+        h = mix(h ^ rows[j, w])
+    return h
 
 
 @compiled
@@ -76,18 +86,18 @@ def _put(cells: Any, cell: Any, width: Any, row: Any) -> Any:
 
 
 @compiled
-def _tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, mask: Any, numbered: Any, aside: Any) -> Any:
-    """Count rows from `at` on: where it stopped for want of room, the cells used, the rows gone aside."""
-    last, most, width, odd = U(slots.size - 1), min(cells.shape[0], slots.size // 2), rows.shape[1], 0
+def _tally(
+    rows: Any, at: Any, slots: Any, cells: Any, used: Any, width: Any, numbered: Any, aside: Any, out: Any, kept: Any
+) -> Any:
+    """Count rows from `at` on: where it stopped for want of room, the cells used, the rows gone aside, those kept."""
+    last, most, extra, odd = U(slots.size - 1), min(cells.shape[0], slots.size // 2), rows.shape[1] - width, 0
     for j in range(at, rows.shape[0]):
         if used == most or odd == aside.size:
-            return j, used, odd
-        key = rows[j, 0] & mask
-        h = mix(key)
-        for w in range(1, width):
-            h = mix(h ^ rows[j, w])
-        s = h & last
-        while slots[s] and not _same(cells, slots[s] - 1, key, rows, j):
+            return j, used, odd, kept
+        low = rows[j, 0] & _LOWEST
+        key = rows[j, 0] ^ low
+        s = _hash(key, rows, j, width) & last
+        while slots[s] and not _same(cells, slots[s] - 1, key, rows, j, width):
             s = (s + _ONE) & last
         if not slots[s]:
             cells[used, 0] = key
@@ -97,55 +107,67 @@ def _tally(rows: Any, at: Any, slots: Any, cells: Any, used: Any, mask: Any, num
             slots[s] = used
         cell = slots[s] - 1
         if not numbered:
-            cells[cell, width] += _ONE
-        elif not _put(cells, cell, width, rows[j, 0]):
+            cells[cell, width + np.int64(low & _KIND)] += _ONE
+        elif not _put(cells, cell, width, low):
             aside[odd] = j
             odd += 1
-    return rows.shape[0], used, odd
+            continue
+        if extra:
+            out[kept, 0] = U(cell) << _LOW | low
+            for w in range(extra):
+                out[kept, w + 1] = rows[j, width + w]
+            kept += 1
+    return rows.shape[0], used, odd, kept
 
 
 @compiled
 def _refill(slots: Any, cells: Any, used: Any, width: Any) -> None:
     last = U(slots.size - 1)
     for cell in range(used):
-        h = mix(cells[cell, 0])
-        for w in range(1, width):
-            h = mix(h ^ cells[cell, w])
-        s = h & last
+        s = _hash(cells[cell, 0], cells, cell, width) & last
         while slots[s]:
             s = (s + _ONE) & last
         slots[s] = cell + 1
 
 
 class Cells:
-    """The cells of one partition: `width` words tell a row apart; with `words`, attempts are bits."""
+    """The cells of one partition: `width` words tell them apart; with `words`, attempts are bits; and the rows that
+    have `extra` words, each with the number of its cell."""
 
-    def __init__(self, width: int, words: int) -> None:
-        self.lock, self.width, self.words, self.used = Lock(), width, words, 0
-        self.mask = U(0xFFFFFFFFFFFFFFFF) << (U(LOW_BITS) if words else U(0))
-        self.cells = np.zeros((0, width + (2 * words or 1)), np.uint64)
+    def __init__(self, width: int, words: int, extra: int) -> None:
+        self.lock, self.width, self.words, self.extra, self.used = Lock(), width, words, extra, 0
+        self.cells = np.zeros((0, width + (2 * words or 3)), np.uint64)
         self.slots = np.zeros(2, np.int32)
+        self.kept: list[Words] = []
 
     @property
     def bytes(self) -> int:
-        return self.cells.nbytes + self.slots.nbytes
+        return self.cells.nbytes + self.slots.nbytes + sum(rows.nbytes for rows in self.kept)
 
     def add(self, rows: Words) -> Words:
         """Count these rows; returns those whose attempt was there already."""
-        at, aside = 0, []
+        at, aside, kept = 0, [], 0
+        out = np.empty((len(rows) if self.extra else 0, 1 + self.extra), np.uint64)
         with self.lock:
             while at < len(rows):
                 odd = np.empty(min(len(rows), 1 << 12), np.int64)
-                at, self.used, many = _tally(
-                    rows, at, self.slots, self.cells, self.used, self.mask, bool(self.words), odd
+                at, self.used, many, kept = _tally(
+                    rows, at, self.slots, self.cells, self.used, self.width, bool(self.words), odd, out, kept
                 )
                 aside += [rows[odd[:many]]] if many else []
                 if at < len(rows) and self.used == min(len(self.cells), self.slots.size // 2):
                     self._grow()
+            if kept:
+                self.kept.append(out[:kept])
         return np.concatenate(aside) if aside else rows[:0]
 
+    def rows(self) -> Words:
+        """The rows that were kept, one after the other, and held no longer."""
+        kept, self.kept = self.kept, []
+        return np.concatenate(kept) if kept else np.empty((0, 1 + self.extra), np.uint64)
+
     def clear(self) -> None:
-        self.cells, self.slots, self.used = self.cells[:0].copy(), np.zeros(2, np.int32), 0
+        self.cells, self.slots, self.used, self.kept = self.cells[:0].copy(), np.zeros(2, np.int32), 0, []
 
     def _grow(self) -> None:
         room = max(128, self.used + self.used // 2)
@@ -160,10 +182,11 @@ class Cells:
 class Tally:
     """All partitions of one sort of cells."""
 
-    def __init__(self, width: int, words: int, room: int, partitions: int = 8) -> None:
-        self.width, self.words, self.bits = width, words, U(partitions)
-        self.parts = [Cells(width, words) for _ in range(1 << partitions)]
-        self.shape = (1 << partitions, max(8, (room >> partitions) // (8 * width)), width)
+    def __init__(self, width: int, words: int, extra: int, room: int, partitions: int = 8) -> None:
+        self.bits = U(partitions)
+        self.parts = [Cells(width, words, extra) for _ in range(1 << partitions)]
+        wide = width + extra
+        self.shape = (1 << partitions, max(8, (room >> partitions) // (8 * wide)), wide)
         self.lock = Lock()
         self.hands: list[tuple[Words, Ints]] = []
 

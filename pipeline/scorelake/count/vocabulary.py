@@ -255,12 +255,13 @@ class Vocabulary:
             table = self.table.copy()
         self.table = table
 
-    def texts(self) -> pa.Array[Any]:
-        """Every text at the place of its code, the first one null. Raises if one is not UTF-8."""
+    def texts(self, null: bool = False) -> pa.Array[Any]:
+        """Every text at the place of its code; the first is empty, or null. Raises if one is not UTF-8."""
         offsets = buffer(self.starts[: self.count + 2])
         valid = np.full((self.count + 8) // 8, 255, np.uint8)
         valid[0] = 254
-        whole = pa.LargeStringArray.from_buffers(self.count + 1, offsets, buffer(self.arena), buffer(valid), 1)
+        some = buffer(valid) if null else None
+        whole = pa.LargeStringArray.from_buffers(self.count + 1, offsets, buffer(self.arena), some, int(null))
         whole.validate(full=True)
         return whole
 

@@ -18,8 +18,9 @@ def rewards(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problem
     """The rewards of every problem, rising, and how many attempts got each."""
     rows = _rows(certain, resolved)
     owner, score, n = (rows[name].to_numpy() for name in (PROBLEM, "score", "n"))
-    order = _rising(owner, score)
-    owner, score, n = owner[order], score[order], n[order]
+    if not _in_order(owner, score):
+        order = _rising(owner, score)
+        owner, score, n = owner[order], score[order], n[order]
     starts = np.flatnonzero(_new(owner, score))
     counts = np.add.reduceat(n, starts) if starts.size else n[:0]
     return _lists(owner[starts], {"rewards": score[starts], "reward_counts": counts}, problems)
@@ -37,6 +38,12 @@ def answers(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problem
 def _rows(certain: pl.DataFrame | None, resolved: pl.DataFrame | None) -> pl.DataFrame:
     frames = [graded_rows(certain)] if certain is not None else []
     return pl.concat([*frames, *([resolved] if resolved is not None else [])], rechunk=True)
+
+
+def _in_order(owner: NDArray[Any], score: NDArray[np.float64]) -> bool:
+    """Rows are by problem, and within each by reward, as every partial has them."""
+    here, before = owner[1:], owner[:-1]
+    return bool(((here > before) | (here == before) & (score[1:] >= score[:-1])).all())
 
 
 def _rising(owner: NDArray[Any], score: NDArray[np.float64]) -> Ints:
