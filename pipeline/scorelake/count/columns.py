@@ -166,7 +166,7 @@ def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> 
     known = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
     right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
     kind = pl.when(invalid).then(BAD).when(known).then(right).otherwise(UNGRADED)
-    return kind.cast(pl.UInt64)
+    return kind.cast(pl.UInt8)
 
 
 def _outcome(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from scorelake.count.columns import Schema, UnreadableError, canonical
 from scorelake.count.plain import plain, refused
+from scorelake.count.reading import Source
 from scorelake.count.shape import Opened, Shape, Tallied, batches, shape_of
 from scorelake.count.values import series
 from scorelake.counts import OUTCOMES, Counts
@@ -145,17 +146,18 @@ def _why(way: str, least: int) -> str:
 def _ways(way: str, files: list[Opened], shape: Shape, settings: Settings, told: Tallied) -> Iterator[Counts]:
     if way == "plain" or not files:
         return plain(files, shape, told)
-    from scorelake.count.shard import tally  # noqa: PLC0415 - compiled code is loaded only for shards worth it
+    source, most = Source(files), int(settings.run.memory * 2**30)
+    threads = settings.run.threads or pl.thread_pool_size()
+    tally = source.meanwhile(_compiled, threads, most // 16)
+    return tally(source, shape, settings.protocol.columns, settings.carried, told, most=most, threads=threads)
 
-    return tally(
-        files,
-        shape,
-        settings.protocol.columns,
-        settings.carried,
-        told,
-        most=int(settings.run.memory * 2**30),
-        threads=settings.run.threads or pl.thread_pool_size(),
-    )
+
+def _compiled() -> Callable[..., Iterator[Counts]]:
+    """The tally; compiled code is loaded only for shards that are worth it."""
+    from scorelake.count.shard import ready, tally  # noqa: PLC0415
+
+    ready()
+    return tally
 
 
 def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> Opened:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from scorelake.count.columns import Canonical, Source, answer_text, carried_value, key_text, protocol_text
 from scorelake.count.kinds import BAD, UNGRADED
-from scorelake.count.tally import GROUP_BITS, LOW_BITS, NAME_BITS
+from scorelake.count.tally import GROUP_BITS, NAME_BITS, pack
 from scorelake.count.values import Spelling, distinct, outcomes, series, strings
 from scorelake.count.vocabulary import Codes, Vocabulary, identify
 from scorelake.counts import Words, group_hashes
@@ -28,6 +28,7 @@ from scorelake.tables import GROUP, NAMED
 
 INTEGER = np.uint64(1 << 56)
 """The high word of an attempt that is a whole number."""
+_NONE = np.empty(0, np.int32)
 _FEW = 1 << 20
 """Combinations of codes for which a table is faster than a search."""
 Column: TypeAlias = tuple[NDArray[Any] | None, Codes]
@@ -142,7 +143,7 @@ class Coder:
         """The rows of a batch that begins at this row of its file."""
         canonical = self.canonical
         frame = outcomes(batch, canonical)
-        kind: Words = frame["kind"].to_numpy()
+        kind: NDArray[np.uint8] = frame["kind"].to_numpy()
         bad = kind == BAD
         group = self._group(batch, bad)
         name = self._text(batch, "problem_id", self.book.names, bad)
@@ -151,7 +152,9 @@ class Coder:
                 f"more than {1 << GROUP_BITS:,} groups or {1 << NAME_BITS:,} problem ids are counted together",
                 hint="cut the work smaller with [run] shard_mb or memory_gb",
             )
-        first = (group.astype(np.uint64) << np.uint64(NAME_BITS) | _spread(name)) << np.uint64(LOW_BITS) | kind
+        place, codes = name
+        first = np.empty(kind.size, np.uint64)
+        pack(group, codes, _NONE if place is None else place, kind, first)
         more = self._more(batch, frame, kind)
         attempt = None if canonical.attempt is None else attempts(batch.column(canonical.attempt))
         order = None
@@ -196,7 +199,7 @@ class Coder:
             columns.append(self._column(batch, source, book.columns[f"protocol {name}"], protocol_text))
         return combined(columns, book.groups)
 
-    def _more(self, batch: pa.RecordBatch, frame: pl.DataFrame, kind: Words) -> list[Words]:
+    def _more(self, batch: pa.RecordBatch, frame: pl.DataFrame, kind: NDArray[np.uint8]) -> list[Words]:
         canonical, out = self.canonical, list[Words]()
         if canonical.carried:
             columns = list[Column]()
@@ -252,13 +255,6 @@ def _identified(column: pa.Array[Any], text: Spelling) -> tuple[Words, Words]:
     texts.validate(full=True)  # what is no UTF-8 is refused, whichever way it is counted
     high, low = identify(texts)
     return (high, low) if place is None else (high[place], low[place])
-
-
-def _spread(column: Column) -> Words:
-    place, codes = column
-    if place is None:
-        return codes.astype(np.uint64)
-    return codes.astype(np.uint64)[place]
 
 
 def combined(columns: Sequence[Column], vocabulary: Vocabulary) -> Codes:

@@ -18,11 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.count.piece import Texts, piece
+from scorelake.count.reading import Source
 from scorelake.count.rows import INTEGER, Codebook, Coder, Rows
-from scorelake.count.shape import Opened, Shape, Tallied, batches
+from scorelake.count.shape import Shape, Tallied
 from scorelake.count.tally import KIND_BITS, NUMBER_BITS, Tally
 from scorelake.counts import WORD, Counts, Words
-from scorelake.store import memory, parquet
+from scorelake.store import memory
 
 _PIECES = 32
 """Parts in which cells become counts: a few of them, each several times its cells, are in memory at once."""
@@ -127,8 +128,13 @@ def _columns(words: Sequence[Words], rows: int) -> Words:
     return np.column_stack(words) if words else np.empty((rows, 0), np.uint64)
 
 
+def ready() -> None:
+    """Load what is compiled: looking up one text is enough."""
+    Codebook((), ()).names.codes(pa.array(["a"], pa.large_string()))
+
+
 def tally(
-    files: Sequence[Opened],
+    source: Source,
     shape: Shape,
     protocol: Sequence[str],
     carried: Sequence[str],
@@ -138,38 +144,30 @@ def tally(
     threads: int,
 ) -> Iterator[Counts]:
     """Counts of all rows of the files, in pieces; `told` is complete when the last one was taken."""
-    queue: deque[tuple[Opened, Iterator[tuple[int, pa.RecordBatch]]]] = deque(
-        (opened, batches(opened, groups)) for opened in files for groups in parquet.units(opened.told)
-    )
     lock = Lock()
 
     def worker(work: _Work) -> None:
-        while True:
-            try:
-                opened, rest = queue.popleft()
-            except IndexError:
-                return
+        while (found := source.next()) is not None:
+            opened, at, batch = found
             coder = Coder(opened.canonical, work.book, opened.number if shape.ordered else None)
-            for at, batch in rest:
-                work.take(coder.rows(batch, at))
-                with lock:
-                    told.read += batch.num_rows
-                if work.full:
-                    queue.appendleft((opened, rest))
-                    return
+            work.take(coder.rows(batch, at))
+            with lock:
+                told.read += batch.num_rows
+            if work.full:
+                return
 
     with ThreadPoolExecutor(threads) as pool:
-        while queue:
+        while not source.empty:
             work = _Work(shape, protocol, carried, most)
             try:
                 for done in [pool.submit(worker, work) for _ in range(threads)]:
                     done.result()
             except BaseException:
-                queue.clear()  # or the others would go on to the end
+                source.stop()  # or the others would go on to the end
                 raise
             told.bad += work.bad
             if work.full:
                 memory.give_back()  # growing cells have left holes
             yield from work.counts(threads)
-            if queue:
+            if not source.empty:
                 memory.give_back()

@@ -33,6 +33,16 @@ _ODD = U(SEED_LOW)
 
 
 @compiled
+def pack(group: Any, name: Any, place: Any, kind: Any, out: Any) -> None:
+    """The first words of rows: their group (one for all, if there is one), their name (by its place, if there are
+    places) and their kind; the bits of an attempt's number are still free."""
+    for j in range(out.size):
+        which = group[j] if group.size > 1 else group[0]
+        code = name[place[j]] if place.size else name[j if name.size > 1 else 0]
+        out[j] = (U(which) << _NAME | U(code)) << _LOW | U(kind[j])
+
+
+@compiled
 def hash_of(key: Any, group_hashes: Any, name_hashes: Any) -> Any:
     """The hash of a problem, of its texts alone; the same as counts.problem_hashes() makes with numpy."""
     return mix(group_hashes[key >> _NAME] + name_hashes[key & _NAMES] * _ODD)
