@@ -26,7 +26,7 @@ from scorelake.merge.buckets import Merged, buckets
 from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output, locked, publish, stage
 from scorelake.score import histogram, summaries
-from scorelake.score.choose import Outcomes, choose, choose_compared
+from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
 from scorelake.score.values import per_problem
 from scorelake.settings import Settings
 from scorelake.store import memory
@@ -116,7 +116,7 @@ def job(
         progress("scoring", 0, 1)
         counts = problems.read(staged / "problem_counts")
         gates.written(run, counts.counts)
-        tables = _score(counts, partials, settings)
+        tables = _score(counts, partials, settings, warnings)
         size = _size(tables)
         published = out.table(before, MODEL_SUMMARY.name) if before else None
         gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], published)
@@ -255,8 +255,10 @@ def _seen(paths: Sequence[Path], patience: float = 60.0) -> None:
         time.sleep(0.5)
 
 
-def _score(counted: problems.Problems, partials: Sequence[Partial], settings: Settings) -> dict[str, pl.DataFrame]:
-    """Every table of the snapshot but problem_counts, which is there already."""
+def _score(
+    counted: problems.Problems, partials: Sequence[Partial], settings: Settings, warnings: list[str]
+) -> dict[str, pl.DataFrame]:
+    """Every table of the snapshot but problem_counts, which is there already; adds to the warnings."""
     fine = histogram.by_subject(counted)
     outcomes = Outcomes(
         binary=any(partial.binary for partial in partials),
@@ -264,6 +266,7 @@ def _score(counted: problems.Problems, partials: Sequence[Partial], settings: Se
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
     )
+    warnings += stopped(settings, outcomes)
     scores = summaries.tables(counted, fine, settings, outcomes)
     return {PROBLEM_HISTOGRAM.name: fine, **scores, **_compare(counted, settings, outcomes)}
 

@@ -16,6 +16,9 @@ _CACHED = 8
 _DENSE = 1 << 16
 """A table of flags this small finds distinct pairs faster than a sort, however few the problems."""
 
+_MOST = 2**63 - 1
+"""The largest number a key of a pair may be."""
+
 
 class Distinct(NamedTuple):
     """The distinct (n, c) of many problems, in rising order, and for each problem the place of its own."""
@@ -78,8 +81,19 @@ def distinct(n: Ints, c: Ints) -> Distinct:
         side_by_side(tell, blocks(n.size, _CACHED))
         first_n = np.repeat(np.arange(top + 1), np.arange(1, top + 2))[keys]
         return Distinct(first_n, keys - first_n * (first_n + 1) // 2, place)
-    both, inverse = np.unique(n * (top + 1) + c, return_inverse=True)
-    return Distinct(both // (top + 1), both % (top + 1), inverse)
+    if (top + 1) ** 2 <= _MOST:
+        both, inverse = np.unique(n * (top + 1) + c, return_inverse=True)
+        return Distinct(both // (top + 1), both % (top + 1), inverse)
+    (n_, at_n), (c_, at_c) = (np.unique(x, return_inverse=True) for x in (n, c))  # their product would not fit
+    both, inverse = np.unique(at_n * c_.size + at_c, return_inverse=True)
+    return Distinct(n_[both // c_.size], c_[both % c_.size], inverse)
+
+
+def totals(owner: Ints, numbers: Ints, owners: int) -> Ints:
+    """Sums of whole numbers by owner, exact at any size."""
+    out = np.zeros(owners, dtype=np.int64)
+    np.add.at(out, owner, numbers)
+    return out
 
 
 def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:

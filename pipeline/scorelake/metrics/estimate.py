@@ -12,6 +12,7 @@ import numpy as np
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
+from scorelake.metrics.powers import power, power_variance, within
 from scorelake.metrics.registry import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.threads import side_by_side
@@ -49,11 +50,13 @@ def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[
 
     def at(k: int) -> dict[Metric, Estimate]:
         same_k = [metric for metric in dict.fromkeys(metrics) if metric.draws == k]
-        drawn = [metric for metric in same_k if metric.credits]
-        out = dict(zip(drawn, _drawn(drawn, k, n, c, prior) if drawn else [], strict=True))
+        closed = [metric for metric in same_k if metric.closed]
+        drawn = [metric for metric in same_k if metric.parts and not metric.closed]
+        out = dict(zip(closed, _closed(closed, k, n, c, prior) if closed else [], strict=True))
+        out |= dict(zip(drawn, _drawn(drawn, k, n, c, prior) if drawn else [], strict=True))
         counts, mass = np.stack([n - c, c], axis=1), np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))
-        levels = {metric: of_levels(metric, _BINARY, counts, mass) for metric in same_k if not metric.credits}
-        return {m: replace(e, repeated=again) if m.is_mean else e for m, e in (out | levels).items()}
+        out |= {metric: of_levels(metric, _BINARY, counts, mass) for metric in same_k if not metric.parts}
+        return {metric: replace(e, repeated=again) if metric.is_mean else e for metric, e in out.items()}
 
     again = _repeated(n, c)
     found = side_by_side(at, sorted({metric.draws for metric in metrics}, reverse=True))  # the longest first
@@ -95,8 +98,38 @@ def blend(parts: Floats, covariance: Floats, powers: tuple[float, float]) -> tup
     return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
 
 
+def _closed(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
+    """pass@k, pass^k and their blends: powers of p and of 1 - p, whose squares are the same at 2k."""
+    enough = np.flatnonzero(n >= k)
+    value = np.full((2, n.size), np.nan)
+    m, right = n[enough], c[enough]
+    value[0, enough] = right / m if k == 1 else within(m - right, m, k)[1]
+    value[1, enough] = right / m if k == 1 else within(right, m, k)[0]
+    alpha, beta = (np.asarray(x, dtype=np.float64) for x in (c + prior[0], n - c + prior[1]))
+    total = alpha + beta
+    (none, some), (every, _) = power(beta, total, k), power(alpha, total, k)
+    mean, covariance = np.stack([some, every]), np.empty((2, 2, n.size))
+    covariance[0, 0], covariance[1, 1] = power_variance(beta, total, k), power_variance(alpha, total, k)
+    apart = power(total, total + k, k)[1]  # how far E[p^k (1-p)^k] is from the product of the two means
+    covariance[0, 1] = covariance[1, 0] = none * every * apart
+    order = {"pass@k": 0, "pass^k": 1}
+    return [
+        _estimate(metric, value[part], mean[part], covariance[np.ix_(part, part)])
+        for metric, part in ((metric, [order[name] for name in metric.parts]) for metric in metrics)
+    ]
+
+
+def _estimate(metric: Metric, value: Floats, mean: Floats, covariance: Floats) -> Estimate:
+    """One metric from its parts: a single one as it is, group means to be blended later, or a blend per problem."""
+    if metric.powers is None or metric.family.pooled:
+        return Estimate(value, mean, covariance, metric.powers)
+    blended, _ = blend(value, covariance, metric.powers)
+    mu, spread = blend(mean, covariance, metric.powers)
+    return Estimate(blended[None], mu[None], spread[None, None])
+
+
 def _drawn(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
-    """Credit metrics and blends at one k."""
+    """Other credit metrics and blends at one k."""
     vectors = list({credit.tobytes(): credit for metric in metrics for credit in metric.credits}.values())
     place = {credit.tobytes(): i for i, credit in enumerate(vectors)}
     parts = [[place[credit.tobytes()] for credit in metric.credits] for metric in metrics]
@@ -114,16 +147,9 @@ def _drawn(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) ->
         covariance = np.zeros((len(part), len(part), n.size))
         for row, p in enumerate(part):
             covariance[row, row] = variance[p]
-        if metric.powers is None:
-            out.append(Estimate(value[part], mean[part], covariance))
-            continue
-        covariance[0, 1] = covariance[1, 0] = cross[crossed.index((part[0], part[1]))]
-        if metric.family.pooled:
-            out.append(Estimate(value[part], mean[part], covariance, metric.powers))
-        else:
-            blended, _ = blend(value[part], covariance, metric.powers)
-            mu, spread = blend(mean[part], covariance, metric.powers)
-            out.append(Estimate(blended[None], mu[None], spread[None, None]))
+        if len(part) == 2:
+            covariance[0, 1] = covariance[1, 0] = cross[crossed.index((part[0], part[1]))]
+        out.append(_estimate(metric, value[part], mean[part], covariance))
     return out
 
 

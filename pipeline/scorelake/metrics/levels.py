@@ -7,13 +7,17 @@ pseudo-count per level. Binary outcomes are the two levels 0 and 1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.draws import Floats, Ints, blocks, ratio
+from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.powers import power, power_variance, within
 
 Moments = tuple[Floats, Floats]
+_WHOLE = 2.0**53
+"""From here on floats have gaps between whole numbers."""
 
 
 def avg_finite(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Floats:
@@ -49,19 +53,13 @@ def max_finite(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Floats:
     """Expected best of k draws without replacement; NaN where k > n."""
     below = counts.cumsum(axis=1)
     n = below[:, -1]
-    above = any_above(below[:, :-1], n[:, None], k)
+    above = any_above(below[:, :-1], np.maximum(n, k)[:, None], k)
     return np.where(n >= k, rewards[0] + (np.diff(rewards) * above).sum(axis=1), np.nan)
 
 
 def any_above(below: Ints, n: Ints, k: int) -> Floats:
     """P(one of k draws without replacement is not among `below` of the n attempts); needs k <= n."""
-
-    def chance(low: Floats, high: Floats) -> tuple[Floats]:
-        share = (high - low) / np.maximum(high - np.arange(k), 1)
-        with np.errstate(divide="ignore"):  # a certain hit: log 0, whose exponential is 0
-            return (-np.expm1(np.log1p(-np.minimum(share, 1)).sum(axis=1)),)
-
-    return _per_distinct(chance, below, n, k)[0]
+    return _per_distinct(lambda low, high: within(low, high, k), below, n)[1]
 
 
 def max_posterior(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Moments:
@@ -74,15 +72,12 @@ def max_posterior(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Moment
     """
 
     def power_moments(v: Floats, total: Floats) -> tuple[Floats, Floats, Floats]:
-        i = np.arange(k, dtype=float)
-        log_mean = np.log1p((v - total) / (total + i)).sum(axis=1)  # log E[A^k]
-        ratio = ((v + k + i) / (total + k + i)).prod(axis=1)  # E[A^2k] / E[A^k]
-        growth = np.log1p(k * (total - v) / ((v + i) * (total + k + i))).sum(axis=1)  # log(ratio / E[A^k])
-        return np.exp(log_mean), -np.expm1(log_mean), ratio * -np.expm1(-growth)
+        below, above = power(v, total, k)
+        return below, above, power_variance(v, total, k) / np.where(below > 0, below, 1)
 
     v = (counts + mass).cumsum(axis=1)
     gap = np.diff(rewards)
-    below, above, excess = _per_distinct(power_moments, v[:, :-1], v[:, -1:], k)
+    below, above, excess = _per_distinct(power_moments, v[:, :-1], v[:, -1:])
     weight = gap * below
     lower = weight.cumsum(axis=1) - weight
     mean = rewards[0] + (gap * above).sum(axis=1)
@@ -90,20 +85,21 @@ def max_posterior(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Moment
 
 
 def _per_distinct(
-    kernel: Callable[[Floats, Floats], tuple[Floats, ...]], low: Floats | Ints, high: Floats | Ints, k: int
+    kernel: Callable[[Any, Any], tuple[Floats, ...]], low: Floats | Ints, high: Floats | Ints
 ) -> list[Floats]:
-    """kernel(low, high) for every entry, computed once per distinct pair, in blocks of pairs x k."""
+    """kernel(low, high) for every entry, computed once per distinct pair; whole numbers stay whole."""
     low, high = np.broadcast_arrays(low, high)
     lows, highs, place = _distinct(low.ravel(), high.ravel())
-    parts = [kernel(lows[rows, None], highs[rows, None]) for rows in blocks(lows.size, k)]
-    return [np.concatenate(column)[place].reshape(low.shape) for column in zip(*parts, strict=True)]
+    return [column[place].reshape(low.shape) for column in kernel(lows, highs)]
 
 
-def _distinct(low: Floats | Ints, high: Floats | Ints) -> tuple[Floats, Floats, Ints]:
+def _distinct(low: Floats | Ints, high: Floats | Ints) -> tuple[Floats | Ints, Floats | Ints, Ints]:
     """The distinct pairs, and every entry's place among them; whole numbers are found without a sort."""
-    n, c = high.astype(np.int64), low.astype(np.int64)
-    if (n == high).all() and (c == low).all() and (c <= n).all() and (c >= 0).all():
-        pairs = distinct(n, c)
+    if low.dtype.kind == "i":
+        pairs = distinct(high, low)  # type: ignore[arg-type]
+        return pairs.c, pairs.n, pairs.place
+    if high.max(initial=0) < _WHOLE and (high == np.floor(high)).all() and (low == np.floor(low)).all():
+        pairs = distinct(high.astype(np.int64), low.astype(np.int64))
         return pairs.c.astype(np.float64), pairs.n.astype(np.float64), pairs.place
     both, place = np.unique(low + 1j * high, return_inverse=True)
     return both.real, both.imag, place

@@ -20,6 +20,10 @@ from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats
 
 Credit = Callable[..., Floats]
+ANY_K = 2**62
+"""No lake has so many attempts."""
+MOST_K = 2**20
+"""The largest k of metrics that need a sum over draws: a minute or more, and memory for vectors of 2k numbers."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,18 @@ class Metric:
     def is_mean(self) -> bool:
         """Of 0/1 outcomes it is the mean over attempts, or close to it: pass@1, avg@N, bayes@N."""
         return self.family.key in ("avg", "bayes") or (self.family.key, self.k) == ("pass", 1)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the credit families it is made of: its own, or two for a blend; none of rewards or answers."""
+        if self.family.credit is not None:
+            return (self.family.name,)
+        return tuple(_FAMILIES[_key(name)].name for name in self.family.blend or ())
+
+    @property
+    def closed(self) -> bool:
+        """Made of pass@k and pass^k alone, which need no sum over draws."""
+        return bool(self.parts) and set(self.parts) <= {"pass@k", "pass^k"}
 
     @property
     def credits(self) -> tuple[Floats, ...]:
@@ -140,9 +156,17 @@ def parse(name: str) -> Metric:
         if draws not in (None, "n"):
             raise MetricError(f"{name}: it always uses all attempts", hint=f"write {family.name}")
         return Metric(family, None, param)
-    if not re.fullmatch(r"[0-9]+", draws or "") or int(draws) < 1:
+    if not re.fullmatch(r"[0-9]{1,4000}", draws or "") or int(draws) < 1:
         raise MetricError(f"{name}: k must be a whole number >= 1, got {draws!r}")
-    return Metric(family, int(draws), param)
+    metric = Metric(family, int(draws), param)
+    simple = metric.closed or family.finite is not None
+    most = ANY_K if simple else MOST_K
+    if metric.draws > most:
+        raise MetricError(
+            f"{name}: k must be at most {most:,}",
+            hint=None if simple else "pass@k, pass^k, geom@k, geom-ds@k and max@k can be had for larger k",
+        )
+    return metric
 
 
 def spectrum(weights: list[float] | tuple[float, ...]) -> Metric:

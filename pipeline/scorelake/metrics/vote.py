@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.counts import whole
+from scorelake.metrics.counts import totals, whole
 from scorelake.metrics.draws import Floats, Ints, at_least, at_most, binomial, blocks, hypergeometric, ratio
 
 Waves = NDArray[np.complex128]
@@ -58,14 +58,13 @@ class Ballots:
         given = count > 0
         owner, count, passes = owner[given], count[given], passes[given]
         self.n, self.c = n, c
-        self.silent = n - np.bincount(owner, count, n.size).astype(np.int64)
-        self.silent_passes = c - np.bincount(owner, passes, n.size).astype(np.int64)
+        self.silent, self.silent_passes = n - totals(owner, count, n.size), c - totals(owner, passes, n.size)
         patterns, pattern = _patterns(n, self.silent, owner, count)
         right = passes > 0
         self.owner, self.worth = owner[right], passes[right] / count[right]
-        span = count.max(initial=0) + 1
-        pairs, self.pair = np.unique(pattern[self.owner] * span + count[right], return_inverse=True)
-        self.races = patterns.races(pairs // span, pairs % span)
+        sizes, size = np.unique(count[right], return_inverse=True)
+        pairs, self.pair = np.unique(pattern[self.owner] * sizes.size + size, return_inverse=True)
+        self.races = patterns.races(pairs // max(1, sizes.size), sizes[pairs % max(1, sizes.size)])
 
     def vote(self, k: int) -> Floats:
         """vote@k of each problem; NaN where k > n."""

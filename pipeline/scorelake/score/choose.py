@@ -13,6 +13,9 @@ from scorelake.settings import Settings
 TAUS = (0.25, 0.5, 0.75)
 """Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""
 
+MOST_DRAWS, MOST_VOTES = 1024, 256
+"""The largest k that nobody asked for: the cost of most families grows faster than k, that of votes faster still."""
+
 
 @dataclass(frozen=True)
 class Outcomes:
@@ -25,7 +28,7 @@ class Outcomes:
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """The metrics asked for, or every family the lake allows at k = 1, 2, 4, ... up to the largest n."""
+    """The metrics asked for, or every family the lake allows at k = 1, 2, 4, ... up to its largest n."""
     names = settings.metrics.names
     own = _own(settings)
     return _pick(names, [] if names else [*_defaults(outcomes.top_n), *own], settings, outcomes)
@@ -70,10 +73,24 @@ def _named(name: str, own: list[Metric]) -> Metric:
     return metrics.parse(name)
 
 
+def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:
+    """Says at which k the metrics that nobody named end, where problems have attempts for more."""
+    if settings.metrics.names:
+        return []
+    voted = outcomes.binary and outcomes.answers
+    ends = [("metrics", MOST_DRAWS)] + ([("votes", MOST_VOTES)] if voted else [])
+    return [
+        f"{what} stop at k = {most:,}, though a problem has {outcomes.top_n:,} attempts; --metrics names a larger k"
+        for what, most in ends
+        if outcomes.top_n >= 2 * most
+    ]
+
+
 def _defaults(top_n: int) -> list[Metric]:
-    ks = [2**i for i in range(max(1, top_n).bit_length())]
     out: list[Metric] = []
     for family in metrics.families():
+        most = min(top_n, MOST_VOTES if family.vote is not None else MOST_DRAWS)
+        ks = [2**i for i in range(max(1, most).bit_length())]
         if family.parameter == "weights":
             continue
         if not family.takes_k:

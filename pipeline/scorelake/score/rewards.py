@@ -10,7 +10,7 @@ import polars as pl
 from scorelake import metrics
 from scorelake.errors import DataError
 from scorelake.metrics import Estimate, Metric
-from scorelake.metrics.counts import distinct
+from scorelake.metrics.counts import distinct, totals
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
 from scorelake.settings import Settings
@@ -88,7 +88,7 @@ class Rewards:
 
     def __init__(self, table: pl.DataFrame) -> None:
         self.flat = flat = _Flat(table)
-        self.n = flat.per_problem(flat.count).astype(np.int64)
+        self.n = totals(flat.owner, flat.count, flat.height)
         first = np.searchsorted(flat.owner, np.arange(flat.height))
         running = np.concatenate([[0], np.cumsum(flat.count)])
         below = running[:-1] - running[first][flat.owner]  # attempts of the problem with a lower reward
