@@ -45,6 +45,12 @@ GUARDED = "guarded"
 Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="KEY=NAME", help="Which column is meant, such as model=model_name. Repeatable."),
+]
+
+
 class Format(StrEnum):
     table = "table"
     csv = "csv"
@@ -72,6 +78,7 @@ def score(
         str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
+    column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Also slice by this carried column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
@@ -83,7 +90,7 @@ def score(
     address: Annotated[
         str | None, typer.Option(help="The Ray cluster: host:port, or auto for the one this machine belongs to.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and whether it fits.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
@@ -100,7 +107,7 @@ def score(
     options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine}
 
     def settings() -> Settings:
-        return _settings(config, engine, **flags)
+        return _settings(config, engine, column, **flags)
 
     def work(full: bool) -> int:
         with messages.failures(told):
@@ -134,6 +141,7 @@ def count(
     out: Annotated[str, typer.Option(help="The output of `score`.")],
     shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
     config: Annotated[Path | None, typer.Option(help="TOML file, the same as for `score`.")] = None,
+    column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
     memory: Annotated[
         float | None, typer.Option(help="Gigabytes to aim at when cutting the work, the same for every part.")
@@ -142,7 +150,8 @@ def count(
     """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
     with messages.failures():
         number, of = _part(shard)
-        settings = _settings(config, EngineName.local, **{"by": tuple(by or ()), "run.memory_gb": memory})
+        flags = {"by": tuple(by or ()), "run.memory_gb": memory}
+        settings = _settings(config, EngineName.local, column, **flags)
 
         from scorelake.publish.snapshot import Output
         from scorelake.run import part
@@ -297,11 +306,11 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _settings(config: Path | None, engine: EngineName, **flags: Any) -> Settings:
+def _settings(config: Path | None, engine: EngineName, column: list[str] | None = None, **flags: Any) -> Settings:
     """Settings, and as many threads as they say where tasks run here: Polars asks once, when it is loaded."""
-    from scorelake.settings import load
+    from scorelake.settings import load, mapped
 
-    settings = load(config, **flags)
+    settings = load(config, **flags, **mapped(column or ()))
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings

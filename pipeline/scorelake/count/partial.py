@@ -17,7 +17,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from scorelake.count.columns import Schema, UnreadableError, canonical
+from scorelake.count.columns import Schema, canonical
+from scorelake.count.misfits import UnreadableError
 from scorelake.count.plain import plain, refused
 from scorelake.count.shape import Opened, Shape, Tallied, batches, shape_of
 from scorelake.count.values import series
@@ -156,6 +157,15 @@ def _ways(way: str, files: list[Opened], shape: Shape, settings: Settings, told:
         most=int(settings.run.memory * 2**30),
         threads=settings.run.threads or pl.thread_pool_size(),
     )
+
+
+def unfit(shard: Shard, file: File, settings: Settings) -> UnreadableError | None:
+    """Why a file cannot be counted, as far as its footer tells; None if it can."""
+    try:
+        _open(Task(shard, settings), file, 0, {})
+    except UnreadableError as reason:
+        return reason
+    return None
 
 
 def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> Opened:
