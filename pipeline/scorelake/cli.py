@@ -136,6 +136,35 @@ def _job(lake: str, out: str, settings: Settings, engine: EngineName, address: s
 
 
 @app.command()
+def init(
+    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
+    config: Annotated[Path, typer.Option(help="The file to write.")] = Path("scorelake.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
+) -> None:
+    """Look at a lake, guess which column is which, and write a config that says what each guess rests on."""
+    with messages.failures():
+        if config.exists() and not force:
+            raise UsageError(
+                "is there already", where=str(config), hint="--force overwrites it, --config names another"
+            )
+        from scorelake import tasks
+        from scorelake.lake.guess import guess
+        from scorelake.lake.listing import listing
+        from scorelake.lake.look import look
+        from scorelake.lake.template import config as template
+        from scorelake.settings import Settings, load
+        from scorelake.store.disk import replace_text
+
+        listed = listing(lake)
+        seen = look(listed, Settings())
+        guesses = guess(seen)
+        replace_text(config, template(guesses, lake))
+        messages.guessed(guesses, seen, lake, config)
+        tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
+        messages.next_command(lake, config)
+
+
+@app.command()
 def count(
     lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
     out: Annotated[str, typer.Option(help="The output of `score`.")],
