@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage fixtures clean
+.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage docs fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ torture: $(STAMP) ## Kill, starve and damage the job, and recount random lakes, 
 bench-kernels: $(STAMP) ## Kernels against scorio in the same process
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/kernels.py
+
+docs: $(STAMP) ## Run the commands that README and docs/ show, and write what they print now
+	$(BIN)/python tests/pages.py
 
 fixtures: $(STAMP) ## Make the bundled lake and the golden tables again
 	$(BIN)/python fixtures/make.py

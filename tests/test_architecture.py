@@ -188,7 +188,7 @@ def _is_private(name: str) -> bool:
 
 
 def _names_a_module(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and re.fullmatch(r"scorelake(\.[a-z_0-9]+)+", value) is not None
+    return isinstance(value, str) and re.fullmatch(r"scorelake(\.(?!toml$)[a-z_0-9]+)+", value) is not None
 
 
 def _is_self(node: ast.expr) -> bool:

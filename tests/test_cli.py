@@ -65,9 +65,9 @@ def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # ty
 @pytest.mark.parametrize(
     ("frame", "arguments", "code", "says"),
     [
-        (GOOD.rename({"passed": "ok"}), (), 3, 'no column passed and no score: name yours with [columns] passed = "'),
-        (GOOD.rename({"passed": "ok"}), (), 3, "the file has: problem_id, ok, model"),
-        (GOOD.rename({"model": "who"}), (), 3, '[columns] model = "..."'),
+        (GOOD.rename({"passed": "ok"}), (), 2, "no column passed and no score (closest: ok)"),
+        (GOOD.rename({"passed": "ok"}), (), 2, "there are: problem_id, ok, model"),
+        (GOOD.rename({"model": "who"}), (), 2, '    model = "..."'),
         (GOOD.with_columns(pl.col("passed").cast(pl.String)), (), 3, "column passed is String; it must be boolean"),
         (GOOD.with_columns(problem_id=pl.lit(1.5)), (), 3, "problem_id is Float64; it must be a string or integer"),
         (attempts(model="m", problem_id=["a"], score=["x"]), (), 3, "column score is String; it must be a number"),
@@ -75,7 +75,8 @@ def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # ty
         (GOOD, ("--metrics", "pass@0"), 2, "pass@0: k must be a whole number >= 1"),
         (GOOD, ("--metrics", "pss@1"), 2, "the closest names are pass@k"),
         (GOOD, ("--config", "none.toml"), 2, "no such config file"),
-        (GOOD, ("--by", "colour"), 3, "no column colour"),
+        (GOOD, ("--by", "colour"), 2, "no column colour"),
+        (GOOD, ("--column", "modell=m"), 2, "did you mean model? known keys: model, benchmark"),
         (GOOD.head(0), (), 3, "no attempt in any file"),
     ],
 )  # fmt: skip

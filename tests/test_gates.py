@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from conftest import ask, attempts, expand, put, run
@@ -50,3 +51,22 @@ def test_a_fall(tmp_path: Path) -> None:
         tmp_path / "out", "SELECT value FROM history WHERE (metric, model) = ('pass@1', 'm') ORDER BY started"
     )
     assert history == [(0.9,), (0.81,)]
+
+
+def test_ids_that_collide_ask_for_the_missing_column_first(tmp_path: Path) -> None:
+    """Problem 1 of algebra and problem 1 of logic: no rule about duplicates mends that."""
+    frame = attempts(
+        model="m", problem_id=[1, 1], attempt=[0, 0], passed=[True, False], category=["algebra", "logic"]
+    )
+    put(tmp_path / "lake", frame)
+    with pytest.raises(DataError) as error:
+        run(tmp_path / "lake", tmp_path / "out")
+    first = (
+        "problem ids that are only unique within a benchmark or subject need that column first: [columns] subject ="
+    )
+    assert (error.value.hint or "").startswith(first)
+    run(tmp_path / "lake", tmp_path / "out", '[columns]\nsubject = "category"')
+    put(tmp_path / "lake", frame.with_columns(category=pl.lit("algebra"), benchmark=pl.lit("b")))
+    with pytest.raises(DataError) as error:
+        run(tmp_path / "lake", tmp_path / "out", '[columns]\nsubject = "category"')
+    assert (error.value.hint or "").startswith("choose which one counts: ")

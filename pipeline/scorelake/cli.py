@@ -45,6 +45,12 @@ GUARDED = "guarded"
 Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="KEY=NAME", help="Which column is meant, such as model=model_name. Repeatable."),
+]
+
+
 class Format(StrEnum):
     table = "table"
     csv = "csv"
@@ -72,6 +78,7 @@ def score(
         str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
+    column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Also slice by this carried column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
@@ -83,7 +90,7 @@ def score(
     address: Annotated[
         str | None, typer.Option(help="The Ray cluster: host:port, or auto for the one this machine belongs to.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and whether it fits.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
@@ -100,7 +107,7 @@ def score(
     options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine}
 
     def settings() -> Settings:
-        return _settings(config, engine, **flags)
+        return _settings(config, engine, column, **flags)
 
     def work(full: bool) -> int:
         with messages.failures(told):
@@ -129,11 +136,41 @@ def _job(lake: str, out: str, settings: Settings, engine: EngineName, address: s
 
 
 @app.command()
+def init(
+    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
+    config: Annotated[Path, typer.Option(help="The file to write.")] = Path("scorelake.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
+) -> None:
+    """Look at a lake, guess which column is which, and write a config that says what each guess rests on."""
+    with messages.failures():
+        if config.exists() and not force:
+            raise UsageError(
+                "is there already", where=str(config), hint="--force overwrites it, --config names another"
+            )
+        from scorelake import tasks
+        from scorelake.lake.guess import guess
+        from scorelake.lake.listing import listing
+        from scorelake.lake.look import look
+        from scorelake.lake.template import config as template
+        from scorelake.settings import Settings, load
+        from scorelake.store.disk import replace_text
+
+        listed = listing(lake)
+        seen = look(listed, Settings())
+        guesses = guess(seen)
+        replace_text(config, template(guesses, lake))
+        messages.guessed(guesses, seen, lake, config)
+        tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
+        messages.next_command(lake, config)
+
+
+@app.command()
 def count(
     lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
     out: Annotated[str, typer.Option(help="The output of `score`.")],
     shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
     config: Annotated[Path | None, typer.Option(help="TOML file, the same as for `score`.")] = None,
+    column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
     memory: Annotated[
         float | None, typer.Option(help="Gigabytes to aim at when cutting the work, the same for every part.")
@@ -142,7 +179,8 @@ def count(
     """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
     with messages.failures():
         number, of = _part(shard)
-        settings = _settings(config, EngineName.local, **{"by": tuple(by or ()), "run.memory_gb": memory})
+        flags = {"by": tuple(by or ()), "run.memory_gb": memory}
+        settings = _settings(config, EngineName.local, column, **flags)
 
         from scorelake.publish.snapshot import Output
         from scorelake.run import part
@@ -297,11 +335,11 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _settings(config: Path | None, engine: EngineName, **flags: Any) -> Settings:
+def _settings(config: Path | None, engine: EngineName, column: list[str] | None = None, **flags: Any) -> Settings:
     """Settings, and as many threads as they say where tasks run here: Polars asks once, when it is loaded."""
-    from scorelake.settings import load
+    from scorelake.settings import load, mapped
 
-    settings = load(config, **flags)
+    settings = load(config, **flags, **mapped(column or ()))
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings

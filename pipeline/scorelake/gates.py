@@ -15,6 +15,8 @@ from scorelake.settings import Gates, Settings
 from scorelake.store.files import File
 
 _WHO = ("benchmark", "model", "protocol")
+_PERHAPS_MISSING = (("benchmark", 0, "default"), ("subject", 1, "all"))
+"""Keys that a lake may have no column for: their place in an example, and what they are then."""
 
 
 class Partial(Protocol):
@@ -135,9 +137,16 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
     """Raise if attempts were told twice and differently, and no rule says which counts."""
     if number and rule == "error":
         named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for row in examples]
+        choose = 'choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"'
+        unnamed = [key for key, i, default in _PERHAPS_MISSING if all(row[i] == default for row in examples)]
+        if unnamed:
+            choose = (
+                f"problem ids that are only unique within a {' or '.join(unnamed)} need that column first: "
+                f'[columns] {unnamed[-1]} = "..."; else {choose}'
+            )
         raise DataError(
             f"{number:,} attempts have conflicting {what}:{_listed(named, 5)}",
-            hint='choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"',
+            hint=choose,
         )
 
 

@@ -7,6 +7,7 @@ instant.
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 import time
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from scorelake.errors import DataError, ScorelakeError
 
 if TYPE_CHECKING:
+    from scorelake.lake.guess import Guesses
+    from scorelake.lake.look import Seen
     from scorelake.partials import Partial
     from scorelake.read.check import Finding
     from scorelake.run import Progress, Report
@@ -119,6 +122,33 @@ def tell(report: Report) -> None:
         f"published {report.metrics} metrics of {report.models:,} models on {report.problems:,} problems as "
         f"{run['run_id']}"
     )
+
+
+def guessed(guesses: Guesses, seen: Seen, lake: str, config: Path) -> None:
+    """Which column was taken for what, and why; an error if something is missing that must be there."""
+    print(f"looked at {seen.rows.height:,} rows in {seen.looked_at:,} of {seen.files:,} files of {lake}")
+    for key, guess in guesses.columns.items():
+        print(f"  {key:<11} {guess.column or '-':<17} {guess.why}")
+    for key, columns in (("protocol", guesses.protocol), ("carry", guesses.carry)):
+        for column in columns:
+            print(f"  {key:<11} {column.name:<17} by its name; {column.told}")
+    if guesses.unknown:
+        print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(guesses.unknown)}")
+    print(f"wrote {config}")
+    if guesses.missing:
+        raise DataError(
+            f"no column was found for {', '.join(guesses.missing)}",
+            where=lake,
+            hint=f"name it in {config}, then: {_score(lake, config)}",
+        )
+
+
+def next_command(lake: str, config: Path) -> None:
+    print(f"next: {_score(lake, config)}")
+
+
+def _score(lake: str, config: Path) -> str:
+    return f"scorelake score {shlex.quote(lake)} --out out --config {shlex.quote(str(config))}"
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:

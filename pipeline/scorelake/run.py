@@ -21,7 +21,7 @@ from scorelake.compare.evidence import comparable, evidence
 from scorelake.engines import Engine, local
 from scorelake.errors import StorageError
 from scorelake.lake import shards
-from scorelake.lake.listing import listing
+from scorelake.lake.listing import Lake, listing
 from scorelake.merge.buckets import Merged, buckets
 from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output, locked, publish, stage
@@ -31,7 +31,7 @@ from scorelake.score.values import per_problem
 from scorelake.settings import Settings
 from scorelake.store import memory
 from scorelake.store.disk import is_remote, writing
-from scorelake.store.files import Shard
+from scorelake.store.files import File, Shard
 from scorelake.tables import (
     MODEL_SUMMARY,
     PROBLEM_HISTOGRAM,
@@ -80,11 +80,11 @@ def job(
     listed = listing(location, settings.storage)
     out = replace(out, root=Path(shards.everywhere(str(out.root)))).fresh()
     known = [] if full else tasks.reusable(out.partials, listed.files, settings, local if out.mirror else engine)
-    counted = {file for partial in known for file in partial.files}
-    fresh = tuple(file for file in listed.files if file not in counted)
+    fresh = _fresh(listed, known)
+    _fit(str(location), listed, fresh, known, settings, dry_run and not allow_quarantine)
     todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, engine.at_once))
     run: dict[str, Any] = {"lake": str(location), "files": len(listed.files)}
-    told: dict[str, Any] = {"files_read": len(fresh), "files_reused": len(counted), "ignored": listed.ignored}
+    told = _files(listed, fresh)
     if dry_run:
         run["bytes_to_read"] = sum(shard.size for shard in todo)
         return Report("planned", run, **told, metrics=0, models=0, problems=0)
@@ -134,6 +134,27 @@ def job(
     return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(warnings))
 
 
+def _fresh(listed: Lake, known: Sequence[Partial]) -> tuple[File, ...]:
+    """The files that are not counted yet."""
+    counted = {file for partial in known for file in partial.files}
+    return tuple(file for file in listed.files if file not in counted)
+
+
+def _files(listed: Lake, fresh: Sequence[File]) -> dict[str, Any]:
+    """How many files are read, and how many are not."""
+    return {"files_read": len(fresh), "files_reused": len(listed.files) - len(fresh), "ignored": listed.ignored}
+
+
+def _fit(
+    where: str, listed: Lake, fresh: Sequence[File], known: Sequence[Partial], settings: Settings, every_file: bool
+) -> None:
+    """A mistake in the settings is told before any file is blamed for it."""
+    if every_file:
+        tasks.refuse_misfits(listed.root, listed.files, settings, where, every_file=True)
+    elif fresh and not any(partial.read for partial in known):
+        tasks.refuse_misfits(listed.root, fresh, settings, where, every_file=False)
+
+
 def _size(tables: dict[str, pl.DataFrame]) -> dict[str, Any]:
     models = tables[MODEL_SUMMARY.name]
     counted = {"metrics": models["metric"].n_unique(), "models": models["model"].n_unique()}
@@ -157,8 +178,8 @@ def part(
     with replace(out, root=Path(shards.everywhere(str(out.root)))).passing() as here:
         published = set((here.current() or {}).get("partials", ()))
         known = [p for p in tasks.known(here.partials, listed.files, settings) if p.name in published]
-        counted = {file for partial in known for file in partial.files}
-        fresh = tuple(file for file in listed.files if file not in counted)
+        fresh = _fresh(listed, known)
+        _fit(str(location), listed, fresh, known, settings, every_file=False)
         todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, of))
         with writing(here.root):
             here.root.mkdir(parents=True, exist_ok=True)
@@ -172,13 +193,8 @@ def suspects(location: str, out: Output, settings: Settings, full: bool) -> list
     listed = listing(location, settings.storage)
     home = Path(shards.everywhere(str(out.root))) / "partials"
     known = [] if full else tasks.reusable(home, listed.files, settings)
-    counted = {file for partial in known for file in partial.files}
     root = shards.everywhere(listed.root)
-    return [
-        tasks.Count(Shard(root, (file,)), settings, str(home), again=full)
-        for file in listed.files
-        if file not in counted
-    ]
+    return [tasks.Count(Shard(root, (file,)), settings, str(home), again=full) for file in _fresh(listed, known)]
 
 
 def _count(

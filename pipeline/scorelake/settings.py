@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +39,10 @@ class Columns(Part):
     passed: str = "passed"
     score: str = "score"
     answer: str = "answer"
+    pass_values: tuple[str, ...] = ()
+    """Texts that are a pass, where the verdict is a text; any other is a fail."""
+    fail_values: tuple[str, ...] = ()
+    """Texts that are a fail. With these, a text that is neither is rejected."""
     cluster: str | None = None
     carry: tuple[str, ...] = ()
 
@@ -51,6 +57,15 @@ class Columns(Part):
         _free(() if cluster is None else (cluster,))
         return cluster
 
+    @model_validator(mode="after")
+    def _either(self) -> Columns:
+        both = sorted(set(self.pass_values) & set(self.fail_values))
+        if both:
+            raise ValueError(f"{', '.join(both)} cannot be a pass and a fail")
+        if self.fail_values and not self.pass_values:
+            raise ValueError("fail_values are of use only beside pass_values")
+        return self
+
 
 def _free(names: tuple[str, ...]) -> tuple[str, ...]:
     """The names once each, if none is taken."""
@@ -58,6 +73,31 @@ def _free(names: tuple[str, ...]) -> tuple[str, ...]:
     if taken:
         raise ValueError(f"{', '.join(taken)} is a column of the output already")
     return tuple(dict.fromkeys(names))
+
+
+NAMING = ("model", "benchmark", "subject", "problem_id", "attempt", "passed", "score", "answer", "cluster")
+"""Keys of [columns] that name one column each."""
+
+ALIASES = {
+    "model": ("model_name", "model_id", "llm", "engine", "system", "agent", "policy", "checkpoint", "solver"),
+    "benchmark": ("dataset", "dataset_name", "bench", "suite", "task_name", "eval", "eval_name", "data_source"),
+    "subject": ("category", "topic", "domain", "field", "area", "subset", "subtask", "section"),
+    "problem_id": (
+        *("task_id", "question_id", "instance_id", "item_id", "example_id", "prompt_id", "doc_id", "qid", "problem"),
+        *("question", "task", "item", "example", "instance", "id", "uid", "idx", "index"),
+    ),
+    "attempt": (
+        *("sample_id", "attempt_id", "trial", "trial_id", "run", "run_id", "rollout", "rollout_id", "sample", "try"),
+        *("sample_index", "sample_idx", "completion_id", "generation_id", "generation", "repeat", "epoch", "seed"),
+    ),
+    "passed": (
+        *("correct", "is_correct", "pass", "is_pass", "success", "successful", "solved", "resolved", "accepted"),
+        *("right", "ok", "verdict", "outcome", "label", "acc", "accuracy", "result", "status"),
+    ),
+    "score": ("reward", "rewards", "points", "grade", "rating", "value", "total_score"),
+    "answer": ("extracted_answer", "final_answer", "prediction", "predicted", "pred", "model_answer", "choice"),
+}
+"""What other tools call our columns, the likeliest name first."""
 
 
 class Protocol(Part):
@@ -220,9 +260,8 @@ class Settings(Part):
     @property
     def used(self) -> set[str]:
         """Every column the counts depend on."""
-        columns = self.columns.model_dump(exclude={"carry", "answer"}, exclude_none=True)
-        answer = {self.columns.answer} if self.answers else set()
-        return {*columns.values(), *answer, *self.carried, *self.protocol.columns}
+        named = {getattr(self.columns, key) for key in NAMING if key != "answer" or self.answers}
+        return {*(named - {None}), *self.carried, *self.protocol.columns}
 
     @property
     def answers(self) -> bool:
@@ -267,6 +306,26 @@ def load(config: Path | None = None, **flags: Any) -> Settings:
         return Settings.model_validate(tree)
     except ValidationError as error:
         raise UsageError(_explain(error), where=str(config or "settings"), hint=_hint(error)) from None
+
+
+def mapped(pairs: Iterable[str]) -> dict[str, str]:
+    """Flags from KEY=NAME, as --column has them."""
+    out: dict[str, str] = {}
+    for pair in pairs:
+        key, given, name = pair.partition("=")
+        meant = "".join(f"did you mean {near}? " for near in get_close_matches(key, NAMING, n=1))
+        if not given or key not in NAMING:
+            what = "must be KEY=NAME" if not given else f"unknown key {key}"
+            raise UsageError(f"{what}, got {pair}", where="--column", hint=f"{meant}known keys: {', '.join(NAMING)}")
+        if out.setdefault(f"columns.{key}", name) != name:
+            raise UsageError(f"{key} is given twice, and differently", where="--column")
+    return out
+
+
+def toml_text(text: str) -> str:
+    """A text as TOML spells it, whatever is in it."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
 
 
 def _explain(error: ValidationError) -> str:

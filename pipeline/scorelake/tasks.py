@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from scorelake import partials
+from scorelake.count import fit
 from scorelake.count import partial as counting
 from scorelake.engines import Engine, local
-from scorelake.errors import DataError, StorageError
+from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.lake.download import at_hand
 from scorelake.merge.buckets import Bucket, Merged
 from scorelake.merge.buckets import merge as merge_bucket
@@ -56,6 +58,26 @@ class Merge:
     bucket: Bucket
     mirror: Mirror | None = None
     """Set where other machines made the partials, or will use what comes of them."""
+
+
+def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: str, *, every_file: bool) -> None:
+    """Raise if the lake does not fit its settings, before anything is counted (see count.fit).
+
+    Where not every file must fit, the first is enough to see that some do.
+    """
+    if not every_file and _misfit(root, files[:1], settings, where, every_file=True) is None:
+        return
+    error = _misfit(root, files, settings, where, every_file)
+    if error is not None:
+        raise error
+
+
+def _misfit(
+    root: str, files: Sequence[File], settings: Settings, where: str, every_file: bool
+) -> ScorelakeError | None:
+    shard = Shard(root, tuple(files))
+    with TemporaryDirectory() as aside, at_hand(shard, Path(aside) / "lake", settings, columns=()) as here:
+        return fit.refusal(here, settings, where, every_file)
 
 
 def count_all(tasks: Sequence[Count]) -> list[Partial]:

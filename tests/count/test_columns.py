@@ -15,7 +15,6 @@ import pytest
 from scorelake.count.columns import (
     Canonical,
     Source,
-    UnreadableError,
     answer_text,
     canonical,
     key_text,
@@ -23,6 +22,7 @@ from scorelake.count.columns import (
     protocol_text,
 )
 from scorelake.count.kinds import BAD, FAILED, PASSED, UNGRADED
+from scorelake.count.misfits import UnreadableError
 from scorelake.settings import Settings
 
 TEXT, INT, BOOL = pl.String(), pl.Int64(), pl.Boolean()
@@ -98,12 +98,12 @@ def test_every_misfit_is_told_at_once() -> None:
         columns={"carry": ["tier"], "benchmark": "bench"},
     )
     for words in (
-        'no column bench: name yours with [columns] benchmark = "..."',
-        'no column model (closest: modell): name yours with [columns] model = "..."',
-        "column problem_id is Float64; it must be a string or integer",
-        'no column temperature (closest: attempt): name yours with [protocol] columns = "..."',
-        'no column tier: name yours with [columns] carry = "..."',
-        "column passed is String; it must be boolean, 0/1 or 0.0/1.0",
+        "no column bench; ",
+        "no column model (closest: modell); ",
+        "column problem_id is Float64; it must be a string or integer; if its numbers are whole, write them as int",
+        "no column temperature; ",
+        "no column tier; ",
+        "column passed is String; it must be boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values",
         "column score is String; it must be a number",
         "column attempt is Float32; it must be a string or integer",
     ):
@@ -117,6 +117,11 @@ def test_closest_names() -> None:
     )
     assert "(closest: moddel)" in misfit({"problem_id": TEXT, "passed": BOOL}, {"moddel": "m"})
     assert misfit({"x": BOOL}).count("closest") == 0
+    other = {"MODEL": TEXT, "Task-ID": TEXT, "correct": BOOL, "subject": TEXT}
+    assert misfit(other).startswith(
+        "no column model (closest: MODEL); no column problem_id (closest: Task-ID); "
+        "no column passed and no score (closest: correct); "
+    ), "another spelling, or what other tools call it"
     assert misfit({}, {"y": "1"}).endswith("the file has: y (folder)")
     assert misfit({}).endswith("the file has: none")
 
@@ -129,6 +134,7 @@ def test_closest_names() -> None:
         ({"columns": {"subject": "topic"}}, "no column topic"),
         ({"columns": {"attempt": "try"}}, "no column try"),
         ({"duplicates": {"policy": "exact"}}, "no column attempt"),
+        ({"columns": {"answer": "said"}}, "no column said"),
         ({"columns": {"cluster": "book"}}, "no column book"),
         ({"by": ["tier"]}, "no column tier"),
     ],
@@ -138,7 +144,8 @@ def test_a_column_that_the_config_names_must_be_there(settings: dict[str, Any], 
 
 
 def test_no_outcome_at_all() -> None:
-    assert 'no column passed and no score: name yours with [columns] passed = "..."' in misfit(KEYS)
+    assert misfit(KEYS).startswith("no column passed and no score; ")
+    assert misfit({"x": TEXT}).startswith("no column model; no column problem_id; no column passed and no score; ")
 
 
 def test_attempts() -> None:
@@ -305,3 +312,25 @@ def test_labels_are_json(values: dict[str, str | None], label: str) -> None:
 def test_labels_of_deep_texts() -> None:
     deep = "[" * 100_000
     assert json.loads(protocol_label({"t": deep})) == {"t": deep}
+
+
+# --- verdicts in words ----------------------------------------------------------------------------------------
+
+WORDS = {"columns": {"pass_values": ["C", "pass"]}}
+BOTH = {"columns": {"pass_values": ["C", "pass"], "fail_values": ["I"]}}
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["C", "pass", "I", "c", ""]), pl.Binary])
+def test_verdicts_in_words(kind: Any) -> None:
+    """Without fail_values what is no pass is a fail; with them, what is neither is rejected. To the letter."""
+    told = ["C", "pass", "I", "c", "", None]
+    values = [None if text is None else text.encode() for text in told] if kind == pl.Binary else told
+    assert kinds(values, kind, **WORDS) == [PASSED, PASSED, FAILED, FAILED, FAILED, UNGRADED]
+    assert kinds(values, kind, **BOTH) == [PASSED, PASSED, FAILED, BAD, BAD, UNGRADED]
+    assert kinds(values, kind, **WORDS, policy={"ungraded": "fail"})[-1] == FAILED
+
+
+def test_words_say_nothing_of_numbers() -> None:
+    assert kinds([1, 0, 2], pl.Int64, **BOTH) == [PASSED, FAILED, BAD]
+    assert kinds([True, False], pl.Boolean, **BOTH) == [PASSED, FAILED]
+    assert kinds([None], pl.Null, **BOTH) == [UNGRADED]

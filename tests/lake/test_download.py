@@ -16,7 +16,7 @@ from cloud import PATIENT, QUICK, upload
 from conftest import FIXTURES, attempts, expand, put, run, tables
 from faulty import Fault, Faulty
 from scorelake.errors import DataError, LakeError
-from scorelake.lake.download import fetched
+from scorelake.lake.download import at_hand
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
@@ -83,7 +83,7 @@ def test_columns_nobody_asked_for_stay_where_they_are(bucket: str, tmp_path: Pat
     url = upload(tmp_path / "lake", f"{bucket}/lake")
     listed = listing(url, QUICK)
     shard = Shard(url, listed.files)
-    with fetched(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
+    with at_hand(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
         path = Path(copy.root) / "big.parquet"
         assert path.stat().st_size == listed.files[0].size > 6_000_000
         assert path.stat().st_blocks * 512 < 1_000_000

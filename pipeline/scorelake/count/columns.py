@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from scorelake.count.kinds import BAD, FAILED, PASSED, UNGRADED
+from scorelake.count.misfits import Misfit, unfit
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
 from scorelake.tables import NAMED
@@ -21,10 +21,6 @@ Schema: TypeAlias = Mapping[str, pl.DataType]
 Hive: TypeAlias = Mapping[str, str | None]
 DEFAULTS = {"benchmark": "default", "subject": "all"}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
-
-
-class UnreadableError(Exception):
-    """A file that cannot be counted; the message is the reason given in the quarantine table."""
 
 
 @dataclass(frozen=True)
@@ -62,25 +58,19 @@ class Canonical:
 
 def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     """Raises UnreadableError with everything that does not fit, all at once."""
-    names, wrong = settings.columns, list[str]()
-    keys = {}
-    for key in NAMED:
-        try:
-            keys[key] = _key(schema, hive, getattr(names, key), key)
-        except UnreadableError as error:
-            wrong.append(str(error))
+    names, wrong = settings.columns, list[Misfit]()
+    keys = {key: _key(schema, hive, getattr(names, key), key, wrong) for key in NAMED}
     others = {}
     for setting, columns in (("protocol", settings.protocol.columns), ("carry", settings.carried)):
-        others[setting] = {name: _any(schema, hive, name, setting, wrong) for name in columns}
+        others[setting] = {name: _any(schema, hive, name, setting, settings, wrong) for name in columns}
     bad = list[pl.Expr]()
     passed, score = _outcome(settings, schema, bad, wrong)
     attempt = _attempt(settings, schema, wrong)
-    answers = _answers(settings, schema)
+    answers = _answers(settings, schema, wrong)
     if answers == "counted":
         _usable(names.answer, schema[names.answer], wrong)
     if wrong:
-        found = ", ".join([*schema, *(f"{key} (folder)" for key in hive)]) or "none"
-        raise UnreadableError(f"{'; '.join(wrong)}; the file has: {found}")
+        raise unfit(wrong, list(schema), list(hive))
     read = [
         *(source.column for some in (keys, *others.values()) for source in some.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
@@ -102,63 +92,71 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     )
 
 
-def _key(schema: Schema, hive: Hive, name: str, key: str) -> Source:
+def _key(schema: Schema, hive: Hive, name: str, key: str, wrong: list[Misfit]) -> Source:
     if name not in schema:
-        if name in hive or key in DEFAULTS:
-            _really(name, key, schema, hive)
-            return Source(None, hive.get(name, DEFAULTS.get(key)))
-        raise UnreadableError(_missing(name, f"[columns] {key}", schema, hive))
-    if not (schema[name].is_integer() or schema[name] in _TEXTS):
-        raise UnreadableError(f"column {name} is {schema[name]}; it must be a string or integer")
+        # only a column that nobody asked for has a default
+        if name not in hive and not (key in DEFAULTS and name == key):
+            wrong.append(_missing(name, key))
+        return Source(None, hive.get(name, DEFAULTS.get(key)))
+    _named(name, schema[name], key, wrong)
     return Source(name, hive.get(name), agree=name in hive)
 
 
-def _really(name: str, key: str, schema: Schema, hive: Hive) -> None:
-    """A column that the config names must be there; only one that nobody asked for has a default."""
-    if name != key and name not in hive:
-        raise UnreadableError(_missing(name, f"[columns] {key}", schema, hive))
+def _named(name: str, kind: pl.DataType, key: str, wrong: list[Misfit]) -> None:
+    """A name is a text or a whole number."""
+    if not (kind.is_integer() or kind in _TEXTS):
+        whole = "; if its numbers are whole, write them as integers" if kind.is_float() else ""
+        wrong.append(Misfit(key, f"column {name} is {kind}; it must be a string or integer{whole}"))
 
 
-def _any(schema: Schema, hive: Hive, name: str, setting: str, wrong: list[str]) -> Source:
+def _any(schema: Schema, hive: Hive, name: str, setting: str, settings: Settings, wrong: list[Misfit]) -> Source:
     """A protocol or carried column, of whatever type it is."""
     if name not in schema and name not in hive:
-        wrong.append(
-            _missing(name, "[protocol] columns" if setting == "protocol" else "[columns] carry", schema, hive)
-        )
+        wrong.append(_missing(name, setting if setting == "protocol" else _asker(name, settings)))
     elif setting == "carry" and name in schema and schema[name].is_nested():
         wrong.append(
-            f"column {name} is {schema[name]}; a carried column must be a text, a number, a date or the like"
+            Misfit(
+                "carry",
+                f"column {name} is {schema[name]}; a carried column must be a text, a number, a date or the like",
+            )
         )
     return Source(name if name in schema else None, hive.get(name))
 
 
-def _attempt(settings: Settings, schema: Schema, wrong: list[str]) -> str | None:
+def _asker(name: str, settings: Settings) -> str:
+    """By which setting a carried column is asked for."""
+    if name in settings.by:
+        return "by"
+    return "cluster" if name == settings.columns.cluster else "carry"
+
+
+def _attempt(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str | None:
     name, policy = settings.columns.attempt, settings.duplicates.policy
     if policy == "off":
         return None
     if name not in schema:
         if policy == "exact" or name != Names().attempt:
-            wrong.append(_missing(name, "[columns] attempt", schema, {}))
+            wrong.append(_missing(name, "attempt"))
         return None
-    if not (schema[name].is_integer() or schema[name] in _TEXTS):
-        wrong.append(f"column {name} is {schema[name]}; it must be a string or integer")
+    _named(name, schema[name], "attempt", wrong)
     return name
 
 
-def _answers(settings: Settings, schema: Schema) -> str:
+def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
     """Whether attempts have answers that can be right or wrong, and whether those are wanted."""
     names, policy = settings.columns, settings.policy
+    if names.answer not in schema and names.answer not in ("", Names().answer) and settings.answers:
+        wrong.append(_missing(names.answer, "answer"))
     if names.answer not in schema or (names.passed not in schema and policy.pass_threshold is None):
         return "none"
     return "counted" if settings.answers else "ignored"
 
 
-def _usable(name: str, kind: pl.DataType, wrong: list[str]) -> None:
+def _usable(name: str, kind: pl.DataType, wrong: list[Misfit]) -> None:
     if not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
-        wrong.append(
-            f"column {name} is {kind}; to vote with, it must be a text, a number or a boolean; "
-            'name another with [columns] answer = "...", or none with ""'
-        )
+        told = "to vote with, it must be a text, a number or a boolean; "
+        name_another = 'name another with [columns] answer = "...", or none with ""'
+        wrong.append(Misfit("answer", f"column {name} is {kind}; {told}{name_another}"))
 
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
@@ -170,24 +168,22 @@ def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> 
 
 
 def _outcome(
-    settings: Settings, schema: Schema, bad: list[pl.Expr], wrong: list[str]
+    settings: Settings, schema: Schema, bad: list[pl.Expr], wrong: list[Misfit]
 ) -> tuple[pl.Expr | None, pl.Expr | None]:
     """The verdict (boolean) and the reward (float) of an attempt, each null where ungraded or absent."""
     names, policy = settings.columns, settings.policy
     passed = score = None
     named = {key: getattr(names, key) for key in ("passed", "score")}
     lost = [key for key, name in named.items() if name != key and name not in schema]
-    wrong += [
-        _missing(named[key], f"[columns] {key}", schema, {}) for key in lost
-    ]  # a typo must not change the scores
+    wrong += [_missing(named[key], key) for key in lost]  # a typo must not change the scores
     if names.score in schema:
         score = _score(settings, schema[names.score], bad, wrong)
     if names.passed in schema:
-        passed = _passed(names.passed, schema[names.passed], bad, wrong)
+        passed = _passed(names, schema[names.passed], bad, wrong)
     elif score is not None and policy.pass_threshold is not None:
         passed = _reached(names.score, schema[names.score], policy.pass_threshold)
-    if passed is None and score is None and not wrong:
-        wrong.append(_missing(names.passed, "[columns] passed", schema, {}, also=f" and no {names.score}"))
+    if not lost and not any(name in schema for name in named.values()):
+        wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
     if policy.ungraded == "fail":
         lowest = min(settings.rubric.levels, default=0.0)
         passed = None if passed is None else passed.fill_null(value=False)
@@ -195,14 +191,20 @@ def _outcome(
     return passed, score
 
 
-def _passed(name: str, kind: pl.DataType, bad: list[pl.Expr], wrong: list[str]) -> pl.Expr:
-    column = pl.col(name)
+def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
+    column = pl.col(names.passed)
     if kind == pl.Null:
         return column.cast(pl.Boolean)
     if kind == pl.Boolean:
         return column
+    if kind in _TEXTS and names.pass_values:
+        text = column.cast(pl.String)
+        if names.fail_values:
+            bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
+        return text.is_in(names.pass_values)
     if not kind.is_numeric():
-        wrong.append(f"column {name} is {kind}; it must be boolean, 0/1 or 0.0/1.0")
+        told = "boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values"
+        wrong.append(Misfit("passed", f"column {names.passed} is {kind}; it must be {told}"))
     bad.append((column != 0) & (column != 1))
     return column == 1
 
@@ -215,10 +217,10 @@ def _reached(name: str, kind: pl.DataType, threshold: float) -> pl.Expr:
     return pl.col(name).cast(own) >= pl.lit(threshold).cast(own)
 
 
-def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: list[str]) -> pl.Expr:
+def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
     name, levels = settings.columns.score, settings.rubric.levels
     if not (kind.is_numeric() or kind == pl.Null):
-        wrong.append(f"column {name} is {kind}; it must be a number")
+        wrong.append(Misfit("score", f"column {name} is {kind}; it must be a number"))
         return pl.lit(None, pl.Float64)
     column = pl.col(name)
     number = column.cast(pl.Float64)
@@ -234,10 +236,8 @@ def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: lis
     return exact
 
 
-def _missing(name: str, setting: str, schema: Schema, hive: Hive, also: str = "") -> str:
-    near = difflib.get_close_matches(name, [*schema, *hive], n=3, cutoff=0.5)
-    closest = f" (closest: {', '.join(near)})" if near else ""
-    return f'no column {name}{also}{closest}: name yours with {setting} = "..."'
+def _missing(name: str, key: str) -> Misfit:
+    return Misfit(key, f"no column {name}", name)
 
 
 # --- values as texts ----------------------------------------------------------------------------------------

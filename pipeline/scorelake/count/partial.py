@@ -17,7 +17,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from scorelake.count.columns import Schema, UnreadableError, canonical
+from scorelake.count.columns import Schema, canonical
+from scorelake.count.misfits import UnreadableError
 from scorelake.count.plain import plain, refused
 from scorelake.count.reading import Source
 from scorelake.count.shape import Opened, Shape, Tallied, batches, shape_of
@@ -158,6 +159,15 @@ def _compiled() -> Callable[..., Iterator[Counts]]:
 
     ready()
     return tally
+
+
+def unfit(shard: Shard, file: File, settings: Settings) -> UnreadableError | None:
+    """Why a file cannot be counted, as far as its footer tells; None if it can."""
+    try:
+        _open(Task(shard, settings), file, 0, {})
+    except UnreadableError as reason:
+        return reason
+    return None
 
 
 def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> Opened:

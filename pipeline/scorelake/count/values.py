@@ -17,16 +17,24 @@ Spelling: TypeAlias = Callable[[pl.Series], pl.Series]
 
 
 def outcomes(batch: pa.RecordBatch, canonical: Canonical) -> pl.DataFrame:
-    """The canonical query over the columns that are no texts: the kind of every row, and its reward."""
+    """The canonical query over the columns of outcomes: the kind of every row, and its reward."""
     names = set(canonical.kind.meta.root_names())
     names |= set(canonical.score.meta.root_names()) if canonical.score is not None else set()
-    frame = pl.DataFrame({name: series(batch.column(name)) for name in sorted(names)})
+    frame = pl.DataFrame({name: _whole(batch.column(name)) for name in sorted(names)})
     wanted = [canonical.kind.alias("kind")] + (
         [canonical.score.alias("score")] if canonical.score is not None else []
     )
     if not names:
         frame = pl.DataFrame({"_": np.zeros(batch.num_rows, np.uint8)})
     return frame.lazy().select(wanted).collect()
+
+
+def _whole(column: pa.Array[Any]) -> pl.Series:
+    """A value for every row; a verdict in words comes as a dictionary."""
+    if not isinstance(column, pa.DictionaryArray):
+        return series(column)
+    place, values = distinct(column)
+    return series(values) if place is None else series(values).gather(place)
 
 
 def distinct(column: pa.Array[Any]) -> tuple[NDArray[Any] | None, pa.Array[Any]]:

@@ -27,25 +27,30 @@ _MARGIN = 128
 """Old writers forget the header of a dictionary in the size of a column."""
 
 
-def at_hand(shard: Shard, folder: Path, settings: Settings) -> AbstractContextManager[Shard]:
-    """The shard with its files on a disk: where they are, or for the time being in the folder given."""
+def at_hand(
+    shard: Shard, folder: Path, settings: Settings, columns: Container[str] | None = None
+) -> AbstractContextManager[Shard]:
+    """The shard with its files on a disk: where they are, or for the time being in the folder given.
+
+    Of copies only some columns are there: those that counts depend on, unless told. None at all leaves the footers.
+    """
     if not is_remote(shard.root):
         return nullcontext(shard)
-    return fetched(shard, folder, settings)
+    return fetched(shard, folder, settings, settings.used if columns is None else columns)
 
 
 @contextmanager
-def fetched(shard: Shard, folder: Path, settings: Settings) -> Iterator[Shard]:
+def fetched(shard: Shard, folder: Path, settings: Settings, columns: Container[str]) -> Iterator[Shard]:
     """The same shard with its files in a folder that is removed afterwards."""
     with writing(folder):
-        fetch(shard, folder, settings)
+        fetch(shard, folder, settings, columns)
     try:
         yield replace(shard, root=str(folder))
     finally:
         shutil.rmtree(folder)
 
 
-def fetch(shard: Shard, folder: Path, settings: Settings) -> None:
+def fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[str]) -> None:
     from scorelake.store.objects import (  # noqa: PLC0415 - the library of object storage is loaded where it is used
         ChangedError,
         Object,
@@ -60,9 +65,7 @@ def fetch(shard: Shard, folder: Path, settings: Settings) -> None:
     try:
         source.copy((found, path, _tail(file.size), file.size) for file, found, path in copies)
         source.copy((found, path, _footer(path, file.size), _tail(file.size)) for file, found, path in copies)
-        source.copy(
-            (found, path, *span) for file, found, path in copies for span in _spans(path, file.size, settings.used)
-        )
+        source.copy((found, path, *span) for file, found, path in copies for span in _spans(path, file.size, columns))
     except ChangedError as error:
         name = str(error.where).removeprefix(f"{source.url}/")
         raise DataError(

@@ -147,8 +147,8 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[File], set
         if policy.pass_threshold is not None:
             verdict = f"{score} >= {policy.pass_threshold}::{own}"
     if names.passed in have:
-        bad.append(f"{passed}::DOUBLE NOT IN (0, 1)")
-        verdict = f"{passed}::DOUBLE = 1"
+        wrong, verdict = _verdict(passed, have[names.passed], settings)
+        bad.append(wrong)
         known.append(f"{passed} IS NOT NULL")
     keys = {
         "benchmark": text(names.benchmark, "default"),
@@ -222,6 +222,16 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[File], set
         SELECT counts.*, coalesce(answer_counts, []) AS answer_counts, coalesce(answer_passes, []) AS answer_passes
         FROM counts LEFT JOIN ballots USING ({_KEYS})
     """
+
+
+def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:
+    """Which rows have no valid verdict, and which passed."""
+    if not kind.startswith(("VARCHAR", "ENUM", "BLOB")):
+        return f"{column}::DOUBLE NOT IN (0, 1)", f"{column}::DOUBLE = 1"
+    passes, fails = settings.columns.pass_values, settings.columns.fail_values
+    valid = ", ".join(_string(value) for value in (*passes, *fails))
+    passing = ", ".join(_string(value) for value in passes)
+    return f"{column}::VARCHAR NOT IN ({valid})" if fails else "false", f"{column}::VARCHAR IN ({passing})"
 
 
 def _protocol(text: str, kind: str | None) -> str:
