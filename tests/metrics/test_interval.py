@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import beta, t
 
@@ -52,6 +52,7 @@ def test_the_edge_values(value: float, se: float, units: int, lo: float, hi: flo
     st.one_of(st.integers(1, 2000), st.integers(1, 10**12), st.floats(1, 1e4)),
     st.sampled_from([0.5, 0.9, 0.95, 0.999]),
 )
+@example(0.9375, 0.0, 56_690_283, 0.5)
 def test_it_is_the_formula_and_contains_the_value(v: float, se: float, units: float, confidence: float) -> None:
     lo, hi = one(v, se, units, confidence=confidence)
     assert 0 <= lo <= v <= hi <= 1

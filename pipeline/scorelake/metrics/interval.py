@@ -57,7 +57,11 @@ def _upper(v: Floats, se: Floats, units: Floats | Ints, confidence: float) -> Fl
     k = np.maximum(np.divide(m * (1 - m), variance, out=np.ones_like(m), where=inside) - 1, _FLATTEST)
     at = np.flatnonzero(inside)
     hi = np.where(np.isnan(v), np.nan, 1.0)
-    hi[at] = np.maximum(v[at], betaincinv(m[at] * k[at], (1 - m[at]) * k[at], (1 + confidence) / 2))
+    m, k = m[at], k[at]
+    end = betaincinv(m * k, (1 - m) * k, (1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    normal = np.minimum(m + z * np.sqrt(m * (1 - m) / (k + 1)), 1.0)  # where the library gives up: K beyond 1e14
+    hi[at] = np.maximum(v[at], np.where(np.isnan(end), normal, end))
     return hi
 
 
