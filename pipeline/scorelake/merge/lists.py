@@ -18,32 +18,51 @@ def rewards(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problem
     """The rewards of every problem, rising, and how many attempts got each."""
     rows = _rows(certain, resolved)
     owner, score, n = (rows[name].to_numpy() for name in (PROBLEM, "score", "n"))
-    if not _in_order(owner, score):
+    if not _sorted(owner, score):  # as every partial has them
         order = _rising(owner, score)
         owner, score, n = owner[order], score[order], n[order]
     starts = np.flatnonzero(_new(owner, score))
-    counts = np.add.reduceat(n, starts) if starts.size else n[:0]
-    return _lists(owner[starts], {"rewards": score[starts], "reward_counts": counts}, problems)
+    return _lists(owner[starts], {"rewards": score[starts], "reward_counts": _summed(n, starts)}, problems)
 
 
 def answers(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problems: int) -> list[pl.Series]:
     """How many attempts gave each answer of a problem and how many of those passed, the most common first."""
     rows = _rows(certain, resolved).filter(pl.col(ANSWER[0]) > 0)
-    told = rows.group_by(PROBLEM, *ANSWER).agg(pl.col("n", "c").sum())
-    owner, n, c = (told[name].to_numpy() for name in (PROBLEM, "n", "c"))
-    order = np.lexsort([-c, -n, owner])
+    owner, high, low, n, c = (rows[name].to_numpy() for name in (PROBLEM, *ANSWER, "n", "c"))
+    if not _sorted(owner, high, low):
+        order = np.lexsort([low, high, owner])
+        owner, high, low, n, c = (column[order] for column in (owner, high, low, n, c))
+    starts = np.flatnonzero(_new(owner, high, low))
+    owner, n, c = owner[starts], _summed(n, starts), _summed(c, starts)
+    order = _fewest_last(owner, n, c)
     return _lists(owner[order], {"answer_counts": n[order], "answer_passes": c[order]}, problems)
+
+
+def _fewest_last(owner: NDArray[Any], n: Ints, c: Ints) -> Ints:
+    """Answers by problem, and within each the most common first, then those that passed most often.
+
+    In one sort of 64 bits where the numbers fit, which is three times faster than by three columns.
+    """
+    most = int(n.max(initial=0))
+    room = most.bit_length()
+    if 2 * room + int(owner.max(initial=0)).bit_length() > 64:
+        return np.lexsort([-c, -n, owner])
+    words = owner.astype(np.uint64) << np.uint64(2 * room) | (most - n).astype(np.uint64) << np.uint64(room)
+    return np.argsort(words | (most - c).astype(np.uint64), kind="stable")
+
+
+def _sorted(*columns: NDArray[Any]) -> bool:
+    """Rows are in the order of the columns, the first of them first."""
+    rising = np.ones(max(0, columns[0].size - 1), bool)
+    for column in reversed(columns):
+        rising &= column[1:] == column[:-1]
+        rising |= column[1:] > column[:-1]
+    return bool(rising.all())
 
 
 def _rows(certain: pl.DataFrame | None, resolved: pl.DataFrame | None) -> pl.DataFrame:
     frames = [graded_rows(certain)] if certain is not None else []
     return pl.concat([*frames, *([resolved] if resolved is not None else [])], rechunk=True)
-
-
-def _in_order(owner: NDArray[Any], score: NDArray[np.float64]) -> bool:
-    """Rows are by problem, and within each by reward, as every partial has them."""
-    here, before = owner[1:], owner[:-1]
-    return bool(((here > before) | (here == before) & (score[1:] >= score[:-1])).all())
 
 
 def _rising(owner: NDArray[Any], score: NDArray[np.float64]) -> Ints:
@@ -60,6 +79,10 @@ def _rising(owner: NDArray[Any], score: NDArray[np.float64]) -> Ints:
     if ((mine[1:] == mine[:-1]) & (worth[1:] < worth[:-1])).any():
         return np.lexsort([score, owner])
     return order
+
+
+def _summed(column: Ints, starts: Ints) -> Ints:
+    return np.add.reduceat(column, starts) if starts.size else column[:0]
 
 
 def _new(*columns: NDArray[Any]) -> NDArray[np.bool_]:
