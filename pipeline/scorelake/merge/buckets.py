@@ -189,7 +189,7 @@ def _finished(
     )
 
 
-def _compression(content: pa.Table) -> dict[str, str]:
+def _compression(content: pa.Table) -> Any:
     """zstd, but for the lists, which hardly get smaller by it and take twice as long."""
     return {
         f"{name}.list.element" if name in LISTS else name: "lz4" if name in LISTS else "zstd"
