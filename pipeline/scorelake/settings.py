@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -139,6 +140,8 @@ class Rubric(Part):
 
     levels: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
+    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """Outcomes of each level believed to have been seen before the attempts, beside one of each."""
     bounds: tuple[float, float] | None = None
     """The least and the largest score there can be, where no levels say so: intervals need them."""
 
@@ -148,8 +151,9 @@ class Rubric(Part):
             raise ValueError("levels say what the bounds are: give one of the two")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise ValueError(f"bounds must rise, got {self.bounds[0]:g} and {self.bounds[1]:g}")
-        if self.weights and len(self.weights) != len(self.levels):
-            raise ValueError(f"{len(self.levels)} levels but {len(self.weights)} weights")
+        for what, given in (("weights", self.weights), ("prior outcomes", self.prior)):
+            if given and len(given) != len(self.levels):
+                raise ValueError(f"{len(self.levels)} levels but {len(given)} {what}")
         if len(set(self.levels)) != len(self.levels) or len(self.levels) == 1:
             raise ValueError("levels must be two or more different numbers")
         return self
@@ -157,6 +161,11 @@ class Rubric(Part):
     @property
     def worth(self) -> dict[float, float]:
         return dict(zip(self.levels, self.weights or self.levels, strict=True))
+
+    @property
+    def outcomes(self) -> dict[float, float]:
+        """Prior outcomes per level; none at all where none are given."""
+        return dict(zip(self.levels, self.prior, strict=True)) if self.prior else {}
 
 
 class Metrics(Part):
@@ -171,6 +180,8 @@ class Uncertainty(Part):
     min_coverage: float = Field(0.9, ge=0, le=1)
     prior: str | tuple[float, float] = "uniform"
     """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
+    bounds: tuple[float, float] | None = None
+    """Where the posterior interval ends; by default where the metric does."""
 
     @field_validator("prior")
     @classmethod
@@ -180,6 +191,13 @@ class Uncertainty(Part):
         if not isinstance(prior, str) and min(prior) <= 0:
             raise ValueError("both pseudo-counts must be > 0")
         return prior
+
+    @field_validator("bounds")
+    @classmethod
+    def _rising(cls, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+        if bounds is not None and bounds[0] > bounds[1]:
+            raise ValueError("the first must not exceed the second")
+        return bounds
 
     @property
     def pseudo_counts(self) -> tuple[float, float] | None:
@@ -244,12 +262,22 @@ class Settings(Part):
     duplicates: Duplicates = Duplicates()
     rubric: Rubric = Rubric()
     metrics: Metrics = Metrics()
+    spectra: dict[str, tuple[float, ...]] = {}
+    """Weights w_1..w_k over thresholds, by name: `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`."""
     uncertainty: Uncertainty = Uncertainty()
     gates: Gates = Gates()
     compare: Compare = Compare()
     run: Run = Run()
     storage: Storage = PATIENCE
     by: tuple[str, ...] = ()
+
+    @field_validator("spectra")
+    @classmethod
+    def _named(cls, spectra: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+        wrong = [name for name in spectra if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or name == "star"]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)}: a name is small letters, digits and -, and not star")
+        return spectra
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -267,7 +295,7 @@ class Settings(Part):
     def answers(self) -> bool:
         """Answers are counted where the lake has them: a vote is asked for, or every metric is."""
         names = (*self.metrics.names, *self.compare.metrics)
-        return not self.metrics.names or any(name.strip().lower().startswith("vote") for name in names)
+        return not self.metrics.names or any(name.strip().lower().startswith(("vote", "cons")) for name in names)
 
     def alone(self) -> Settings:
         """For a task that runs beside others on the same processors: one thread for it."""
@@ -281,7 +309,7 @@ class Settings(Part):
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
-        return self.model_dump(mode="json", include={"metrics", "uncertainty", "compare", "rubric", "by"})
+        return self.model_dump(mode="json", include={"metrics", "spectra", "uncertainty", "compare", "rubric", "by"})
 
 
 def load(config: Path | None = None, **flags: Any) -> Settings:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
@@ -17,7 +18,7 @@ from scorelake.metrics.registry import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.threads import side_by_side
 
-_BINARY = np.array([0.0, 1.0])
+_UNIT = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Estimate:
     covariance: Floats
     powers: tuple[float, float] | None = None
     bounds: tuple[float, float] = (0.0, 1.0)
+    """What values there can be; not finite where that is not known."""
+    clip: tuple[float, float] | None = None
+    """Where the posterior interval ends, if not at the bounds."""
+    undefined: NDArray[np.bool_] | None = None
+    """Rows that have attempts enough and still no value: no group that has one has a value."""
     repeated: Floats | None = None
     """Where it is a mean of 0/1: the variance of each row's mean over attempts, and its n; both 0 below n = 2."""
 
@@ -40,8 +46,13 @@ Prior = tuple[float, float] | tuple[Floats, Floats]
 """A Beta prior's two pseudo-counts: the same for all rows, or one pair per row."""
 
 
-def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
-    """Estimates of each metric for the rows (n, c), given as they should be computed: distinct."""
+def evaluate(
+    metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior, worth: tuple[float, float] = _UNIT
+) -> list[Estimate]:
+    """Estimates of each metric for the rows (n, c), given as they should be computed: distinct.
+
+    worth is what avg@N, bayes@N and max@k take a failed and a passed attempt for.
+    """
     for metric in metrics:
         if metric.family.vote is not None:
             raise MetricError(
@@ -54,14 +65,21 @@ def evaluate(metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior) -> list[
         drawn = [metric for metric in same_k if metric.parts and not metric.closed]
         out = dict(zip(closed, _closed(closed, k, n, c, prior) if closed else [], strict=True))
         out |= dict(zip(drawn, _drawn(drawn, k, n, c, prior) if drawn else [], strict=True))
-        counts, mass = np.stack([n - c, c], axis=1), np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))
-        out |= {metric: of_levels(metric, _BINARY, counts, mass) for metric in same_k if not metric.parts}
-        return {metric: replace(e, repeated=again) if metric.is_mean else e for metric, e in out.items()}
+        out |= {metric: of_levels(metric, rewards, counts, mass) for metric in same_k if not metric.parts}
+        return {metric: replace(e, repeated=again) if _is_mean(metric, worth) else e for metric, e in out.items()}
 
     again = _repeated(n, c)
+    order = np.argsort(worth, kind="stable")  # levels rise
+    rewards = np.array(worth, dtype=np.float64)[order]
+    counts = np.stack([n - c, c], axis=1)[:, order]
+    mass = np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))[:, order]
     found = side_by_side(at, sorted({metric.draws for metric in metrics}, reverse=True))  # the longest first
     out = {metric: estimate for some in found for metric, estimate in some.items()}
     return [out[metric] for metric in metrics]
+
+
+def _is_mean(metric: Metric, worth: tuple[float, float]) -> bool:
+    return metric.is_mean and (bool(metric.parts) or worth == _UNIT)
 
 
 def _repeated(n: Ints, c: Ints) -> Floats:
@@ -91,9 +109,14 @@ def of_answers(metric: Metric, ballots: Ballots) -> Estimate:
 
 
 def blend(parts: Floats, covariance: Floats, powers: tuple[float, float]) -> tuple[Floats, Floats]:
-    """The product of two parts to their powers, and its variance to first order; both 0 where it is 0."""
+    """The product of two parts to their powers, and its variance to first order; both 0 where it is 0.
+
+    A part of 0 to a negative power is not defined, unless the other part makes the product 0.
+    """
     exponent = np.array(powers)[:, None]
-    value = (parts**exponent).prod(axis=0)
+    none = parts == 0
+    value = (np.where(none & (exponent < 0), 1.0, parts) ** exponent).prod(axis=0)
+    value[(none & (exponent < 0)).any(axis=0) & ~(none & (exponent > 0)).any(axis=0)] = np.nan
     slope = value * np.divide(exponent, parts, out=np.zeros_like(parts), where=parts > 0)
     return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
 
@@ -121,11 +144,15 @@ def _closed(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -
 
 def _estimate(metric: Metric, value: Floats, mean: Floats, covariance: Floats) -> Estimate:
     """One metric from its parts: a single one as it is, group means to be blended later, or a blend per problem."""
-    if metric.powers is None or metric.family.pooled:
-        return Estimate(value, mean, covariance, metric.powers)
+    if metric.powers is None:
+        return Estimate(value, mean, covariance)
+    bounds = (0.0, 1.0) if min(metric.powers) >= 0 else (-np.inf, np.inf)
+    if metric.family.pooled:
+        return Estimate(value, mean, covariance, metric.powers, bounds, _UNIT)
     blended, _ = blend(value, covariance, metric.powers)
     mu, spread = blend(mean, covariance, metric.powers)
-    return Estimate(blended[None], mu[None], spread[None, None])
+    undefined = np.isnan(blended) & ~np.isnan(value).any(axis=0)
+    return Estimate(blended[None], mu[None], spread[None, None], None, bounds, _UNIT, undefined)
 
 
 def _drawn(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:

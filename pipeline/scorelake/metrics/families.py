@@ -79,6 +79,7 @@ def auc(k: int) -> Floats:
     name="spectrum@k",
     formula="w_1 + ... + w_j",
     reference="the user's own weights over thresholds",
+    aliases=("threshold-spectrum",),
     parameter="weights",
 )
 def spectrum_credit(k: int, weights: tuple[float, ...]) -> Floats:
@@ -89,8 +90,9 @@ def spectrum_credit(k: int, weights: tuple[float, ...]) -> Floats:
 add(
     Family(
         name="geom@k",
-        formula="mean of sqrt(pass@k pass^k)",
+        formula="mean of pass@k^a pass^k^b, a = b = 1/2",
         reference="geometric blend per problem",
+        parameter="powers",
         blend=("pass@", "pass^"),
         powers=lambda _: (0.5, 0.5),
     )
@@ -98,8 +100,9 @@ add(
 add(
     Family(
         name="geom-ds@k",
-        formula="sqrt(mean pass@k * mean pass^k)",
+        formula="(mean pass@k)^a (mean pass^k)^b, a = b = 1/2",
         reference="geometric blend of the data set's means",
+        parameter="powers",
         blend=("pass@", "pass^"),
         powers=lambda _: (0.5, 0.5),
         pooled=True,
@@ -110,6 +113,7 @@ add(
         name="geo-spectrum@k",
         formula="(mean pass@k)^L (mean mg-pass@k)^(1-L)",
         reference="geometric blend of the data set's means",
+        aliases=("geo-spectrum-star",),
         parameter="lambda",
         default=0.5,
         blend=("pass@", "mg-pass@"),
@@ -122,6 +126,7 @@ add(
         name="avg@N",
         formula="mean reward of all attempts",
         reference="Hariri et al. 2025, Don't Pass@k",
+        aliases=("mean",),
         takes_k=False,
         finite=levels.avg_finite,
         posterior=levels.avg_posterior,
@@ -142,6 +147,7 @@ add(
         name="max@k",
         formula="expected best reward of k draws",
         reference="best of k; pass@k when rewards are 0 and 1",
+        aliases=("best",),
         finite=levels.max_finite,
         posterior=levels.max_posterior,
     )
@@ -151,6 +157,7 @@ add(
         name="vote@k",
         formula="the most common answer of k draws is right",
         reference="Wang et al. 2022, Self-Consistency Improves Chain of Thought Reasoning",
+        aliases=("cons",),
         vote=Ballots.vote,
     )
 )

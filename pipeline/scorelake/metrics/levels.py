@@ -27,10 +27,13 @@ def avg_finite(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Floats:
 
 
 def avg_posterior(rewards: Floats, counts: Ints, mass: Floats, k: int) -> Moments:
-    """The plain mean, with the posterior's variance rescaled from pseudo-counts to attempts."""
+    """The plain mean, with the variance of a flat prior's posterior rescaled from pseudo-counts to attempts.
+
+    Prior outcomes are no attempts: whatever is believed beforehand, the mean of the attempts is what it is.
+    """
     n = counts.sum(axis=1)
-    _, variance = bayes_posterior(rewards, counts, mass, k)
-    total = n + mass.sum(axis=1)
+    _, variance = bayes_posterior(rewards, counts, np.ones((1, rewards.size)), k)
+    total = n + rewards.size
     return avg_finite(rewards, counts, mass, k), variance * ratio(total, n) ** 2
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from functools import cache
 from typing import Any
@@ -57,18 +57,25 @@ class Family:
 
 @dataclass(frozen=True)
 class Metric:
-    """A family at one k (None for avg@N and bayes@N) and parameter (tau, lambda), or with given weights."""
+    """A family at one k (None for avg@N and bayes@N) and parameter (tau, lambda), with given powers or weights."""
 
     family: Family
     k: int | None
     param: float | None = None
     weights: tuple[float, ...] | None = None
+    label: str = ""
+    """What the config calls the weights."""
+    exponents: tuple[float, float] | None = None
 
     @property
     def name(self) -> str:
         name = self.family.name.removesuffix("_tau")
+        if self.label:
+            name = name.replace("@", f"-{self.label}@")
         if self.k is not None:
             name = name.removesuffix("k") + str(self.k)
+        if self.exponents is not None:
+            return f"{name}_{self.exponents[0]}_{self.exponents[1]}"
         return name if self.param is None or self.param == self.family.default else f"{name}_{self.param}"
 
     @property
@@ -84,9 +91,14 @@ class Metric:
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of the credit families it is made of: its own, or two for a blend; none of rewards or answers."""
+        return tuple(family.name for family in self._parts)
+
+    @property
+    def _parts(self) -> list[Family]:
         if self.family.credit is not None:
-            return (self.family.name,)
-        return tuple(_FAMILIES[_key(name)].name for name in self.family.blend or ())
+            return [self.family]
+        parts = [_FAMILIES[_key(name)] for name in self.family.blend or ()]
+        return [parts[0], _FAMILIES["spectrum"]] if parts and self.weights is not None else parts
 
     @property
     def closed(self) -> bool:
@@ -96,18 +108,16 @@ class Metric:
     @property
     def credits(self) -> tuple[Floats, ...]:
         """The credit vectors it is made of: one, or two for a blend; none for metrics of rewards or answers."""
-        if self.family.credit is not None:
-            return (self._credit(self.family),)
-        return tuple(self._credit(_FAMILIES[_key(name)]) for name in self.family.blend or ())
+        return tuple(self._credit(family) for family in self._parts)
 
     @property
     def powers(self) -> tuple[float, float] | None:
         """A blend's exponents."""
-        return self.family.powers(self.param) if self.family.powers else None
+        return self.exponents or (self.family.powers(self.param) if self.family.powers else None)
 
     def _credit(self, family: Family) -> Floats:
         assert family.credit is not None
-        if self.weights is not None:
+        if family.parameter == "weights":
             return family.credit(self.k, self.weights)
         return family.credit(self.k, self.param) if family.parameter else family.credit(self.k)
 
@@ -144,21 +154,27 @@ def parse(name: str) -> Metric:
     if not found:
         raise _unknown(name)
     word, sign, draws, given = found.groups()
+    if (_key(word), sign) == ("accuracy", None):
+        return parse("pass@1")
     family = _FAMILIES.get(_key(word + "^" if sign == "^" else word))
     if family is None:
         raise _unknown(name)
     if family.parameter == "tau" and given is None:
         family = _FAMILIES["pass^"]  # G-Pass with no threshold is the unanimous one
     if family.parameter == "weights":
-        raise MetricError(f"{name}: its weights come from the config file", hint="[metrics] spectrum = [...]")
-    param = _parameter(name, family, given)
+        raise MetricError(
+            f"{name}: its weights come from the config file",
+            hint="[metrics] spectrum = [...], or [spectra] NAME = [...] and spectrum-NAME@k",
+        )
+    powers = _powers(name, given) if family.parameter == "powers" and given is not None else None
+    param = None if family.parameter == "powers" else _parameter(name, family, given)
     if not family.takes_k:
         if draws not in (None, "n"):
             raise MetricError(f"{name}: it always uses all attempts", hint=f"write {family.name}")
         return Metric(family, None, param)
     if not re.fullmatch(r"[0-9]{1,4000}", draws or "") or int(draws) < 1:
         raise MetricError(f"{name}: k must be a whole number >= 1, got {draws!r}")
-    metric = Metric(family, int(draws), param)
+    metric = Metric(family, int(draws), param, exponents=None if powers == family_powers(family) else powers)
     simple = metric.closed or family.finite is not None
     most = ANY_K if simple else MOST_K
     if metric.draws > most:
@@ -169,12 +185,31 @@ def parse(name: str) -> Metric:
     return metric
 
 
-def spectrum(weights: list[float] | tuple[float, ...]) -> Metric:
+def family_powers(family: Family) -> tuple[float, float] | None:
+    """The exponents of a blend that nobody gave any for."""
+    return family.powers(family.default) if family.powers else None
+
+
+def spectrum(weights: Sequence[float], label: str = "") -> Metric:
     """The threshold spectrum with the user's own weights w_1..w_k (>= 0, sum <= 1)."""
     w = np.asarray(weights, dtype=np.float64)
     if w.ndim != 1 or w.size < 1 or not (w >= 0).all() or w.sum() > 1 + 1e-12:
-        raise MetricError(f"spectrum: weights must be a list of numbers >= 0 with sum <= 1, got {weights!r}")
-    return Metric(_FAMILIES["spectrum"], w.size, weights=tuple(w.tolist()))
+        what = f"spectrum {label}".strip()
+        raise MetricError(f"{what}: weights must be a list of numbers >= 0 with sum <= 1, got {weights!r}")
+    return Metric(_FAMILIES["spectrum"], w.size, weights=tuple(w.tolist()), label=label)
+
+
+def parse_own(name: str, spectra: Mapping[str, Sequence[float]]) -> Metric:
+    """The same for names of the user's own spectra too: `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`."""
+    found = re.fullmatch(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*", name.lower())
+    if not found or found[2] not in spectra:
+        return parse(name)
+    own = spectrum(spectra[found[2]], found[2])
+    blended = parse(f"geo-spectrum@{found[3]}") if found[1] else None
+    draws = blended.k if blended else parse(f"pass@{found[3]}").k
+    if draws != own.k:
+        raise MetricError(f"{name}: [spectra] {found[2]} has {own.k} weights, one for each of k = {own.k} draws")
+    return own if blended is None else replace(blended, weights=own.weights, label=own.label)
 
 
 def threshold(tau: float, k: int) -> int:
@@ -184,6 +219,19 @@ def threshold(tau: float, k: int) -> int:
 
 def _decimal(value: float) -> Decimal:
     return round(Decimal(repr(float(value))), 12)
+
+
+def _powers(name: str, given: str) -> tuple[float, float]:
+    """The two exponents of a blend, such as 0.3_0.7."""
+    try:
+        first, second = (float(round(Decimal(text), 12)) for text in given.split("_"))
+    except (InvalidOperation, ValueError):
+        first = second = float("nan")
+    if not (abs(first) <= 100 and abs(second) <= 100):
+        raise MetricError(f"{name}: it takes two powers, such as {name.partition('_')[0]}_0.3_0.7, got {given!r}")
+    if first == second == 0:
+        raise MetricError(f"{name}: at least one power must not be 0")
+    return first, second
 
 
 def _parameter(name: str, family: Family, given: str | None) -> float | None:

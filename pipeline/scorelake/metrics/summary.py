@@ -111,12 +111,16 @@ class _Group:
 
 
 def aggregate(
-    estimates: Sequence[Estimate], shape: Shape, confidence: float = 0.95, min_coverage: float = 0.9
+    estimates: Sequence[Estimate],
+    shape: Shape,
+    confidence: float = 0.95,
+    min_coverage: float = 0.9,
+    clip: tuple[float, float] | None = None,
 ) -> list[Summaries]:
     """Unweighted means over the problems of each group, for several metrics of the same problems.
 
     Sums run over the rows of one group alone and in their order, so equal rows give equal bits. With clusters, se
-    counts those instead of problems.
+    counts those instead of problems. The posterior interval ends at `clip`, or where the metric does.
     """
     check_shares(confidence, min_coverage)
     out: dict[int, Summaries] = {}
@@ -126,11 +130,18 @@ def aggregate(
         panel = _Panel(alike)
         sums = _Sums.stacked(side_by_side(panel.sums, shape.groups()))
         for i, estimate in enumerate(alike):
-            out[id(estimate)] = _summaries(estimate, shape, sums.of(i), confidence, min_coverage)
+            out[id(estimate)] = _summaries(estimate, shape, sums.of(i), confidence, min_coverage, clip)
     return [out[id(estimate)] for estimate in estimates]
 
 
-def _summaries(estimate: Estimate, shape: Shape, sums: _Sums, confidence: float, min_coverage: float) -> Summaries:
+def _summaries(
+    estimate: Estimate,
+    shape: Shape,
+    sums: _Sums,
+    confidence: float,
+    min_coverage: float,
+    clip: tuple[float, float] | None,
+) -> Summaries:
     """One metric: what its sums over groups come to."""
     count_all = np.add.reduceat(shape.problems, shape.starts)
     count = sums.count.astype(np.int64)
@@ -140,12 +151,15 @@ def _summaries(estimate: Estimate, shape: Shape, sums: _Sums, confidence: float,
         mu, variance = blend(sums.mu, sums.spread, estimate.powers)
         average, error = blend(sums.average, sums.sample, estimate.powers)
     hidden = count < np.maximum(min_coverage * count_all * (1 - 1e-12), 1)
+    if estimate.undefined is not None:
+        hidden |= np.logical_or.reduceat(estimate.undefined[shape.place], shape.starts)
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
     lo, hi = interval(value, se, sums.units, estimate.bounds, confidence)
     rerun_lo, rerun_hi = _rerun(estimate, shape, value, confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
-    mu_lo, mu_hi = np.clip(mu - reach, *estimate.bounds), np.clip(mu + reach, *estimate.bounds)
+    ends = clip or estimate.clip or estimate.bounds
+    mu_lo, mu_hi = np.clip(mu - reach, *ends), np.clip(mu + reach, *ends)
     return Summaries(value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, count_all, count)
 
 

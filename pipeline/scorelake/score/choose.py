@@ -45,12 +45,13 @@ def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
 
 def _own(settings: Settings) -> list[Metric]:
     weights = settings.metrics.spectrum
-    return [metrics.spectrum(weights)] if weights else []
+    named = [metrics.spectrum(each, label) for label, each in settings.spectra.items()]
+    return [*([metrics.spectrum(weights)] if weights else []), *named]
 
 
 def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:
     """The named metrics, all of which the lake must allow, or those of the others that it does."""
-    chosen = [_named(name, _own(settings)) for name in names] or others
+    chosen = [_named(name, settings) for name in names] or others
     allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
     refused = [metric.name for metric in chosen if metric not in allowed]
     votes = [metric.name for metric in chosen if metric.family.vote and metric not in allowed]
@@ -67,10 +68,13 @@ def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcom
     return allowed
 
 
-def _named(name: str, own: list[Metric]) -> Metric:
-    if own and name.lower().replace("spectrum@k", own[0].name) == own[0].name:
-        return own[0]
-    return metrics.parse(name)
+def _named(name: str, settings: Settings) -> Metric:
+    """The metric of a name, those of the user's own spectra included."""
+    if settings.metrics.spectrum:
+        own = metrics.spectrum(settings.metrics.spectrum)
+        if name.strip().lower().removeprefix("threshold-") in (own.name, "spectrum@k"):
+            return own
+    return metrics.parse_own(name, settings.spectra)
 
 
 def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:

@@ -72,6 +72,8 @@ class Rubric:
     def __init__(self, table: pl.DataFrame, settings: Settings) -> None:
         worth = sorted(settings.rubric.worth.items(), key=lambda item: (item[1], item[0]))
         self.worth = np.array([weight for _, weight in worth])
+        told = settings.rubric.outcomes
+        self.mass = np.array([[1 + told.get(level, 0.0) for level, _ in worth]])
         flat = _Flat(table)
         levels = np.array([level for level, _ in worth])
         order = np.argsort(levels)
@@ -80,7 +82,7 @@ class Rubric:
         self.counts[flat.owner, column] = flat.count
 
     def of(self, metric: Metric) -> Estimate:
-        return metrics.of_levels(metric, self.worth, self.counts, np.ones((1, self.worth.size)))
+        return metrics.of_levels(metric, self.worth, self.counts, self.mass)
 
 
 class Rewards:

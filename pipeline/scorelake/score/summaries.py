@@ -17,7 +17,7 @@ from scorelake import metrics
 from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
 from scorelake.problems import Problems
-from scorelake.score import answers, rewards
+from scorelake.score import answers, beliefs, rewards
 from scorelake.score.choose import Outcomes, choose
 from scorelake.score.groups import OF_BENCHMARK, ROW, Grouping, grouped
 from scorelake.settings import Settings
@@ -27,6 +27,7 @@ from scorelake.threads import side_by_side
 
 def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
     """Scores of models, of their subjects, and of the slices asked for."""
+    beliefs.check(settings, outcomes)
     groups = grouped(counted, fine, settings, numbered=outcomes.answers or outcomes.rewards)
     models, subjects, *slices = summarize(choose(settings, outcomes), groups, settings, outcomes)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
@@ -46,7 +47,7 @@ def summarize(
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
     rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
     if from_counts:
-        _count_rows(from_counts, groupings, settings, rows)
+        _count_rows(from_counts, groupings, settings, outcomes, rows)
     if from_rewards:
         problems = groupings[0].problems.select(rewards.COLUMNS).collect()
         _problem_rows(from_rewards, rewards.estimates(problems, from_rewards, settings), groupings, settings, rows)
@@ -64,24 +65,25 @@ def _count_rows(
     chosen: list[Metric],
     groupings: Sequence[Grouping],
     settings: Settings,
+    outcomes: Outcomes,
     rows: list[dict[Metric, Summaries]],
 ) -> None:
     """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
     n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
     ends = np.cumsum([g.histogram.height for g in groupings])
     starts = [grouping.starts(grouping.histogram) for grouping in groupings]
-    prior = settings.uncertainty.pseudo_counts
+    prior, worth = beliefs.beta(settings, outcomes), beliefs.worth(settings, outcomes)
     mixtures: list[Mixture | None] = [None for _ in groupings]
     if prior is not None:
         pairs = distinct(n, c)
         place = pairs.place
-        estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior)
+        estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior, worth)
     else:
         from scorelake.score.priors import Crowd  # noqa: PLC0415  (scipy loads slowly; most runs do without)
 
         crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
         place = crowd.place
-        estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior)
+        estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior, worth)
         mixtures = [crowd.mixture(part, at) for part, at in zip(np.split(place, ends[:-1]), starts, strict=True)]
     shapes = [
         Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
@@ -92,7 +94,8 @@ def _count_rows(
 
 
 def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
-    return metrics.aggregate(estimates, shape, settings.uncertainty.confidence, settings.uncertainty.min_coverage)
+    how = settings.uncertainty
+    return metrics.aggregate(estimates, shape, how.confidence, how.min_coverage, how.bounds)
 
 
 def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:

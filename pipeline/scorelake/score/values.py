@@ -10,7 +10,7 @@ from scorelake import metrics
 from scorelake.metrics import Metric
 from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.score import answers, rewards
+from scorelake.score import answers, beliefs, rewards
 from scorelake.score.choose import Outcomes
 from scorelake.settings import UNIFORM, Settings
 
@@ -33,8 +33,8 @@ def per_problem(
     out: dict[Metric, Callable[[slice], Floats]] = {}
     if from_counts:
         pairs = pairs or distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
-        prior = settings.uncertainty.pseudo_counts or UNIFORM  # one for all models: bayes@N needs it
-        estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior)
+        prior = beliefs.beta(settings, outcomes) or UNIFORM  # one for all models: bayes@N needs it
+        estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior, beliefs.worth(settings, outcomes))
         out |= {m: _gather(e.value[0], pairs.place) for m, e in zip(from_counts, estimates, strict=True)}
     if from_rewards:
         found = rewards.estimates(problems, from_rewards, settings)
