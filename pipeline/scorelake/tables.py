@@ -5,6 +5,7 @@ The same descriptions become comments in leaderboard.duckdb.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import polars as pl
@@ -35,6 +36,22 @@ class Table:
         """The frame itself if it has exactly these columns and types; a defect of ours if not."""
         assert dict(frame.schema) == self.schema, f"{self.name}: {frame.schema} is not {self.schema}"
         return frame
+
+
+def protocol_label(protocol: str) -> str:
+    """A protocol as people read it: temperature=0.2, grader=x. Empty where none is configured."""
+    return ", ".join(_protocol_parts(protocol))
+
+
+def protocol_says(protocol: str, asked: str) -> bool:
+    """A protocol is the one asked for: by its text, its label, or some of its keys and values."""
+    parts = {part.strip() for part in asked.split(",")}
+    return asked in (protocol, protocol_label(protocol)) or parts <= set(_protocol_parts(protocol))
+
+
+def _protocol_parts(protocol: str) -> list[str]:
+    known = json.loads(protocol) if protocol else {}
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in known.items()]
 
 
 _GROUP: dict[str, tuple[pl.DataType, str]] = {
