@@ -211,16 +211,23 @@ def compare(
     out: Out,
     model_a: Annotated[str, typer.Argument(help="The model to compare against.")],
     model_b: Annotated[str, typer.Argument(help="The model whose lift is asked for.")],
-    metric: Annotated[str, typer.Option(help="Which metric to compare by.")] = "pass@1",
+    metric: Annotated[str, typer.Option(help="Any metric that the lake allows.")] = "pass@1",
     benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this protocol, such as temperature=0.2. Twice, for one model: of A, and of B."),
+    ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(help="A as it was in this run, B as published. Twice: of A, and of B."),
+    ] = None,
 ) -> None:
     """Say what the problems both models attempted show, and what they do not."""
     with messages.failures():
-        from scorelake.read.claim import claims
-        from scorelake.read.session import reading
+        from scorelake.read.claim import Asked, claims
 
-        with reading(out) as folder:
-            print("\n\n".join(claims(folder, model_a, model_b, metric, benchmark)))
+        asked = Asked(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
+        print("\n\n".join(claims(out, asked)))
 
 
 @app.command()

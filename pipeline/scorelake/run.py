@@ -284,10 +284,12 @@ def _score(
     )
     warnings += stopped(settings, outcomes)
     scores = summaries.tables(counted, fine, settings, outcomes)
-    return {PROBLEM_HISTOGRAM.name: fine, **scores, **_compare(counted, settings, outcomes)}
+    return {PROBLEM_HISTOGRAM.name: fine, **scores, **_compare(counted, settings, outcomes, scores)}
 
 
-def _compare(counted: problems.Problems, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+def _compare(
+    counted: problems.Problems, settings: Settings, outcomes: Outcomes, scores: dict[str, pl.DataFrame]
+) -> dict[str, pl.DataFrame]:
     """Pairs and ranks, from the same scores per problem as the summaries."""
     chosen = comparable(choose_compared(settings, outcomes))
 
@@ -295,7 +297,7 @@ def _compare(counted: problems.Problems, settings: Settings, outcomes: Outcomes)
         whole = rows.height == counted.counts.height
         return per_problem(chosen, rows, settings, outcomes, counted.pairs if whole else None)
 
-    return evidence(counted, chosen, scorer, settings)
+    return evidence(counted, chosen, scorer, settings, scores)
 
 
 def _names(settings: Settings) -> None:

@@ -215,6 +215,11 @@ class Compare(Part):
     resamples: int = Field(10_000, ge=100)
     seed: int = Field(0, ge=0)
     min_problems: int = Field(20, ge=2)
+    """Fewer in common: no number and no range of ranks."""
+    min_share: float = Field(0.9, ge=0, le=1)
+    """The share of the benchmark's problems that a model must have attempted to be ranked."""
+    margin: float | None = Field(None, gt=0)
+    """A difference that does not matter: with it, models can be equivalent or not worse."""
     allow_different_n: bool = False
 
 

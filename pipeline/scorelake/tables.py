@@ -5,6 +5,7 @@ The same descriptions become comments in leaderboard.duckdb.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import polars as pl
@@ -35,6 +36,22 @@ class Table:
         """The frame itself if it has exactly these columns and types; a defect of ours if not."""
         assert dict(frame.schema) == self.schema, f"{self.name}: {frame.schema} is not {self.schema}"
         return frame
+
+
+def protocol_label(protocol: str) -> str:
+    """A protocol as people read it: temperature=0.2, grader=x. Empty where none is configured."""
+    return ", ".join(_protocol_parts(protocol))
+
+
+def protocol_says(protocol: str, asked: str) -> bool:
+    """A protocol is the one asked for: by its text, its label, or some of its keys and values."""
+    parts = {part.strip() for part in asked.split(",")}
+    return asked in (protocol, protocol_label(protocol)) or parts <= set(_protocol_parts(protocol))
+
+
+def _protocol_parts(protocol: str) -> list[str]:
+    known = json.loads(protocol) if protocol else {}
+    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in known.items()]
 
 
 _GROUP: dict[str, tuple[pl.DataType, str]] = {
@@ -114,35 +131,41 @@ _PAIR: dict[str, tuple[pl.DataType, str]] = {
     "model_a": (TEXT, "the first model"),
     "model_b": (TEXT, "the second model"),
     "protocol": (TEXT, "the protocol both ran under; null when they share none"),
-    "problems": (INT, "problems scored for both models"),
+    "problems": (INT, "problems scored for both models; null when they share no protocol"),
     "lift": (REAL, "mean of B's score minus A's over those problems; null when not comparable"),
-    "lo": (REAL, "lower end of the paired bootstrap interval of the lift, whole problems resampled"),
-    "hi": (REAL, "upper end of the paired bootstrap interval of the lift, whole problems resampled"),
+    "lo": (REAL, "lower end of the interval of the lift: paired bootstrap over whole problems"),
+    "hi": (REAL, "upper end of the interval of the lift: paired bootstrap over whole problems"),
     "wins_a": (INT, "problems where A scored higher"),
     "wins_b": (INT, "problems where B scored higher"),
     "ties": (INT, "problems with equal scores"),
-    "p_one_sided": (REAL, "exact sign test: chance of this many wins of B or more among equals"),
-    "p_two_sided": (REAL, "exact sign test, two-sided"),
-    "p_holm": (REAL, "two-sided p-value adjusted over all pairs of the benchmark and metric (Holm)"),
-    "claim": (TEXT, "improvement, regression or inconclusive (of B over A); or not comparable, and what differs"),
+    "p_one_sided": (REAL, "sign-flip test of the lift: chance of one as large for B, were the two equal"),
+    "p_one_sided_a": (REAL, "the same for A"),
+    "p_two_sided": (REAL, "sign-flip test of the lift: chance of one as far from zero, were the two equal"),
+    "p_holm": (REAL, "two-sided p-value adjusted over all pairs of the benchmark, protocol and metric (Holm)"),
+    "q": (REAL, "the same by Benjamini and Hochberg: the share of false ones among claims up to this one"),
+    "claim": (TEXT, "improvement, regression, equivalent, not worse or inconclusive (of B over A); or what differs"),
+    "claim_a": (TEXT, "the same of A over B"),
+    "resamples": (INT, "resamples and flips of this pair"),
 }
 _RANK: dict[str, tuple[pl.DataType, str]] = {
     "metric": _SCORES["metric"],
     "model": _GROUP["model"],
     "protocol": _GROUP["protocol"],
-    "rank_lo": (INT, "best rank that the resamples leave open; tied models share it"),
-    "rank_hi": (INT, "worst rank that the resamples leave open; tied models share it"),
+    "rank": (INT, "place by value among the ranked models; null for the others"),
+    "rank_lo": (INT, "best rank that the problems leave open; null where the metric is not compared"),
+    "rank_hi": (INT, "worst rank that the problems leave open; null where the metric is not compared"),
     "p_best": (REAL, "share of resamples in which the model leads; a tie for the lead is split"),
+    "reason": (TEXT, "why the model is not ranked; null for ranked ones"),
 }
 _BENCHMARK = {"benchmark": _GROUP["benchmark"]}
 _SUBJECT = {**_BENCHMARK, "subject": _GROUP["subject"]}
-COMPARISON = Table(
-    "comparison", "Paired comparisons of two models on the problems both attempted.", {**_BENCHMARK, **_PAIR}
+MODEL_PAIR = Table(
+    "model_pair",
+    "What the views `comparison` and `pair` are made of: two models on the problems both attempted.",
+    {**_BENCHMARK, **_PAIR},
 )
-SUBJECT_COMPARISON = Table("subject_comparison", "The same within each subject.", {**_SUBJECT, **_PAIR})
-MODEL_RANK = Table(
-    "model_rank", "How far the ranks of a board are settled, problems resampled.", {**_BENCHMARK, **_RANK}
-)
+SUBJECT_PAIR = Table("subject_pair", "What the view `subject_comparison` is made of.", {**_SUBJECT, **_PAIR})
+MODEL_RANK = Table("model_rank", "Ranks by value, and how far the problems settle them.", {**_BENCHMARK, **_RANK})
 SUBJECT_RANK = Table("subject_rank", "The same within each subject.", {**_SUBJECT, **_RANK})
 RUN = Table(
     "run",
@@ -188,5 +211,5 @@ HISTORY = Table(
     },
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
-EVIDENCE = (COMPARISON, SUBJECT_COMPARISON, MODEL_RANK, SUBJECT_RANK)
+EVIDENCE = (MODEL_PAIR, SUBJECT_PAIR, MODEL_RANK, SUBJECT_RANK)
 PROBLEM = (PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT)

@@ -6,14 +6,21 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import t
 
 from counted import Row, rows, scored
 from scorelake import metrics
-from scorelake.compare.boards import cluster_codes
+from scorelake.compare.boards import cluster_keys
+from scorelake.counts import hashed, problem_hashes
 from scorelake.errors import UsageError
-from scorelake.metrics.resample import Plan, bootstrap
+from scorelake.metrics.chance import Units
+from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import holm
-from scorelake.tables import COMPARISON
+
+COLUMNS = (
+    *("benchmark", "metric", "model_a", "model_b", "protocol", "problems", "lift", "lo", "hi", "wins_a", "wins_b"),
+    *("ties", "p_one_sided", "p_two_sided", "p_holm", "q", "claim"),
+)
 
 
 def _model(name: str, c: list[int], n: int = 1, **also: object) -> list[Row]:
@@ -27,14 +34,14 @@ def _example() -> list[Row]:
 
 def test_the_reference_example(tmp_path: Path) -> None:
     (row,) = rows(scored(tmp_path, _example()), "FROM comparison WHERE metric = 'pass@1'")
-    assert list(row) == list(COMPARISON.columns)
+    assert tuple(row) == COLUMNS
     assert (row["model_a"], row["model_b"], row["problems"]) == ("a", "b", 40)
     assert (row["wins_a"], row["wins_b"], row["ties"]) == (5, 8, 27)
     assert row["lift"] == pytest.approx(0.075, abs=1e-15)
     assert (row["lo"], row["hi"]) == (pytest.approx(-0.10, abs=0.026), pytest.approx(0.25, abs=0.026))
     assert row["claim"] == "inconclusive"
     assert row["p_one_sided"] == pytest.approx(0.29052734375, rel=1e-14)
-    assert row["p_two_sided"] == row["p_holm"] == pytest.approx(0.5810546875, rel=1e-14)
+    assert row["p_two_sided"] == row["p_holm"] == row["q"] == pytest.approx(0.5810546875, rel=1e-14)
 
 
 def test_claims_follow_the_interval(tmp_path: Path) -> None:
@@ -69,7 +76,10 @@ def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: P
             order = sorted(ids, key=lambda p: (int(p) % 2, p))  # by subject, then by name
             columns = values[:, [int(p) for p in order]]
             a, b = np.triu_indices(3, 1)
-            lifts, _ = bootstrap(columns, a, b, [], None, Plan(500, 9))
+            subjects = pl.Series([f"s{int(p) % 2}" for p in order])
+            units = Units.of(problem_hashes(hashed(subjects), hashed(pl.Series(order))))
+            sample = Sample(columns, units.of_problem, units.key, a, b, np.arange(0))
+            lifts, _ = resampled(sample, Plan(500, 9), 500)
             where = f"metric = '{name}'" + (f" AND subject = '{subject}'" if subject else "")
             got = rows(out, f"FROM {table} WHERE {where} ORDER BY model_a, model_b")
             assert [r["problems"] for r in got] == [columns.shape[1]] * 3
@@ -101,7 +111,7 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
 def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], why: str) -> None:
     (row,) = rows(scored(tmp_path, [*_model("a", [0, 1] * 20), *b]), "FROM comparison")
     assert row["claim"] == why
-    numbers = ("lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm")
+    numbers = ("lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
     assert {row[name] for name in numbers} == {None}
 
 
@@ -117,9 +127,9 @@ def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
 
 
 def test_different_n_can_be_allowed(tmp_path: Path) -> None:
-    counts = [*_model("a", [0, 1] * 20), *_model("b", [4, 2] * 20, n=4)]
+    counts = [*_model("a", [0, 1] * 20), *_model("b", [4, 3] * 20, n=4)]
     (row,) = rows(scored(tmp_path, counts, compare={"allow_different_n": True}), "FROM comparison")
-    assert (row["claim"], row["lift"]) == ("improvement", pytest.approx(0.25))
+    assert (row["claim"], row["lift"]) == ("improvement", pytest.approx(0.375))
 
 
 def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None:
@@ -151,8 +161,8 @@ def test_only_common_problems_count(tmp_path: Path) -> None:
 def test_one_model_alone(tmp_path: Path) -> None:
     out = scored(tmp_path, _model("a", [0, 1] * 20))
     assert rows(out, "FROM comparison") == []
-    (row,) = rows(out, "SELECT rank_lo, rank_hi, p_best FROM model_rank")
-    assert row == {"rank_lo": 1, "rank_hi": 1, "p_best": 1}
+    (row,) = rows(out, "SELECT rank, rank_lo, rank_hi, p_best, reason FROM leaderboard WHERE metric = 'pass@1'")
+    assert row == {"rank": 1, "rank_lo": 1, "rank_hi": 1, "p_best": 1, "reason": None}
 
 
 def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
@@ -187,11 +197,14 @@ def test_clusters_are_drawn_together(tmp_path: Path) -> None:
     (together,) = rows(scored(tmp_path / "together", counts, columns={"cluster": "passage"}), "FROM comparison")
     assert alone["lift"] == together["lift"]
     widths = [row["hi"] - row["lo"] for row in (together, alone)]
-    assert widths[0] / widths[1] == pytest.approx(10**0.5, rel=0.1)
+    few, many = (t.ppf(0.975, m - 1) * (m / (m - 1)) ** 0.5 for m in (24, 240))
+    assert widths[0] / widths[1] == pytest.approx(10**0.5 * few / many, rel=0.1)
 
 
 def test_problems_without_a_cluster_stand_alone() -> None:
-    assert cluster_codes(pl.Series(["x", None, "y", None, "x"])).tolist() == [0, 2, 1, 3, 0]
+    x, _, y, _, again = cluster_keys(pl.Series(["x", None, "y", None, "x"]), np.arange(5, dtype=np.uint64)).tolist()
+    assert x == again != y
+    assert cluster_keys(pl.Series(["x", None]), np.arange(5, 7, dtype=np.uint64))[1] == 6
 
 
 def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -204,6 +217,6 @@ def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
     ]
     first = scored(tmp_path / "first", counts)
     again = scored(tmp_path / "again", [counts[i] for i in rng.permutation(len(counts))])
-    for name in ("comparison", "subject_comparison", "model_rank", "subject_rank"):
+    for name in ("model_pair", "subject_pair", "model_rank", "subject_rank"):
         one, two = (next(out.glob(f"snapshots/*/{name}.parquet")).read_bytes() for out in (first, again))
         assert one == two, name

@@ -1,12 +1,17 @@
-"""rank_lo, rank_hi and p_best: in the leaderboard view and in the terminal."""
+"""Who is ranked, between which ranks, and why not: in the leaderboard views."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from typer.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from counted import rows, scored
-from scorelake.cli import app
+from counted import Row, rows, scored
+
+_PLACE = (
+    "SELECT model, rank, rank_lo, rank_hi, could_be_best, p_best, reason FROM leaderboard WHERE metric = 'pass@1'"
+)
 
 
 @pytest.fixture
@@ -21,28 +26,136 @@ def out(tmp_path: Path) -> Path:
     return scored(tmp_path, counts)
 
 
+def _model(name: str, c: list[int], n: int = 1, first: int = 0, **also: object) -> list[Row]:
+    return [{"model": name, "problem_id": first + i, "n": n, "c": x, **also} for i, x in enumerate(c)]
+
+
+def _places(out: Path) -> dict[str, tuple[object, ...]]:
+    return {row.pop("model"): tuple(row.values()) for row in rows(out, _PLACE)}
+
+
 def test_ties_are_shown_as_ties(out: Path) -> None:
-    got = rows(
-        out, "SELECT model, rank, rank_lo, rank_hi, p_best FROM leaderboard WHERE metric = 'pass@1' ORDER BY 1"
-    )
-    assert [tuple(row.values()) for row in got] == [("a", 1, 1, 2, 0.5), ("b", 1, 1, 2, 0.5), ("c", 3, 3, 3, 0.0)]
+    assert _places(out) == {
+        "a": (1, 1, 2, True, 0.5, None),
+        "b": (1, 1, 2, True, 0.5, None),
+        "c": (3, 3, 3, False, 0.0, None),
+    }
 
 
 def test_a_metric_that_is_not_compared_has_a_rank_but_no_range(out: Path) -> None:
-    got = rows(out, "SELECT model, rank, rank_lo, p_best FROM leaderboard WHERE metric = 'pass@2' ORDER BY 1")
+    got = rows(out, "SELECT model, rank, rank_lo, could_be_best FROM leaderboard WHERE metric = 'pass@2' ORDER BY 1")
     assert [tuple(row.values()) for row in got] == [("a", 1, None, None), ("b", 1, None, None), ("c", 3, None, None)]
 
 
-def test_show_agrees_with_the_view(out: Path) -> None:
-    told = CliRunner().invoke(app, ["show", str(out)]).stdout
-    cells = [line.split()[:3] for line in told.splitlines() if " to " in line and "%" in line and "Rank" not in line]
-    assert cells[:3] == [["1-2", "50%", "a"], ["1-2", "50%", "b"], ["3", "0%", "c"]]
-    plain = CliRunner().invoke(app, ["show", str(out), "--metric", "pass@2"]).stdout
-    assert "name the metric in [compare] metrics" in " ".join(plain.split())
+def test_subjects_have_ranks_of_their_own(out: Path) -> None:
+    sql = "SELECT subject, model, rank, rank_lo, rank_hi, p_best FROM subject_leaderboard WHERE metric = 'pass@1'"
+    found = {(row["subject"], row["model"]): tuple(row.values())[2:] for row in rows(out, sql)}
+    assert found["x", "a"] == (1, 1, 2, 0.5)
+    assert found["x", "c"] == (3, 3, 3, 0)
+    for model in "abc":  # nobody solves any of y
+        assert found["y", model] == (1, 1, 3, pytest.approx(1 / 3))
 
 
-def test_show_by_subject_uses_the_subjects_own_ranks(out: Path) -> None:
-    told = CliRunner().invoke(app, ["show", str(out), "--by-subject"]).stdout
-    assert "default / y / pass@1" in told
-    ranks = [line.split()[0] for line in told.split("default / y / pass@1")[1].splitlines() if " to " in line]
-    assert ranks[:3] == ["1-3"] * 3, "nobody solves anything in y: all three tie"
+def test_a_model_that_tried_the_easiest_problems_does_not_lead(tmp_path: Path) -> None:
+    """Thirty of a hundred, or only what it solved: it stands below, with the reason."""
+    rng = np.random.default_rng(1)
+    easy = [1] * 30 + rng.binomial(1, 0.3, 70).tolist()
+    hard = [1] * 25 + rng.binomial(1, 0.3, 75).tolist()
+    counts = [*_model("whole", easy), *_model("other", hard), *_model("picker", [1] * 30)]
+    found = _places(scored(tmp_path, counts))
+    assert found["picker"] == (None, None, None, None, None, "attempted 30 of 100 problems, 90 needed to be ranked")
+    assert {found["whole"][0], found["other"][0]} == {1, 2}
+    assert found["whole"][4] + found["other"][4] == pytest.approx(1)  # type: ignore[operator]
+
+
+def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
+    counts = [*_model("whole", [1, 0] * 50), *_model("most", [1, 0] * 30)]
+    found = _places(scored(tmp_path / "one", counts, compare={"min_share": 0.6}))
+    assert [found[name][0] for name in ("whole", "most")] == [1, 1]
+    found = _places(scored(tmp_path / "two", counts, compare={"min_share": 0.61}))
+    assert found["most"][-1] == "attempted 60 of 100 problems, 61 needed to be ranked"
+
+
+def test_n_that_cannot_be_compared_is_not_ranked(tmp_path: Path) -> None:
+    """The most models that may all be compared are ranked: here those with four attempts."""
+    counts = [
+        *_model("one", [1] * 30),
+        *_model("four", [2] * 30, n=4),
+        *_model("three", [2] * 15, n=3),
+        *_model("three", [2] * 15, n=5, first=15),
+    ]
+    found = _places(scored(tmp_path / "n", counts))
+    assert found["one"][-1] == "n differs (1 attempts per problem, the ranked models have 3 to 5)"
+    assert {found[name][0] for name in ("four", "three")} == {1, 2}
+    allowed = _places(scored(tmp_path / "any", counts, compare={"allow_different_n": True}))
+    assert allowed["one"][0] == 1
+
+
+def test_no_value_no_rank(tmp_path: Path) -> None:
+    """The value, the rank and the range are of the same models."""
+    counts = [*_model("a", [4] * 30, n=4), *_model("b", [2] * 20, n=2), *_model("b", [2] * 10, n=4, first=20)]
+    out = scored(tmp_path, counts, metrics={"names": ["pass@4"]})
+    got = rows(out, "SELECT model, rank, rank_lo, rank_hi, value, reason FROM leaderboard ORDER BY model")
+    assert tuple(got[0].values()) == ("a", 1, 1, 1, 1.0, None)
+    assert tuple(got[1].values()) == (
+        *("b", None, None, None, None),
+        "no value: 10 of 30 problems have enough attempts, 90% needed",
+    )
+
+
+def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
+    import polars as pl
+
+    from counted import lake
+    from scorelake.publish.snapshot import Output
+    from scorelake.run import job
+    from scorelake.settings import Settings
+
+    home = lake(tmp_path / "lake", _model("a", [1, 0] * 20))
+    ungraded = pl.DataFrame({"model": ["u"] * 40, "problem_id": list(range(40)), "passed": [None] * 40})
+    ungraded.cast({"passed": pl.Boolean}).write_parquet(home / "more.parquet")
+    job(home, Output(tmp_path / "out"), Settings())
+    assert _places(tmp_path / "out")["u"][-1] == "no graded attempt"
+
+
+def test_too_few_problems_give_no_ranges(tmp_path: Path) -> None:
+    found = _places(scored(tmp_path, [*_model("a", [1] * 19), *_model("b", [0] * 19)]))
+    assert found == {"a": (1, None, None, None, None, None), "b": (2, None, None, None, None, None)}
+
+
+def test_ranges_contain_ranks_where_models_miss_problems(tmp_path: Path) -> None:
+    """Values are of each one's own problems, flips of those in common: the range is widened to the rank."""
+    rng = np.random.default_rng(3)
+    counts: list[Row] = []
+    for m in range(12):
+        c = rng.binomial(4, np.clip(rng.beta(1, 1, 60) + m / 40 - 0.1, 0, 1)).tolist()
+        counts += [row for i, row in enumerate(_model(f"m{m:02d}", c, n=4)) if rng.random() > 0.07 or i < 3]
+    for row in rows(scored(tmp_path, counts, compare={"min_share": 0.8}), f"{_PLACE} AND reason IS NULL"):
+        assert 1 <= row["rank_lo"] <= row["rank"] <= row["rank_hi"] <= 12
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_table_keeps_its_promises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """lo <= lift <= hi, and ranks within ranges of ranked models only, whatever the lake."""
+    models, problems = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 30))
+    counts = [
+        {"model": f"m{m}", "subject": "xy"[p % 2], "problem_id": p, "n": n, "c": data.draw(st.integers(0, n))}
+        for m in range(models)
+        for p in range(problems)
+        if (n := data.draw(st.sampled_from([0, 1, 1, 4])))
+    ]
+    if not counts:
+        return
+    asked = {"min_problems": 2, "resamples": 100, "min_share": data.draw(st.sampled_from([0, 0.5, 0.9]))}
+    out = scored(tmp_path_factory.mktemp("any"), counts, compare=asked, metrics={"names": ["pass@1", "pass@4"]})
+    for view in ("comparison", "subject_comparison", "pair"):
+        bad = rows(out, f"FROM {view} WHERE NOT (lo <= lift AND lift <= hi) OR (lift IS NULL) != (q IS NULL)")
+        assert bad == []
+        assert rows(out, f"FROM {view} WHERE (claim LIKE 'not comparable%') != (lift IS NULL)") == []
+    for view in ("leaderboard", "subject_leaderboard"):
+        assert (
+            rows(out, f"FROM {view} WHERE NOT (rank_lo <= rank AND rank <= rank_hi AND p_best BETWEEN 0 AND 1)") == []
+        )
+        assert rows(out, f"FROM {view} WHERE (reason IS NULL) != (rank IS NOT NULL)") == []
+        assert rows(out, f"FROM {view} WHERE rank IS NOT NULL AND NOT (lo <= value AND value <= hi)") == []

@@ -1,17 +1,26 @@
-"""The bootstrap against a plain loop in exact fractions on the same weights, and its bits against themselves."""
+"""Lifts, flips and ranks against plain loops in exact fractions and enumeration; their bits against themselves."""
 
 import hashlib
 import os
 import subprocess
 import sys
 from fractions import Fraction
+from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import norm, t
 
-from scorelake.metrics import draws, resample
+from scorelake.metrics import chance as chances
+from scorelake.metrics import gaps as summing
+from scorelake.metrics import resample
+from scorelake.metrics.chance import Units, chance
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.metrics.resample import Lifts, Plan, Ranks, _Table, _times, bootstrap
+from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, percentiles, resampled
 
 
 def _scores(models: int, problems: int, missing: float = 0.0, seed: int = 5) -> Floats:
@@ -22,43 +31,141 @@ def _scores(models: int, problems: int, missing: float = 0.0, seed: int = 5) -> 
     return scores
 
 
-def _all(scores: Floats, plan: Plan, cluster: Ints | None = None) -> tuple[Lifts, Ranks]:
+def _units(problems: int, cluster: Ints | None = None) -> Units:
+    key = np.random.default_rng(9).integers(0, 2**64, problems, dtype=np.uint64)
+    return Units.of(key if cluster is None else key[cluster])
+
+
+def _all(scores: Floats, plan: Plan, cluster: Ints | None = None, ranked: Ints | None = None) -> tuple[Lifts, Ranks]:
     a, b = np.triu_indices(scores.shape[0], 1)
-    return bootstrap(scores, a, b, [np.arange(scores.shape[0])], cluster, plan)
+    units = _units(scores.shape[1], cluster)
+    every = np.arange(len(scores)) if ranked is None else ranked
+    sample = Sample(scores, units.of_problem, units.key, a, b, every, units.clustered)
+    return resampled(sample, plan, plan.resamples)
 
 
-def _exactly(scores: Floats, plan: Plan, cluster: Ints | None = None) -> dict[tuple[int, int], list[Fraction]]:
-    """Every resampled lift, from fractions with denominator 7 and Python's own sums."""
+def _gaps(scores: Floats) -> dict[tuple[int, int], list[tuple[int, Fraction]]]:
+    """For each pair the problems in common and their differences, in exact sevenths."""
     sevenths = [[None if np.isnan(x) else Fraction(round(x * 7), 7) for x in row] for row in scores]
-    units = scores.shape[1] if cluster is None else int(cluster.max()) + 1
-    drawn = _times(units, plan.resamples, plan.seed).astype(np.float64)
-    per_problem = (drawn if cluster is None else drawn[:, cluster]).astype(int).tolist()
-    out: dict[tuple[int, int], list[Fraction]] = {}
-    for a in range(len(sevenths)):
-        for b in range(a + 1, len(sevenths)):
-            gaps = [
-                (p, y - x)
-                for p, (x, y) in enumerate(zip(sevenths[a], sevenths[b], strict=True))
-                if x is not None and y is not None
-            ]
-            lifts = []
-            for row in per_problem:
-                count = sum(row[p] for p, _ in gaps)
-                if count:
-                    lifts.append(sum((row[p] * gap for p, gap in gaps), Fraction(0)) / count)
-            out[a, b] = lifts
-    return out
+    return {
+        (a, b): [
+            (p, y - x)
+            for p, (x, y) in enumerate(zip(sevenths[a], sevenths[b], strict=True))
+            if x is not None and y is not None
+        ]
+        for a in range(len(scores))
+        for b in range(a + 1, len(scores))
+    }
 
 
-@pytest.mark.parametrize(("missing", "clustered"), [(0.0, False), (0.3, False), (0.0, True), (0.3, True)])
-def test_against_a_loop_in_fractions(missing: float, clustered: bool) -> None:
+CASES = pytest.mark.parametrize(("missing", "clustered"), [(0.0, False), (0.3, False), (0.0, True), (0.3, True)])
+
+
+@CASES
+def test_intervals_against_a_loop_in_fractions(missing: float, clustered: bool) -> None:
     scores, plan = _scores(4, 30, missing), Plan(300, 3, 0.9)
     cluster = np.random.default_rng(0).permutation(np.arange(30) % 12) if clustered else None
     lifts, _ = _all(scores, plan, cluster)
-    for i, drawn in enumerate(_exactly(scores, plan, cluster).values()):
-        lo, hi = np.quantile(np.array([float(x) for x in drawn]), [0.05, 0.95])
-        assert lifts.lo[i] == pytest.approx(lo, abs=1e-12)
-        assert lifts.hi[i] == pytest.approx(hi, abs=1e-12)
+    units = _units(30, cluster)
+    times = chance(units.key, 300, 3).times[units.of_problem].astype(int).tolist()
+    for i, gaps in enumerate(_gaps(scores).values()):
+        lift = sum(gap for _, gap in gaps) / Fraction(len(gaps))
+        drawn = []
+        for r in range(300):
+            count = sum(times[p][r] for p, _ in gaps)
+            drawn.append(sum((times[p][r] * gap for p, gap in gaps), Fraction(0)) / count if count else lift)
+        many = len({units.of_problem[p] for p, _ in gaps})
+        assert lifts.lift[i] == pytest.approx(float(lift), abs=1e-12)
+        drawn.sort()
+        grain = float(max(abs(drawn[0]), abs(drawn[-1]))) / 65_000
+        for got, tail in ((lifts.lo, 0.05), (lifts.hi, 0.95), (lifts.near_lo, 0.1), (lifts.near_hi, 0.9)):
+            place = int(tail * 299) if tail < 0.5 else 299 - int((1 - tail) * 299)
+            stretch = t.ppf(tail, many - 1) / norm.ppf(tail) * (many / (many - 1)) ** 0.5
+            assert got[i] == pytest.approx(
+                float(lift) + stretch * float(drawn[place] - lift), abs=2 * stretch * grain
+            )
+
+
+@CASES
+def test_flips_against_a_loop_in_fractions(missing: float, clustered: bool) -> None:
+    """A permutation test by hand: every flip of every pair, p-values, and the farthest flips that ranks come from."""
+    scores, plan = _scores(5, 30, missing), Plan(300, 3, 0.9)
+    cluster = np.random.default_rng(0).permutation(np.arange(30) % 12) if clustered else None
+    lifts, ranks = _all(scores, plan, cluster)
+    units = _units(30, cluster)
+    signs = (chance(units.key, 300, 3).heads[units.of_problem].astype(int) * 2 - 1).tolist()
+    farthest, far = np.zeros((5, 300)), {}
+    for i, ((a, b), gaps) in enumerate(_gaps(scores).items()):
+        flips = [sum((signs[p][r] * gap for p, gap in gaps), Fraction(0)) for r in range(300)]
+        total = sum(gap for _, gap in gaps)
+        as_far, farther = sum(abs(x) >= abs(total) for x in flips), sum(abs(x) > abs(total) for x in flips)
+        by_unit: dict[int, Fraction] = {}
+        for p, gap in gaps:
+            by_unit[int(units.of_problem[p])] = by_unit.get(int(units.of_problem[p]), Fraction(0)) + gap
+        size = float(sum(x * x for x in by_unit.values())) ** 0.5
+        far[a, b] = float(total) / size
+        assert lifts.t[i] == pytest.approx(far[a, b], abs=1e-12)
+        bound = 2 / (4 * norm.cdf(-(2**0.5))) * norm.cdf(-abs(far[a, b]))
+        two_sided = bound if bound < 1 / 301 else (1 + as_far) / 301
+        assert lifts.p_two_sided[i] == pytest.approx(two_sided, rel=1e-12)
+        ahead, behind = two_sided / 2, 1 - farther / 602
+        assert lifts.p_b[i] == pytest.approx(ahead if total > 0 else behind, rel=1e-12)
+        assert lifts.p_a[i] == pytest.approx(ahead if total < 0 else behind, rel=1e-12)
+        for row in (a, b):
+            farthest[row] = np.maximum(farthest[row], np.abs([float(x) for x in flips]) / size)
+    limit = np.sort(farthest, axis=1)[:, int(np.ceil(0.9 * 301)) - 1]
+    for row in range(5):
+        ahead_of_me = [x if a == row else -x for (a, b), x in far.items() if row in (a, b)]
+        assert ranks.lo[row] == 1 + sum(x > limit[row] for x in ahead_of_me)
+        assert ranks.hi[row] == 5 - sum(-x > limit[row] for x in ahead_of_me)
+
+
+def test_flips_approach_exact_enumeration() -> None:
+    """All 2^12 signs of twelve differences, against ten thousand random ones."""
+    scores = np.zeros((2, 12))
+    scores[1] = [0.9, -0.2, 0.5, 0.1, 0.3, -0.4, 0.8, 0.6, -0.1, 0.2, 0.7, 0.25]
+    d = [Fraction(str(x)) for x in scores[1]]
+    sums = [sum((s * x for s, x in zip(signs, d, strict=True)), Fraction(0)) for signs in product((-1, 1), repeat=12)]
+    exact = sum(abs(x) >= abs(sum(d)) for x in sums) / len(sums)
+    lifts, _ = _all(scores, Plan())
+    assert 0.01 < exact < 0.2
+    assert lifts.p_two_sided[0] == pytest.approx(exact, abs=4 * (exact / 10_000) ** 0.5)
+    assert lifts.p_b[0] == lifts.p_two_sided[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("wins_a", "wins_b", "one_sided", "two_sided"),
+    [(0, 1, 0.5, 1), (3, 13, 0.0106353759765625, 0.021270751953125), (2, 10, 79 / 4096, 0.03857421875), (0, 0, 1, 1)],
+)
+@pytest.mark.parametrize("size", [1.0, 1 / 3])
+def test_equally_large_gaps_are_the_exact_sign_test(
+    wins_a: int, wins_b: int, one_sided: float, two_sided: float, size: float
+) -> None:
+    scores = np.zeros((2, 40))
+    scores[1, :wins_b] = scores[0, wins_b : wins_a + wins_b] = size
+    lifts, _ = _all(scores, Plan(100))
+    assert (lifts.wins_a[0], lifts.wins_b[0]) == (wins_a, wins_b)
+    assert lifts.p_b[0] == pytest.approx(one_sided, rel=1e-14)
+    assert lifts.p_two_sided[0] == pytest.approx(two_sided, rel=1e-14)
+
+
+def test_wins_of_clusters_are_tossed_where_clusters_are_flipped() -> None:
+    """Ten problems of a passage that all say the same are one toss."""
+    scores = np.zeros((2, 120))
+    scores[1, :90] = scores[0, 90:] = 1
+    lifts, _ = _all(scores, Plan(100), np.arange(120) // 10)
+    assert (lifts.wins_a[0], lifts.wins_b[0]) == (30, 90)
+    assert lifts.p_b[0] == pytest.approx(sum(comb(12, x) for x in range(9, 13)) / 2**12, rel=1e-12)
+
+
+def test_what_flips_cannot_tell_is_bounded() -> None:
+    """The bound holds for the largest chance there is: of the exact test, for one size of gap."""
+    scores = np.zeros((2, 100))
+    scores[1, :60] = 0.5
+    scores[1, 60] = 0.51  # not all equal: no sign test
+    lifts, _ = _all(scores, Plan(1000))
+    assert 2 / 2**61 < lifts.p_two_sided[0] < 1e-10
+    assert lifts.p_a[0] == 1
 
 
 def test_wins_and_lift_against_a_loop() -> None:
@@ -68,7 +175,7 @@ def test_wins_and_lift_against_a_loop() -> None:
         both = ~np.isnan(scores[a] + scores[b])
         gap = np.rint(7 * (scores[b] - scores[a])[both]).astype(int)
         assert (lifts.problems[i], lifts.wins_a[i], lifts.wins_b[i]) == (both.sum(), (gap < 0).sum(), (gap > 0).sum())
-        assert lifts.lift[i] == pytest.approx(gap.mean() / 7, abs=1e-15)
+        assert lifts.lift[i] == pytest.approx(gap.mean() / 7, abs=1e-13)
 
 
 def test_reference_interval() -> None:
@@ -85,55 +192,54 @@ def test_reference_interval() -> None:
 def test_an_interval_that_touches_zero_is_zero() -> None:
     """Thirds do not fit the grid: what cancels must still be zero, not a tiny winner."""
     scores = np.array([[1 / 3, 2 / 3, 1.0], [2 / 3, 1 / 3, 1.0]] * 1).repeat(20, axis=1)
-    lifts, ranks = bootstrap(
-        np.concatenate([scores, scores[:1]]), np.array([0]), np.array([2]), [np.arange(3)], None, Plan(500)
-    )
-    assert (lifts.lift[0], lifts.lo[0], lifts.hi[0]) == (0, 0, 0)
-    assert ranks.lo[0] == ranks.lo[2]
-    assert ranks.hi[0] == ranks.hi[2]
+    lifts, ranks = _all(np.concatenate([scores, scores[:1]]), Plan(500))
+    assert (lifts.lift[1], lifts.lo[1], lifts.hi[1], lifts.p_two_sided[1]) == (0, 0, 0, 1)
+    assert (ranks.lo[0], ranks.hi[0], ranks.best[0]) == (ranks.lo[2], ranks.hi[2], ranks.best[2])
 
 
-def test_ranks_against_counting() -> None:
+def test_leading_against_counting() -> None:
     scores, plan = _scores(6, 40), Plan(400, 1, 0.8)
     scores[4] = scores[2]  # a tie
     _, ranks = _all(scores, plan)
-    drawn = _times(40, plan.resamples, plan.seed).astype(np.float64)
-    totals = np.rint(7 * scores).astype(int) @ drawn.T.astype(int)
-    above = (totals[None] > totals[:, None]).sum(axis=1)
-    not_below = (totals[None] >= totals[:, None]).sum(axis=1)
-    assert ranks.lo.tolist() == np.quantile(above + 1, 0.1, axis=1, method="inverted_cdf").astype(int).tolist()
-    assert ranks.hi.tolist() == np.quantile(not_below, 0.9, axis=1, method="inverted_cdf").astype(int).tolist()
-    lead = above == 0
+    units = _units(40)
+    drawn = chance(units.key, 400, 1).times[units.of_problem]
+    totals = np.rint(7 * scores).astype(int) @ drawn.astype(int)
+    lead = totals == totals.max(axis=0)
     assert ranks.best == pytest.approx((lead / lead.sum(axis=0)).mean(axis=1), abs=1e-15)
     assert ranks.best.sum() == pytest.approx(1, abs=1e-12)
     assert (ranks.lo[4], ranks.hi[4], ranks.best[4]) == (ranks.lo[2], ranks.hi[2], ranks.best[2])
 
 
-def test_rows_without_any_score() -> None:
-    scores = _scores(3, 30)
-    scores[1] = np.nan
-    lifts, ranks = _all(scores, Plan(100))
-    assert lifts.problems.tolist() == [0, 30, 0]
-    assert np.isnan(lifts.lo).tolist() == [True, False, True]
-    assert np.isnan(ranks.best).tolist() == [False, True, False]
-    assert ranks.best[[0, 2]].sum() == pytest.approx(1)
+def test_only_the_rows_asked_for_are_ranked() -> None:
+    scores = _scores(6, 200)
+    _, some = _all(scores, Plan(500), ranked=np.array([1, 4]))
+    _, alone = _all(scores[[1, 4]], Plan(500))
+    for name in ("lo", "hi", "best"):
+        assert getattr(some, name).tolist() == getattr(alone, name).tolist()
 
 
-def test_a_resample_without_common_problems_is_left_out() -> None:
+def test_a_resample_without_common_problems_says_nothing() -> None:
     scores = np.full((2, 200), np.nan)
-    scores[0, :101], scores[1, 100:] = 0.25, 0.75  # one problem in common: most resamples miss it now and then
+    scores[0, :102], scores[1, 100:] = 0.25, 0.75  # two problems in common: some resamples miss both
     lifts, _ = _all(scores, Plan(200))
-    assert (lifts.problems[0], lifts.lift[0], lifts.lo[0], lifts.hi[0]) == (1, 0.5, 0.5, 0.5)
+    assert (lifts.problems[0], lifts.lift[0], lifts.lo[0], lifts.hi[0]) == (2, 0.5, 0.5, 0.5)
+
+
+def test_one_cluster_has_no_interval() -> None:
+    lifts, _ = _all(_scores(2, 30), Plan(100), np.zeros(30, dtype=np.int64))
+    assert np.isnan(lifts.lo[0])
+    assert np.isnan(lifts.hi[0])
 
 
 def test_many_problems_are_dealt_into_hands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing hands of problems instead of problems leaves the interval as wide as it was."""
+    """Drawing hands of problems instead of problems leaves the interval as wide, and t as large, as they were."""
     scores, plan = _scores(2, 6000), Plan(2000)
-    single, _ = _all(scores, plan)
-    monkeypatch.setattr(resample, "MOST_UNITS", 1500)
     hands, _ = _all(scores, plan)
+    monkeypatch.setattr(chances, "MOST_UNITS", 6000)
+    single, _ = _all(scores, plan)
     assert hands.lift[0] == single.lift[0]
     assert hands.hi[0] - hands.lo[0] == pytest.approx(single.hi[0] - single.lo[0], rel=0.08)
+    assert hands.t[0] == pytest.approx(single.t[0], rel=0.1)
 
 
 def test_clusters_widen_the_interval() -> None:
@@ -141,16 +247,78 @@ def test_clusters_widen_the_interval() -> None:
     few = _scores(2, 40)
     many, cluster = np.repeat(few, 50, axis=1), np.repeat(np.arange(40), 50)
     plan = Plan(2000)
-    assert _all(many, plan, cluster)[0].lo[0] == pytest.approx(_all(few, plan)[0].lo[0], abs=1e-12)
+    together, alone = (
+        _all(many, plan, cluster)[0],
+        _all(np.repeat(few, 1, axis=1), plan, np.arange(40))[0],
+    )
+    for name in ("lift", "lo", "hi", "p_two_sided"):
+        assert getattr(together, name)[0] == pytest.approx(getattr(alone, name)[0], abs=1e-6)
+
+
+@given(
+    hnp.arrays(np.int64, st.tuples(st.integers(2, 5), st.integers(2, 30)), elements=st.integers(-1, 4)),
+    st.sampled_from([0.5, 0.8, 0.95]),
+)
+def test_laws(c: Ints, confidence: float) -> None:
+    """Whatever the scores: ends contain the lift and each other, p-values are chances, a rank is within the board."""
+    scores = np.where(c < 0, np.nan, c / 4.0)
+    both = ~np.isnan(scores)[:, None] & ~np.isnan(scores)[None]
+    a, b = (x[(both.sum(axis=2) >= 2)[np.triu_indices(len(c), 1)]] for x in np.triu_indices(len(c), 1))
+    ranked = np.arange(len(c)) if a.size == len(c) * (len(c) - 1) // 2 else np.arange(0)
+    units = _units(c.shape[1])
+    lifts, ranks = resampled(Sample(scores, units.of_problem, units.key, a, b, ranked), Plan(100, 0, confidence), 100)
+    assert (lifts.lo <= lifts.near_lo).all()
+    assert (lifts.near_lo <= lifts.lift).all()
+    assert (lifts.lift <= lifts.near_hi).all()
+    assert (lifts.near_hi <= lifts.hi).all()
+    for p in (lifts.p_a, lifts.p_b, lifts.p_two_sided):
+        assert ((p > 0) & (p <= 1)).all()
+    assert (np.minimum(lifts.p_a, lifts.p_b) <= lifts.p_two_sided + 1e-12).all()
+    assert ((ranks.lo >= 1) & (ranks.lo <= ranks.hi) & (ranks.hi <= len(c))).all()
+    if ranked.size:
+        assert ranks.best.sum() == pytest.approx(1)
+        means = np.nanmean(scores, axis=1)
+        if not np.isnan(scores).any():
+            assert (ranks.lo <= 1 + (means[None] > means[:, None] + 1e-9).sum(axis=1)).all()
+
+
+def test_parts_of_the_problems_add_up() -> None:
+    """Weighted and flipped sums of two halves of the problems are those of all: what a map over buckets needs."""
+    scores, key = _scores(3, 100), np.random.default_rng(4).integers(0, 2**64, 100, dtype=np.uint64)
+
+    def sums(which: slice) -> Floats:
+        units = Units.of(key[which])
+        drawn = chance(units.key, 64, 1)
+        return np.rint(7 * scores[:, which]) @ np.concatenate(
+            [drawn.times[units.of_problem], drawn.heads[units.of_problem]], axis=1, dtype=np.float64
+        )
+
+    assert np.array_equal(sums(slice(0, 37)) + sums(slice(37, 100)), sums(slice(None)))
+
+
+def test_percentiles() -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(2, 1, (4, 999))
+    lo, hi = percentiles(values.copy(), np.zeros(4), (0.025, 0.975))
+    want = np.sort(values, axis=1)[:, [24, 998 - 24]]
+    assert np.abs(np.stack([lo, hi], axis=1) - want).max() < np.abs(values).max() / 60_000
+    zero, _ = percentiles(np.array([[0.0, 0.0, 3.0, np.nan]]), np.array([1.0]), (0.1, 0.9))
+    assert zero[0] == 0
+
+
+def test_fewer_resamples_for_very_many_pairs() -> None:
+    assert [Plan().enough(pairs) for pairs in (0, 1225, 499_500, 10**9)] == [10_000, 10_000, 2000, 2000]
+    assert Plan(500).enough(10**9) == 500
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_blocks_do_not_change_a_bit(missing: float, monkeypatch: pytest.MonkeyPatch) -> None:
     scores, plan = _scores(6, 500, missing), Plan(400)
     want = _digest(*_all(scores, plan))
-    for block, pairs in ((1 << 9, 4), (1 << 14, 7)):
-        monkeypatch.setattr(draws, "BLOCK", block)
-        monkeypatch.setattr(resample, "_PAIRS", pairs)
+    for near, far, block in ((1 << 9, 4, 1 << 9), (1 << 13, 7, 1 << 14)):
+        monkeypatch.setattr(resample, "_NEAR", near)
+        monkeypatch.setattr(resample, "_FAR", far)
+        monkeypatch.setattr(summing, "BLOCK", block)
         assert _digest(*_all(scores, plan)) == want
 
 
@@ -166,7 +334,8 @@ def test_threads_do_not_change_a_bit() -> None:
     seen = set()
     for threads in ("1", "2", "3"):
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": os.path.dirname(__file__)}
+        path = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": path}
         got = subprocess.run(
             [sys.executable, "-c", _PRINT], env=environment, capture_output=True, text=True, check=True
         )
@@ -177,16 +346,3 @@ def test_threads_do_not_change_a_bit() -> None:
 def _digest(*findings: Lifts | Ranks) -> str:
     columns = [column for found in findings for column in vars(found).values()]
     return hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
-
-
-def test_what_a_kind_lacks_is_added_up_by_problem_or_by_unit() -> None:
-    """By whichever is less; every sum is exact, so both are the same."""
-    rng = np.random.default_rng(5)
-    scores = rng.random((3, 40))
-    scores[0, :3] = scores[1, 5:30] = np.nan
-    unit = rng.integers(0, 7, 40)
-    table, times = _Table(scores, unit), rng.integers(0, 4, (7, 11)).astype(np.float64)
-    assert [len(problems) > table.units for problems in table.lacking] == [False, True, False]
-    for problems, sums in zip(table.lacking, table.lost(times), strict=True):
-        rows = [table._column(i, problems) for i in range(len(table.by_unit))]
-        assert (sums == np.stack(rows) @ times[unit[problems]]).all()

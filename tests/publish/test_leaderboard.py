@@ -10,7 +10,7 @@ import pytest
 from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
 from scorelake.publish.leaderboard import view_files
-from scorelake.tables import COMPARISON, HISTORY, KEYS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
+from scorelake.tables import EVIDENCE, HISTORY, KEYS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SUMMARIES
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_any_k_from_the_histogram(out: Path) -> None:
 
 
 def test_tables_are_as_promised(out: Path) -> None:
-    for table in (*SUMMARIES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, COMPARISON, RUN, QUARANTINE, HISTORY):
+    for table in (*SUMMARIES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, *EVIDENCE, RUN, QUARANTINE, HISTORY):
         assert [row[0] for row in ask(out, f"DESCRIBE {table.name}")] == list(table.columns)
     assert [row[0] for row in ask(out, "DESCRIBE leaderboard")] == (
         [
@@ -107,6 +107,7 @@ def test_tables_are_as_promised(out: Path) -> None:
             "rank",
             "rank_lo",
             "rank_hi",
+            "could_be_best",
             "p_best",
             "model",
             "protocol",
@@ -114,6 +115,10 @@ def test_tables_are_as_promised(out: Path) -> None:
             "lo",
             "hi",
             "problems",
+            "problems_scored",
+            "problems_of_benchmark",
+            "attempts",
+            "reason",
         ]
     )
     assert [row[0] for row in ask(out, "DESCRIBE problem_scores")] == (

@@ -5,73 +5,191 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from counted import Row, scored
+from counted import Row, lake, rows, scored
 from scorelake.cli import app
 from scorelake.errors import UsageError
-from scorelake.read.claim import claims
+from scorelake.publish.snapshot import Output
+from scorelake.read.claim import Asked, claims
+from scorelake.run import job
+from scorelake.settings import Settings
 
 
 def _model(name: str, c: list[int], n: int = 1, **also: object) -> list[Row]:
     return [{"model": name, "problem_id": i, "n": n, "c": x, **also} for i, x in enumerate(c)]
 
 
+def _lines(text: str) -> dict[str, str]:
+    return {line[2:17].strip(): line[17:] for line in text.splitlines()[1:]}
+
+
 @pytest.fixture
-def out(tmp_path: Path) -> Path:
+def out(tmp_path: Path) -> str:
     a, b = [0] * 8 + [1] * 5 + [0] * 27, [1] * 8 + [0] * 5 + [0] * 27
-    return scored(tmp_path, [*_model("a", a), *_model("b", b), *_model("top", [1] * 40), *_model("few", [1] * 5)])
+    counts = [*_model("a", a), *_model("b", b), *_model("top", [1] * 40), *_model("few", [1] * 5)]
+    return str(scored(tmp_path, counts))
 
 
-def test_an_inconclusive_claim(out: Path) -> None:
-    (text,) = claims(out, "a", "b", "pass@1", None)
-    head, *lines = text.splitlines()
-    assert head == "b against a (default, pass@1): inconclusive"
-    told = {line[2:17].strip(): line[17:] for line in lines}
+def test_an_inconclusive_claim(out: str) -> None:
+    (text,) = claims(out, Asked("a", "b"))
+    assert text.splitlines()[0] == "b against a (default, pass@1): inconclusive"
+    told = _lines(text)
     assert told["problems"] == "40, attempted by both under the same protocol"
-    assert told["lift"].startswith("+0.0750, 95% interval -0.1000 to +0.2500 (paired bootstrap over problems")
+    (row,) = rows(Path(out), "FROM comparison WHERE model_a = 'a' AND model_b = 'b'")
+    interval = f"+0.0750, 95% interval {row['lo']:+.4f} to {row['hi']:+.4f}"
+    assert told["lift"] == f"{interval} (paired bootstrap over problems, 10,000 resamples)"
     assert told["wins"] == "b ahead on 8, a on 5, equal on 27"
-    assert told["sign test"] == "p = 0.291 one-sided, 0.581 two-sided, 0.581 after Holm over 3 pairs"
-    assert told["shows"] == "no difference that these problems can settle; that is not evidence of equality"
-    assert told["detectable"] == "a true lift of 0.2501 is found 80% of the time with 40 such problems"
+    assert told["flip test"].startswith("p = 0.291 one-sided, 0.581 two-sided")
+    assert told["q"] == "0.581 (Benjamini-Hochberg), 0.581 by Holm, over all 3 pairs of default, pass@1"
+    assert told["shows"].startswith("no difference that these problems can settle; the interval contains zero")
+    assert told["detectable"].startswith("a true lift of 0.2")
 
 
-def test_the_other_way_round(out: Path) -> None:
-    (text,) = claims(out, "b", "a", "PASS@1", "default")
+def test_the_other_way_round(out: str) -> None:
+    (text,) = claims(out, Asked("b", "a", "PASS@1", "default"))
     assert text.startswith("a against b (default, pass@1): inconclusive")
-    assert "-0.0750, 95% interval -0.2500 to +0.1000" in text
+    assert "-0.0750, 95% interval -0.2" in text
     assert "a ahead on 5, b on 8, equal on 27" in text
     assert "p = 0.867 one-sided, 0.581 two-sided" in text
-    assert claims(out, "a", "top", "pass@1", None)[0].startswith("top against a (default, pass@1): improvement")
-    assert claims(out, "top", "a", "pass@1", None)[0].startswith("a against top (default, pass@1): regression")
+    assert claims(out, Asked("a", "top"))[0].startswith("top against a (default, pass@1): improvement")
+    assert claims(out, Asked("top", "a"))[0].startswith("a against top (default, pass@1): regression")
 
 
-def test_a_reason_instead_of_a_claim(out: Path) -> None:
-    (text,) = claims(out, "a", "few", "pass@1", None)
+def test_a_reason_instead_of_a_claim(out: str) -> None:
+    (text,) = claims(out, Asked("a", "few"))
     assert text.startswith("few against a (default, pass@1): not comparable: problem sets differ (5 of 40 and 5 ")
+    (text,) = claims(out, Asked("few", "a"))
+    assert text.startswith("a against few (default, pass@1): not comparable: problem sets differ (5 of 5 and 40 ")
     assert "\n" not in text
 
 
 @pytest.mark.parametrize(
-    ("pair", "metric", "words"),
+    ("asked", "words", "hint"),
     [
-        (("a", "x"), "pass@1", "no model x"),
-        (("a", "a"), "pass@1", "with itself"),
-        (("a", "b"), "pass@2", "by pass@2"),
+        (Asked("a", "tpo"), "no model tpo", "did you mean: top, "),
+        (Asked("A", "b"), "no model A", "did you mean: a, "),
+        (Asked("a", "a"), "compared with itself", "protocols: "),
+        (Asked("a", "b", benchmark="defualt"), "no benchmark defualt", "default"),
+        (Asked("a", "b", protocols=("temperature=1",)), "no protocol temperature=1", "none"),
+        (Asked("a", "b", runs=("2031",)), "no run 2031", "kept runs: 20"),
+        (Asked("a", "b", "pass@1", None, ("x", "y", "z")), "two sides", "once or twice"),
+        (Asked("a", "b", "vote@3"), "no column answer", "answer"),
+        (Asked("a", "b", "geom-ds@2"), "no score per problem", "leave it out"),
+        (Asked("a", "b", "pas@1"), "pas@1", ""),
     ],
 )
-def test_what_was_not_compared_says_what_is(out: Path, pair: tuple[str, str], metric: str, words: str) -> None:
+def test_what_is_not_there_says_what_is(out: str, asked: Asked, words: str, hint: str) -> None:
     with pytest.raises(UsageError, match=words) as raised:
-        claims(out, *pair, metric, None)
-    assert raised.value.hint
+        claims(out, asked)
+    assert hint in (raised.value.hint or "")
 
 
-def test_the_command(out: Path) -> None:
-    got = CliRunner().invoke(app, ["compare", str(out), "a", "b"])
+def test_any_metric_on_demand(tmp_path: Path) -> None:
+    """The same numbers as if the metric had been compared, but a family of one."""
+    counts = [*_model("a", [1, 0, 3, 2] * 10, n=4), *_model("b", [2, 1, 3, 0] * 10, n=4), *_model("c", [1] * 40, n=4)]
+    out = str(scored(tmp_path / "one", counts))
+    (text,) = claims(out, Asked("a", "b", "maj@3"))
+    other = scored(tmp_path / "two", counts, compare={"metrics": ["maj@3"]})
+    (row,) = rows(other, "FROM comparison WHERE model_a = 'a' AND model_b = 'b'")
+    told = _lines(text)
+    assert told["lift"].startswith(f"{row['lift']:+.4f}, 95% interval {row['lo']:+.4f} to {row['hi']:+.4f} ")
+    assert told["flip test"].startswith(f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided")
+    assert told["q"].startswith(f"{row['p_two_sided']:.3g}, which is p: this pair was compared by itself")
+    assert "n is below k = 8" in claims(out, Asked("a", "b", "pass@8"))[0]
+
+
+COLD, HOT = {"temperature": 0.0, "grader": "x"}, {"temperature": 0.8, "grader": "x"}
+
+
+@pytest.fixture
+def hot(tmp_path: Path) -> str:
+    counts = [
+        *_model("a", [0, 1] * 20, **COLD),
+        *_model("a", [1, 1] * 20, **HOT),
+        *_model("b", [0, 0] * 20, **HOT),
+        *_model("c", [1, 0] * 20, **COLD),
+    ]
+    return str(scored(tmp_path, counts, protocol={"columns": ["temperature", "grader"]}))
+
+
+def test_two_protocols_of_one_model(hot: str) -> None:
+    first = "a (temperature=0.8, grader=x) against a (temperature=0, grader=x) (default, pass@1): improvement"
+    for protocols in ((), ("temperature=0", "temperature=0.8"), ("temperature=0, grader=x", "temperature=0.8")):
+        (text,) = claims(hot, Asked("a", "a", protocols=protocols))
+        assert text.splitlines()[0] == first
+        assert _lines(text)["problems"] == "40, attempted under both protocols"
+    (turned,) = claims(hot, Asked("a", "a", protocols=("temperature=0.8", "temperature=0")))
+    assert "regression" in turned.splitlines()[0]
+    with pytest.raises(UsageError, match="itself"):
+        claims(hot, Asked("a", "a", protocols=("temperature=0",)))
+
+
+def test_protocols_of_two_models(hot: str) -> None:
+    (text,) = claims(hot, Asked("a", "b"))
+    assert text.startswith("b against a (default, temperature=0.8, grader=x, pass@1): regression")
+    (text,) = claims(hot, Asked("a", "b", protocols=("temperature=0.8",)))
+    assert "regression" in text
+    for asked in (Asked("b", "c"), Asked("b", "c", "avg@N"), Asked("b", "c", protocols=("temperature=0.8",))):
+        (text,) = claims(hot, asked)
+        assert text.endswith("not comparable: protocol differs (temperature 0.8 and 0)")
+
+
+def test_two_runs(tmp_path: Path) -> None:
+    out, counts = scored(tmp_path, _model("a", [0, 1] * 20)), [*_model("a", [1, 1] * 20), *_model("b", [0, 1] * 20)]
+    ((first,),) = [tuple(row.values()) for row in rows(out, "SELECT run_id FROM run")]
+    job(lake(tmp_path / "new", counts), Output(out), Settings(), full=True)
+    (text,) = claims(str(out), Asked("a", "a", runs=(first,)))
+    head, second = text.splitlines()[:2]
+    assert head.startswith("a (run ")
+    assert head.endswith(f" against a (run {first}) (default, pass@1): improvement")
+    assert "attempted in both runs" in second
+    assert "inconclusive" in claims(str(out), Asked("a", "b", runs=(first[:-2],)))[0].splitlines()[0]
+    with pytest.raises(UsageError, match="no model b"):
+        claims(str(out), Asked("a", "b", runs=(first, first)))
+
+
+def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
+    """One pair of many has a lift that looks good; q says that many were looked at."""
+    counts = [*_model("a", [0] * 40), *_model("b", [1] * 6 + [0] * 34)]
+    counts += [row for i in range(8) for row in _model(f"m{i}", ([0] * (3 * i) + [1] * 6 + [0] * 40)[:40])]
+    out = str(scored(tmp_path, counts))
+    (text,) = claims(out, Asked("a", "b"))
+    told = _lines(text)
+    assert text.splitlines()[0].endswith("inconclusive")
+    assert told["shows"].startswith("nothing that may be claimed: the interval leaves zero out, but q is above 0.05")
+    assert "among 45 pairs" in told["shows"]
+
+
+@pytest.mark.parametrize(
+    ("c", "margin", "claim", "turned"),
+    [
+        ([1, 2] * 20, 0.1, "equivalent", "equivalent"),
+        ([3, 2] * 4 + [0, 2] * 2 + [1, 2] * 14, 0.05, "not worse", "inconclusive"),
+        ([0, 1] * 8 + [1, 2] * 12, 0.05, "regression", "improvement"),
+        ([3, 0] * 20, 0.01, "inconclusive", "inconclusive"),
+    ],
+)
+def test_margins(tmp_path: Path, c: list[int], margin: float, claim: str, turned: str) -> None:
+    counts = [*_model("a", [1, 2] * 20, n=4), *_model("b", c, n=4)]
+    out = str(scored(tmp_path, counts, compare={"margin": margin, "allow_different_n": True}))
+    for asked, want in ((Asked("a", "b"), claim), (Asked("b", "a"), turned)):
+        (text,) = claims(out, asked)
+        assert text.splitlines()[0].endswith(f": {want}"), text
+        assert (f"margin of {margin}" in text) == (want in ("equivalent", "not worse"))
+
+
+def test_the_command(out: str) -> None:
+    got = CliRunner().invoke(app, ["compare", out, "a", "b"])
     assert got.exit_code == 0
     assert got.stdout.startswith("b against a (default, pass@1): inconclusive\n")
-    assert CliRunner().invoke(app, ["compare", str(out), "a", "b", "--benchmark", "none"]).exit_code == 2
+    assert CliRunner().invoke(app, ["compare", out, "a", "b", "--benchmark", "none"]).exit_code == 2
+    typo = CliRunner().invoke(app, ["compare", out, "a", "tup"])
+    assert typo.exit_code == 2
+    assert "did you mean: top, " in typo.stderr
 
 
 def test_names_are_data(tmp_path: Path) -> None:
     odd = "x'; DROP TABLE comparison; --"
-    out = scored(tmp_path, [*_model("a", [0, 1] * 20), *_model(odd, [1, 1] * 20)])
-    assert claims(out, "a", odd, "pass@1", None)[0].startswith(f"{odd} against a (default, pass@1): improvement")
+    out = str(scored(tmp_path, [*_model("a", [0, 1] * 20, n=2), *_model(odd, [2, 1] * 20, n=2)]))
+    for metric in ("pass@1", "avg@N"):
+        (text,) = claims(out, Asked("a", odd, metric))
+        assert text.startswith(f"{odd} against a (default, {metric}): improvement")

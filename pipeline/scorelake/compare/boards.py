@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from scorelake.counts import hashed, problem_hashes
+from scorelake.metrics.chance import Units, Words
 from scorelake.metrics.draws import Floats, Ints, blocks
 from scorelake.problems import Codes, Problems
 from scorelake.settings import Settings
@@ -25,7 +27,8 @@ class Place:
     """Which board: the models of a benchmark, or of one subject of it, under one protocol."""
 
     benchmark: str
-    subject: str
+    subject: str | None
+    """None for all of them."""
     protocol: str
     models: list[str]
 
@@ -41,8 +44,8 @@ class Board:
     """n, models x problems; 0 where a model did not attempt the problem."""
     scores: Floats
     """metrics x models x problems, NaN where not scored."""
-    cluster: Ints | None
-    """Which problems belong together, by number."""
+    units: Units
+    """What is drawn and flipped as a whole."""
 
     def split(self) -> Iterator[Board]:
         """One board per subject, with the models that attempted any of it."""
@@ -51,12 +54,12 @@ class Board:
     def _part(self, span: tuple[str, int, int], columns: slice) -> Board:
         here = np.flatnonzero(self.attempts[:, columns].any(axis=1))
         models = [self.place.models[i] for i in here]
-        cluster = None if self.cluster is None else np.unique(self.cluster[columns], return_inverse=True)[1]
         attempts, scores = self.attempts[:, columns], self.scores[:, :, columns]
         if here.size < len(attempts):
             attempts, scores = attempts[here], scores[:, here]
         place = Place(self.place.benchmark, span[0], self.place.protocol, models)
-        return Board(place, [span], attempts, scores, cluster)
+        units = replace(self.units, of_problem=self.units.of_problem[columns])
+        return Board(place, [span], attempts, scores, units)
 
 
 def boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[Board]:
@@ -77,13 +80,19 @@ def boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[B
             here = np.flatnonzero(inside)
             group, name, some = group[here], name[here], rows[here]
         if some.height:
-            yield _board(board, group, name, some, scorer(some), cluster)
+            yield _board(board, problems.names, group, name, some, scorer(some), cluster)
 
 
 def _board(
-    groups: pl.DataFrame, group: Codes, name: Codes, rows: pl.DataFrame, values: Sequence[Values], cluster: str | None
+    groups: pl.DataFrame,
+    names: pl.Series,
+    group: Codes,
+    name: Codes,
+    rows: pl.DataFrame,
+    values: Sequence[Values],
+    cluster: str | None,
 ) -> Board:
-    """The groups of a board, the group and name of each of its rows, and the rows with their scores."""
+    """The groups of a board, all names, the group and name of each of its rows, and the rows with their scores."""
     there = np.zeros(int(group.max()) + 1, dtype=bool)
     there[group] = True
     present = groups.filter(pl.col("group").is_in(np.flatnonzero(there)))
@@ -92,7 +101,7 @@ def _board(
     for number, key, texts in zip(of_group, ("model", "subject"), (models, subjects), strict=True):
         number[present["group"].to_numpy()] = present[key].replace_strict(texts, np.arange(texts.len())).to_numpy()
     of_model, of_subject = of_group
-    ends, problem = _line_up(of_subject, group, name, subjects.len())
+    ends, problem, which = _line_up(of_subject, group, name, subjects.len())
     shape = (models.len(), int(ends[-1]))
     attempts, n = np.zeros(shape, dtype=np.int64), rows["n"].to_numpy()
     scores = np.empty((len(values), *shape))
@@ -107,15 +116,17 @@ def _board(
 
     side_by_side(place, blocks(rows.height, 4))
     spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))
-    together = (
-        None if cluster is None else cluster_codes(rows[cluster].gather(_first_model(of_model[group], problem)))
-    )
-    here = Place(groups["benchmark"][0], "", groups["protocol"][0], models.to_list())
-    return Board(here, spans, attempts, scores, together)
+    own = problem_hashes(hashed(subjects)[which[0]], hashed(names.gather(which[1])))
+    if cluster is not None:
+        own = cluster_keys(rows[cluster].gather(_first_model(of_model[group], problem)), own)
+    here = Place(groups["benchmark"][0], None, groups["protocol"][0], models.to_list())
+    return Board(here, spans, attempts, scores, Units.of(own))
 
 
-def _line_up(of_group: NDArray[np.int32], group: Codes, name: Codes, subjects: int) -> tuple[Ints, NDArray[np.int32]]:
-    """Number the distinct (subject, name) in their order: where each subject ends, and the number of each row."""
+def _line_up(
+    of_group: NDArray[np.int32], group: Codes, name: Codes, subjects: int
+) -> tuple[Ints, NDArray[np.int32], tuple[Ints, Ints]]:
+    """Number the distinct (subject, name) in their order: where each subject ends, each row's number, and the two."""
     names = int(name.max()) + 1
     parts = list(blocks(name.size, 4))
 
@@ -137,7 +148,7 @@ def _line_up(of_group: NDArray[np.int32], group: Codes, name: Codes, subjects: i
         side_by_side(tell, parts)
     else:
         known, number[:] = np.unique(key(slice(None)), return_inverse=True)
-    return np.searchsorted(known, names * np.arange(1, subjects + 1)), number
+    return np.searchsorted(known, names * np.arange(1, subjects + 1)), number, np.divmod(known, names)
 
 
 def _first_model(model: NDArray[np.int32], problem: NDArray[np.int32]) -> Ints:
@@ -146,10 +157,7 @@ def _first_model(model: NDArray[np.int32], problem: NDArray[np.int32]) -> Ints:
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
-def cluster_codes(values: pl.Series) -> Ints:
-    """Numbers for the clusters of problems; a problem without one is a cluster of its own."""
+def cluster_keys(values: pl.Series, alone: Words) -> Words:
+    """One number for all problems of a cluster; a problem without one keeps its own."""
     names = values.cast(pl.String)
-    known = names.fill_null("").rank("dense").cast(pl.Int64).to_numpy() - 1
-    alone = names.is_null().to_numpy()
-    code = np.where(alone, known.max(initial=0) + 1 + np.arange(known.size), known)
-    return np.unique(code, return_inverse=True)[1].astype(np.int64)
+    return np.where(names.is_null().to_numpy(), alone, hashed(names))

@@ -1,4 +1,4 @@
-"""All that the problems show of how models differ: the comparison and rank tables.
+"""All that the problems show of how models differ: the tables of pairs and ranks.
 
 Only problems that both models attempted under one protocol are compared. Where two models have too little in
 common the row says what differs, and gives no number.
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from scorelake.compare.boards import Scorer, boards
-from scorelake.compare.pairs import comparison
-from scorelake.compare.ranks import rank
-from scorelake.compare.resampled import Found, resampled
+from scorelake.compare.boards import Place, Scorer, boards
+from scorelake.compare.examined import Found, Valued, examined
+from scorelake.compare.pairs import pairs
+from scorelake.compare.ranks import ranks
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.problems import Problems
 from scorelake.settings import Settings
-from scorelake.tables import COMPARISON, MODEL_RANK, SUBJECT_COMPARISON, SUBJECT_RANK
+from scorelake.tables import MODEL_PAIR, MODEL_RANK, MODEL_SUMMARY, SUBJECT_PAIR, SUBJECT_RANK, SUBJECT_SUMMARY
 
 
 def comparable(chosen: Sequence[Metric]) -> list[Metric]:
@@ -33,20 +33,39 @@ def comparable(chosen: Sequence[Metric]) -> list[Metric]:
 
 
 def evidence(
-    problems: Problems, chosen: Sequence[Metric], scorer: Scorer, settings: Settings
+    problems: Problems,
+    chosen: Sequence[Metric],
+    scorer: Scorer,
+    settings: Settings,
+    scores: dict[str, pl.DataFrame],
 ) -> dict[str, pl.DataFrame]:
-    """The comparison and rank tables, for whole benchmarks and for each subject."""
+    """The tables of pairs and ranks, for whole benchmarks and for each subject, from the summaries' own values."""
     wholes: list[Found] = []
     parts: list[Found] = []
+    summary, by_subject = scores[MODEL_SUMMARY.name], scores[SUBJECT_SUMMARY.name]
+    valued = _valued(summary, by_subject)
     for board in boards(problems, scorer, settings):
         subjects = list(board.split())
         alone = len(subjects) == 1  # a benchmark of one subject: the same evidence
-        whole, *found = resampled([board, *([] if alone else subjects)], chosen, settings)
+        whole, *found = examined([board, *([] if alone else subjects)], chosen, valued, settings)
         wholes.append(whole)
         parts += [whole.of(subjects[0].place)] if alone else found
     return {
-        COMPARISON.name: comparison(COMPARISON, wholes, chosen, ("benchmark",)),
-        SUBJECT_COMPARISON.name: comparison(SUBJECT_COMPARISON, parts, chosen, ("benchmark", "subject")),
-        MODEL_RANK.name: rank(MODEL_RANK, wholes, chosen),
-        SUBJECT_RANK.name: rank(SUBJECT_RANK, parts, chosen),
+        MODEL_PAIR.name: pairs(MODEL_PAIR, wholes, chosen, ("benchmark",), settings),
+        SUBJECT_PAIR.name: pairs(SUBJECT_PAIR, parts, chosen, ("benchmark", "subject"), settings),
+        MODEL_RANK.name: ranks(MODEL_RANK, summary, wholes, settings),
+        SUBJECT_RANK.name: ranks(SUBJECT_RANK, by_subject, parts, settings),
     }
+
+
+def _valued(summary: pl.DataFrame, by_subject: pl.DataFrame) -> Valued:
+    """Who has a value: by benchmark, subject (None for all), protocol and metric."""
+    keys = ("benchmark", "subject", "protocol", "metric")
+    whole = summary.with_columns(subject=pl.lit(None, pl.String))
+    both = pl.concat([some.select(*keys, "model", "value") for some in (whole, by_subject)]).drop_nulls("value")
+    known = {key: set(some["model"]) for key, some in both.partition_by(keys, as_dict=True).items()}
+
+    def valued(place: Place, metric: Metric) -> set[str]:
+        return known.get((place.benchmark, place.subject, place.protocol, metric.name), set())
+
+    return valued

@@ -1,4 +1,4 @@
-"""The comparison table: every pair of models, with its numbers or with what makes the two incomparable."""
+"""The tables of pairs: every two models, with their numbers or with what makes the two incomparable."""
 
 from __future__ import annotations
 
@@ -11,67 +11,105 @@ import numpy as np
 import polars as pl
 
 from scorelake.compare.boards import Place
+from scorelake.compare.comparable import REFUSED
+from scorelake.compare.examined import Found, Measured
 from scorelake.compare.order import ordered
-from scorelake.compare.resampled import REFUSED, Found
 from scorelake.metrics import Metric
-from scorelake.metrics.significance import holm, sign_test
+from scorelake.metrics.significance import benjamini_hochberg, holm
+from scorelake.settings import Settings
 from scorelake.tables import Table
 
-
-def comparison(table: Table, found: Sequence[Found], chosen: Sequence[Metric], keys: tuple[str, ...]) -> pl.DataFrame:
-    """Every pair of every board, and the pairs that share no protocol; p-values adjusted per benchmark."""
-    pairs = pl.concat(
-        [
-            pl.DataFrame(schema=table.schema),
-            *(_pairs(each, chosen).select(*table.columns) for each in found),
-            pl.DataFrame(_strangers([each.place for each in found], chosen, keys), table.schema),
-        ]
-    )
-    family = pairs.select(pl.struct("benchmark", "metric").rank("dense")).to_series().to_numpy()
-    raw = pairs["p_two_sided"].to_numpy()
-    adjusted = np.full(raw.size, np.nan)
-    for each in np.unique(family):
-        tested = (family == each) & ~np.isnan(raw)
-        adjusted[tested] = holm(raw[tested])
-    pairs = pairs.with_columns(pl.Series("p_holm", adjusted).fill_nan(None))
-    return table.check(ordered(pairs, chosen, (*keys, "protocol"), ("model_a", "model_b")))
+_NEAR = ("near_lo", "near_hi")
+"""Ends of the narrower interval that a margin is held against; no columns of the table."""
 
 
-def _pairs(found: Found, chosen: Sequence[Metric]) -> pl.DataFrame:
-    """Numbers where the pair is comparable, the reason where not."""
-    place, lifts, pairs = found.place, found.lifts, found.a.size
-    one_sided, two_sided = sign_test(lifts.wins_a, lifts.wins_b)
-    models = pl.Series(place.models, dtype=pl.String)
-    claim = np.select([lifts.lo > 0, lifts.hi < 0], ["improvement", "regression"], "inconclusive")
-    refused = pl.Series(found.refusals, dtype=pl.String)
-    numbers = {
-        "lift": lifts.lift,
-        "lo": lifts.lo,
-        "hi": lifts.hi,
-        "wins_a": lifts.wins_a,
-        "wins_b": lifts.wins_b,
-        "ties": lifts.problems - lifts.wins_a - lifts.wins_b,
-        "p_one_sided": one_sided,
-        "p_two_sided": two_sided,
-    }
-    return pl.DataFrame(
+def pairs(
+    table: Table, found: Sequence[Found], chosen: Sequence[Metric], keys: tuple[str, ...], settings: Settings
+) -> pl.DataFrame:
+    """Every pair of every board, and the pairs that share no protocol."""
+    schema = table.schema | dict.fromkeys(_NEAR, pl.Float64())
+    frames = [
+        pl.DataFrame(schema=schema),
+        *(_pairs(each, measured).select(*schema) for each in found for measured in each.metrics),
+        pl.DataFrame(_strangers([each.place for each in found], chosen, keys), schema),
+    ]
+    adjusted = _claimed(_adjusted(pl.concat(frames)), settings).drop(_NEAR)
+    return table.check(ordered(adjusted, chosen, (*keys, "protocol"), ("model_a", "model_b")))
+
+
+def _pairs(found: Found, measured: Measured) -> pl.DataFrame:
+    """Numbers where a pair is compared, the reason where it is not."""
+    place, lifts, models = found.place, measured.lifts, pl.Series(found.place.models, dtype=pl.String)
+    numbers = pl.DataFrame(
         {
-            "metric": np.repeat([metric.name for metric in chosen], pairs).tolist(),
-            "model_a": models.gather(np.tile(found.a, len(chosen))),
-            "model_b": models.gather(np.tile(found.b, len(chosen))),
-            "problems": lifts.problems,
-            **numbers,
-            "claim": claim.tolist(),
-        },
-        schema_overrides={"metric": pl.String, "claim": pl.String},
-    ).with_columns(
-        *(pl.when(refused.is_null()).then(pl.col(name)).alias(name) for name in numbers),
-        pl.lit(place.benchmark).alias("benchmark"),
-        pl.lit(place.subject).alias("subject"),
-        pl.lit(place.protocol).alias("protocol"),
-        pl.lit(None, pl.Float64).alias("p_holm"),
-        pl.coalesce(refused, "claim").alias("claim"),
+            "pair": measured.compared,
+            "lift": lifts.lift,
+            "lo": lifts.lo,
+            "hi": lifts.hi,
+            "wins_a": lifts.wins_a,
+            "wins_b": lifts.wins_b,
+            "ties": lifts.problems - lifts.wins_a - lifts.wins_b,
+            "p_one_sided": lifts.p_b,
+            "p_one_sided_a": lifts.p_a,
+            "p_two_sided": lifts.p_two_sided,
+            "near_lo": lifts.near_lo,
+            "near_hi": lifts.near_hi,
+        }
     )
+    every = pl.DataFrame(
+        {
+            "pair": np.arange(found.a.size),
+            "model_a": models.gather(found.a),
+            "model_b": models.gather(found.b),
+            "problems": measured.problems,
+            "claim": measured.refused[0],
+            "claim_a": measured.refused[1],
+        }
+    )
+    return every.join(numbers, on="pair", how="left", maintain_order="left").with_columns(
+        pl.lit(place.benchmark).alias("benchmark"),
+        pl.lit(place.subject, pl.String).alias("subject"),
+        pl.lit(place.protocol).alias("protocol"),
+        pl.lit(measured.metric.name).alias("metric"),
+        pl.when(pl.col("lift").is_not_null()).then(pl.lit(measured.resamples, pl.Int64)).alias("resamples"),
+        pl.lit(None, pl.Float64).alias("p_holm"),
+        pl.lit(None, pl.Float64).alias("q"),
+    )
+
+
+def _adjusted(told: pl.DataFrame) -> pl.DataFrame:
+    """p-values adjusted over the pairs tested of a benchmark, protocol and metric (of all its subjects)."""
+    raw = told["p_two_sided"].to_numpy()
+    family = told.select(pl.struct("benchmark", "protocol", "metric").rank("dense")).to_series().to_numpy()
+    tested = np.flatnonzero(~np.isnan(raw))
+    tested = tested[np.argsort(family[tested], kind="stable")]
+    by_holm, q = np.full(raw.size, np.nan), np.full(raw.size, np.nan)
+    for some in np.split(tested, np.flatnonzero(np.diff(family[tested])) + 1):
+        by_holm[some], q[some] = holm(raw[some]), benjamini_hochberg(raw[some])
+    return told.with_columns(
+        pl.Series("p_holm", by_holm).fill_nan(None),
+        pl.Series("q", q).fill_nan(None),
+    )
+
+
+def _claimed(told: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """What the numbers of a pair allow to say of B over A, and of A over B."""
+    margin = settings.compare.margin
+    lo, hi, near_lo, near_hi = (pl.col(name) for name in ("lo", "hi", *_NEAR))
+    sure = pl.col("q") <= 1 - settings.uncertainty.confidence + 1e-12
+    columns = []
+    for name, low, high, near_low, near_high in (
+        ("claim", lo, hi, near_lo, near_hi),
+        ("claim_a", -hi, -lo, -near_hi, -near_lo),
+    ):
+        refused = pl.when(pl.col("lift").is_null()).then(pl.col(name))
+        claim = refused.when(sure & (low > 0)).then(pl.lit("improvement"))
+        claim = claim.when(sure & (high < 0)).then(pl.lit("regression"))
+        if margin is not None:
+            claim = claim.when((near_low > -margin) & (near_high < margin)).then(pl.lit("equivalent"))
+            claim = claim.when(near_low > -margin).then(pl.lit("not worse"))
+        columns.append(claim.otherwise(pl.lit("inconclusive")).alias(name))
+    return told.with_columns(columns)
 
 
 def _strangers(places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -83,7 +121,8 @@ def _strangers(places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[st
             protocols.setdefault(group, {}).setdefault(model, set()).add(place.protocol)
     return [
         dict(zip(keys, group, strict=True))
-        | {"metric": metric.name, "model_a": a, "model_b": b, "claim": f"{REFUSED}{_protocol_gap(ran[a], ran[b])}"}
+        | {"metric": metric.name, "model_a": a, "model_b": b}
+        | {"claim": protocol_gap(ran[a], ran[b]), "claim_a": protocol_gap(ran[b], ran[a])}
         for group, ran in protocols.items()
         for a, b in combinations(sorted(ran), 2)
         if not ran[a] & ran[b]
@@ -91,7 +130,7 @@ def _strangers(places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[st
     ]
 
 
-def _protocol_gap(a: set[str], b: set[str]) -> str:
+def protocol_gap(a: set[str], b: set[str]) -> str:
     """Which protocol columns have no value in common."""
     ours, theirs = ([json.loads(text or "{}") for text in sorted(some)] for some in (a, b))
     gaps = []
@@ -99,4 +138,4 @@ def _protocol_gap(a: set[str], b: set[str]) -> str:
         mine, other = ([json.dumps(told.get(column)) for told in some] for some in (ours, theirs))
         if not set(mine) & set(other):
             gaps.append(f"{column} {' or '.join(dict.fromkeys(mine))} and {' or '.join(dict.fromkeys(other))}")
-    return f"protocol differs ({'; '.join(gaps) or 'in combination'})"
+    return f"{REFUSED}protocol differs ({'; '.join(gaps) or 'in combination'})"

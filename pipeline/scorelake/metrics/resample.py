@@ -1,347 +1,295 @@
-"""Paired bootstrap over whole problems: scores of many models on the same problems in, lifts and ranks out.
+"""Scores of many models on the same problems in; lifts with intervals and p-values, and ranges of ranks out.
 
-Every resample is one row of counts (how often each problem was drawn), and that row is shared by all models,
-pairs and metrics. So all lifts of all pairs come from one product of two matrices, weights x scores.
-
-Scores are whole multiples of a power of two, chosen so small that no sum can pass 2^53: every sum is exact,
-in whatever order and on however many threads it is made. Equal inputs give equal bits.
+One resample says how often each unit is drawn, one flip which way each unit is turned, and both are shared by all
+models: the sums of all rows are one product of two matrices, and pairs scored on the same problems are differences of
+two rows. Pairs that share only some of their problems have sums of their own, which are one more product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scorelake.metrics.chance import MOST_TIMES, Chance, Words, chance
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
+from scorelake.metrics.gaps import Gaps, Table, gaps
+from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import side_by_side
 
-MOST_UNITS = 1 << 11
-"""Above this many problems they are dealt at random into so many hands, and whole hands are drawn: the same
-spread to within two percent, and a cost that no longer grows with the benchmark."""
-_PAIRS = 4096
-"""Pairs whose lifts are kept at once, each over all resamples."""
+_WORK = 1 << 29
+"""Resampled lifts of all pairs that are looked at; where there are more pairs, they have fewer resamples each."""
+_FEWEST = 2000
+_NEAR, _FAR = 1 << 19, 128
+"""Numbers in a block of pairs with the same problems; and pairs of a block of others, which share the chances that
+are made ready for it."""
 _CACHED = 4
-"""Parts of a block of numbers: weights are used while they are in the processor's own cache."""
-_ROWS = 512
-"""Rows that are resampled together, unless one sample has more."""
-_STREAM = 1 << 18
-"""Numbers drawn from one random stream; streams are drawn side by side, and none depends on another."""
+"""Parts of a block of numbers: chances are used while they are in the processor's own cache."""
+_EXACT = 1 << 24
+"""Whole numbers up to here are exact in 32 bits."""
+_ALIKE = 1e-9
+"""Relative spread below which all gaps of a pair count as equally large."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to resample; the same plan gives the same weights."""
+    """How to resample; the same plan gives the same chances."""
 
     resamples: int = 10_000
     seed: int = 0
     confidence: float = 0.95
 
-    @property
-    def tails(self) -> tuple[float, float]:
-        return (1 - self.confidence) / 2, (1 + self.confidence) / 2
+    def enough(self, pairs: int) -> int:
+        """Resamples for each of so many pairs."""
+        return min(self.resamples, max(_FEWEST, _WORK // max(1, pairs)))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of scores over problems (NaN where not scored), pairs of rows to compare, and rows to rank.
+
+    `unit` says which of the units with the numbers `key` each problem belongs to. Every pair must have a problem in
+    common, of two units at least, and every two ranked rows must be a pair, the lower row first.
+    """
+
+    scores: Floats
+    unit: Ints
+    key: Words
+    a: Ints
+    b: Ints
+    ranked: Ints
+    clustered: bool = False
 
 
 @dataclass(frozen=True)
 class Lifts:
-    """One entry per pair of rows (a, b), over the problems scored in both; NaN where there are none."""
+    """One entry per pair: row b against row a over the problems scored in both."""
 
     problems: Ints
     lift: Floats
     lo: Floats
     hi: Floats
+    near_lo: Floats
+    """The ends of the interval that leaves out twice as much: 90% instead of 95%."""
+    near_hi: Floats
     wins_a: Ints
     wins_b: Ints
+    p_a: Floats
+    """One-sided, A ahead; B ahead; two-sided."""
+    p_b: Floats
+    p_two_sided: Floats
+    t: Floats
+    """sum d / sqrt(sum d^2) over units: how far the lift is from zero."""
+
+    @classmethod
+    def empty(cls, pairs: int) -> Lifts:
+        whole = ("problems", "wins_a", "wins_b")
+        return cls(*(np.zeros(pairs, np.int64 if field.name in whole else float) for field in fields(cls)))
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """One entry per row: the range of its rank on its board, and the share of resamples in which it leads."""
+    """One entry per ranked row: the range of its rank, and the share of resamples in which it leads."""
 
     lo: Ints
     hi: Ints
     best: Floats
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Rows of scores over problems (NaN where not scored), pairs of rows to compare, and sets of rows to rank.
-
-    A board is a set of rows ranked against each other by the mean of each one's own problems. `cluster`
-    numbers the problems that belong together (from 0); such problems are drawn together.
-    """
-
-    scores: Floats
-    a: Ints
-    b: Ints
-    boards: list[Ints]
-    cluster: Ints | None = None
+def resampled(sample: Sample, plan: Plan, resamples: int) -> tuple[Lifts, Ranks]:
+    """Compare the pairs of a sample, and rank its rows."""
+    table, drawn = Table(sample.scores, sample.unit), chance(sample.key, resamples, plan.seed)
+    drawn = Chance(drawn.times[table.unit], drawn.heads[table.unit])
+    return _Pairs(sample, table, drawn, plan).found()
 
 
-def bootstrap(
-    scores: Floats, a: Ints, b: Ints, boards: list[Ints], cluster: Ints | None, plan: Plan
-) -> tuple[Lifts, Ranks]:
-    """Compare the rows b with the rows a of one sample, and rank its boards."""
-    return bootstrap_all([Sample(scores, a, b, boards, cluster)], plan)[0]
+class _Pairs:
+    """All that the blocks of pairs share."""
 
+    def __init__(self, sample: Sample, table: Table, drawn: Chance, plan: Plan) -> None:
+        self.sample, self.table, self.drawn, self.plan = sample, table, drawn, plan
+        rows, pairs, many = len(table.steps), sample.a.size, drawn.resamples
+        self.lifts = Lifts.empty(pairs)
+        self.as_far, self.farther, self.coins_a, self.coins_b = np.zeros((4, pairs), dtype=np.int64)
+        """How many flips of a pair came as far from zero as its data, and farther; its wins as tosses of a coin."""
+        self.means, self.flipped = (np.empty((rows, many)) for _ in range(2))
+        self.place = np.full(rows, -1)
+        self.place[sample.ranked] = np.arange(sample.ranked.size)
+        self.farthest = np.zeros((sample.ranked.size, many))
+        """Over all rivals of a ranked row, the largest |t| of each flip."""
+        self.lock = Lock()
 
-def bootstrap_all(samples: Sequence[Sample], plan: Plan) -> list[tuple[Lifts, Ranks]]:
-    """The same for several samples; those with equally many units share the weights and one product."""
-    tables = [_Table(some.scores, _units(some.scores.shape[1], some.cluster, plan.seed)) for some in samples]
-    means: dict[int, Floats] = {}
-    for units in dict.fromkeys(table.units for table in tables):
-        alike = [i for i, table in enumerate(tables) if table.units == units]
-        for some in _batches(alike, [len(table.by_unit) for table in tables]):
-            means |= dict(zip(some, _means([tables[i] for i in some], plan), strict=True))
-    return [_found(each, tables[i], means[i], plan) for i, each in enumerate(samples)]
+    def found(self) -> tuple[Lifts, Ranks]:
+        side_by_side(self._draw, list(blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape))))
+        side_by_side(self._compare, list(self._blocks()))
+        self._test()
+        return self.lifts, Ranks(*self._range(), self._leading())
 
+    def _draw(self, columns: slice) -> None:
+        """The mean of every row in each resample, over its own problems, and its sum in each flip."""
+        table, rows = self.table, len(self.table.sums)
+        times, signs = _numbers(self.drawn, columns, np.float64)
+        drawn = np.concatenate([table.sums, table.counts]) @ times
+        self.means[:, columns] = ratio(drawn[:rows], drawn[rows + table.kind]) * table.step
+        self.flipped[:, columns] = table.sums @ signs
 
-def _found(sample: Sample, table: _Table, means: Floats, plan: Plan) -> tuple[Lifts, Ranks]:
-    a, b = sample.a, sample.b
-    lifts = _point(table, a, b)
-    same = table.kind[a] == table.kind[b]
-    _same_problems(means, a, b, np.flatnonzero(same), lifts, plan)
-    _other_problems(table, a, b, np.flatnonzero(~same), lifts, plan)
-    for column in (lifts.lift, lifts.lo, lifts.hi):
-        column[np.abs(column) <= table.step] = 0  # below the grid: zero, not a winner
-    return lifts, _ranks(means, sample.boards, table.step, plan)
+    def _blocks(self) -> Iterator[Ints]:
+        """Pairs: first those scored on the same problems, of one row a at a time; then the others."""
+        a, kind = self.sample.a, self.table.kind
+        same = kind[a] == kind[self.sample.b]
+        step = max(1, _NEAR // self.drawn.resamples)
+        near, far = np.flatnonzero(same), np.flatnonzero(~same)
+        for some in np.split(near, np.flatnonzero(np.diff(a[near])) + 1):
+            yield from (some[first : first + step] for first in range(0, some.size, step))
+        yield from (far[first : first + _FAR] for first in range(0, far.size, _FAR))
 
+    def _compare(self, at: Ints) -> None:
+        """Everything of one block of pairs."""
+        a, b, table, lifts = self.sample.a[at], self.sample.b[at], self.table, self.lifts
+        gap = gaps(table, a, b)
+        grain = gap.problems.astype(np.float64)  # each gap is within a step of what it should be
+        if table.kind[a[0]] == table.kind[b[0]]:
+            lifted, flipped = (rows[b] for rows in (self.means, self.flipped))
+            lifted -= self.means[a[0]]
+            flipped -= self.flipped[a[0]]
+        else:
+            lifted, flipped, grain = self._of_their_own(gap)
+        total = gap.total
+        total[np.abs(total) <= gap.problems] = 0  # below the grid: equal, not a tiny winner
+        lift = total / gap.problems * table.step
+        norm = np.sqrt(np.einsum("ij,ij->i", gap.by_unit, gap.by_unit))
+        lifts.problems[at], lifts.wins_a[at], lifts.wins_b[at] = gap.problems, gap.wins_a, gap.wins_b
+        lifts.lift[at], lifts.t[at] = lift, total / np.where(norm > 0, norm, 1)
+        units = np.count_nonzero(gap.counts, axis=1) if self.sample.clustered else gap.problems
+        lifts.lo[at], lifts.hi[at], lifts.near_lo[at], lifts.near_hi[at] = self._ends(lifted, lift, units)
+        self.coins_a[at], self.coins_b[at] = _coins(gap, self.sample.clustered)
+        np.abs(flipped, out=flipped)
+        far = np.abs(total)
+        self.as_far[at] = (flipped >= (far - grain)[:, None]).sum(axis=1)
+        self.farther[at] = (flipped > (far + grain)[:, None]).sum(axis=1)
+        self._rival(self.place[a], self.place[b], flipped, norm)
 
-# --- weights --------------------------------------------------------------------------------------------------
+    def _of_their_own(self, gap: Gaps) -> tuple[Floats, Floats, Floats]:
+        """Lifts and flipped sums of pairs that share only some of their problems, and how exact the latter are.
 
-
-@lru_cache(maxsize=1)
-def _times(units: int, resamples: int, seed: int) -> NDArray[np.uint16]:
-    """How often each unit was drawn, resamples x units; large boards have equally many units, and so share them."""
-    times = np.empty((resamples, units), dtype=np.uint16)
-    step = max(1, _STREAM // max(1, units))
-
-    def draw(start: int) -> None:
-        rng = np.random.default_rng([seed, 2, start])
-        rows = times[start : start + step]
-        drawn = rng.integers(0, units, size=rows.shape, dtype=np.uint16) + units * np.arange(len(rows))[:, None]
-        rows[:] = np.bincount(drawn.ravel(), minlength=rows.size).reshape(rows.shape)
-
-    if units:
-        side_by_side(draw, range(0, resamples, step))
-    return times
-
-
-def _units(problems: int, cluster: Ints | None, seed: int) -> Ints:
-    """The unit of each problem, which is drawn as a whole: itself, its cluster, or a hand of either."""
-    unit = np.arange(problems) if cluster is None else cluster
-    many = int(unit.max(initial=-1)) + 1
-    if many <= MOST_UNITS:
-        return unit
-    return (np.random.default_rng([seed, 1]).permutation(many) % MOST_UNITS)[unit]
-
-
-def _batches(items: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Items in their order, together of at most _ROWS rows."""
-    some: list[int] = []
-    for item in items:
-        if some and sum(sizes[i] for i in some) + sizes[item] > _ROWS:
-            yield some
-            some = []
-        some.append(item)
-    yield some
-
-
-# --- sums -----------------------------------------------------------------------------------------------------
-
-
-class _Table:
-    """Scores as whole numbers of steps, NaN where there is none; and which rows are of the same kind.
-
-    Rows of one kind are scored on the same problems. Mostly there is one kind; what rows of different kinds
-    have in common is the problems of one without those that the other is lacking.
-    """
-
-    def __init__(self, scores: Floats, unit: Ints) -> None:
-        self.scores, self.unit = scores, unit
-        self.units = int(unit.max(initial=-1)) + 1
-        largest = max(np.nanmax(scores, initial=1.0), -np.nanmin(scores, initial=-1.0))
-        together = int(np.bincount(unit).max(initial=1))
-        self.step = 2.0 ** (int(np.ceil(np.log2(largest * together * max(1, self.units)))) - 52)
-        self.steps = np.divide(scores, self.step)
-        np.rint(self.steps, out=self.steps)
-        scored = ~np.isnan(scores)
-        first: dict[bytes, int] = {}
-        keys = [np.packbits(row).tobytes() for row in scored]
-        for i, key in enumerate(keys):
-            first.setdefault(key, i)
-        number = {key: i for i, key in enumerate(first)}
-        self.kinds, self.kind = scored[list(first.values())], np.array([number[key] for key in keys], dtype=np.int64)
-        self.lacking = [np.flatnonzero(~kind) for kind in self.kinds]
-        self.by_unit = np.empty((len(scores) + len(self.kinds), self.units))
-        side_by_side(self._add_up, range(len(self.by_unit)))
-
-    def _add_up(self, i: int) -> None:
-        self.by_unit[i] = np.bincount(self.unit, self._column(i, slice(None)), self.units)
-
-    def _column(self, i: int, problems: slice | Ints) -> Floats:
-        """A row in steps, 0 where it has none; after the rows, one of 0 and 1 for each kind."""
-        if i >= len(self.steps):
-            return self.kinds[i - len(self.steps), problems].astype(np.float64)
-        return np.nan_to_num(self.steps[i, problems], nan=0.0)
-
-    def lost(self, times: Floats) -> Floats:
-        """Rows and kinds added up over the problems that each kind lacks: kinds x rows and kinds x resamples.
-
-        In: how often each unit was drawn, units x resamples.
+        Of whole numbers so small that sums in 32 bits are exact, which halves the time.
         """
-        out = np.empty((len(self.kinds), len(self.by_unit), times.shape[1]))
-        for sums, (columns, unit) in zip(out, self._lost, strict=True):
-            sums[:] = columns @ times[unit]
+        many, units = gap.by_unit.shape
+        lifted, flipped = (np.empty((many, self.drawn.resamples)) for _ in range(2))
+        rows = np.concatenate([gap.by_unit, gap.counts])
+        most = (_EXACT / MOST_TIMES - units) / np.maximum(1, np.abs(rows).sum(axis=1))
+        scale = 2.0 ** np.floor(np.log2(most))[:, None]
+        whole = np.rint(rows * scale).astype(np.float32)
+        for columns in blocks(self.drawn.resamples, _CACHED * units):
+            times, signs = _numbers(self.drawn, columns, np.float32)
+            top, bottom = np.split((whole @ times) / scale, 2)
+            lifted[:, columns] = ratio(top, bottom) * self.table.step
+            flipped[:, columns] = (whole[:many] @ signs) / scale[:many]
+        return lifted, flipped, gap.problems + 2 * np.sqrt(units) / scale[:many, 0]
+
+    def _ends(self, lifted: Floats, lift: Floats, units: Ints) -> list[Floats]:
+        """Percentiles of the resampled lifts, stretched about the lift, which they contain; uses the lifts up."""
+        from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (loads slowly)
+
+        out = []
+        outside = 1 - self.plan.confidence
+        tails = (outside / 2, min(outside, 0.5))
+        more = np.where(units > 1, units - 1, np.nan)
+        ends = percentiles(lifted, lift, (tails[0], 1 - tails[0], tails[1], 1 - tails[1]))
+        for i, end in enumerate(ends):
+            tail, outer = tails[i // 2], (np.minimum, np.maximum)[i % 2]
+            stretch = np.sqrt(units / more) * (stdtrit(more, tail) / ndtri(tail) if tail < 0.5 else 1)
+            stretched = lift + stretch * (end - lift)
+            stretched[np.abs(stretched) <= self.table.step] = 0
+            out.append(outer(stretched, lift))
         return out
 
-    @cached_property
-    def _lost(self) -> list[tuple[Floats, Ints]]:
-        """What is to be added up for each kind, and the units: those of the problems, or all if those are fewer."""
-        return side_by_side(self._lost_to, self.lacking)
-
-    def _lost_to(self, problems: Ints) -> tuple[Floats, Ints]:
-        unit, rows = self.unit[problems], range(len(self.by_unit))
-        if problems.size <= self.units:
-            return np.stack([self._column(i, problems) for i in rows]), unit
-        added = [np.bincount(unit, self._column(i, problems), self.units) for i in rows]
-        return np.stack(added), np.arange(self.units)
-
-
-def _means(tables: Sequence[_Table], plan: Plan) -> list[Floats]:
-    """Mean of each row over its own problems in every resample, NaN where none was drawn; for tables alike in units.
-
-    Every row and kind is added up as the resamples of a block weigh it, exactly.
-    """
-    means = [np.empty((len(table.scores), plan.resamples)) for table in tables]
-    by_unit = np.concatenate([table.by_unit for table in tables])
-    first = np.cumsum([0, *(len(table.by_unit) for table in tables)])
-    times = _times(tables[0].units, plan.resamples, plan.seed)
-
-    def resample(columns: slice) -> None:
-        sums = by_unit @ times[columns].astype(np.float64).T
-        for low, table, mean in zip(first, tables, means, strict=False):
-            rows, kinds = slice(low, low + len(mean)), low + len(mean) + table.kind
-            mean[:, columns] = ratio(sums[rows], sums[kinds]) * table.step
-
-    side_by_side(resample, blocks(plan.resamples, _CACHED * max(tables[0].units, len(by_unit))))
-    return means
-
-
-# --- lifts ----------------------------------------------------------------------------------------------------
-
-
-def _point(table: _Table, a: Ints, b: Ints) -> Lifts:
-    """The lifts themselves, and who won where; intervals are still to come."""
-    wins_a, wins_b = (np.zeros(a.size, dtype=np.int64) for _ in range(2))
-    lift, lo, hi = (np.full(a.size, np.nan) for _ in range(3))
-    many = range(len(table.kinds))
-    common = np.array([[np.count_nonzero(table.kinds[i] & table.kinds[j]) for i in many] for j in many])
-    problems = common[table.kind[a], table.kind[b]].astype(np.int64) if a.size else np.zeros(0, dtype=np.int64)
-
-    def meet_others(i: int) -> None:
-        for pair in np.flatnonzero(a == i):
-            mine, other = table.steps[i], table.steps[b[pair]]
-            wins_a[pair], wins_b[pair] = np.count_nonzero(mine > other), np.count_nonzero(other > mine)
-            if problems[pair]:
-                gap = table.scores[b[pair]] - table.scores[i]
-                lift[pair] = (gap if problems[pair] == gap.size else gap[~np.isnan(gap)]).mean()
-
-    side_by_side(meet_others, np.unique(a).tolist())
-    return Lifts(problems, lift, lo, hi, wins_a, wins_b)
-
-
-def _same_problems(means: Floats, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, plan: Plan) -> None:
-    """Intervals of pairs scored on the same problems: a lift is the difference of two means."""
-
-    def compare(some: slice) -> None:
-        at = pairs[some]
-        lifts.lo[at], lifts.hi[at] = _ends(means[b[at]] - means[a[at]], plan)
-
-    side_by_side(compare, list(blocks(pairs.size, 8 * plan.resamples)))
-
-
-def _other_problems(table: _Table, a: Ints, b: Ints, pairs: Ints, lifts: Lifts, plan: Plan) -> None:
-    """Intervals of pairs of different kinds, over the problems they have in common."""
-    for start in range(0, pairs.size, _PAIRS):
-        at = pairs[start : start + _PAIRS]
-        lifts.lo[at], lifts.hi[at] = _ends(_lifted(table, a[at], b[at], plan), plan)
-
-
-def _lifted(table: _Table, a: Ints, b: Ints, plan: Plan) -> Floats:
-    """The lifts of such pairs in every resample."""
-    rows, kind_a, kind_b = len(table.scores), table.kind[a], table.kind[b]
-    times, drawn = _times(table.units, plan.resamples, plan.seed), np.empty((a.size, plan.resamples))
-
-    def resample(columns: slice) -> None:
-        here = times[columns].T.astype(np.float64, order="C")
-        whole, lost = table.by_unit @ here, table.lost(here)
-        of_b = whole[b] - lost[kind_a, b]
-        of_a = whole[a] - lost[kind_b, a]
-        count = whole[rows + kind_b] - lost[kind_a, rows + kind_b]
-        drawn[:, columns] = ratio(of_b - of_a, count) * table.step
-
-    size = len(table.kinds) * len(table.by_unit)
-    side_by_side(resample, blocks(plan.resamples, max(table.units, size // 8)))  # few: each looks up what is lost
-    return drawn
-
-
-def _ends(drawn: Floats, plan: Plan) -> tuple[Floats, Floats]:
-    """Percentiles of each row, rearranging it; resamples that drew none of the common problems are left out."""
-    lo, hi = np.full(len(drawn), np.nan), np.full(len(drawn), np.nan)
-    broken = np.isnan(drawn).any(axis=1)
-    whole = drawn if not broken.any() else drawn[~broken]
-    lo[~broken], hi[~broken] = (_percentile(whole, tail) for tail in plan.tails)
-    for at in np.flatnonzero(broken):
-        known = drawn[at][~np.isnan(drawn[at])]
-        if known.size:
-            lo[at], hi[at] = np.quantile(known, plan.tails)
-    return lo, hi
-
-
-def _percentile(rows: Floats, share: float) -> Floats:
-    """np.quantile along the rows; selecting one place at a time is much faster than four at once."""
-    place = share * (rows.shape[1] - 1)
-    at = int(place)
-    rows.partition(at, axis=1)
-    low = rows[:, at].copy()
-    above = rows[:, at + 1 :].min(axis=1, initial=np.inf)
-    return np.where(above < np.inf, low + (above - low) * (place - at), low)
-
-
-# --- ranks ----------------------------------------------------------------------------------------------------
-
-
-def _ranks(means: Floats, boards: list[Ints], step: float, plan: Plan) -> Ranks:
-    """Ranks in every resample; means within a step of each other are tied and share the better and worse rank."""
-    low, high = np.zeros(means.shape[0], dtype=np.int64), np.zeros(means.shape[0], dtype=np.int64)
-    best = np.full(means.shape[0], np.nan)
-    for board in boards:
-        ranked = board[~np.isnan(means[board]).all(axis=1)]
+    def _rival(self, a: Ints, b: Ints, flipped: Floats, norm: Floats) -> None:
+        """What the flips of a block, in absolute numbers, add to the farthest ones of ranked rows."""
+        ranked = np.flatnonzero((a >= 0) & (b >= 0))
         if not ranked.size:
-            continue
-        first, last = _tied_ranks(np.nan_to_num(means[ranked], nan=-np.inf), step)
-        low[ranked] = np.quantile(first, plan.tails[0], axis=1, method="inverted_cdf")
-        high[ranked] = np.quantile(last, plan.tails[1], axis=1, method="inverted_cdf")
-        leading = first == 1
-        best[ranked] = (leading / leading.sum(axis=0)).mean(axis=1)
-    return Ranks(low, high, best)
+            return
+        if ranked.size < a.size:
+            flipped, norm, a, b = flipped[ranked], norm[ranked], a[ranked], b[ranked]
+        flipped *= np.divide(1, norm, out=np.zeros_like(norm), where=norm > 0)[:, None]
+        first = np.flatnonzero(np.diff(a, prepend=-1))
+        with self.lock:
+            for low, high in zip(first, [*first[1:], a.size], strict=True):
+                mine, rivals = self.farthest[a[low]], b[low:high]
+                np.maximum(mine, flipped[low:high].max(axis=0), out=mine)
+                self.farthest[rivals] = np.maximum(self.farthest[rivals], flipped[low:high])
+
+    def _test(self) -> None:
+        """p-values of all pairs: by their flips, or exactly where only the signs of the gaps count."""
+        lifts, alike = self.lifts, self.coins_a >= 0
+        wins_a, wins_b = self.coins_a[alike], self.coins_b[alike]
+        p = np.stack(flip_test(lifts.t, self.as_far, self.farther, self.drawn.resamples))
+        p[:, alike] = sign_test(wins_b, wins_a)[0], *sign_test(wins_a, wins_b)
+        lifts.p_a[:], lifts.p_b[:], lifts.p_two_sided[:] = p
+
+    def _range(self) -> tuple[Ints, Ints]:
+        """Ranks that are left to a row: below those significantly above it, above those significantly below."""
+        many = self.sample.ranked.size
+        lo, hi = np.ones(many, dtype=np.int64), np.full(many, many, dtype=np.int64)
+        if many < 2:
+            return lo, hi
+        place = int(np.ceil(self.plan.confidence * (self.drawn.resamples + 1))) - 1
+        if place >= self.drawn.resamples:
+            return lo, hi
+        limit = np.partition(self.farthest, place, axis=1)[:, place]
+        a, b, t = self.place[self.sample.a], self.place[self.sample.b], self.lifts.t
+        both = (a >= 0) & (b >= 0)
+        a, b, t = a[both], b[both], t[both]
+        for me, ahead in ((a, t), (b, -t)):  # how far the other is ahead of me
+            np.add.at(lo, me[ahead > limit[me]], 1)
+            np.add.at(hi, me[-ahead > limit[me]], -1)
+        return lo, hi
+
+    def _leading(self) -> Floats:
+        """The share of resamples in which a row leads; equals share the lead."""
+        means = np.nan_to_num(self.means[self.sample.ranked], nan=-np.inf)
+        if not means.size:
+            return np.zeros(0)
+        leads = means >= means.max(axis=0) - self.table.step
+        share: Floats = (leads / leads.sum(axis=0)).mean(axis=1)
+        return share
 
 
-def _tied_ranks(means: Floats, step: float) -> tuple[Ints, Ints]:
-    """The best and the worst rank of every row in every column, equal rows sharing both."""
-    order = np.argsort(-means, axis=0, kind="stable")
-    falling = np.take_along_axis(means, order, axis=0)
-    with np.errstate(invalid="ignore"):  # -inf minus -inf: a tie of those without any problem
-        begins = np.concatenate([np.ones((1, means.shape[1]), dtype=bool), falling[:-1] - falling[1:] > step])
-    place = np.arange(means.shape[0])[:, None]
-    first = np.maximum.accumulate(np.where(begins, place, 0), axis=0) + 1
-    ends = np.concatenate([begins[1:], np.ones((1, means.shape[1]), dtype=bool)])
-    last = np.minimum.accumulate(np.where(ends, place, means.shape[0])[::-1], axis=0)[::-1] + 1
-    out = np.empty((2, *means.shape), dtype=np.int64)
-    np.put_along_axis(out[0], order, first, axis=0)
-    np.put_along_axis(out[1], order, last, axis=0)
-    return out[0], out[1]
+def _numbers(drawn: Chance, columns: slice, kind: type[np.floating[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Some columns of the chances, as numbers to multiply by: how often drawn, and -1 or 1."""
+    signs = drawn.heads[:, columns].astype(kind)
+    signs *= 2
+    signs -= 1
+    return drawn.times[:, columns].astype(kind), signs
+
+
+def _coins(gap: Gaps, clustered: bool) -> tuple[Ints, Ints]:
+    """Who won how many of the gaps of a pair, if all are equally large, so that only their signs count; -1 if not."""
+    wins_a, wins_b, size, square = gap.wins_a, gap.wins_b, gap.size, gap.square
+    if clustered:  # what is flipped is a cluster
+        wins_a, wins_b = ((sign * gap.by_unit > gap.counts).sum(axis=1) for sign in (-1, 1))
+        size, square = np.abs(gap.by_unit).sum(axis=1), np.einsum("ij,ij->i", gap.by_unit, gap.by_unit)
+    alike = (wins_a + wins_b) * square <= (1 + _ALIKE) * size**2
+    return np.where(alike, wins_a, -1), np.where(alike, wins_b, -1)
+
+
+def percentiles(values: Floats, instead: Floats, tails: tuple[float, ...]) -> list[Floats]:
+    """The values at some shares of each row, to 1/65,000 of the largest; `instead` stands for those that are NaN.
+
+    As whole numbers of 16 bits: these are sorted several times faster than values are selected, all tails at once.
+    """
+    lost = np.isnan(values)
+    if lost.any():
+        values[lost] = np.broadcast_to(instead[:, None], values.shape)[lost]
+    most = np.maximum(values.max(axis=1), -values.min(axis=1))
+    scale = np.divide(32_767, most, out=np.ones_like(most), where=most > 0)
+    values *= scale[:, None]
+    codes = np.rint(values, out=values).astype(np.int16)
+    codes.sort(axis=1, kind="stable")  # of 16 bits: by digits
+    last = codes.shape[1] - 1
+    places = [int(tail * last) if tail < 0.5 else last - int((1 - tail) * last) for tail in tails]
+    return [codes[:, place] / scale for place in places]

@@ -3,132 +3,211 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics.significance import detectable_lift, sign_test
-from scorelake.read.session import query
+from scorelake.metrics.significance import detectable_lift
+from scorelake.read.session import query, reading
+from scorelake.tables import protocol_label, protocol_says
+
+if TYPE_CHECKING:
+    from scorelake.read.recompute import Kept, Told
 
 POWER = 0.8
 
 _ROWS = """
-SELECT benchmark, protocol, model_a, model_b, problems, lift, lo, hi, wins_a, wins_b, ties, p_holm, claim,
-    count(p_holm) OVER (PARTITION BY benchmark) AS family
-FROM comparison
-WHERE metric = ?
-QUALIFY (? IS NULL OR benchmark = ?) AND list_sort([model_a, model_b]) = list_sort([?, ?])
-ORDER BY benchmark, protocol
+SELECT p.*, f.family, f.resamples
+FROM pair AS p
+LEFT JOIN (
+    SELECT benchmark, protocol, metric, count(q) AS family, max(resamples) AS resamples FROM model_pair GROUP BY ALL
+) AS f ON f.benchmark = p.benchmark AND f.protocol = p.protocol AND f.metric = p.metric
+WHERE p.metric = ? AND p.model_a = ? AND p.model_b = ? AND (? IS NULL OR p.benchmark = ?)
+ORDER BY p.benchmark, p.protocol
 """
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """B against A on one benchmark under one protocol; the numbers are None when the two are not comparable."""
+class Asked:
+    """What is to be compared."""
 
-    benchmark: str
-    protocol: str | None
     model_a: str
     model_b: str
-    problems: int | None
-    lift: float | None
-    lo: float | None
-    hi: float | None
-    wins_a: int | None
-    wins_b: int | None
-    ties: int | None
-    p_holm: float | None
-    claim: str
-    family: int
-    """Pairs of the benchmark that Holm's adjustment counts."""
+    metric: str = "pass@1"
+    benchmark: str | None = None
+    protocols: tuple[str, ...] = ()
+    """One: of both. Two: of A, and of B."""
+    runs: tuple[str, ...] = ()
+    """One: of A, which is compared with B as published. Two: of A, and of B."""
 
-    def turned(self) -> Comparison:
-        """The same evidence seen from the other model."""
-        turn = {"improvement": "regression", "regression": "improvement"}
-        return Comparison(
-            **vars(self)
-            | {
-                "model_a": self.model_b,
-                "model_b": self.model_a,
-                "lift": _negative(self.lift),
-                "lo": _negative(self.hi),
-                "hi": _negative(self.lo),
-                "wins_a": self.wins_b,
-                "wins_b": self.wins_a,
-                "claim": turn.get(self.claim, self.claim),
-            }
+
+@dataclass(frozen=True)
+class Comparison:
+    """B against A; the numbers are None when the two are not comparable."""
+
+    benchmark: str
+    a: str
+    b: str
+    metric: str
+    protocol: str
+    row: dict[str, Any]
+    """The columns of `pair`."""
+    family: int | None
+    """Pairs that q and Holm's adjustment count; None for a pair that was compared by itself, now."""
+    both: str = "attempted by both under the same protocol"
+
+
+def claims(out: str, asked: Asked) -> list[str]:
+    """One claim per benchmark and protocol: from the published pairs, or made now from the stored counts."""
+    if len(asked.protocols) > 2 or len(asked.runs) > 2:
+        raise UsageError("two sides are compared, not more", hint="--protocol and --run may be given once or twice")
+    name = asked.metric if asked.metric.startswith("spectrum") else metrics.parse(asked.metric).name
+    with reading(out) as folder:
+        settings = json.loads(query(folder, "SELECT settings FROM run ORDER BY started DESC LIMIT 1")[1][0][0])
+        if not asked.runs:
+            _known(folder, asked)
+        found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)
+    if not found:
+        found = _made(out, asked, name)
+    if not found:
+        raise UsageError(
+            f"{asked.model_a} and {asked.model_b} have no benchmark in common"
+            + (f" called {asked.benchmark}" if asked.benchmark else "")
         )
+    return [tell(each, settings) for each in found]
 
 
-def _negative(x: float | None) -> float | None:
-    return None if x is None else 0.0 - x
+def _published(folder: Path, asked: Asked, metric: str) -> list[Comparison]:
+    """Rows of the published pairs, under the protocol asked for."""
+    parameters = (metric, asked.model_a, asked.model_b, asked.benchmark, asked.benchmark)
+    columns, rows = query(folder, _ROWS, parameters)
+    told = [dict(zip(columns, row, strict=True)) for row in rows]
+    out = []
+    for row in told:
+        protocol = row["protocol"]
+        if asked.protocols and (protocol is None or not protocol_says(protocol, asked.protocols[0])):
+            continue
+        label = protocol_label(protocol or "")
+        out.append(Comparison(row["benchmark"], asked.model_a, asked.model_b, metric, label, row, row["family"]))
+    return out
 
 
-def claims(out: Path, model_a: str, model_b: str, metric: str, benchmark: str | None) -> list[str]:
-    """One claim per benchmark and protocol that has the pair."""
-    name = metric if metric.startswith("spectrum") else metrics.parse(metric).name
-    _, rows = query(out, _ROWS, (name, benchmark, benchmark, model_a, model_b))
-    if not rows:
-        raise _nothing(out, model_a, model_b, name, benchmark)
-    _, run = query(out, "SELECT settings FROM run ORDER BY started DESC LIMIT 1")
-    settings = json.loads(run[0][0])
-    found = [Comparison(*row) for row in rows]
-    return [tell(c if c.model_b == model_b else c.turned(), name, settings) for c in found]
+def _known(folder: Path, asked: Asked) -> None:
+    """Both models and the benchmark are there, or the closest names are told."""
+    _, rows = query(folder, "SELECT DISTINCT model FROM model_summary ORDER BY ALL")
+    _named("model", [row[0] for row in rows], (asked.model_a, asked.model_b))
+    _, rows = query(folder, "SELECT DISTINCT benchmark FROM model_summary ORDER BY ALL")
+    _named("benchmark", [row[0] for row in rows], (asked.benchmark,) if asked.benchmark else ())
+    _, rows = query(folder, "SELECT DISTINCT protocol FROM model_summary ORDER BY ALL")
+    for protocol in asked.protocols:
+        if not any(protocol_says(row[0], protocol) for row in rows):
+            labels = " | ".join(protocol_label(row[0]) for row in rows if row[0])
+            raise UsageError(f"no protocol {protocol} here", hint=f"protocols: {labels or 'none'}")
 
 
-def tell(c: Comparison, metric: str, settings: dict[str, Any]) -> str:
+def _named(what: str, known: Sequence[str], given: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            near = sorted(known, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())[:3]
+            raise UsageError(f"no {what} {name} here", hint=f"did you mean: {', '.join(near)}?")
+
+
+def _made(out: str, asked: Asked, metric: str) -> list[Comparison]:
+    """The same from the counts of snapshots."""
+    from scorelake.publish.snapshot import Output  # noqa: PLC0415  (Polars loads slowly; tables do without)
+    from scorelake.read.recompute import Kept, Side, compared  # noqa: PLC0415
+
+    kept = Kept(Output.at(out))
+    runs = [kept.run(name) for name in (*asked.runs, *[None] * (2 - len(asked.runs)))]
+    protocols = (asked.protocols * 2)[:2] if len(asked.protocols) == 1 else asked.protocols or (None, None)
+    models = (asked.model_a, asked.model_b)
+    for model, run in zip(models, runs, strict=True):
+        _named("model", kept.counts(run).groups["model"].unique().sort().to_list(), (model,))
+    a, b = (Side(*side) for side in zip(models, runs, protocols, strict=True))
+    return [_worded(told, kept, metric) for told in compared(kept, (a, b), metric, asked.benchmark)]
+
+
+def _worded(told: Told, kept: Kept, metric: str) -> Comparison:
+    """Names for both sides that tell them apart, and what they have in common."""
+    a, b = told.sides
+    labels = [protocol_label(each) for each in told.protocols or ("", "")]
+    names, protocol, both = [a.model, b.model], labels[0], "attempted by both under the same protocol"
+    if labels[0] != labels[1]:
+        names = [f"{side.model} ({label})" for side, label in zip(told.sides, labels, strict=True)]
+        protocol, both = "", "attempted under both protocols"
+    if a.run != b.run:
+        names = [f"{name} (run {side.run})" for name, side in zip(names, told.sides, strict=True)]
+        both = "attempted in both runs, which may share attempts"
+        changed = _changed(kept, a.run, b.run)
+        both += f"; settings differ: {', '.join(changed)}" if changed else ""
+    return Comparison(told.benchmark, names[0], names[1], metric, protocol, told.row, None, both)
+
+
+def _changed(kept: Kept, a: str, b: str) -> list[str]:
+    """Settings that counts depend on and that the two runs do not share."""
+    one, two = (kept.settings(run).counting() for run in (a, b))
+    return sorted(key for key in one | two if one.get(key) != two.get(key))
+
+
+def tell(c: Comparison, settings: dict[str, Any]) -> str:
     """The claim as text."""
-    where = ", ".join(part for part in (c.benchmark, c.protocol, metric) if part)
-    if c.lift is None or c.lo is None or c.hi is None or c.wins_a is None or c.wins_b is None:
-        return f"{c.model_b} against {c.model_a} ({where}): {c.claim}"
-    share, resamples = settings["uncertainty"]["confidence"], settings["compare"]["resamples"]
-    drawn = "clusters" if settings["columns"]["cluster"] else "problems"
-    one_sided, two_sided = sign_test(c.wins_a, c.wins_b)
-    se = (c.hi - c.lo) / 2 / NormalDist().inv_cdf((1 + share) / 2)
+    row = c.row
+    where = ", ".join(part for part in (c.benchmark, c.protocol, c.metric) if part)
+    head = f"{c.b} against {c.a} ({where}): {row['claim']}"
+    if row["lift"] is None:
+        return head
+    share, drawn = settings["uncertainty"]["confidence"], "clusters" if settings["columns"]["cluster"] else "problems"
+    se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + share) / 2)
     lines = {
-        "problems": f"{c.problems:,}, attempted by both under the same protocol",
-        "lift": f"{c.lift:+.4f}, {share:.0%} interval {c.lo:+.4f} to {c.hi:+.4f} "
-        f"(paired bootstrap over {drawn}, {resamples:,} resamples)",
-        "wins": f"{c.model_b} ahead on {c.wins_b:,}, {c.model_a} on {c.wins_a:,}, equal on {c.ties:,}",
-        "sign test": f"p = {one_sided:.3g} one-sided, {two_sided:.3g} two-sided, "
-        f"{c.p_holm:.3g} after Holm over {c.family:,} pair{'s' * (c.family != 1)}",
-        "shows": _shows(c),
+        "problems": f"{row['problems']:,}, {c.both}",
+        "lift": f"{row['lift']:+.4f}, {share:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} "
+        f"(paired bootstrap over {drawn}, {row['resamples']:,} resamples)",
+        "wins": f"{c.b} ahead on {row['wins_b']:,}, {c.a} on {row['wins_a']:,}, equal on {row['ties']:,}",
+        "flip test": f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided "
+        f"(signs of the differences of {drawn} flipped)",
+        "q": _family(c, where),
+        "shows": _shows(c, settings),
         "does not show": "how either does on other kinds of problems, or under another protocol",
-        "detectable": _detectable(detectable_lift(se, share, POWER), c),
+        "detectable": _detectable(detectable_lift(se, share, POWER), row["problems"]),
     }
-    head = f"{c.model_b} against {c.model_a} ({where}): {c.claim}"
     return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
 
 
-def _shows(c: Comparison) -> str:
-    if c.claim == "inconclusive":
-        return "no difference that these problems can settle; that is not evidence of equality"
-    word = "higher" if c.claim == "improvement" else "lower"
-    text = f"{c.model_b} scores {word} on problems like these"
-    if c.p_holm is not None and c.p_holm > 0.05:
-        text += "; by size more than by count: the sign test alone does not settle it"
-    return text
+def _family(c: Comparison, where: str) -> str:
+    """What q is, and over which pairs."""
+    q = f"{c.row['q']:.3g}"
+    if c.family is None:
+        return f"{q}, which is p: this pair was compared by itself, now. Who looks at many pairs must adjust"
+    if c.family == 1:
+        return f"{q}, which is p: there is no other pair in {where}"
+    return f"{q} (Benjamini-Hochberg), {c.row['p_holm']:.3g} by Holm, over all {c.family:,} pairs of {where}"
 
 
-def _detectable(lift: float, c: Comparison) -> str:
+def _shows(c: Comparison, settings: dict[str, Any]) -> str:
+    """The claim in words; of an inconclusive one, what it lacks."""
+    row, share, margin = c.row, settings["uncertainty"]["confidence"], settings["compare"].get("margin")
+    near = f"{2 * share - 1:.0%} interval"
+    words = {
+        "improvement": f"{c.b} scores higher on problems like these",
+        "regression": f"{c.b} scores lower on problems like these",
+        "equivalent": f"the two differ by less than the margin of {margin} on problems like these ({near})",
+        "not worse": f"{c.b} is not worse by the margin of {margin} or more on problems like these ({near})",
+    }
+    if row["claim"] in words:
+        return words[row["claim"]]
+    if row["lo"] <= 0 <= row["hi"]:
+        return "no difference that these problems can settle; the interval contains zero, no proof of equality"
+    return f"nothing that may be claimed: the interval leaves zero out, but q is above {1 - share:.2g}" + (
+        f"; among {c.family:,} pairs some look like this by chance" if c.family and c.family > 1 else ""
+    )
+
+
+def _detectable(lift: float, problems: int) -> str:
     if lift == 0:
         return "unknown: the two score the same on every problem"
-    return f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {c.problems:,} such problems"
-
-
-def _nothing(out: Path, model_a: str, model_b: str, metric: str, benchmark: str | None) -> UsageError:
-    _, known = query(out, "SELECT DISTINCT model FROM model_summary ORDER BY ALL")
-    names = [row[0] for row in known]
-    missing = [model for model in (model_a, model_b) if model not in names]
-    if missing:
-        return UsageError(f"no model {' or '.join(missing)} here", hint=f"models: {', '.join(names)}")
-    if model_a == model_b:
-        return UsageError("a model is not compared with itself", hint="name two models")
-    _, compared = query(out, "SELECT DISTINCT metric FROM comparison ORDER BY ALL")
-    return UsageError(
-        f"{model_a} and {model_b} are not compared by {metric}" + (f" in {benchmark}" if benchmark else ""),
-        hint=f"compared: {', '.join(row[0] for row in compared)}; name others in [compare] metrics and score again",
-    )
+    return f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {problems:,} such problems"

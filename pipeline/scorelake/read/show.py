@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +15,84 @@ from rich.text import Text
 from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.read.session import query
+from scorelake.tables import protocol_label
 
 _BAR = 24
+_RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
+"""As box.SIMPLE_HEAD, and a rule between sections."""
 
 _ROWS = """
-SELECT s.benchmark, {subject} AS subject, s.protocol, s.model, s.value, s.mu, s.lo, s.hi, s.problems,
-    s.problems_scored, s.attempts,
-    CASE WHEN s.value IS NOT NULL THEN
-        rank() OVER (PARTITION BY s.benchmark, {subject}, s.protocol ORDER BY s.value DESC NULLS LAST)
-    END AS rank,
-    r.rank_lo, r.rank_hi, r.p_best
-FROM {kind}_summary AS s
-LEFT JOIN {kind}_rank AS r
-    ON r.benchmark = s.benchmark AND r.protocol = s.protocol AND r.metric = s.metric AND r.model = s.model {same}
-WHERE s.metric = ? AND (? IS NULL OR s.benchmark = ?)
-ORDER BY s.benchmark, subject, s.protocol, s.value DESC NULLS LAST, s.mu DESC NULLS LAST, s.model
+SELECT benchmark, {subject} AS subject, protocol, model, value, lo, hi, problems_scored, problems, attempts, rank,
+    rank_lo, rank_hi, p_best, reason
+FROM {view}
+WHERE metric = ? AND (? IS NULL OR benchmark = ?)
+ORDER BY benchmark, subject, protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
 
-
 _RANGES = {
-    True: "A rank such as 1-3 means that resampling the problems does not settle the order; best is the share of "
-    "resamples in which the model leads.",
-    False: "How far the ranks are settled is not known: name the metric in [compare] metrics.",
+    True: "A rank such as 1-3 means that the problems do not settle the order; best is the share of resamples in "
+    "which the model leads.",
+    False: "How far the ranks are settled is not known: the metric is not in [compare] metrics, or the models have "
+    "fewer problems in common than [compare] min_problems.",
 }
+_PARTLY = "* of some of the model's problems only: see coverage."
 _UNSCORED = (
     "No value: too few problems have k graded attempts (see coverage). Ask for a smaller k, or accept fewer problems "
     "with [uncertainty] min_coverage."
 )
 
 
+@dataclass(frozen=True)
+class Line:
+    """One model on a board."""
+
+    model: str
+    value: float | None
+    lo: float | None
+    hi: float | None
+    scored: int
+    problems: int
+    attempts: int
+    rank: int | None
+    rank_lo: int | None
+    rank_hi: int | None
+    best: float | None
+    reason: str | None
+
+    @property
+    def place(self) -> str:
+        """The range that is left open, or the plain rank where it is not known."""
+        if self.rank is None or self.rank_lo is None or self.rank_lo == self.rank_hi:
+            return "-" if self.rank is None else str(self.rank)
+        return f"{self.rank_lo}-{self.rank_hi}"
+
+    @property
+    def shown(self) -> str:
+        """The value, marked if it is not of all problems."""
+        return "-" if self.value is None else f"{self.value:.4f}{'*' if self.scored < self.problems else ' '}"
+
+
 def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool) -> None:
     """Print one table per benchmark (and subject, and protocol)."""
     name = metric if metric.startswith("spectrum") else metrics.parse(metric).name
-    sql = _ROWS.format(
-        subject="s.subject" if by_subject else "NULL",
-        kind="subject" if by_subject else "model",
-        same="AND r.subject = s.subject" if by_subject else "",
-    )
-    _, rows = query(out, sql, (name, benchmark, benchmark))
+    view, subject = ("subject_leaderboard", "subject") if by_subject else ("leaderboard", "NULL")
+    _, rows = query(out, _ROWS.format(view=view, subject=subject), (name, benchmark, benchmark))
     if not rows:
         raise _nothing(out, name, benchmark)
-    _, confidence = query(out, "SELECT settings FROM run ORDER BY started DESC LIMIT 1")
+    _, settings = query(out, "SELECT settings FROM run ORDER BY started DESC LIMIT 1")
     console = _console()
-    heads = list(dict.fromkeys(row[:3] for row in rows))
-    for head in heads:
-        console.print(_table(head, name, [row[3:] for row in rows if row[:3] == head]))
-    share = _confidence(confidence[0][0])
-    settled = any(row[-1] is not None for row in rows)
-    valued = any(row[4] is not None for row in rows)
-    told = _RANGES[settled] if valued else _UNSCORED
-    console.print(Text(f"Intervals: {share:.0%} posterior, problems fixed. {told}", style="dim"))
+    lines = [Line(*row[3:]) for row in rows]
+    for head in dict.fromkeys(row[:3] for row in rows):
+        board = [line for line, row in zip(lines, rows, strict=True) if row[:3] == head]
+        console.print(_table(head, name, board))
+        for line in board:
+            if line.reason:
+                console.print(Text(f"{line.model} is not ranked: {line.reason}"), soft_wrap=True)
+    told = [f"Intervals: {_confidence(settings[0][0]):.0%}, of the value on other problems like these."]
+    told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
+    told += [_UNSCORED] if all(line.value is None for line in lines) else []
+    told += [_PARTLY] if any("*" in line.shown for line in lines) else []
+    console.print(Text(" ".join(told), style="dim"))
 
 
 def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
@@ -87,10 +116,11 @@ def _cell(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -> Table:
+def _table(head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
+    """A board: ranked models, then below a rule those that are not ranked."""
     benchmark, subject, protocol = head
-    title = " / ".join(part for part in (benchmark, subject, protocol, metric) if part)
-    table = Table(box=box.SIMPLE_HEAD, title=Text(title, style="bold"), title_justify="left")
+    title = " / ".join(part for part in (benchmark, subject, protocol_label(protocol), metric) if part)
+    table = Table(box=_RULED, title=Text(title, style="bold"), title_justify="left")
     for column, justify in (
         ("rank", "right"),
         ("best", "right"),
@@ -103,37 +133,35 @@ def _table(head: tuple[Any, ...], metric: str, entries: list[tuple[Any, ...]]) -
         ("attempts", "right"),
     ):
         table.add_column(Text(column), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for model, value, mu, lo, hi, problems, scored, attempts, rank, first, last, best in entries:
-        table.add_row(
-            Text(_rank(rank, first, last)),
-            Text("" if best is None or rank is None else f"{best:.0%}"),
-            Text(model),
-            Text("-" if value is None else f"{value:.4f}", style="bold"),
-            Text("-" if lo is None else f"{lo:.3f} to {hi:.3f}"),
-            Text(_bar(mu, lo, hi), style="cyan"),
-            Text(f"{problems:,}"),
-            Text(f"{scored / problems:.0%}"),
-            Text(f"{attempts:,}"),
-        )
+    axis = _axis(lines)
+    for line, after in zip(lines, [*lines[1:], None], strict=True):
+        cells = [
+            Text(line.place),
+            Text("" if line.best is None else f"{line.best:.0%}"),
+            Text(line.model),
+            Text(line.shown, style="bold"),
+            Text("-" if line.lo is None else f"{line.lo:.3f} to {line.hi:.3f}"),
+            Text(_bar(line, axis), style="cyan"),
+            Text(f"{line.problems:,}"),
+            Text(f"{line.scored / line.problems:.0%}"),
+            Text(f"{line.attempts:,}"),
+        ]
+        table.add_row(*cells, end_section=not line.reason and after is not None and bool(after.reason))
     return table
 
 
-def _rank(rank: int | None, first: int | None, last: int | None) -> str:
-    """The range that is left open, or the plain rank where it is not known."""
-    if rank is None or first is None:
-        return "-" if rank is None else str(rank)
-    return str(first) if first == last else f"{first}-{last}"
+def _axis(lines: list[Line]) -> tuple[float, float]:
+    """From 0 to 1, or as far as the intervals of a board reach."""
+    ends = [end for line in lines for end in (line.lo, line.value, line.hi) if end is not None]
+    return min([0.0, *ends]), max([1.0, *ends])
 
 
-def _bar(mu: float | None, lo: float | None, hi: float | None) -> str:
-    """The interval on a line from 0 to 1, its middle marked."""
-    if mu is None or lo is None or hi is None or not 0 <= lo <= hi <= 1:
+def _bar(line: Line, axis: tuple[float, float]) -> str:
+    """The interval on the axis of the board, the value marked."""
+    if line.value is None or line.lo is None or line.hi is None:
         return ""
-    cells = [" "] * (_BAR + 1)
-    for i in range(round(lo * _BAR), round(hi * _BAR) + 1):
-        cells[i] = "─"
-    cells[round(mu * _BAR)] = "●"
-    return "".join(cells)
+    low, value, high = (round((x - axis[0]) / (axis[1] - axis[0]) * _BAR) for x in (line.lo, line.value, line.hi))
+    return " " * low + "─" * (value - low) + "●" + "─" * (high - value)
 
 
 def _nothing(out: Path, metric: str, benchmark: str | None) -> UsageError:

@@ -1,0 +1,127 @@
+"""What may be compared and ranked: the same task set and about the same n, and what differs where it is not so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from scorelake.compare.boards import Board
+from scorelake.metrics import Metric
+from scorelake.metrics.draws import Ints, blocks
+from scorelake.settings import Compare
+
+REFUSED = "not comparable: "
+"""How a claim begins that gives a reason instead of a number."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the models of a board attempted."""
+
+    problems: int
+    many: Ints
+    """Problems of each model."""
+    shared: Ints
+    """Problems that two models have in common, models x models."""
+    least: Ints
+    most: Ints
+    """The fewest and the most attempts of a model on a problem."""
+
+    @classmethod
+    def on(cls, board: Board) -> Tried:
+        tried = board.attempts > 0
+        least = np.where(tried, board.attempts, np.iinfo(np.int64).max).min(axis=1)
+        return cls(tried.shape[1], tried.sum(axis=1), common(tried), least, board.attempts.max(axis=1))
+
+    def spans(self) -> list[str]:
+        """Attempts per problem of each model, as text."""
+        return [_span(low, high) for low, high in zip(self.least.tolist(), self.most.tolist(), strict=True)]
+
+    def apart(self, i: Ints, j: Ints) -> NDArray[np.bool_]:
+        """Models whose n have nothing in common."""
+        return (self.most[i] < self.least[j]) | (self.most[j] < self.least[i])
+
+
+def common(true: NDArray[np.bool_]) -> Ints:
+    """How many columns are true in two rows, rows x rows."""
+    out = np.zeros((len(true), len(true)), dtype=np.int64)
+    for columns in blocks(true.shape[1], max(16, len(true))):
+        some = true[:, columns].astype(np.float32)  # exact: a block has fewer columns than 2^24
+        out += (some @ some.T).astype(np.int64)
+    return out
+
+
+def refusals(
+    tried: Tried, usable: Ints, a: Ints, b: Ints, metric: Metric, asked: Compare
+) -> tuple[pl.Series, pl.Series]:
+    """For every pair what makes the two incomparable, or null; once as B against A, once as A against B.
+
+    `usable` is the number of problems on which both have the metric.
+    """
+    shared = tried.shared[a, b]
+    few = shared < asked.min_problems
+    whole = few & (shared == tried.many[a]) & (shared == tried.many[b])
+    apart = tried.apart(a, b) if not asked.allow_different_n else np.zeros(a.size, dtype=bool)
+    code = np.select([whole, few, apart, usable < asked.min_problems], [1, 2, 3, 4], 0)
+    spans = pl.Series(tried.spans(), dtype=pl.String)
+    out = []
+    for one, two in ((a, b), (b, a)):
+        told = pl.DataFrame({"code": code, "shared": shared, "usable": usable})
+        told = told.with_columns(
+            pl.Series("many", tried.many[one]),
+            pl.Series("others", tried.many[two]),
+            spans.gather(one).alias("span"),
+            spans.gather(two).alias("other"),
+        )
+        out.append(told.select(_reason(metric, asked.min_problems)).to_series())
+    return out[0], out[1]
+
+
+def _reason(metric: Metric, needed: int) -> pl.Expr:
+    texts = (
+        pl.format("too few problems ({} in common, {} needed)", "shared", pl.lit(needed)),
+        pl.format(
+            "problem sets differ ({} of {} and {} problems in common, {} needed)",
+            *("shared", "many", "others", pl.lit(needed)),
+        ),
+        pl.format("n differs ({} and {} attempts per problem)", "span", "other"),
+        pl.format(
+            f"n is below k = {metric.draws} (both models have enough attempts on {{}} problems, {{}} needed)",
+            *("usable", pl.lit(needed)),
+        ),
+    )
+    reason = pl.lit(None, pl.String)
+    for code, text in enumerate(texts, start=1):
+        reason = pl.when(pl.col("code") == code).then(text).otherwise(reason)
+    return (pl.lit(REFUSED) + reason).alias("refused")
+
+
+def standing(tried: Tried, asked: Compare) -> list[str | None]:
+    """For every model why it is not ranked, or nothing.
+
+    Ranked are models that attempted enough of the problems, and of those the most that may all be compared with each
+    other by their n: ranges that meet two by two all meet in one n.
+    """
+    needed = int(np.ceil(asked.min_share * tried.problems - 1e-9))
+    enough = tried.many >= needed
+    out: list[str | None] = [
+        None if fine else f"attempted {many:,} of {tried.problems:,} problems, {needed:,} needed to be ranked"
+        for many, fine in zip(tried.many.tolist(), enough, strict=True)
+    ]
+    if asked.allow_different_n or not enough.any():
+        return out
+    meeting = np.unique(tried.least[enough])
+    inside = (tried.least <= meeting[:, None]) & (tried.most >= meeting[:, None]) & enough
+    ranked = inside[np.flatnonzero(inside.sum(axis=1) == inside.sum(axis=1).max())[-1]]  # of several, the largest n
+    low, high = tried.least[ranked].min(), tried.most[ranked].max()
+    for i in np.flatnonzero(enough & ~ranked):
+        mine, theirs = _span(tried.least[i], tried.most[i]), _span(low, high)
+        out[i] = f"n differs ({mine} attempts per problem, the ranked models have {theirs})"
+    return out
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,112 @@
+"""Scores of models on the same problems, and where two of them differ: the sums that every comparison is made of.
+
+Scores are whole multiples of a power of two, chosen so small that no sum can pass 2^53: every sum is exact, in
+whatever order, in however many parts and on however many threads it is made. Equal inputs give equal bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from scorelake.metrics.chance import MOST_TIMES
+from scorelake.metrics.draws import BLOCK, Floats, Ints
+from scorelake.threads import side_by_side
+
+
+class Table:
+    """Scores as whole numbers of steps, NaN where there is none, problems of one unit side by side.
+
+    Rows of one kind are scored on the same problems. Mostly there is one kind.
+    """
+
+    def __init__(self, scores: Floats, unit: Ints) -> None:
+        order = np.argsort(unit, kind="stable")
+        self.begins = np.flatnonzero(np.diff(unit[order], prepend=-1))
+        self.unit = unit[order][self.begins]
+        """The units that have a problem here, in their order."""
+        largest = max(np.nanmax(scores, initial=1.0), -np.nanmin(scores, initial=-1.0))
+        self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, scores.shape[1])))) - 52)
+        self.steps = np.rint(scores[:, order] / self.step)
+        scored = ~np.isnan(self.steps)
+        self.complete = bool(scored.all())
+        first: dict[bytes, int] = {}
+        keys = [np.packbits(row).tobytes() for row in scored]
+        for i, key in enumerate(keys):
+            first.setdefault(key, i)
+        number = {key: i for i, key in enumerate(first)}
+        self.kind = np.array([number[key] for key in keys], dtype=np.int64)
+        self.counts = self._by_unit([scored[i].astype(np.float64) for i in first.values()])
+        """Problems scored, kinds x units."""
+        self.sums = self._by_unit(list(self.steps))
+        """Steps added up, rows x units."""
+
+    def _by_unit(self, rows: list[Floats]) -> Floats:
+        out = np.zeros((len(rows), self.begins.size))
+
+        def add(i: int) -> None:
+            out[i] = self.added(np.nan_to_num(rows[i], nan=0.0), self.begins)
+
+        side_by_side(add, range(len(rows)) if self.begins.size else [])
+        return out
+
+    @staticmethod
+    def added(columns: Floats, begins: Ints) -> Floats:
+        """Columns added up from each beginning to the next."""
+        whole = begins.size == columns.shape[-1]
+        return columns if whole else np.add.reduceat(columns, begins, axis=-1)
+
+    def parts(self, rows: int) -> Iterator[tuple[slice, slice]]:
+        """Units, and the columns of their problems, a block of so many rows at a time."""
+        problems, units = self.steps.shape[1], self.begins.size
+        each = max(1, BLOCK // 8 * units // max(1, rows * problems))
+        for first in range(0, units, each):
+            end = min(first + each, units)
+            last = int(self.begins[end]) if end < units else problems
+            yield slice(first, end), slice(int(self.begins[first]), last)
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Row b minus row a over the problems scored in both, in steps; one entry per pair."""
+
+    problems: Ints
+    wins_a: Ints
+    wins_b: Ints
+    size: Floats
+    """Absolute gaps, added up; and squared."""
+    square: Floats
+    by_unit: Floats
+    """pairs x units, as is the number of problems."""
+    counts: Floats
+
+    @property
+    def total(self) -> Floats:
+        total: Floats = self.by_unit.sum(axis=1)  # exact: whole numbers
+        return total
+
+
+def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
+    """All sums of some pairs, in one pass over their problems. Scores within a step of each other are equal."""
+    many = a.size
+    wins_a, wins_b = np.zeros((2, many), dtype=np.int64)
+    size, square = np.zeros(many), np.zeros(many)
+    by_unit, counts = (np.empty((many, table.begins.size)) for _ in range(2))
+    for units, columns in table.parts(many):
+        gap = table.steps[b, columns] - table.steps[a, columns]
+        begins = table.begins[units] - columns.start
+        if table.complete:
+            counts[:, units] = table.counts[0, units]
+        else:
+            lost = np.isnan(gap)
+            gap[lost] = 0
+            counts[:, units] = table.added(1.0 - lost, begins)
+        by_unit[:, units] = table.added(gap, begins)
+        wins_a += (gap < -1).sum(axis=1)
+        wins_b += (gap > 1).sum(axis=1)
+        np.abs(gap, out=gap)
+        size += gap.sum(axis=1)
+        square += np.einsum("ij,ij->i", gap, gap)
+    return Gaps(counts.sum(axis=1).astype(np.int64), wins_a, wins_b, size, square, by_unit, counts)

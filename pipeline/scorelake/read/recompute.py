@@ -1,0 +1,160 @@
+"""Comparisons that no table has, from the counts of a snapshot: any metric, two protocols, two runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from scorelake import problems
+from scorelake.compare.boards import Values
+from scorelake.compare.duel import duel
+from scorelake.compare.evidence import comparable
+from scorelake.compare.pairs import protocol_gap
+from scorelake.errors import UsageError
+from scorelake.metrics import Metric
+from scorelake.publish.snapshot import Output, locked
+from scorelake.score.choose import Outcomes, choose_compared
+from scorelake.score.values import per_problem
+from scorelake.settings import Settings
+from scorelake.tables import protocol_label, protocol_says
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: a model, as it was in a run."""
+
+    model: str
+    run: str
+    """Its id."""
+    protocol: str | None = None
+    """What the protocol must say, such as temperature=0.2; None for any."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One comparison: where, who, under which protocols, and the columns of its row."""
+
+    benchmark: str
+    sides: tuple[Side, Side]
+    protocols: tuple[str, str] | None
+    row: dict[str, Any]
+
+
+class Kept:
+    """The snapshots of an output that are kept, read when they are asked for."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out.fresh()
+        self.manifests: dict[str, Any] = {each["run"]["run_id"]: each for each in self.out.manifests()}
+        published = self.out.current()
+        if published is None:
+            raise UsageError(
+                "no snapshot of the published run here", where=out.name, hint="run `scorelake score` again"
+            )
+        self.published: str = published["run"]["run_id"]
+        self._read: dict[str, problems.Problems] = {}
+
+    def run(self, name: str | None) -> str:
+        """The id of the run that a beginning of its id means; of the published one, if none is given."""
+        if name is None:
+            return self.published
+        found = [run for run in self.manifests if run == name] or [r for r in self.manifests if r.startswith(name)]
+        if len(found) != 1:
+            many = "no run" if not found else f"{len(found)} runs"
+            raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(self.manifests)}")
+        return found[0]
+
+    def counts(self, run: str) -> problems.Problems:
+        if run not in self._read:
+            if self.out.mirror:
+                with locked(self.out):
+                    self.out.mirror.complete(run)
+            self._read[run] = problems.read(self.out.snapshots / run / "problem_counts")
+        return self._read[run]
+
+    def settings(self, run: str) -> Settings:
+        try:
+            return Settings.model_validate(json.loads(self.manifests[run]["run"]["settings"]))
+        except ValidationError:
+            raise UsageError("was made with settings that this version does not know", where=f"run {run}") from None
+
+
+def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str | None) -> list[Told]:
+    """One comparison per benchmark, and per protocol that both sides ran under, or of the two protocols asked for."""
+    settings = kept.settings(sides[1].run)
+    settings = settings.model_copy(update={"compare": settings.compare.model_copy(update={"metrics": (metric,)})})
+    counted = [kept.counts(side.run) for side in sides]
+    outcomes = _outcomes(counted[1], settings)
+    (chosen,) = comparable(choose_compared(settings, outcomes))
+    groups = [_groups(each, side.model, benchmark) for each, side in zip(counted, sides, strict=True)]
+    out = []
+    for name in sorted(set(groups[0]) & set(groups[1])):
+        for a, b in _protocols(sides, groups[0][name], groups[1][name]):
+            if a is None or b is None:
+                gap = protocol_gap(set(groups[0][name]), set(groups[1][name]))
+                out.append(Told(name, sides, None, {"lift": None, "claim": gap}))
+                continue
+            rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]
+            labels = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
+            row = duel(labels, rows, name, chosen, _scorer(chosen, settings, outcomes), settings).row(0, named=True)
+            out.append(Told(name, sides, (a, b), row))
+    return out
+
+
+def _outcomes(counted: problems.Problems, settings: Settings) -> Outcomes:
+    """What the counts of a snapshot allow."""
+    counts = counted.counts
+    return Outcomes(
+        binary=counts["c"].null_count() < counts.height,
+        rewards="rewards" in counted.more,
+        top_n=int(counts["n"].max() or 0),  # type: ignore[arg-type]
+        answers=settings.answers and "answer_counts" in counted.more,
+    )
+
+
+def _scorer(chosen: Metric, settings: Settings, outcomes: Outcomes) -> Any:
+    def scorer(rows: pl.DataFrame) -> list[Values]:
+        return per_problem([chosen], rows, settings, outcomes)
+
+    return scorer
+
+
+def _groups(counted: problems.Problems, model: str, benchmark: str | None) -> dict[str, list[str]]:
+    """Benchmarks of a model, and its protocols there."""
+    mine = counted.groups.filter(pl.col("model") == model)
+    if benchmark is not None:
+        mine = mine.filter(pl.col("benchmark") == benchmark)
+    told = mine.group_by("benchmark").agg(pl.col("protocol").unique().sort())
+    return dict(told.iter_rows())
+
+
+def _rows(counted: problems.Problems, side: Side, benchmark: str, protocol: str) -> pl.DataFrame:
+    mine = (pl.col("benchmark") == benchmark) & (pl.col("model") == side.model) & (pl.col("protocol") == protocol)
+    return counted.files.filter(mine).collect()
+
+
+def _protocols(
+    sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[str]
+) -> list[tuple[str, str] | tuple[None, None]]:
+    """Which protocols of either side to compare: shared ones, or of one model in one run two different ones."""
+    mine, other = (
+        [protocol for protocol in some if side.protocol is None or protocol_says(protocol, side.protocol)]
+        for side, some in zip(sides, (ours, theirs), strict=True)
+    )
+    if (sides[0].model, sides[0].run) == (sides[1].model, sides[1].run):
+        if sides[0].protocol is None and len(mine) == 2:
+            mine, other = mine[:1], mine[1:]
+        if len(mine) != 1 or len(other) != 1 or mine == other:
+            raise UsageError(
+                "a model is compared with itself under two protocols, or in two runs",
+                where=sides[0].model,
+                hint=f"give --protocol twice, or --run; protocols: {' | '.join(map(protocol_label, ours)) or 'none'}",
+            )
+        return [(mine[0], other[0])]
+    shared: list[tuple[str, str] | tuple[None, None]] = [(each, each) for each in mine if each in other]
+    return shared or [(None, None)]
