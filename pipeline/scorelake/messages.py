@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scorelake.errors import DataError, ScorelakeError
 
 if TYPE_CHECKING:
+    from scorelake.ingest.job import Report as Ingested
     from scorelake.partials import Partial
     from scorelake.read.check import Finding
     from scorelake.run import Progress, Report
@@ -119,6 +120,30 @@ def tell(report: Report) -> None:
         f"published {report.metrics} metrics of {report.models:,} models on {report.problems:,} problems as "
         f"{run['run_id']}"
     )
+
+
+def ingested(report: Ingested, told: Told) -> None:
+    """What came of reading other tools' logs: a receipt per source, every refusal on a line; then the exit code."""
+    from scorelake.ingest.receipts import words
+
+    for receipt in report.receipts:
+        say(words(receipt))
+    if len(report.receipts) > 1 and report.total.rows:
+        say(words(report.total))
+    if report.ignored:
+        say(f"{len(report.ignored):,} files are no results, such as {report.ignored[0]}")
+    for error in report.refused:
+        hint = f" ({error.hint})" if error.hint else ""
+        say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))
+    code = DataError.exit_code if report.status == "refused" else 0
+    if code:
+        say(f"error: {len(report.refused):,} refused; nothing was written (--skip-refused leaves them out)")
+    refused = [{"file": error.where, "what": error.what, "hint": error.hint} for error in report.refused]
+    sources = [receipt.plain() for receipt in report.receipts]
+    document = {"sources": sources, "total": report.total.plain(), "refused": refused, "ignored": report.ignored}
+    told.end({"status": report.status, "exit_code": code, **document})
+    if code:
+        raise SystemExit(code)
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:
