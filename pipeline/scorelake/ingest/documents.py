@@ -153,14 +153,14 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {json.dumps(value, default=str):.60}"
 
 
-def members(path: Path, into: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
+def members(path: Path, into: Collection[str] = (), chunk: int = CHUNK) -> Iterator[tuple[str, Any, Any]]:
     """(key, name, value) of a document. Values below the keys of `into` come singly, their index or key as name.
 
     A list as the document has the key "". Anything but whitespace after the document is refused, and so is its end
     before it is complete.
     """
     with opened(path) as file:
-        document = Document(file, str(path))
+        document = Document(file, str(path), chunk)
         yield from document.members(into)
         document.finish()
 
@@ -168,8 +168,8 @@ def members(path: Path, into: Collection[str] = ()) -> Iterator[tuple[str, Any, 
 class Document:
     """A window on a text that moves on as values are taken from it."""
 
-    def __init__(self, file: IO[bytes], where: str) -> None:
-        self.file, self.where = file, where
+    def __init__(self, file: IO[bytes], where: str, chunk: int = CHUNK) -> None:
+        self.file, self.where, self.chunk = file, where, chunk
         self.decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self.text, self.at, self.line, self.column = "", 0, 1, 0
         self.end = False
@@ -255,7 +255,8 @@ class Document:
         while True:
             try:
                 value, stop = DECODER.raw_decode(self.text, self.at)
-                if stop < len(self.text) or self.end:  # a number at the edge may go on
+                left = len(self.text) - stop  # a number near the edge may go on: 1.5e-7 begins with 1
+                if self.end or left > _NEAR or (left and not isinstance(value, int | float)):
                     self.at = stop
                     return value
             except json.JSONDecodeError as error:
@@ -274,7 +275,7 @@ class Document:
         waiting = len(self.text) - self.at
         if waiting > LARGEST:
             raise DataError(f"one record is longer than {LARGEST:,} characters", where=self.where)
-        raw = self.file.read(max(CHUNK, waiting))
+        raw = self.file.read(max(self.chunk, waiting))
         self.end = not raw
         past = self.text[: self.at]
         broken = past.count("\n")

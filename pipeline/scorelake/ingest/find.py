@@ -10,6 +10,7 @@ from pathlib import Path
 from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.ingest.contract import Format, Source, refuse
 from scorelake.ingest.formats import FORMATS, GENERIC
+from scorelake.ingest.reading import WRONG
 from scorelake.ingest.sight import Sight, look
 
 AUTO = "auto"
@@ -75,7 +76,7 @@ def _walk(folder: Path, lake: Path) -> Iterator[Path]:
 
 
 def _format(path: Path, only: Format | None, named: bool, mapped: bool) -> Format | None:
-    """The format of a file; None if it is no result. Raises for what is broken, and for what was named and is none."""
+    """The format of a file; None if it is no result. Raises for what is broken, or was named and is none."""
     meant = named or path.name.lower().endswith(_DATA)
     try:
         sight = look(path)
@@ -90,7 +91,7 @@ def _format(path: Path, only: Format | None, named: bool, mapped: bool) -> Forma
         return None
     if only is GENERIC or (only is None and mapped):
         return GENERIC if meant else None
-    found = [format_ for format_ in ([only] if only else FORMATS.values()) if format_.detect(sight)]
+    found = [format_ for format_ in ([only] if only else FORMATS.values()) if _is(format_, sight)]
     if len(found) > 1:
         names = ", ".join(format_.name for format_ in found)
         raise refuse(f"could be {names}", path, "name the format")
@@ -99,6 +100,14 @@ def _format(path: Path, only: Format | None, named: bool, mapped: bool) -> Forma
     if named or (meant and sight.broken):
         raise _unknown(sight, only)
     return None
+
+
+def _is(format_: Format, sight: Sight) -> bool:
+    """Whatever stands where an adapter expects something else: then it is none of its files."""
+    try:
+        return format_.detect(sight)
+    except WRONG:
+        return False
 
 
 def _unknown(sight: Sight, only: Format | None) -> DataError:

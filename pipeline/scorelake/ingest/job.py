@@ -70,7 +70,7 @@ def ingest(
         )
     report = Report(refused=found.refused, ignored=found.ignored)
     digest = _digest(options)
-    sources = side_by_side(_digested, found.sources)
+    sources = side_by_side(digested, found.sources)
     fresh = []
     for format_, source in sources:
         noted = home.receipt(landing.place_of(source.path))
@@ -97,7 +97,8 @@ def _digest(options: Options) -> str:
     return hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _digested(item: tuple[Format, Source]) -> tuple[Format, Source]:
+def digested(item: tuple[Format, Source]) -> tuple[Format, Source]:
+    """A source with the digests that name it and its attempts."""
     format_, source = item
     digest, tag = disk.checksum(*source.files, *source.beside), disk.checksum(*source.files)[:12]
     return format_, replace(source, digest=digest, tag=tag)

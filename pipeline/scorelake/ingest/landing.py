@@ -50,14 +50,14 @@ class Lake:
     @classmethod
     def at(cls, root: Path) -> Lake:
         """Refuses a folder with Parquet files that are not ours: they would lack our columns."""
+        if root.exists() and not root.is_dir():
+            raise UsageError("is a file", where=str(root), hint="--lake is a folder")
         try:
             described = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
         except FileNotFoundError:
             described = {}
         except ValueError as error:
             raise DataError(f"cannot be read: {error}", where=str(root / DESCRIPTION)) from None
-        if root.exists() and not root.is_dir():
-            raise UsageError("is a file", where=str(root), hint="--lake is a folder")
         if not isinstance(described, dict) or (described and described.get("version") != 1):
             raise DataError("is of another version", where=str(root / DESCRIPTION), hint="give a new folder")
         if not described and any(root.rglob("*.parquet")):

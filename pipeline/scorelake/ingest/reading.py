@@ -128,7 +128,7 @@ class _Stage:
 
     def __init__(self, home: Path, log: Log, options: Options) -> None:
         self.rule: Rule = options.errors or log.errors
-        self.kind, self.options = log.kind, options
+        self.log, self.options = log, options
         self.rows, self.ledger = home / "rows.arrow", home / "ledger"
         home.mkdir(parents=True, exist_ok=True)
         self.waiting: list[Attempt] = []
@@ -193,7 +193,7 @@ class _Stage:
         value, threshold = row.value, self.options.threshold
         if row.error:
             value = 0.0 if self.rule == "fail" else None
-        elif value is not None and self.kind == "score" and threshold is not None:
+        elif value is not None and self.log.kind == "score" and threshold is not None:
             value = float(value >= threshold)
         return value
 

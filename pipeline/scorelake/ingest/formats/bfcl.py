@@ -28,7 +28,7 @@ def beside(path: Path) -> Iterable[Path]:
 
 
 def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed", "fail", run=source.tag, benchmark="bfcl", tool="bfcl")
+    log = Log([], "passed", "fail", run=source.digest[:12], benchmark="bfcl", tool="bfcl")
     log.model = source.file.resolve().parent.name
     log.subject = source.file.name.removesuffix(SCORE)
     if len(source.beside) != 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
 from scorelake.ingest.documents import members, small
-from scorelake.ingest.sight import Sight
+from scorelake.ingest.sight import Sight, look
 from scorelake.ingest.values import shown, verdict
 
 SUBMITTED = ("submitted_ids", "resolved_ids", "unresolved_ids", "empty_patch_ids", "error_ids", "failed_ids")
@@ -31,8 +31,8 @@ def _dialect(told: dict[str, Any]) -> str | None:
     first = next(iter(told.values()), None)
     if isinstance(first, dict) and "resolved" in first and {"patch_exists", "tests_status"} & first.keys():
         return "instance"
-    flags = bool(told) and all(isinstance(value, bool) for value in told.values())
-    return "pro" if flags and all("__" in key for key in told) else None
+    flags = any(isinstance(value, bool) for value in told.values()) or all(value is None for value in told.values())
+    return "pro" if told and flags and all("__" in key for key in told) else None
 
 
 def unit(path: Path) -> Path:
@@ -42,15 +42,14 @@ def unit(path: Path) -> Path:
 
 def read(source: Source, options: Options) -> Log:
     log = Log([], "passed", "fail", tool="swebench")
-    first = next(iter(members(source.file)), None)
-    told = {} if first is None else {first[0]: first[2]}
-    dialect = _dialect(told) if first and isinstance(first[2], bool | dict) else None
+    dialect = _dialect(look(source.file).first)
     if dialect == "instance":
         folder = source.file.resolve().parent.parent
         log.model, log.run = folder.name.replace("__", "/"), folder.parent.name
         log.rows = _instances(source, log)
     elif dialect == "pro":
-        log.model, log.run = source.file.resolve().parent.name, source.tag
+        folder = source.file.resolve().parent  # the file has nothing but verdicts: two runs may have the same
+        log.model, log.run = folder.name, f"{folder.parent.name}:{source.tag}"
         log.rows = (_attempt(key, log.run, verdict(value, key)) for key, _, value in members(source.file))
     else:
         log.rows = _report(source, options, log)
