@@ -62,6 +62,11 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
+class Rule(StrEnum):
+    fail = "fail"
+    ungraded = "ungraded"
+
+
 class Layout(StrEnum):
     clustered = "clustered"
     shuffled = "shuffled"
@@ -162,6 +167,48 @@ def init(
         messages.guessed(guesses, seen, lake, config)
         tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
         messages.next_command(lake, config)
+
+
+@app.command()
+def ingest(
+    format: Annotated[str, typer.Argument(help="auto, or the tool that wrote the files; docs/ingest.md lists them.")],  # noqa: A002
+    sources: Annotated[list[str], typer.Argument(help="Files and folders of results.")],
+    lake: Annotated[str, typer.Option(help="Folder that the attempts are added to, for `score` to read.")],
+    model: Annotated[str | None, typer.Option(help="The model, where the files do not name it.")] = None,
+    benchmark: Annotated[str | None, typer.Option(help="The benchmark, where the files do not name it.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject, or for Inspect metadata.KEY.")] = None,
+    scorer: Annotated[str | None, typer.Option(help="Inspect: SCORER or SCORER.KEY. prime-rl: the agent.")] = None,
+    filter: Annotated[str | None, typer.Option(help="lm-eval: which filter's verdicts.")] = None,  # noqa: A002
+    metric: Annotated[str | None, typer.Option(help="Which metric or reward, where there are several.")] = None,
+    split: Annotated[str | None, typer.Option(help="HELM: which split.")] = None,
+    map: Annotated[list[str] | None, typer.Option(help="KEY=THEIRS, such as passed=correct. Repeatable.")] = None,  # noqa: A002
+    true: Annotated[list[str] | None, typer.Option(help="A text that means passed. Repeatable.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="A reward from which on an attempt passed.")] = None,
+    errors: Annotated[
+        Rule | None, typer.Option(help="Attempts without a verdict. Default: as the tool does.")
+    ] = None,
+    missing: Annotated[Rule | None, typer.Option(help="SWE-bench: problems that were never attempted.")] = None,
+    protocol_ignore: Annotated[list[str] | None, typer.Option(help="Settings that do not tell runs apart.")] = None,
+    skip_refused: Annotated[bool, typer.Option("--skip-refused", help="Leave out what is refused.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
+) -> None:
+    """Turn the logs of other tools into a lake of attempts, with a receipt for every file."""
+    told = messages.Told(as_json)
+    with messages.failures(told):
+        from scorelake.ingest import job
+        from scorelake.ingest.contract import Options
+
+        said = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
+        said |= {
+            "metric": metric,
+            "split": split,
+            "errors": errors and str(errors),
+            "missing": missing and str(missing),
+        }
+        options = Options.asked(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
+        with messages.Bar() as progress:
+            report = job.ingest(sources, lake, format, options, skip_refused, progress)
+    messages.ingested(report, told)
 
 
 @app.command()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from scorelake.errors import DataError, ScorelakeError
 
 if TYPE_CHECKING:
+    from scorelake.ingest.job import Report as Ingested
     from scorelake.lake.guess import Guesses
     from scorelake.lake.look import Seen
     from scorelake.partials import Partial
@@ -149,6 +150,30 @@ def next_command(lake: str, config: Path) -> None:
 
 def _score(lake: str, config: Path) -> str:
     return f"scorelake score {shlex.quote(lake)} --out out --config {shlex.quote(str(config))}"
+
+
+def ingested(report: Ingested, told: Told) -> None:
+    """What came of reading other tools' logs: a receipt per source, every refusal on a line; then the exit code."""
+    from scorelake.ingest.receipts import words
+
+    for receipt in report.receipts:
+        say(words(receipt))
+    if len(report.receipts) > 1 and report.total.rows:
+        say(words(report.total))
+    if report.ignored:
+        say(f"{len(report.ignored):,} files are no results, such as {report.ignored[0]}")
+    for error in report.refused:
+        hint = f" ({error.hint})" if error.hint else ""
+        say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))
+    code = DataError.exit_code if report.status == "refused" else 0
+    if code:
+        say(f"error: {len(report.refused):,} refused; nothing was written (--skip-refused leaves them out)")
+    refused = [{"file": error.where, "what": error.what, "hint": error.hint} for error in report.refused]
+    sources = [receipt.plain() for receipt in report.receipts]
+    document = {"sources": sources, "total": report.total.plain(), "refused": refused, "ignored": report.ignored}
+    told.end({"status": report.status, "exit_code": code, **document})
+    if code:
+        raise SystemExit(code)
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:

@@ -1,0 +1,233 @@
+"""One source -> attempts aside on the disk, and a ledger of them. Runs anywhere; memory does not follow the file.
+
+Attempts are kept as an Arrow stream, since some facts (which columns, which verdicts) are known only when every file
+of the run has been read. The ledger has a few bytes per attempt, and says what will be counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from scorelake.errors import DataError
+from scorelake.ingest import values
+from scorelake.ingest.contract import Attempt, Claim, Format, Kind, Log, Options, Rule, Source
+from scorelake.ingest.ledger import LEDGER, Tally, tally
+
+BATCH = 1 << 14
+"""Attempts that are held at once."""
+NAMES = ("subject", "benchmark", "model")
+SPLIT = (*NAMES, "protocol", "problem_id")
+TEXT = pa.string()
+WRONG = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+"""What reading raises on a record that is not made as it should be."""
+
+
+@dataclass
+class Reading:
+    """What was read of one source: its facts, and where its attempts lie."""
+
+    source: Source
+    format: str
+    rows: Path
+    ledger: Path
+    kind: Kind
+    rule: Rule
+    """How attempts without a verdict were counted."""
+    run: str
+    model: str | None
+    benchmark: str | None
+    subject: str | None
+    tool: str | None
+    protocol: dict[str, Any]
+    claims: list[Claim]
+    notes: list[str]
+    left_out: int
+    supersedes: tuple[str, str, bool] | None
+    benchmarks: list[str]
+    """Of the rows, in the order of their codes in the ledger."""
+    carried: tuple[str, ...]
+    answers: bool
+    subjects: bool
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def salt(self) -> tuple[Any, ...]:
+        """Tells problems of this source from those of another that are called the same."""
+        told = json.dumps(self.protocol, sort_keys=True, default=str)
+        return self.benchmark, self.subject, self.model, told
+
+
+def read(format: Format, source: Source, options: Options, home: Path) -> Reading:  # noqa: A002
+    """Every attempt of a source, checked; DataError names the source and the record that is wrong."""
+    at = 0
+    try:
+        log = format.read(source, options)
+        with closing(_Stage(home, log, options)) as staged:
+            for at, row in enumerate(log.rows, 1):  # noqa: B007
+                staged.add(row)
+            staged.end()
+        return _finished(format, source, options, log, staged)
+    except DataError as error:
+        if error.where is not None:
+            raise
+        raise DataError(f"{error.what}{_record(at)}", where=str(source.path), hint=error.hint) from None
+    except WRONG as error:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        what = f"not made as {format.name} writes it ({told:.120}){_record(at)}"
+        raise DataError(what, where=str(source.path)) from None
+
+
+def _record(at: int) -> str:
+    return f", after {at:,} attempts" if at else ""
+
+
+def _finished(format: Format, source: Source, options: Options, log: Log, staged: _Stage) -> Reading:  # noqa: A002
+    facts = {name: options.said(name) or getattr(log, name) or None for name in NAMES}
+    for key in ("benchmark", "model"):
+        facts[key] = None if facts[key] is None else values.name(facts[key], key)
+        if facts[key] is None and staged.lacking[key]:
+            raise DataError(f"no {key} in the file", where=str(source.path), hint=f"give --{key}")
+    protocol = {key: values.brief(value) for key, value in log.protocol.items() if key not in options.ignore}
+    reading = Reading(
+        source=source,
+        format=format.name,
+        rows=staged.rows,
+        ledger=staged.ledger,
+        kind="passed" if log.kind == "score" and options.threshold is not None else log.kind,
+        rule=staged.rule,
+        run=log.run,
+        model=facts["model"],
+        benchmark=facts["benchmark"],
+        subject=None if facts["subject"] is None else values.name(facts["subject"], "subject"),
+        tool=log.tool,
+        protocol={key: value for key, value in protocol.items() if value is not None},
+        claims=[] if log.kind == "score" and options.threshold is not None else log.claims,
+        notes=log.notes,
+        left_out=log.left_out,
+        supersedes=log.supersedes,
+        benchmarks=list(staged.codes),
+        carried=tuple(staged.carried),
+        answers=staged.answers,
+        subjects=staged.subjects,
+    )
+    reading.tally = tally([(staged.ledger, 0)])
+    return reading
+
+
+class _Stage:
+    """Attempts on their way to the disk."""
+
+    def __init__(self, home: Path, log: Log, options: Options) -> None:
+        self.rule: Rule = options.errors or log.errors
+        self.log, self.options = log, options
+        self.rows, self.ledger = home / "rows.arrow", home / "ledger"
+        home.mkdir(parents=True, exist_ok=True)
+        self.waiting: list[Attempt] = []
+        self.carried: dict[str, None] = {}
+        self.codes: dict[str, int] = {}
+        self.lacking = dict.fromkeys(("benchmark", "model"), False)
+        self.answers = self.subjects = False
+        self.stream: Any = None
+        self.book = self.ledger.open("wb")
+
+    def add(self, row: Attempt) -> None:
+        self.waiting.append(row)
+        if len(self.waiting) == BATCH:
+            self._flush()
+
+    def end(self) -> None:
+        if self.waiting or self.stream is None:
+            self._flush()
+
+    def close(self) -> None:
+        if self.stream is not None:
+            self.stream.close()
+        self.book.close()
+
+    def _flush(self) -> None:
+        if self.stream is None:
+            self.carried = dict.fromkeys(name for row in self.waiting for name in row.carried or ())
+        batch = self._batch(self.waiting)
+        if self.stream is None:
+            self.stream = pa.ipc.new_stream(str(self.rows), batch.schema)
+        self.stream.write_batch(batch)
+        self._book(batch)
+        self.waiting = []
+
+    def _batch(self, rows: list[Attempt]) -> pa.RecordBatch:
+        columns: dict[str, Any] = {
+            "problem_id": [values.name(row.problem_id, "problem id") for row in rows],
+            "attempt": [values.name(row.attempt, "attempt") for row in rows],
+            "value": [self._value(row) for row in rows],
+            "error": [row.error for row in rows],
+            "answer": [values.answer(row.answer) for row in rows],
+            "protocol": [self._protocol(row) for row in rows],
+        }
+        for key in NAMES:
+            given = self.options.said(key)
+            told = [None if given is not None else getattr(row, key) for row in rows]
+            columns[key] = [None if name is None else values.name(name, key) for name in told]
+            if key in self.lacking:
+                self.lacking[key] |= given is None and any(name is None for name in told)
+        for key in self.carried:
+            told = [(row.carried or {}).get(key) for row in rows]
+            columns[key] = [values.answer(value) for value in told]
+        self.answers |= any(value is not None for value in columns["answer"])
+        self.subjects |= any(value is not None for value in columns["subject"])
+        kinds = {"value": pa.float64(), "error": pa.bool_()}
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, kinds.get(key, TEXT)) for key, column in columns.items()], list(columns)
+        )
+
+    def _value(self, row: Attempt) -> float | None:
+        """What the attempt is worth, after the rule for attempts without a verdict."""
+        value, threshold = row.value, self.options.threshold
+        if row.error:
+            value = 0.0 if self.rule == "fail" else None
+        elif value is not None and self.log.kind == "score" and threshold is not None:
+            value = float(value >= threshold)
+        return value
+
+    def _protocol(self, row: Attempt) -> str | None:
+        if row.protocol is None:
+            return None
+        kept = {key: values.brief(value) for key, value in row.protocol.items() if key not in self.options.ignore}
+        return json.dumps(kept, sort_keys=True)
+
+    def _book(self, batch: pa.RecordBatch) -> None:
+        frame = pl.DataFrame(pl.from_arrow(batch))
+        entries = LEDGER.empty(len(frame))
+        entries["problem"] = frame.select(SPLIT).hash_rows(seed=1).to_numpy()
+        entries["attempt"] = frame.select(*SPLIT, "attempt").hash_rows(seed=2).to_numpy()
+        entries["value"] = frame["value"].fill_null(float("nan")).to_numpy()
+        entries["error"] = frame["error"].to_numpy()
+        names = frame["benchmark"].fill_null("").unique().to_list()
+        for name in sorted(names):
+            self.codes.setdefault(name, len(self.codes))
+        codes = frame["benchmark"].fill_null("").replace_strict(self.codes, return_dtype=pl.UInt16)
+        entries["benchmark"] = codes.to_numpy()
+        self.book.write(entries.tobytes())
+
+
+def staged_rows(reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The attempts of a source, batch by batch."""
+    with pa.OSFile(str(reading.rows), "rb") as file, pa.ipc.open_stream(file) as stream:
+        yield from stream
+
+
+def row_of(reading: Reading, index: int) -> dict[str, Any]:
+    """One attempt, to quote it in a message."""
+    for batch in staged_rows(reading):
+        if index < len(batch):
+            return next(islice(batch.slice(index, 1).to_pylist(), 1))
+        index -= len(batch)
+    raise AssertionError("no such attempt")

@@ -1,0 +1,269 @@
+"""Files of one run against each other and against the lake: repeats, contradictions, kinds, names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ingested as lakes
+from conftest import ask, run
+from layouts import LAYOUTS, TABLE, inspect_header, inspect_json, inspect_sample, swebench_report
+from scorelake.errors import DataError, LakeError, UsageError
+from scorelake.ingest.contract import Options
+from scorelake.ingest.job import Report, ingest
+
+PROTOCOL = '[protocol]\ncolumns = ["temperature", "grader", "setup"]\n'
+
+
+def rows(path: Path, *records: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"model": "m", "benchmark": "b", **record}) + "\n" for record in records))
+    return path
+
+
+def take(lake: Path, *paths: Path, format: str = "generic", skip: bool = False, **options: Any) -> Report:  # noqa: A002
+    return ingest([str(path) for path in paths], str(lake), format, Options(**options), skip)
+
+
+def log(path: Path, *samples: dict[str, Any], **about: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(inspect_header(**about) | {"samples": samples}))
+    return path
+
+
+# --- contradictions and repeats -----------------------------------------------------------------------------------
+
+
+def test_one_attempt_two_verdicts(tmp_path: Path) -> None:
+    one = rows(tmp_path / "one.jsonl", {"problem_id": "p", "attempt": 1, "passed": True})
+    two = rows(tmp_path / "two.jsonl", {"problem_id": "p", "attempt": 1, "passed": False})
+    three = rows(tmp_path / "three.jsonl", {"problem_id": "q", "attempt": 1, "passed": False})
+    report = take(tmp_path / "lake", one, two, three)
+    assert report.status == "refused"
+    (error,) = report.refused
+    assert "one attempt, two verdicts: problem p, attempt 1" in error.what
+    assert {error.where, error.what.rpartition(" in ")[2]} == {str(one), str(two)}
+    assert not (tmp_path / "lake").exists()
+    report = take(tmp_path / "lake", one, two, three, skip=True)
+    assert [told.source for told in report.receipts] == [str(three)]
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (0, 1)
+
+
+def test_one_attempt_two_verdicts_in_one_file(tmp_path: Path) -> None:
+    told = [{"problem_id": "p", "attempt": 1, "passed": passed} for passed in (True, False)]
+    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", *told))
+    assert "one attempt, two verdicts" in report.refused[0].what
+
+
+def test_the_same_attempt_twice_is_a_duplicate(tmp_path: Path) -> None:
+    told = {"problem_id": "p", "attempt": 1, "passed": True}
+    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", told, told), rows(tmp_path / "two.jsonl", told))
+    assert (report.total.rows, report.total.graded, report.total.duplicate) == (3, 1, 2)
+    run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
+    assert ask(tmp_path / "out", "SELECT graded, duplicates FROM run") == [(1, 2)]
+
+
+def test_the_same_file_twice_is_a_duplicate(tmp_path: Path) -> None:
+    told = [{"problem_id": "p", "passed": True}, {"problem_id": "p", "passed": False}]
+    one = rows(tmp_path / "one.jsonl", *told)
+    copy = rows(tmp_path / "copy" / "other.jsonl", *told)
+    report = take(tmp_path / "lake", one, copy)
+    assert (report.total.graded, report.total.duplicate) == (2, 2)
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
+    assert any("the same attempts as in another file" in note for told in report.receipts for note in told.notes)
+
+
+def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
+    """Without names of their own, samples of the newest log of a task count; with them, repeats are found by name."""
+    old = log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
+    new = log(tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], eval_id="E2", created="2026-01-02")
+    report = take(tmp_path / "lake", old, new, format="auto")
+    assert sorted(told.status for told in report.receipts) == ["superseded", "written"]
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (2, 2)
+    old = log(tmp_path / "old.json", inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, None, uuid="u2"))
+    finished = [inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, 1, uuid="u3")]
+    new = log(tmp_path / "new.json", *finished, eval_id="E2", created="2026-01-02")
+    for path in (old, new):
+        take(tmp_path / "named", path, format="auto")
+    assert lakes.counts(lakes.problems(tmp_path / "named")) == (2, 2)
+
+
+# --- verdicts and rewards -----------------------------------------------------------------------------------------
+
+
+def test_numbers_that_are_all_0_or_1_are_verdicts_unless_others_are_not(tmp_path: Path) -> None:
+    binary = rows(tmp_path / "binary.jsonl", {"problem_id": "p", "score": 1}, {"problem_id": "q", "score": 0.0})
+    real = rows(tmp_path / "real.jsonl", {"problem_id": "p", "score": 0.25, "model": "n"})
+    take(tmp_path / "passes", binary)
+    assert {row["passed"] for row in lakes.rows(tmp_path / "passes")} == {True, False}
+    take(tmp_path / "rewards", binary, real)
+    assert {row["score"] for row in lakes.rows(tmp_path / "rewards")} == {0.0, 0.25, 1.0}
+    report = take(tmp_path / "passes", real)
+    assert "1 of 1 values are not 0 or 1 (from 0.25 to 0.25)" in report.refused[0].what
+    assert "--threshold" in str(report.refused[0].hint)
+    take(tmp_path / "passes", real, threshold=0.25)
+    assert lakes.counts(lakes.problems(tmp_path / "passes")) == (2, 3)
+    verdicts = rows(tmp_path / "verdicts.jsonl", {"problem_id": "p", "passed": True})
+    assert "the lake has rewards" in take(tmp_path / "rewards", verdicts).refused[0].what
+
+
+# --- what is in the lake ------------------------------------------------------------------------------------------
+
+
+def test_names_survive(tmp_path: Path) -> None:
+    names = [
+        "a/b",
+        "x=y",
+        "007",
+        "7",
+        "%41",
+        "__HIVE_DEFAULT_PARTITION__",
+        "..",
+        "'; DROP TABLE",
+        "é\n\t\x1b[0m",
+        " ",
+    ]
+    told = [{"benchmark": name, "model": name, "subject": name, "problem_id": name, "passed": True} for name in names]
+    take(tmp_path / "lake", rows(tmp_path / "names.jsonl", *told))
+    run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
+    found = ask(tmp_path / "out", "SELECT benchmark, subject, model, problem_id FROM problem_counts ORDER BY ALL")
+    assert found == sorted((name,) * 4 for name in names)
+
+
+def test_scores_follow(tmp_path: Path) -> None:
+    """A folder of two tools and two models, scored: protocols apart, carried columns where all files have them."""
+    swebench_report(tmp_path / "logs" / "swe", TABLE)
+    LAYOUTS["livecodebench"].write(tmp_path / "logs" / "lcb", TABLE)
+    report = take(tmp_path / "lake", tmp_path / "logs", format="auto", benchmark="toy")
+    assert report.status == "written"
+    described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
+    assert described == {
+        "version": 1,
+        "protocol": ["temperature", "grader", "setup"],
+        "carry": [],
+        "columns": {
+            **{key: key for key in ("model", "benchmark", "subject", "problem_id", "attempt", "passed")},
+            "answer": "",
+        },
+    }
+    run(tmp_path / "lake", tmp_path / "out", PROTOCOL, metrics=("pass@1", "pass^3"))
+    values = ask(tmp_path / "out", "SELECT metric, value, protocol FROM model_summary ORDER BY ALL")
+    assert [value for _, value, _ in values] == pytest.approx([0.5, 0.5, 0.25, 0.25])
+    assert len({protocol for *_, protocol in values}) == 2
+
+
+def test_the_description_follows_the_files(tmp_path: Path) -> None:
+    def told() -> tuple[list[str], str]:
+        described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
+        return described["carry"], described["columns"]["answer"]
+
+    LAYOUTS["livecodebench"].write(tmp_path / "lcb", TABLE)
+    take(tmp_path / "lake", tmp_path / "lcb", format="auto")
+    assert told() == (["difficulty", "contest_date"], "")
+    one = rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True, "answer": "x", "level": "easy"})
+    take(tmp_path / "lake", one, map=(("difficulty", "level"),))
+    assert told() == (["difficulty"], "")
+    take(tmp_path / "fresh", one)
+    described = json.loads((tmp_path / "fresh" / "_scorelake.json").read_text())
+    assert described["columns"]["answer"] == "answer"
+
+
+def test_other_options_replace_what_was_read(tmp_path: Path) -> None:
+    path = rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": None}, {"problem_id": "p", "passed": True})
+    take(tmp_path / "lake", path)
+    before = list((tmp_path / "lake").rglob("*.parquet"))
+    take(tmp_path / "lake", path, errors="fail", benchmark="other")
+    after = list((tmp_path / "lake").rglob("*.parquet"))
+    assert len(before) == len(after) == 1
+    assert before != after
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
+    after[0].unlink()
+    report = take(tmp_path / "lake", path, errors="fail", benchmark="other")
+    assert report.receipts[0].status == "written", "what was removed from the lake is read again"
+
+
+def test_processes_side_by_side_read_the_same(tmp_path: Path) -> None:
+    for i in range(3):
+        inspect_json(tmp_path / "logs" / str(i), {**TABLE, f"p{i}": [1, 0, 1]})
+    bad = rows(tmp_path / "logs" / "bad" / "x.jsonl", {"task_id": "HumanEval/1", "passed": "yes"})
+    stages = []
+    for workers in (1, 2):
+        report = ingest(
+            [str(tmp_path / "logs")],
+            str(tmp_path / f"lake{workers}"),
+            skip_refused=True,
+            workers=workers,
+            progress=lambda stage, done, of: stages.append((stage, done, of)),
+        )
+        assert [error.where for error in report.refused] == [str(bad)]
+    first, second = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in sorted((tmp_path / name).rglob("*.parquet"))
+        }
+        for name in ("lake1", "lake2")
+    )
+    assert first == second
+    assert {stage for stage, *_ in stages} == {"reading"}
+    assert sum(done == of for _, done, of in stages) == 2
+
+
+# --- where ingest stops -------------------------------------------------------------------------------------------
+
+
+def test_places(tmp_path: Path) -> None:
+    path = rows(tmp_path / "logs" / "one.jsonl", {"problem_id": "p", "passed": True})
+    with pytest.raises(LakeError, match="no such file or folder"):
+        take(tmp_path / "lake", tmp_path / "none")
+    with pytest.raises(UsageError, match="no format inspekt"):
+        take(tmp_path / "lake", path, format="inspekt")
+    with pytest.raises(UsageError, match="to a disk"):
+        ingest([str(path)], "s3://bucket/lake")
+    with pytest.raises(UsageError, match="is a file"):
+        take(path, path)
+    foreign = tmp_path / "foreign"
+    take(foreign, path)
+    (foreign / "_scorelake.json").unlink()
+    with pytest.raises(UsageError, match="did not write"):
+        take(foreign, path)
+    (foreign / "_scorelake.json").write_text('{"version": 2}')
+    with pytest.raises(DataError, match="another version"):
+        take(foreign, path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no result among 0 files"):
+        take(tmp_path / "lake", tmp_path / "empty", format="auto")
+
+
+def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:
+    rows(tmp_path / "home" / "one.jsonl", {"problem_id": "p", "passed": True})
+    for _ in range(2):
+        report = take(tmp_path / "home" / "lake", tmp_path / "home")
+    assert len(report.receipts) == 1
+    assert lakes.counts(lakes.problems(tmp_path / "home" / "lake")) == (1, 1)
+
+
+def test_what_is_no_result_is_told(tmp_path: Path) -> None:
+    inspect_json(tmp_path / "logs", TABLE)
+    (tmp_path / "logs" / "README.md").write_text("about")
+    (tmp_path / "logs" / "package.json").write_text('{"name": "x"}')
+    (tmp_path / "logs" / "notes.txt").write_text("")
+    report = take(tmp_path / "lake", tmp_path / "logs", format="auto")
+    assert sorted(Path(name).name for name in report.ignored) == ["README.md", "notes.txt", "package.json"]
+    for name, text, says in (
+        ("cut.json", '{"ver', "broken JSON"),
+        ("empty.jsonl", "", "is empty"),
+        ("pointer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:x\n", "git-LFS pointer"),
+        ("broken.eval", "PK\x03\x04 and no more", "a damaged zip"),
+    ):
+        path = tmp_path / "logs" / name
+        path.write_text(text)
+        assert says in take(tmp_path / "other", tmp_path / "logs", format="auto").refused[0].what
+        path.unlink()
+    named = tmp_path / "logs" / "package.json"
+    assert (
+        "is of no known format; object, keys: name" in take(tmp_path / "other", named, format="auto").refused[0].what
+    )
+    assert "is no helm result" in take(tmp_path / "other", named, format="helm").refused[0].what
