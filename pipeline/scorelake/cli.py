@@ -125,9 +125,10 @@ def score(
 def _job(lake: str, out: str, settings: Settings, engine: EngineName, address: str | None, **options: bool) -> Report:
     """The job on the engine asked for."""
     from scorelake import engines
+    from scorelake.lake.iceberg import CATALOG
     from scorelake.lake.shards import everywhere
 
-    shared = [everywhere(path) for path in (lake, out)]
+    shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
     with engines.connect(engine, address, settings, shared, COUNTING) as where, messages.Bar() as progress:
         from scorelake.publish.snapshot import Output
         from scorelake.run import job
