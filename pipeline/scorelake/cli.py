@@ -112,7 +112,7 @@ def score(
     options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine}
 
     def settings() -> Settings:
-        return _settings(config, engine, column, **flags)
+        return _settings(lake, config, engine, column, **flags)
 
     def work(full: bool) -> int:
         with messages.failures(told):
@@ -130,9 +130,10 @@ def score(
 def _job(lake: str, out: str, settings: Settings, engine: EngineName, address: str | None, **options: bool) -> Report:
     """The job on the engine asked for."""
     from scorelake import engines
+    from scorelake.lake.iceberg import CATALOG
     from scorelake.lake.shards import everywhere
 
-    shared = [everywhere(path) for path in (lake, out)]
+    shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
     with engines.connect(engine, address, settings, shared, COUNTING) as where, messages.Bar() as progress:
         from scorelake.publish.snapshot import Output
         from scorelake.run import job
@@ -227,7 +228,7 @@ def count(
     with messages.failures():
         number, of = _part(shard)
         flags = {"by": tuple(by or ()), "run.memory_gb": memory}
-        settings = _settings(config, EngineName.local, column, **flags)
+        settings = _settings(lake, config, EngineName.local, column, **flags)
 
         from scorelake.publish.snapshot import Output
         from scorelake.run import part
@@ -389,11 +390,14 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _settings(config: Path | None, engine: EngineName, column: list[str] | None = None, **flags: Any) -> Settings:
+def _settings(
+    lake: str, config: Path | None, engine: EngineName, column: list[str] | None = None, **flags: Any
+) -> Settings:
     """Settings, and as many threads as they say where tasks run here: Polars asks once, when it is loaded."""
-    from scorelake.settings import load, mapped
+    from scorelake.lake.description import settings_of
+    from scorelake.settings import mapped
 
-    settings = load(config, **flags, **mapped(column or ()))
+    settings = settings_of(lake, config, **flags, **mapped(column or ()))
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -317,8 +317,11 @@ class Settings(Part):
         return self.model_dump(mode="json", include={"metrics", "spectra", "uncertainty", "compare", "rubric", "by"})
 
 
-def load(config: Path | None = None, **flags: Any) -> Settings:
-    """Settings from an optional TOML file, then dotted flags such as **{"metrics.names": (...)}."""
+def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:
+    """Settings from an optional TOML file, then dotted flags such as **{"metrics.names": (...)}.
+
+    `below` is what the lake says of itself: defaults, section by section, for what neither of the two says.
+    """
     tree: dict[str, Any] = {}
     if config is not None:
         try:
@@ -327,6 +330,9 @@ def load(config: Path | None = None, **flags: Any) -> Settings:
             raise UsageError("no such config file", where=str(config)) from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise UsageError(f"cannot be read: {error}", where=str(config)) from None
+    for section, keys in (below or {}).items():
+        given = tree.get(section, {})
+        tree[section] = {**keys, **given} if isinstance(given, dict) else given
     for dotted, value in flags.items():
         if value in (None, ()):
             continue

@@ -131,7 +131,7 @@ def _unchanged(shard: Shard) -> None:
         return
     for file in shard.files:
         try:
-            same = stat(Path(shard.root) / file.path, file.path) == file
+            same = stat(Path(shard.root) / file.path, file.path, file.table) == file
         except FileNotFoundError:
             same = False
         if not same:

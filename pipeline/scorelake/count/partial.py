@@ -29,7 +29,7 @@ from scorelake.partials import Partial, Piece, Writer
 from scorelake.settings import Settings
 from scorelake.store import parquet
 from scorelake.store.disk import writing
-from scorelake.store.files import File, Shard
+from scorelake.store.files import File, RenamedError, Shard
 
 FORMAT = 4
 """Raise when partials of an older version must not be added to new ones."""
@@ -176,9 +176,9 @@ def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> Op
     if file.size == 0:
         raise UnreadableError("the file is empty (0 bytes)")
     try:
-        hive = file.hive
         told = parquet.footer(path)
         arrow = told.schema.to_arrow_schema()
+        hive = file.beside(parquet.field_ids(arrow), task.settings.used)
         known = arrow.serialize().to_pybytes()
         if known not in schemas:
             schemas[known] = _schema(arrow, task.settings.used)
@@ -186,7 +186,7 @@ def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> Op
         raise UnreadableError(f"damaged: {error}") from None
     except UnicodeDecodeError:
         raise UnreadableError("damaged: the name of a column is not UTF-8") from None
-    except UnicodeError as error:
+    except (UnicodeError, RenamedError) as error:
         raise UnreadableError(str(error)) from None
     except BROKEN as error:
         _blame(error)

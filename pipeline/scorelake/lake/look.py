@@ -99,11 +99,7 @@ def look(lake: Lake, settings: Settings) -> Seen:
     if not frames:
         raise DataError(f"none of {len(shard.files):,} files has rows that can be read ({first})", where=lake.root)
     rows = _together(frames)
-    hive = {key for file in lake.files for key in file.hive}
-    columns = {
-        name: Column(name, types.get(name, "folder"), rows[name], name in hive and name not in types)
-        for name in rows.columns
-    }
+    columns = {name: Column(name, types.get(name, "text"), rows[name], name not in types) for name in rows.columns}
     return Seen(len(lake.files), len(shard.files), rows, columns)
 
 
@@ -124,7 +120,8 @@ def _frames(path: Path, file: File, types: dict[str, str]) -> Iterator[pl.DataFr
     for group in full[:: max(1, len(full) // GROUPS)][:GROUPS]:
         batch = next(parquet.batches(str(path), told, [group], names, ROWS))
         frame = pl.DataFrame({name: _series(batch.column(name)) for name in names})
-        folders = {key: value for key, value in file.hive.items() if key not in names}
+        beside = file.beside(parquet.field_ids(schema)).items()
+        folders = {key: value for key, value in beside if key not in types}
         yield frame.with_columns(pl.lit(value, pl.String).alias(key) for key, value in folders.items())
 
 

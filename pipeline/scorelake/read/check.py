@@ -17,6 +17,7 @@ from scorelake.lake.listing import listing
 from scorelake.publish.leaderboard import literal
 from scorelake.publish.snapshot import Output, locked
 from scorelake.settings import Settings
+from scorelake.store import parquet
 from scorelake.store.disk import checksum
 from scorelake.store.files import File, Shard
 
@@ -118,23 +119,13 @@ def _recount(out: Output, manifest: dict[str, Any], location: str) -> Finding:
 def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[File], settings: Settings) -> str:
     """Create `attempts` from the files and return the query that counts it into the table `recount`."""
     names, policy = settings.columns, settings.policy
-    hive_keys = sorted({key for file in files for key in file.hive})
-    paths = [str(Path(root) / file.path) for file in files]
-    db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
-    db.executemany(
-        "INSERT INTO folders VALUES (?, ?)", [(path, file.hive) for path, file in zip(paths, files, strict=True)]
-    )
-    listed = ", ".join(_string(literal(path)) for path in paths)
-    options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
-    db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
+    _open(db, [str(Path(root) / file.path) for file in files], files)
     have = {column: kind for column, kind, *_ in db.execute("DESCRIBE raw").fetchall()}
 
-    def text(name: str, default: str | None = None) -> str:
-        if name in have:
-            return f"{_identifier(name)}::VARCHAR"
-        if name in hive_keys:
-            return f"folders.keys[{_string(name)}]"
-        return _string(default or "")
+    def text(name: str, default: str = "") -> str:
+        beside = f"WHEN map_contains(keys, {_string(name)}) THEN keys[{_string(name)}] ELSE {_string(default)} END"
+        own = f"WHEN list_contains(own, {_string(name)}) THEN {_identifier(name)}::VARCHAR " if name in have else ""
+        return f"CASE {own}{beside}"
 
     passed, score = _identifier(names.passed), _identifier(names.score)
     bad, verdict, known = ["false"], "NULL::BOOLEAN", []
@@ -157,9 +148,10 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[File], set
         "problem_id": text(names.problem_id),
     }
     conflicts = [
-        f"({_identifier(name)}::VARCHAR IS DISTINCT FROM folders.keys[{_string(name)}])"
+        f"(list_contains(own, {_string(name)}) AND map_contains(keys, {_string(name)}) "
+        f"AND {_identifier(name)}::VARCHAR IS DISTINCT FROM keys[{_string(name)}])"
         for name in (names.benchmark, names.subject, names.model, names.problem_id)
-        if name in have and name in hive_keys
+        if name in have
     ]
     protocol = [_protocol(text(name), have.get(name)) for name in settings.protocol.columns] or ["''"]
     graded = "true" if policy.ungraded == "fail" else " AND ".join(known)
@@ -222,6 +214,17 @@ def recount_sql(db: duckdb.DuckDBPyConnection, root: str, files: list[File], set
         SELECT counts.*, coalesce(answer_counts, []) AS answer_counts, coalesce(answer_passes, []) AS answer_passes
         FROM counts LEFT JOIN ballots USING ({_KEYS})
     """
+
+
+def _open(db: duckdb.DuckDBPyConnection, paths: list[str], files: list[File]) -> None:
+    """Create `raw`, the rows of all files, and `folders`: which columns each file has, and what is said beside."""
+    db.execute("CREATE TABLE folders (path VARCHAR, own VARCHAR[], keys MAP(VARCHAR, VARCHAR))")
+    for path, file in zip(paths, files, strict=True):
+        columns = parquet.field_ids(parquet.footer(path).schema.to_arrow_schema())
+        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.beside(columns)])
+    listed = ", ".join(_string(literal(path)) for path in paths)
+    options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
+    db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
 
 
 def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:

@@ -91,6 +91,16 @@ def footer(path: str) -> pq.FileMetaData:
     return told
 
 
+def field_ids(schema: pa.Schema) -> dict[str, int | None]:
+    """The columns of a file, and the numbers that table formats give them; None where there is none."""
+    return {field.name: _number(field.metadata) for field in schema}
+
+
+def _number(metadata: Any) -> int | None:
+    told = (metadata or {}).get(b"PARQUET:field_id", b"")
+    return int(told) if told.isdigit() else None
+
+
 def spans(told: pq.FileMetaData, columns: Container[str]) -> Iterator[tuple[int, int]]:
     """Where the pages of some top-level columns are."""
     for i in range(told.num_row_groups):

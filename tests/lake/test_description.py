@@ -1,0 +1,98 @@
+"""What a lake says of itself: read as defaults, overridden by config and flags, and refused where it is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cloud import QUICK, upload
+from conftest import ask, attempts, put, snapshot
+from scorelake.errors import DataError
+from scorelake.lake.description import NAME, described, settings_of
+from scorelake.publish.snapshot import Output
+from scorelake.read import check
+from scorelake.run import job
+from scorelake.settings import PATIENCE, Settings
+
+TOLD = {"version": 1, "protocol": ["temperature"], "carry": ["level"], "columns": {"model": "who", "answer": ""}}
+
+
+def describe(lake: Path, told: Any = TOLD) -> str:
+    lake.mkdir(parents=True, exist_ok=True)
+    (lake / NAME).write_text(told if isinstance(told, str) else json.dumps(told))
+    return str(lake)
+
+
+def test_below_the_config_and_the_flags(tmp_path: Path) -> None:
+    lake, config = describe(tmp_path / "lake"), tmp_path / "c.toml"
+    told = settings_of(lake, None)
+    assert (told.columns.model, told.columns.answer, told.columns.carry) == ("who", "", ("level",))
+    assert told.protocol.columns == ("temperature",)
+    config.write_text('[columns]\nsubject = "topic"\ncarry = []\n[protocol]\ncolumns = ["grader"]\n')
+    told = settings_of(lake, config, **{"columns.answer": "said"})
+    assert (told.columns.model, told.columns.subject, told.columns.answer) == ("who", "topic", "said")
+    assert (told.columns.carry, told.protocol.columns) == ((), ("grader",))
+    assert settings_of(str(tmp_path / "nothing"), None) == settings_of(str(config), None) == Settings()
+
+
+def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    """Two temperatures are two protocols because the lake says so; without its word they are one."""
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    put(lake, attempts(who="m", problem_id=["a"] * 4, passed=[1, 0, 1, 1], temperature=[0, 1, 0, 1], level="x"))
+    describe(lake)
+    sql = "SELECT protocol, n FROM problem_counts ORDER BY ALL"
+    assert cli("score", lake, "--out", out).returncode == 0
+    assert ask(out, sql) == [('{"temperature":0}', 2), ('{"temperature":1}', 2)]
+    assert "level" in pl.read_parquet(snapshot(out) / "problem_counts").columns
+    assert [f.detail for f in check.check(Output(out)) if not f.ok] == []
+    describe(lake, TOLD | {"protocol": []})
+    assert cli("score", lake, "--out", out).returncode == 0
+    assert ask(out, sql) == [("", 4)]
+    assert cli("count", lake, "--out", tmp_path / "parts", "--shard", "1/1").returncode == 0
+    assert job(lake, Output(tmp_path / "parts"), settings_of(str(lake), None)).files_reused == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("{", "cannot be read"),
+        ("", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ([1], "must be a JSON object"),
+        ({}, "is of version None"),
+        ({"version": 2}, "is of version 2, this is a scorelake that reads version 1"),
+        ({"version": "1"}, "is of version '1'"),
+        (TOLD | {"more": 1}, "more is not known"),
+        (TOLD | {"carry": "level"}, "carry is not known, or not as it must be"),
+        (TOLD | {"columns": {"modell": "x"}}, "columns has keys that are not known: modell"),
+        (TOLD | {"columns": {"model": 3}}, "columns.model"),
+        (TOLD | {"carry": ["model"]}, "model is a column of the output already"),
+    ],
+)
+def test_what_is_damaged_is_told(tmp_path: Path, told: Any, says: str) -> None:
+    lake = describe(tmp_path / "lake", told)
+    with pytest.raises(DataError) as error:
+        described(lake, PATIENCE)
+    assert says in error.value.what
+    assert error.value.where == f"{lake}/{NAME}"
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="cannot be read"):
+        described(str(tmp_path), PATIENCE)
+
+
+def test_object_storage(bucket: str, tmp_path: Path) -> None:
+    describe(tmp_path / "lake")
+    url = upload(tmp_path / "lake", f"{bucket}/lake")
+    assert described(url, QUICK) == described(str(tmp_path / "lake"), PATIENCE)
+    assert described(f"{bucket}/other", QUICK) == {}
+    (tmp_path / "lake" / NAME).write_text("")
+    upload(tmp_path / "lake", url)
+    with pytest.raises(DataError, match="cannot be read"):
+        described(url, QUICK)
