@@ -150,7 +150,7 @@ def test_a_description_comes_back(tmp_path: Path) -> None:
     assert described(tmp_path) == PARTIAL
     assert described(tmp_path, IDENTITY) == PARTIAL
     assert described(tmp_path, {**IDENTITY, "format": 2}) is None
-    assert (PARTIAL.problems, PARTIAL.weight) == (7, 7)
+    assert (PARTIAL.problems, PARTIAL.weight) == (7, 8)
     names = [path.name for path in PARTIAL.contents(tmp_path)]
     assert names == ["counts-00000.arrow", "texts-00000.arrow", "details-00000.arrow", "counts-00001.arrow"]
 

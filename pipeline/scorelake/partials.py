@@ -81,8 +81,8 @@ class Partial:
 
     @property
     def weight(self) -> int:
-        """Rows that a merge of it may read."""
-        return sum(max(piece.problems, piece.details) for piece in self.pieces)
+        """Rows that a merge of it may read; a detail takes a quarter of the memory of a problem."""
+        return sum(piece.problems + piece.details // 4 for piece in self.pieces)
 
     def contents(self, home: Path) -> list[Path]:
         return [home / name for name in dict.fromkeys(name for piece in self.pieces for name in piece.names)]

@@ -90,9 +90,8 @@ def buckets(
         replace(p, files=p.files if ordered else (), rejects=(), quarantine=()) for p in partials if p.problems
     )
     weight = sum(partial.weight for partial in filled)
-    if any(piece.details for partial in filled for piece in partial.pieces):
-        rows = max(1, rows // 4)  # details are lined up and compared, which takes several times their size
     many = max(1, -(-weight // rows), min(_AT_ONCE, weight // _WORTH))
+    many = 1 << (many - 1).bit_length()  # as pieces are cut, so that few of them lie on an edge
     edges = [_HASHES * i // many for i in range(many + 1)]
     answered = answered and any(partial.answers == "counted" for partial in filled)
     return [
@@ -103,7 +102,7 @@ def buckets(
 
 def merge(bucket: Bucket) -> Merged:
     """Add up one bucket, one verdict per attempt, and write its problems in the order of their keys."""
-    listed = bucket.answers or any(partial.rewards for partial in bucket.partials)
+    listed = bucket.answers or any(partial.rewards for partial in bucket.partials) or _overlapping(bucket)
     whole = _read(bucket, details=listed)
     if whole is None:  # nothing there, and no file
         return Merged(0, 0, 0, 0, 0, 0, (), {})
@@ -119,6 +118,17 @@ def merge(bucket: Bucket) -> Merged:
         doubtful |= in_doubt(every, doubtful.size)
         resolved = resolve(every.filter(pl.Series(doubtful[every[PROBLEM].to_numpy()])), bucket.rule, bucket.answers)
     return _finished(bucket, whole.rows, total, doubtful, resolved)
+
+
+def _overlapping(bucket: Bucket) -> bool:
+    """Two pieces with details have problems in common, as it seems: attempts will have to be compared."""
+    mine = sorted(
+        (piece.low, piece.high)
+        for partial in bucket.partials
+        for piece in partial.pieces
+        if piece.details and piece.low <= bucket.high and piece.high >= bucket.low
+    )
+    return any(low <= high for (_, high), (low, _) in pairwise(mine))
 
 
 def _read(bucket: Bucket, details: bool) -> Counts | None:
