@@ -1,18 +1,35 @@
--- problem_scores: what every published pass number is made of.
--- Grain: one row per problem and k of the pass family; carried columns included.
--- Caveat: null where k > n and for problems without a graded attempt; never 0 instead.
+-- problem_scores: what every published number is made of.
+-- Grain: one row per problem and metric: pass@k and pass^k of every k published, and every metric that was named
+-- (--metrics, [metrics] names); carried columns included.
+-- Caveat: null where k > n and for problems without a graded attempt; never 0 instead. Blends of group means
+-- (geom-ds, geo-spectrum) have no value of a problem, nor has bayes@N under a prior that is learnt per model.
 CREATE OR REPLACE VIEW problem_scores AS
 SELECT
-    p.* EXCLUDE (n, c, ungraded),
-    p.n,
-    p.c,
-    draws.k,
-    pass_at_k(p.n, p.c, draws.k) AS pass_at_k,
-    pass_hat_k(p.n, p.c, draws.k) AS pass_hat_k
+    p.*,
+    drawn.metric,
+    drawn.k,
+    CASE drawn.family WHEN 'pass@k' THEN pass_at_k(p.n, p.c, drawn.k) ELSE pass_hat_k(p.n, p.c, drawn.k) END AS value
 FROM problem AS p
 CROSS JOIN (
-    SELECT DISTINCT k
+    SELECT DISTINCT metric, family, k
     FROM model_summary
     WHERE family IN ('pass@k', 'pass^k')
-) AS draws;
-COMMENT ON VIEW problem_scores IS 'pass@k and pass^k of every problem with its n, c and k; the mean over a group is its value.';
+) AS drawn
+UNION ALL
+SELECT p.*, shared.metric, shared.k, shared.value
+FROM problem AS p
+JOIN count_score AS shared ON shared.n = p.n AND shared.c = p.c
+UNION ALL
+SELECT
+    groups.* EXCLUDE (_group),
+    names.problem_id,
+    counts.* EXCLUDE (_group, _name),
+    own.metric,
+    own.k,
+    own.value
+FROM problem_score AS own
+JOIN problem_count AS counts ON counts._group = own._group AND counts._name = own._name
+JOIN problem_group AS groups ON groups._group = own._group
+JOIN problem_name AS names ON names._name = own._name;
+COMMENT ON VIEW problem_scores IS 'The value of every problem and metric with its n and c; the mean over a group is the value of its summary.';
+COMMENT ON COLUMN problem_scores.value IS 'finite-bank value of the problem; null where it has fewer than k graded attempts';

@@ -57,3 +57,13 @@ FROM (
     FROM parts
 );
 COMMENT ON VIEW budget IS 'The variance of pass@1 split into attempts and problems, and the standard error after one more of either.';
+COMMENT ON COLUMN budget.value IS 'pass@1';
+COMMENT ON COLUMN budget.problems IS 'problems with a graded attempt';
+COMMENT ON COLUMN budget.attempts_per_problem IS 'graded attempts per problem, on average';
+COMMENT ON COLUMN budget.se IS 'standard error of value, problems a sample';
+COMMENT ON COLUMN budget.var_attempts IS 'part of the squared standard error that a finite number of attempts makes';
+COMMENT ON COLUMN budget.var_problems IS 'part of the squared standard error that the spread between problems makes';
+COMMENT ON COLUMN budget.share_attempts IS 'var_attempts as a share of the squared standard error';
+COMMENT ON COLUMN budget.se_one_more_attempt IS 'standard error with one more attempt of every problem';
+COMMENT ON COLUMN budget.se_endless_attempts IS 'standard error with endless attempts of the same problems';
+COMMENT ON COLUMN budget.se_one_more_problem IS 'standard error with one more problem';

@@ -134,7 +134,7 @@ def test_ungraded_policies(tmp_path: Path) -> None:
     assert ask(out, "SELECT value, problems, problems_scored FROM model_summary") == [(None, 2, 1)], (
         "not papered over"
     )
-    assert ask(out, "SELECT problem_id, n, c, pass_at_k FROM problem_scores ORDER BY 1") == [
+    assert ask(out, "SELECT problem_id, n, c, value FROM problem_scores ORDER BY 1") == [
         ("a", 1, 1, 1.0),
         ("b", 0, 0, None),
     ]
@@ -200,7 +200,7 @@ def test_carried_columns_and_slices(tmp_path: Path) -> None:
     )
     assert report.warnings == ("1 problems have differing values of title; the smallest is kept",)
     out = tmp_path / "out"
-    assert ask(out, "SELECT problem_id, title, difficulty, k, pass_at_k FROM problem_scores ORDER BY 1") == [
+    assert ask(out, "SELECT problem_id, title, difficulty, k, value FROM problem_scores ORDER BY 1") == [
         ("a", "T1", 3, 1, 0.5),
         ("b", None, 10, 1, 1.0),
         ("c", None, None, 1, 0.0),
@@ -312,24 +312,27 @@ def test_odd_names_in_folders(tmp_path: Path) -> None:
 
 def test_the_folder_can_be_moved(tmp_path: Path) -> None:
     run(FIXTURES / "lake", tmp_path / "out")
-    before = ask(tmp_path / "out", "SELECT count(*), round(sum(pass_at_k), 6) FROM problem_scores")
+    before = ask(tmp_path / "out", "SELECT count(*), round(sum(value), 6) FROM problem_scores")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out" / "leaderboard.duckdb").rename(tmp_path / "elsewhere" / "leaderboard.duckdb")
-    assert ask(tmp_path / "elsewhere", "SELECT count(*), round(sum(pass_at_k), 6) FROM problem_scores") == before
+    assert ask(tmp_path / "elsewhere", "SELECT count(*), round(sum(value), 6) FROM problem_scores") == before
 
 
-def test_every_number_can_be_traced(tmp_path: Path) -> None:
-    run(FIXTURES / "lake", tmp_path / "out")
+@pytest.mark.parametrize(
+    "names", [[], ["maj@2", "avg@N", "bayes@N", "geom@2", "g-pass@4_0.5", "pass@3", "geom-ds@2"]]
+)
+def test_every_number_can_be_traced(tmp_path: Path, names: list[str]) -> None:
+    run(FIXTURES / "lake", tmp_path / "out", metrics=names)
     sql = """
-        SELECT s.value, avg(p.pass_at_k), h.value, avg(p.pass_hat_k)
+        SELECT s.metric, s.value, avg(p.value), count(p.value), s.problems_scored
         FROM problem_scores AS p
-        JOIN model_summary AS s ON (s.model, s.k, s.family) = (p.model, p.k, 'pass@k')
-        JOIN model_summary AS h ON (h.model, h.k, h.family) = (p.model, p.k, 'pass^k')
-        WHERE s.value IS NOT NULL GROUP BY p.model, p.k, s.value, h.value
+        JOIN model_summary AS s ON s.model = p.model AND s.metric = p.metric
+        WHERE s.value IS NOT NULL GROUP BY ALL
     """
     rows = ask(tmp_path / "out", sql)
-    assert len(rows) >= 12
-    for value, mean, hat, hat_mean in rows:
-        assert value == pytest.approx(mean, rel=1e-12)
-        assert hat == pytest.approx(hat_mean, rel=1e-12, abs=1e-15)
+    drawn = {f"pass{sign}{k}" for sign in "@^" for k in (1, 2, 4, 8)}
+    assert {row[0] for row in rows} == (set(names) - {"geom-ds@2"} or drawn)
+    for _, value, mean, told, scored in rows:
+        assert value == pytest.approx(mean, rel=1e-12, abs=1e-15)
+        assert told == scored
     assert snapshot(tmp_path / "out").exists()

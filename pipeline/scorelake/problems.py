@@ -23,6 +23,7 @@ from scorelake.tables import COUNTS, GROUP, KEYS
 from scorelake.threads import side_by_side
 
 Codes = NDArray[np.uint32]
+_REWARDS = {"reward_mean": pl.Float64(), "reward_max": pl.Float64()}
 _FEW = 1 << 18
 """Cells of a histogram of which every block of rows may have a table of its own."""
 
@@ -98,6 +99,14 @@ class Problems:
     def more(self) -> list[str]:
         """The columns that are on the disk only: carried ones, and lists of outcomes."""
         return [name for name in self.files.collect_schema().names() if name not in (*KEYS, *COUNTS)]
+
+    def reward_ends(self) -> pl.DataFrame:
+        """reward_mean and reward_max of every problem, null where there are none."""
+        if "rewards" not in self.more:
+            return pl.DataFrame(schema=_REWARDS).clear(self.counts.height)
+        total = (pl.col("rewards") * pl.col("reward_counts").cast(pl.List(pl.Float64))).list.sum()
+        mean = pl.when(pl.col("reward_counts").list.len() > 0).then(total / pl.col("reward_counts").list.sum())
+        return self.files.select(reward_mean=mean, reward_max=pl.col("rewards").list.max()).collect()
 
     def moved(self, folder: Path) -> Problems:
         """The same problems after their folder got another name."""

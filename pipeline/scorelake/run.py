@@ -25,7 +25,7 @@ from scorelake.lake.listing import Lake, listing
 from scorelake.merge.buckets import Merged, buckets
 from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output, locked, publish, stage
-from scorelake.score import histogram, summaries
+from scorelake.score import histogram, summaries, traced
 from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
 from scorelake.score.values import per_problem
 from scorelake.settings import Settings
@@ -284,7 +284,9 @@ def _score(
     )
     warnings += stopped(settings, outcomes)
     scores = summaries.tables(counted, fine, settings, outcomes)
-    return {PROBLEM_HISTOGRAM.name: fine, **scores, **_compare(counted, settings, outcomes, scores)}
+    traced_scores = traced.tables(counted, settings, outcomes)
+    compared = _compare(counted, settings, outcomes, scores)
+    return {PROBLEM_HISTOGRAM.name: fine, **scores, **traced_scores, **compared}
 
 
 def _compare(

@@ -16,7 +16,7 @@ from scorelake.errors import UsageError
 
 RESERVED = (
     *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k", "_group", "_name"),
-    *("rewards", "reward_counts", "answer_counts", "answer_passes"),
+    *("rewards", "reward_counts", "answer_counts", "answer_passes", "reward_mean", "reward_max", "metric", "value"),
 )
 """Names of our own output columns, which a carried column cannot take."""
 
@@ -205,6 +205,13 @@ class Uncertainty(Part):
         return PRIORS[self.prior] if isinstance(self.prior, str) else self.prior
 
 
+class Overall(Part):
+    """Averages over benchmarks."""
+
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """What a benchmark counts; 1 unless given, and 0 leaves it out."""
+
+
 class Compare(Part):
     """Paired comparisons and ranks: which metrics, how many resamples, and what is too little to compare.
 
@@ -270,6 +277,7 @@ class Settings(Part):
     spectra: dict[str, tuple[float, ...]] = {}
     """Weights w_1..w_k over thresholds, by name: `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`."""
     uncertainty: Uncertainty = Uncertainty()
+    overall: Overall = Overall()
     gates: Gates = Gates()
     compare: Compare = Compare()
     run: Run = Run()
@@ -314,7 +322,9 @@ class Settings(Part):
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
-        return self.model_dump(mode="json", include={"metrics", "spectra", "uncertainty", "compare", "rubric", "by"})
+        return self.model_dump(
+            mode="json", include={"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by"}
+        )
 
 
 def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:

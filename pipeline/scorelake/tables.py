@@ -92,10 +92,14 @@ _SLICE: dict[str, tuple[pl.DataType, str]] = {
     "slice_value": (TEXT, "its value; null where a problem has none"),
 }
 
+_REWARDS: dict[str, tuple[pl.DataType, str]] = {
+    "reward_mean": (REAL, "mean score of the graded attempts, as the lake has them; null without scores"),
+    "reward_max": (REAL, "best score of the graded attempts; null without scores"),
+}
 PROBLEM_COUNTS = Table(
     "problem_counts",
     "One row per problem: how many graded attempts it has and how many were correct.",
-    {**_PROBLEM, **_N, **_C, **_UNGRADED},
+    {**_PROBLEM, **_N, **_C, **_UNGRADED, **_REWARDS},
 )
 _GROUP_NUMBER = {"_group": (pl.UInt32(), "number of the group, in the order of its columns")}
 _NAME_NUMBER = {"_name": (pl.UInt32(), "number of the problem id, in the order of the ids")}
@@ -108,7 +112,21 @@ PROBLEM_NAME = Table(
 PROBLEM_COUNT = Table(
     "problem_count",
     "What the view `problem` is made of: counts and carried columns, with numbers for the texts of the keys.",
-    {**_GROUP_NUMBER, **_NAME_NUMBER, **_N, **_C, **_UNGRADED},
+    {**_GROUP_NUMBER, **_NAME_NUMBER, **_N, **_C, **_UNGRADED, **_REWARDS},
+)
+_VALUE: dict[str, tuple[pl.DataType, str]] = {
+    **{name: _SCORES[name] for name in ("metric", "k")},
+    "value": (REAL, "finite-bank value of one problem; null where it has fewer than k graded attempts"),
+}
+COUNT_SCORE = Table(
+    "count_score",
+    "What the view `problem_scores` is made of: metrics of pass/fail that were named, for every (n, c).",
+    {**_N, **_C, **_VALUE},
+)
+PROBLEM_SCORE = Table(
+    "problem_score",
+    "What the view `problem_scores` is made of: metrics of scores and answers that were named, for every problem.",
+    {**_GROUP_NUMBER, **_NAME_NUMBER, **_VALUE},
 )
 PROBLEM_HISTOGRAM = Table(
     "problem_histogram",
@@ -125,6 +143,33 @@ SLICE_SUMMARY = Table(
     "slice_summary",
     "One row per value of a carried column asked for with --by, model, protocol and metric.",
     {"benchmark": _GROUP["benchmark"], **_SLICE, "model": _GROUP["model"], "protocol": _GROUP["protocol"], **_SCORES},
+)
+CURVE = Table(
+    "curve",
+    "pass@k and pass^k of every model for k = 1, 2, 3, ...: every k up to 64, then four in each doubling.",
+    {
+        **_MODEL,
+        **{name: _SCORES[name] for name in ("metric", "family", "k", "value", "lo", "hi")},
+        "problems": _SCORES["problems"],
+        "problems_scored": _SCORES["problems_scored"],
+        "coverage": (REAL, "share of the problems that have k graded attempts; below min_coverage there is no value"),
+    },
+)
+OVERALL = Table(
+    "overall",
+    "Averages over benchmarks, which all count the same unless [overall] weights says otherwise.",
+    {
+        **{name: _SCORES[name] for name in ("metric", "family", "k", "param")},
+        "rank": (INT, "place among the models under the protocol; null where there is no value"),
+        "model": _GROUP["model"],
+        "protocol": _GROUP["protocol"],
+        "value": (REAL, "weighted mean of the model's values over the benchmarks; null where one is missing"),
+        "lo": (REAL, "lower end of the interval of value: other problems like those of the benchmarks"),
+        "hi": (REAL, "upper end of the interval of value: other problems like those of the benchmarks"),
+        "se": (REAL, "standard error of value; null where a benchmark has one problem only"),
+        "benchmarks": (INT, "benchmarks that any model tried under the protocol"),
+        "missing": (TEXT, "benchmarks without a value of this model; null where there is none"),
+    },
 )
 _PAIR: dict[str, tuple[pl.DataType, str]] = {
     "metric": _SCORES["metric"],
@@ -211,5 +256,6 @@ HISTORY = Table(
     },
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
+SCORES = (*SUMMARIES, CURVE, OVERALL, COUNT_SCORE, PROBLEM_SCORE)
 EVIDENCE = (MODEL_PAIR, SUBJECT_PAIR, MODEL_RANK, SUBJECT_RANK)
 PROBLEM = (PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT)

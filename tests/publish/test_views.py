@@ -28,10 +28,26 @@ def test_problem_stats(tmp_path: Path) -> None:
             assert row["discrimination"] is None
         else:
             assert row["discrimination"] == pytest.approx(np.corrcoef(rate[:, p], rest)[0, 1], abs=1e-12)
-        assert row["suspicious"] == (row["discrimination"] is not None and row["discrimination"] < 0)
+        assert row["suspicious"] is None, "six models tell nothing"
     assert [r["problem_id"] for r in got if r["saturated"]] == ["00"]
     assert [r["problem_id"] for r in got if r["never_solved"]] == ["01"]
-    assert got[2]["suspicious"]
+
+
+def test_suspicious_is_more_than_chance(tmp_path: Path) -> None:
+    """Twelve models: one problem upside down, one whose correlation is barely negative."""
+    rate = np.arange(12)
+    c = np.tile(rate[:, None], (1, 20))
+    c[:, 0] = 11 - rate
+    c[:, 1] = [6, 6, 7, 5, 6, 6, 5, 7, 6, 5, 6, 6]
+    counts = [
+        {"model": f"m{m:02d}", "problem_id": f"{p:02d}", "n": 11, "c": int(c[m, p])}
+        for m in range(12)
+        for p in range(20)
+    ]
+    got = rows(scored(tmp_path, counts), "FROM problem_stats ORDER BY problem_id")
+    assert [r["problem_id"] for r in got if r["suspicious"]] == ["00"]
+    assert -1.645 / 3 < got[1]["discrimination"] < 0
+    assert {r["suspicious"] for r in got[1:]} == {False}
 
 
 def test_two_models_tell_no_discrimination(tmp_path: Path) -> None:

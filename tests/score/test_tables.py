@@ -15,6 +15,7 @@ from scorelake.errors import DataError, UsageError
 from scorelake.settings import load
 
 SUMMARIES = ("model_summary", "subject_summary", "slice_summary")
+OTHERS = ("leaderboard", "history", "curve", "overall")
 
 
 def test_problems_of_the_benchmark_are_those_any_model_tried(tmp_path: Path) -> None:
@@ -50,11 +51,20 @@ def sound(out: Path) -> None:
             assert rerun_lo is None or rerun_lo <= value <= rerun_hi, (table, metric)
             assert value is not None or se is None
             assert value is None or scored > 0
+    for table in OTHERS:
+        for lo, value, hi in ask(out, f"SELECT lo, value, hi FROM {table}"):
+            assert (lo is None) == (hi is None) == (value is None), table
+            assert value is None or lo <= value <= hi, (table, lo, value, hi)
 
 
 verdict = st.sampled_from([True, True, False, False, None])
 rows = st.lists(
-    st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 3), verdict, st.sampled_from("rst")),
+    st.tuples(
+        *(st.sampled_from(letters) for letters in ("ab", "xy", "uv")),
+        st.integers(0, 3),
+        verdict,
+        st.sampled_from("rst"),
+    ),
     min_size=1,
     max_size=40,
 )
@@ -69,10 +79,11 @@ def test_every_interval_contains_its_value(
     columns = {
         "model": [row[0] for row in made],
         "subject": [row[1] for row in made],
-        "problem_id": [row[2] for row in made],
-        "passed": pl.Series([row[3] for row in made], dtype=pl.Boolean),
-        "answer": [row[4] for row in made],
-        "half": [row[2] // 2 for row in made],
+        "benchmark": [row[2] for row in made],
+        "problem_id": [row[3] for row in made],
+        "passed": pl.Series([row[4] for row in made], dtype=pl.Boolean),
+        "answer": [row[5] for row in made],
+        "half": [row[3] // 2 for row in made],
     }
     put(home / "lake", pl.DataFrame(columns))
     config = f"[uncertainty]\nmin_coverage = {coverage}\n[compare]\nresamples = 100\n"

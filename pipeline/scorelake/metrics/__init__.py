@@ -22,7 +22,7 @@ from scorelake.errors import MetricError
 from scorelake.metrics import families as _families  # noqa: F401  (fills the registry)
 from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
 from scorelake.metrics.draws import Floats
-from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_levels
+from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_ends, of_levels
 from scorelake.metrics.interval import interval, rerun
 from scorelake.metrics.registry import Family, Metric, families, parse, parse_own, spectrum, threshold
 from scorelake.metrics.summary import Mixture, Shape, Summaries, Summary, aggregate, check_shares
@@ -45,6 +45,7 @@ __all__ = [
     "finite_levels",
     "interval",
     "of_answers",
+    "of_ends",
     "of_levels",
     "parse",
     "parse_own",

@@ -19,6 +19,7 @@ from scorelake.metrics.vote import Ballots
 from scorelake.threads import side_by_side
 
 _UNIT = (0.0, 1.0)
+_ENDS = ("pass@k", "pass^k")
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,27 @@ def blend(parts: Floats, covariance: Floats, powers: tuple[float, float]) -> tup
     return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
 
 
-def _closed(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
-    """pass@k, pass^k and their blends: powers of p and of 1 - p, whose squares are the same at 2k."""
+def of_ends(metrics: Sequence[Metric], n: Ints, c: Ints) -> list[Estimate]:
+    """pass@k and pass^k of rows (n, c): the finite value only, for many k at little cost."""
+    unknown = np.full(n.size, np.nan)
+    assert all(metric.family.name in _ENDS for metric in metrics)
+    found = side_by_side(lambda metric: _ends(metric.draws, n, c)[_ENDS.index(metric.family.name)], metrics)
+    return [Estimate(value[None], unknown[None], unknown[None, None]) for value in found]
+
+
+def _ends(k: int, n: Ints, c: Ints) -> Floats:
+    """Finite values of pass@k and of pass^k, NaN where k > n."""
     enough = np.flatnonzero(n >= k)
     value = np.full((2, n.size), np.nan)
     m, right = n[enough], c[enough]
     value[0, enough] = right / m if k == 1 else within(m - right, m, k)[1]
     value[1, enough] = right / m if k == 1 else within(right, m, k)[0]
+    return value
+
+
+def _closed(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
+    """pass@k, pass^k and their blends: powers of p and of 1 - p, whose squares are the same at 2k."""
+    value = _ends(k, n, c)
     alpha, beta = (np.asarray(x, dtype=np.float64) for x in (c + prior[0], n - c + prior[1]))
     total = alpha + beta
     (none, some), (every, _) = power(beta, total, k), power(alpha, total, k)
@@ -135,10 +150,9 @@ def _closed(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -
     covariance[0, 0], covariance[1, 1] = power_variance(beta, total, k), power_variance(alpha, total, k)
     apart = power(total, total + k, k)[1]  # how far E[p^k (1-p)^k] is from the product of the two means
     covariance[0, 1] = covariance[1, 0] = none * every * apart
-    order = {"pass@k": 0, "pass^k": 1}
     return [
         _estimate(metric, value[part], mean[part], covariance[np.ix_(part, part)])
-        for metric, part in ((metric, [order[name] for name in metric.parts]) for metric in metrics)
+        for metric, part in ((metric, [_ENDS.index(name) for name in metric.parts]) for metric in metrics)
     ]
 
 

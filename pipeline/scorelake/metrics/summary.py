@@ -56,10 +56,13 @@ class Summaries:
     mu_hi: Floats
     problems: Ints
     problems_scored: Ints
+    units: Floats
+    """How large the sample is: problems scored, or clusters with one."""
+    bounds: tuple[float, float]
+    """What values there can be."""
 
     def first(self) -> Summary:
-        columns = {name: column[0].item() for name, column in vars(self).items()}
-        return Summary(**columns)
+        return Summary(**{field.name: getattr(self, field.name)[0].item() for field in fields(Summary)})
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,9 @@ def _summaries(
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     ends = clip or estimate.clip or estimate.bounds
     mu_lo, mu_hi = np.clip(mu - reach, *ends), np.clip(mu + reach, *ends)
-    return Summaries(value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, count_all, count)
+    return Summaries(
+        value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, count_all, count, sums.units, estimate.bounds
+    )
 
 
 def _rerun(estimate: Estimate, shape: Shape, value: Floats, confidence: float) -> tuple[Floats, Floats]:
@@ -204,6 +209,8 @@ class _Panel:
     def __init__(self, estimates: Sequence[Estimate]) -> None:
         self.value, self.scored = _filled(np.stack([estimate.value for estimate in estimates]))
         self.mean, self.known = _filled(np.stack([estimate.mean for estimate in estimates]))
+        self.blind = self.known is not None and not self.known.any()
+        """None of them has a posterior."""
         self.covariance = np.nan_to_num(np.stack([estimate.covariance for estimate in estimates]), nan=0.0)
 
     def sums(self, group: _Group) -> _Sums:
@@ -237,6 +244,9 @@ class _Panel:
 
         avg@N has none without attempts. Of a mixture: the average within the priors, and the spread between them.
         """
+        if self.blind:
+            parts = self.mean[some].shape[:2]
+            return np.full(parts, np.nan), np.full((*parts, parts[1]), np.nan)
         found = []
         for _, place in group.priors:
             if self.known is None:

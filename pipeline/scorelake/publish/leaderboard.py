@@ -22,17 +22,19 @@ from scorelake.tables import (
     MODEL_SUMMARY,
     PROBLEM,
     PROBLEM_COUNT,
+    PROBLEM_COUNTS,
     PROBLEM_GROUP,
     PROBLEM_HISTOGRAM,
     PROBLEM_NAME,
     QUARANTINE,
     RUN,
-    SUMMARIES,
+    SCORES,
     Table,
 )
 
 STORAGE = "v1.0.0"
 """The storage version every DuckDB 1.x and 2.x opens."""
+_TABLES = (*EVIDENCE, *SCORES, *PROBLEM, PROBLEM_HISTOGRAM, RUN, QUARANTINE, HISTORY)
 
 
 def shown(path: Path) -> str | None:
@@ -78,10 +80,11 @@ def build(path: Path, manifests: list[dict[str, Any]], snapshot: Path, problems:
             scores.create_view("scores")
             db.execute("INSERT INTO history SELECT ?, ?, * FROM scores", (run["run_id"], run["started"]))
             db.execute("DROP VIEW scores")
-        for table in (*SUMMARIES, *EVIDENCE, *PROBLEM, PROBLEM_HISTOGRAM, RUN, QUARANTINE, HISTORY):
+        for table in _TABLES:
             _comment(db, table)
         for _, sql in view_files():
             db.execute(sql)
+        _comment_views(db)
         db.commit()
         db.execute("USE memory")
         db.execute("DETACH fresh")
@@ -93,7 +96,7 @@ def _problems(db: duckdb.DuckDBPyConnection, problems: Problems) -> None:
     numbers = pl.DataFrame({"_group": problems.group, "_name": problems.name})
     _load(db, PROBLEM_GROUP, problems.groups.with_row_index("_group"))
     _load(db, PROBLEM_NAME, pl.DataFrame({"problem_id": problems.names}).with_row_index("_name"))
-    _load(db, PROBLEM_COUNT, pl.concat([numbers, problems.counts, carried], how="horizontal"))
+    _load(db, PROBLEM_COUNT, pl.concat([numbers, problems.counts, problems.reward_ends(), carried], how="horizontal"))
 
 
 def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:
@@ -104,7 +107,7 @@ def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> N
 
 
 def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
-    for table in (*SUMMARIES, *EVIDENCE, PROBLEM_HISTOGRAM):
+    for table in (*SCORES, *EVIDENCE, PROBLEM_HISTOGRAM):
         db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(table.name)
 
 
@@ -118,9 +121,25 @@ def _insert(db: duckdb.DuckDBPyConnection, table: Table, rows: list[tuple[Any, .
 
 def _comment(db: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Descriptions from tables.py; DDL takes no parameters, and none of these words comes from a user."""
-    db.execute(f"COMMENT ON TABLE {table.name} IS '{_quoted(table.about)}'")
+    told = [f"COMMENT ON TABLE {table.name} IS '{_quoted(table.about)}';"]
     for column, (_, about) in table.columns.items():
-        db.execute(f"COMMENT ON COLUMN {table.name}.{column} IS '{_quoted(about)}'")
+        told.append(f"COMMENT ON COLUMN {table.name}.{column} IS '{_quoted(about)}';")
+    db.execute("".join(told))
+
+
+def _comment_views(db: duckdb.DuckDBPyConnection) -> None:
+    """A column of a view that its own file says nothing of means what it means in the tables, or is a carried one."""
+    known = {
+        name: about for table in (*_TABLES, PROBLEM_COUNTS) for name, (_, about) in reversed(table.columns.items())
+    }
+    bare = db.execute(
+        """
+        SELECT table_name, column_name FROM duckdb_columns()
+        WHERE comment IS NULL AND table_name IN (SELECT view_name FROM duckdb_views() WHERE NOT internal)
+        """
+    ).fetchall()
+    told = [(view, column.replace('"', '""'), known.get(column, "carried from the lake")) for view, column in bare]
+    db.execute("".join(f"COMMENT ON COLUMN {view}.\"{name}\" IS '{_quoted(about)}';" for view, name, about in told))
 
 
 def literal(path: str) -> str:

@@ -19,19 +19,28 @@ from scorelake.metrics.counts import distinct
 from scorelake.problems import Problems
 from scorelake.score import answers, beliefs, rewards
 from scorelake.score.choose import Outcomes, choose
+from scorelake.score.curves import curve
 from scorelake.score.groups import OF_BENCHMARK, ROW, Grouping, grouped
+from scorelake.score.overall import overall
 from scorelake.settings import Settings
-from scorelake.tables import MODEL_SUMMARY, SLICE_SUMMARY, SUBJECT_SUMMARY
+from scorelake.tables import CURVE, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.threads import side_by_side
+
+ASIDE = ("units", "low", "high")
+"""What averages over benchmarks need of a row besides its columns: the size of the sample, and what values can be."""
 
 
 def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
     """Scores of models, of their subjects, and of the slices asked for."""
     beliefs.check(settings, outcomes)
     groups = grouped(counted, fine, settings, numbered=outcomes.answers or outcomes.rewards)
-    models, subjects, *slices = summarize(choose(settings, outcomes), groups, settings, outcomes)
+    chosen = choose(settings, outcomes)
+    made = summarize(chosen, groups, settings, outcomes)
+    models, subjects, *slices = (frame.drop(ASIDE) for frame in made)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     return {
+        CURVE.name: CURVE.check(curve(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)),
+        OVERALL.name: OVERALL.check(overall(made[0], settings)),
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
@@ -41,7 +50,7 @@ def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: 
 def summarize(
     chosen: Sequence[Metric], groupings: Sequence[Grouping], settings: Settings, outcomes: Outcomes
 ) -> list[pl.DataFrame]:
-    """One summary table per grouping: groups x metrics."""
+    """One summary table per grouping: groups x metrics, and beside its columns those of ASIDE."""
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
     from_answers = [m for m in chosen if m.family.vote is not None]
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
@@ -109,7 +118,10 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
     columns = {
         field.name: pl.Series(np.stack([getattr(each, field.name) for each in made.values()], axis=1).ravel())
         for field in fields(Summaries)
+        if field.name != "bounds"
     }
+    low, high = np.array([each.bounds for each in made.values()]).reshape(-1, 2).T
+    columns |= {"low": pl.Series(np.tile(low, many)), "high": pl.Series(np.tile(high, many))}
     return pl.concat(
         [
             groups[np.repeat(np.arange(many), len(made))].select(grouping.keys),
