@@ -1,8 +1,11 @@
-# `make` alone prints this help. Everything is installed into .venv from constraints.txt.
+# `make` alone prints this help. Everything is installed into .venv from constraints.txt: what running needs by `make run`,
+# the tools of developers by whatever needs them.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TOOLS  := $(VENV)/.tools
+PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage docs fixtures clean
@@ -12,66 +15,73 @@ help: ## Print this help
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "scorelake needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "installing scorelake into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) -e .
+	@touch $@
+
+$(TOOLS): $(STAMP)
+	@echo "installing the tools of developers into $(VENV) ..."
+	@$(PIP) -e '.[dev]'
 	@touch $@
 
 run: $(STAMP) ## Score the bundled lake and show its leaderboard
-	$(BIN)/scorelake score fixtures/lake --out out --by difficulty
-	$(BIN)/scorelake show out
+	@$(BIN)/scorelake score fixtures/lake --out out
+	@$(BIN)/scorelake show out
+	@echo; echo "The tables are in out/leaderboard.duckdb. Next: $(BIN)/scorelake compare out model-01 model-00, or README.md for your own attempts."
 
-test: $(STAMP) lint ## Lint, then run every test
+test: $(TOOLS) lint ## Lint, then run every test
 	$(BIN)/pytest
 
-lint: $(STAMP) ## ruff (rules and format) and mypy --strict
+lint: $(TOOLS) ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-torture: $(STAMP) ## Kill, starve and damage the job, and recount random lakes, for about half an hour
+torture: $(TOOLS) ## Kill, starve and damage the job, and recount random lakes, for about half an hour
 	$(BIN)/python tests/torture.py
 	$(BIN)/python tests/differential.py --lakes 300
 	$(BIN)/python tests/differential.py --mutate 10000
 	HISTORIES=100 $(BIN)/pytest tests/test_incremental.py
 
-bench-kernels: $(STAMP) ## Kernels against scorio in the same process
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+bench-kernels: $(TOOLS) ## Kernels against scorio in the same process
+	$(PIP) -e '.[bench]'
 	$(BIN)/python benchmarks/kernels.py
 
-docs: $(STAMP) ## Run the commands that README and docs/ show, and write what they print now
+docs: $(TOOLS) ## Run the commands that README and docs/ show, and write what they print now
 	$(BIN)/python tests/pages.py
 
-fixtures: $(STAMP) ## Make the bundled lake and the golden tables again
+fixtures: $(TOOLS) ## Make the bundled lake and the golden tables again
 	$(BIN)/python fixtures/make.py
 
-bench-compare: $(STAMP) ## All pairs at once against a plain numpy loop
+bench-compare: $(TOOLS) ## All pairs at once against a plain numpy loop
 	$(BIN)/python benchmarks/compare.py --ragged
 
-coverage: $(STAMP) ## Simulate the coverage of every printed interval into docs/coverage.md (minutes)
+coverage: $(TOOLS) ## Simulate the coverage of every printed interval into docs/coverage.md (minutes)
 	$(BIN)/python benchmarks/intervals.py
 
-bench: $(STAMP) ## 10M attempts end to end against DuckDB and Polars, about a minute
+bench: $(TOOLS) ## 10M attempts end to end against DuckDB and Polars, about a minute
 	$(BIN)/python benchmarks/lake.py 10m
 
-bench-shapes: $(STAMP) ## Every shape of lake, 10M attempts each, against DuckDB and the boolean one, some minutes
+bench-shapes: $(TOOLS) ## Every shape of lake, 10M attempts each, against DuckDB and the boolean one, some minutes
 	$(BIN)/python benchmarks/shapes.py 10m
 
-bench-shapes-100m: $(STAMP) ## The same with 100M attempts, half an hour and 4 GB of disk
+bench-shapes-100m: $(TOOLS) ## The same with 100M attempts, half an hour and 4 GB of disk
 	$(BIN)/python benchmarks/shapes.py 100m --repeats 1
 
-bench-100m: $(STAMP) ## 100M attempts, some minutes and 1 GB of disk
+bench-100m: $(TOOLS) ## 100M attempts, some minutes and 1 GB of disk
 	$(BIN)/python benchmarks/lake.py 100m
 
-bench-1b: $(STAMP) ## 1B attempts, half an hour and 5 GB of disk
+bench-1b: $(TOOLS) ## 1B attempts, half an hour and 5 GB of disk
 	$(BIN)/python benchmarks/lake.py 1b --repeats 1
 
-bench-nightly: $(STAMP) ## 1,000 files: nothing new, one in a hundred new, and how fast commands start
+bench-nightly: $(TOOLS) ## 1,000 files: nothing new, one in a hundred new, and how fast commands start
 	$(BIN)/python benchmarks/nightly.py
 
-bench-ray: $(STAMP) ## The same cores with and without Ray, 10M and 100M attempts, some minutes
+bench-ray: $(TOOLS) ## The same cores with and without Ray, 10M and 100M attempts, some minutes
 	$(BIN)/python benchmarks/cluster.py
 
-bench-plan: $(STAMP) ## Measure the pieces of the job and compute a lake of 1e12 attempts
+bench-plan: $(TOOLS) ## Measure the pieces of the job and compute a lake of 1e12 attempts
 	$(BIN)/python benchmarks/plan.py
 
 clean: ## Remove the environment and everything generated

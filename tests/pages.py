@@ -21,7 +21,7 @@ PAGES = {
     str(path.relative_to(REPO)): path.read_text()
     for path in (REPO / "README.md", *sorted((REPO / "docs").glob("*.md")))
 }
-FIRST = "scorelake score fixtures/lake --out out --by difficulty"
+FIRST = "scorelake score fixtures/lake --out out"
 """The README's first command. The sessions of all pages start where it ended."""
 _BLOCK = re.compile(r"```console\n(.*?)```", flags=re.DOTALL)
 _COMMAND = re.compile(r"^\$ .*\n(?:(?!\$ ).*\n)*", flags=re.MULTILINE)

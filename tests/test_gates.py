@@ -12,11 +12,11 @@ from scorelake.errors import DataError
 @pytest.mark.parametrize(
     ("gate", "says"),
     [
-        ("max_ungraded = 0.1", "max_ungraded: 2 of 10 is 0.2, allowed 0.1"),
-        ("max_rejected = 0.05", "max_rejected: 1 of 10 is 0.1, allowed 0.05"),
-        ("max_quarantined = 0.3", "max_quarantined: 1 of 2 is 0.5, allowed 0.3"),
-        ("min_problems = 3", "min_problems: default / m has 2, needed 3"),
-        ("min_attempts = 8", "min_attempts: default / m has 7, needed 8"),
+        ("max_ungraded_share = 0.1", "max_ungraded_share: 2 of 10 is 0.2, allowed 0.1"),
+        ("max_rejected_share = 0.05", "max_rejected_share: 1 of 10 is 0.1, allowed 0.05"),
+        ("max_quarantined_share = 0.3", "max_quarantined_share: 1 of 2 is 0.5, allowed 0.3"),
+        ("min_model_problems = 3", "min_model_problems: default / m has 2, needed 3"),
+        ("min_model_attempts = 8", "min_model_attempts: default / m has 7, needed 8"),
     ],
 )
 def test_each_gate(tmp_path: Path, gate: str, says: str) -> None:

@@ -163,9 +163,9 @@ def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, before: pl.Da
 def _shares(gates: Gates, run: dict[str, Any]) -> list[str]:
     out = []
     for key, field, of in (
-        ("max_ungraded", "ungraded", "rows_read"),
-        ("max_rejected", "rejected", "rows_read"),
-        ("max_quarantined", "quarantined", "files"),
+        ("max_ungraded_share", "ungraded", "rows_read"),
+        ("max_rejected_share", "rejected", "rows_read"),
+        ("max_quarantined_share", "quarantined", "files"),
     ):
         share, limit = run[field] / max(1, run[of]), getattr(gates, key)
         if share > limit:
@@ -176,7 +176,7 @@ def _shares(gates: Gates, run: dict[str, Any]) -> list[str]:
 def _sizes(gates: Gates, models: pl.DataFrame) -> list[str]:
     groups = models.select(*_WHO, "problems", "attempts").unique().sort(_WHO)
     out = []
-    for key, column in (("min_problems", "problems"), ("min_attempts", "attempts")):
+    for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
         limit = getattr(gates, key)
         low = groups.filter(pl.col(column) < limit)
         out += [f"{key}: {_who(row)} has {row[column]:,}, needed {limit:,}" for row in low.rows(named=True)]

@@ -126,11 +126,11 @@ class Duplicates(Part):
 class Gates(Part):
     """Conditions for publishing; a run that fails one publishes nothing."""
 
-    max_ungraded: float = Field(1.0, ge=0, le=1)
-    max_rejected: float = Field(1.0, ge=0, le=1)
-    max_quarantined: float = Field(1.0, ge=0, le=1)
-    min_problems: int = Field(0, ge=0)
-    min_attempts: int = Field(0, ge=0)
+    max_ungraded_share: float = Field(1.0, ge=0, le=1)
+    max_rejected_share: float = Field(1.0, ge=0, le=1)
+    max_quarantined_share: float = Field(1.0, ge=0, le=1)
+    min_model_problems: int = Field(0, ge=0)
+    min_model_attempts: int = Field(0, ge=0)
     max_fall: float | None = Field(None, ge=0)
     metric: str = "pass@1"
 

@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import duckdb
+import polars as pl
 import pytest
 
-from conftest import attempts, expand, put, run, snapshot
+from conftest import ask, attempts, expand, put, run, snapshot
 from scorelake.errors import DataError
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
@@ -78,3 +79,19 @@ def test_the_recount_follows_the_settings(tmp_path: Path, config: str) -> None:
     put(tmp_path / "lake", frame)
     run(tmp_path / "lake", tmp_path / "out", config)
     assert failed(tmp_path / "out") == []
+
+
+def test_a_column_that_only_some_files_have(tmp_path: Path) -> None:
+    """A file without it has the default, or what its folder says; no file is taken for another."""
+    frame = attempts(model="m", problem_id=["a", "b"], passed=[True, False])
+    put(tmp_path / "lake", frame, "0.parquet")
+    put(tmp_path / "lake", frame.with_columns(benchmark=pl.lit("x"), subject=pl.lit("s")), "1.parquet")
+    put(tmp_path / "lake", frame.drop("model"), "model=n/subject=t/2.parquet")
+    put(tmp_path / "lake", frame, "model=m/3.parquet")
+    run(tmp_path / "lake", tmp_path / "out")
+    assert ask(tmp_path / "out", "SELECT DISTINCT benchmark, subject, model FROM problem_counts ORDER BY ALL") == [
+        ("default", "all", "m"),
+        ("default", "t", "n"),
+        ("x", "s", "m"),
+    ]
+    assert [f.detail for f in check.check(Output(tmp_path / "out")) if not f.ok] == []
