@@ -322,9 +322,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="")
     parser.add_argument("--folder", default=tempfile.gettempdir())
     asked = parser.parse_args()
-    if os.environ.get(
-        "SCORELAKE_CHILD"
-    ):  # one format per process: the most memory of all children is all the system tells
+    if os.environ.get("SCORELAKE_CHILD"):  # the system tells the most of all children
         for line in each([asked.only], asked.mb << 20, asked.folder):
             print(line, flush=True)
     else:

@@ -48,7 +48,8 @@ def _attempts(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
     mapped = {key: key for key in OURS} | told
     parts = [part for theirs in mapped.values() for part in theirs.split("==")]
     wanted = {*parts, *(part.partition(".")[0] for part in parts)}
-    single = at(sight.first, mapped["problem_id"]) is not _NOTHING
+    flat = not any(isinstance(value, dict | list) for value in sight.first.values())
+    single = flat or at(sight.first, mapped["problem_id"]) is not _NOTHING
     row: Row | None = None
     for i, key, record in records(sight, wanted, options.mapped.get(RECORDS), single):
         if row is None:
