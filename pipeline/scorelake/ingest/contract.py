@@ -37,6 +37,10 @@ class Attempt(NamedTuple):
     """Where rows of one source were made under different protocols."""
     carried: Mapping[str, Any] | None = None
 
+    @classmethod
+    def fields(cls) -> tuple[str, ...]:
+        return cls._fields
+
     def but(self, **changes: Any) -> Attempt:
         """The same attempt with something else in it."""
         return self._replace(**changes)

@@ -11,21 +11,19 @@ import codecs
 import gzip
 import json
 import re
-import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 from scorelake.errors import DataError
-from scorelake.ingest.zips import BadZipFile, ZipFile
+from scorelake.ingest import zips
 
 CHUNK = 1 << 20
 LARGEST = 1 << 29
 """Characters of one record beyond which it is no record."""
 _NEAR = 16
 """Characters from the end of what was read within which an error may be a cut of ours."""
-BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, BadZipFile, UnicodeDecodeError)
 _WHOLE = "copy it again, whole"
 _SPACE = re.compile(r"[ \t\r\n]*")
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
@@ -55,7 +53,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                 with gzip.open(plain) as file:
                     yield cast(IO[bytes], file)
             elif magic == ZIP:
-                with ZipFile(plain) as archive:
+                with zips.ZipFile(plain) as archive:
                     names = [name for name in archive.namelist() if not name.endswith("/")]
                     if len(names) != 1:
                         raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
@@ -63,7 +61,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
                         yield file
             else:
                 yield plain
-    except BROKEN as error:
+    except (gzip.BadGzipFile, UnicodeDecodeError, *zips.BROKEN) as error:
         raise DataError(f"cannot be read to its end ({_said(error)})", where=str(path), hint=_WHOLE) from None
 
 

@@ -189,11 +189,12 @@ def _checked(readings: list[Reading], lake: landing.Lake, report: Report) -> lis
             report.receipts.append(receipts.receipt(reading, "passed", [], status))
         else:
             kept.append(reading)
-    kept = _alone(kept, report)
+    kept, told = _alone(kept, report)
     kinds = _kinds(kept, lake, report)
-    kept = [reading for reading in kept if id(reading) in kinds]
     report.total = Receipt("", "", "")
-    told = tally([(reading.ledger, reading.salt) for reading in kept])
+    if set(kinds) != {id(reading) for reading in kept} or told.conflicts:
+        kept = [reading for reading in kept if id(reading) in kinds]
+        told = _together(kept)
     receipts.fill(report.total, told, kinds[id(kept[0])] if kept else "passed")
     _protocols(kept, report)
     return [(reading, kinds[id(reading)]) for reading in kept]
@@ -212,9 +213,16 @@ def _superseded(reading: Reading, readings: list[Reading]) -> Reading | None:
     return max(newer, key=lambda other: other.supersedes or (), default=None)
 
 
-def _alone(kept: list[Reading], report: Report) -> list[Reading]:
-    """Without sources in which an attempt has another verdict than in this or another source."""
-    told: Tally = tally([(reading.ledger, reading.salt) for reading in kept])
+def _together(readings: Sequence[Reading]) -> Tally:
+    """What several sources add up to."""
+    if len(readings) == 1:
+        return readings[0].tally
+    return tally([(reading.ledger, reading.salt) for reading in readings])
+
+
+def _alone(kept: list[Reading], report: Report) -> tuple[list[Reading], Tally]:
+    """Sources without those in which an attempt has two verdicts, here or elsewhere; and what all add up to."""
+    told = _together(kept)
     for first, last in told.conflicts:
         (one, row), (two, other) = first, last
         mine, others = row_of(kept[one], row), row_of(kept[two], other)
@@ -226,7 +234,7 @@ def _alone(kept: list[Reading], report: Report) -> list[Reading]:
                 hint="ingest one of the two",
             )
         )
-    return [reading for i, reading in enumerate(kept) if i not in told.conflicting]
+    return [reading for i, reading in enumerate(kept) if i not in told.conflicting], told
 
 
 def _kinds(kept: list[Reading], lake: landing.Lake, report: Report) -> dict[int, str]:

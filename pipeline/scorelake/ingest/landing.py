@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,22 +95,45 @@ def write(reading: Reading, kind: str, digest: str, home: Path) -> dict[str, Pat
             f"{len(reading.benchmarks):,} benchmarks", where=str(reading.source.path), hint="map another column"
         )
     out: dict[str, Path] = {}
-    writers: dict[str, pq.ParquetWriter] = {}
-    try:
+    with ExitStack() as open_files:
+        writers: dict[str, RowGroups] = {}
         for batch in staged_rows(reading):
             for benchmark, mine in _benchmarks(batch, reading):
-                table = _table(mine, reading, kind)
                 if benchmark not in writers:
                     name = f"benchmark={folder(benchmark)}/{_name(reading, digest, benchmark)}.parquet"
                     out[name] = home / f"{len(out)}.parquet"
-                    writers[benchmark] = pq.ParquetWriter(
-                        out[name], table.schema, compression="zstd", write_page_checksum=True
-                    )
-                writers[benchmark].write_table(table)
-    finally:
-        for writer in writers.values():
-            writer.close()
+                    writers[benchmark] = open_files.enter_context(closing(RowGroups(out[name])))
+                writers[benchmark].add(_table(mine, reading, kind))
     return out
+
+
+class RowGroups:
+    """A Parquet file in the making, with row groups that are worth reading at once and fit into memory."""
+
+    ROWS, BYTES = 1 << 17, 1 << 24
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer: pq.ParquetWriter | None = None
+        self.waiting: list[pa.Table] = []
+
+    def add(self, table: pa.Table) -> None:
+        self.waiting.append(table)
+        if sum(map(len, self.waiting)) >= self.ROWS or sum(each.nbytes for each in self.waiting) >= self.BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        whole = pa.concat_tables(self.waiting)
+        self.waiting = []
+        if self.writer is None:
+            self.writer = pq.ParquetWriter(self.path, whole.schema, compression="zstd", write_page_checksum=True)
+        self.writer.write_table(whole)
+
+    def close(self) -> None:
+        if self.waiting:
+            self._flush()
+        if self.writer is not None:
+            self.writer.close()
 
 
 def _benchmarks(batch: Any, reading: Reading) -> Iterator[tuple[str, Any]]:

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-PASS = 1 << 20
+PASS = 1 << 18
 """Entries that are looked at together."""
 
 
@@ -111,25 +110,19 @@ def tally(ledgers: Sequence[tuple[Path, object]], most: int = PASS) -> Tally:
     for number in range(int(passes)):
         parts = []
         for i, (book, salt) in enumerate(zip(books, salts, strict=True)):
-            problem = _mixed(book["problem"], salt)
-            mine = np.flatnonzero(problem % passes == number)
-            entries = book[mine]
-            parts.append(
-                pl.DataFrame(
-                    {
-                        "source": np.full(len(mine), i, np.uint32),
-                        "row": mine,
-                        "problem": problem[mine],
-                        "attempt": _mixed(entries["attempt"], salt),
-                        "value": entries["value"].astype(np.float64),
-                        "error": entries["error"].astype(np.bool_),
-                        "benchmark": entries["benchmark"].astype(np.uint16),
-                    }
-                )
-            )
+            mine = np.flatnonzero(_mixed(book["problem"], salt) % passes == number)
+            part = np.empty(len(mine), _ENTRY)
+            for key in LEDGER.kind.names or ():
+                part[key] = book[key][mine]
+            part["problem"], part["attempt"] = _mixed(part["problem"], salt), _mixed(part["attempt"], salt)
+            part["source"], part["row"] = i, mine
+            parts.append(part)
         if parts:
-            _add(out, pl.concat(parts))
+            _add(out, np.concatenate(parts))
     return out
+
+
+_ENTRY = np.dtype([*LEDGER.kind.descr, ("source", "u4"), ("row", "i8")])
 
 
 def _salt(told: object) -> np.uint64:
@@ -143,60 +136,64 @@ def _mixed(hashes: NDArray[np.uint64], salt: np.uint64) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-def _add(out: Tally, frame: pl.DataFrame) -> None:
-    if frame.is_empty():
+def _add(out: Tally, entries: NDArray[Any]) -> None:
+    """Entries of whole problems: sorted, rows of one attempt are neighbours, and so are attempts of one problem."""
+    if not len(entries):
         return
-    value = pl.col("value")
-    attempts = (
-        frame.with_columns(value.fill_nan(None))
-        .group_by("problem", "attempt")
-        .agg(
-            pl.len().alias("rows"),
-            value.min().alias("low"),
-            value.max().alias("value"),
-            pl.col("error").filter(value.is_not_null()).all().alias("made_up"),
-            pl.col("error").all(),
-            pl.col("benchmark").first(),
-            pl.struct("source", "row").sort_by(value).first().alias("first"),
-            pl.struct("source", "row").sort_by(value).last().alias("last"),
-        )
+    entries = entries[np.lexsort((entries["row"], entries["source"], entries["attempt"], entries["problem"]))]
+    value, error, problem = entries["value"], entries["error"], entries["problem"]
+    first = np.flatnonzero(_changes(problem) | _changes(entries["attempt"]))
+    lacking = np.isnan(value)
+    low = np.minimum.reduceat(np.where(lacking, np.inf, value), first)
+    high = np.maximum.reduceat(np.where(lacking, -np.inf, value), first)
+    graded = low < np.inf
+    own = graded & ~np.logical_and.reduceat(error | lacking, first)
+    out.rows += len(entries)
+    out.graded += int(graded.sum())
+    out.ungraded += int((~graded).sum())
+    out.duplicate += len(entries) - len(first)
+    out.errors += int(np.logical_and.reduceat(error, first).sum())
+    out.total += math.fsum(high[graded])
+    out.verdicts += int(own.sum())
+    out.earned += math.fsum(high[own])
+    if graded.any():
+        out.low, out.high = min(out.low, float(low[graded].min())), max(out.high, float(high[graded].max()))
+    out.odd += int((graded & (high != 0) & (high != 1)).sum())
+    differ = np.flatnonzero(graded & (low != high))
+    _conflicts(out, entries, first, differ)
+    starts = np.flatnonzero(_changes(problem[first]))
+    _boards(out, np.where(graded, high, 0.0), graded, entries["benchmark"][first], starts)
+
+
+def _changes(sorted_values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where something else begins."""
+    return np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]])
+
+
+def _conflicts(out: Tally, entries: NDArray[Any], first: NDArray[Any], differ: NDArray[Any]) -> None:
+    """Attempts with two values: a few of them by their rows, and every source that has such."""
+    ends = np.append(first, len(entries))
+    for i in differ:
+        rows = entries[ends[i] : ends[i + 1]]
+        rows = rows[~np.isnan(rows["value"])]
+        out.conflicting |= {int(source) for source in rows["source"]}
+        if len(out.conflicts) < 3:
+            one, two = rows[rows["value"].argmin()], rows[rows["value"].argmax()]
+            out.conflicts.append(((int(one["source"]), int(one["row"])), (int(two["source"]), int(two["row"]))))
+
+
+def _boards(out: Tally, value: NDArray[Any], graded: NDArray[Any], codes: NDArray[Any], starts: NDArray[Any]) -> None:
+    n = np.add.reduceat(graded.astype(np.int64), starts)
+    total = np.add.reduceat(value, starts)
+    cells, where, many = np.unique(
+        np.column_stack([codes[starts].astype(np.float64), n, total]), axis=0, return_inverse=True, return_counts=True
     )
-    graded = attempts.filter(value.is_not_null())
-    own = graded.filter(~pl.col("made_up"))
-    out.rows += len(frame)
-    out.graded += len(graded)
-    out.ungraded += len(attempts) - len(graded)
-    out.duplicate += len(frame) - len(attempts)
-    out.errors += int(attempts["error"].sum())
-    out.total += math.fsum(graded["value"])
-    out.verdicts += len(own)
-    out.earned += math.fsum(own["value"])
-    out.low = min(out.low, _number(graded["low"].min(), math.inf))
-    out.high = max(out.high, _number(graded["value"].max(), -math.inf))
-    out.odd += int(graded.select(~pl.col("value").is_in([0.0, 1.0])).to_series().sum())
-    differ = graded.filter(pl.col("low") != pl.col("value"))
-    for end in ("first", "last"):
-        out.conflicting |= set(differ[end].struct.field("source").unique().to_list())
-    for first, last in differ.select("first", "last").head(max(0, 3 - len(out.conflicts))).rows():
-        out.conflicts.append(((first["source"], first["row"]), (last["source"], last["row"])))
-    _boards(out, attempts)
-
-
-def _number(found: Any, default: float) -> float:
-    return default if found is None else float(found)
-
-
-def _boards(out: Tally, attempts: pl.DataFrame) -> None:
-    value = pl.col("value")
-    problems = attempts.group_by("problem").agg(
-        value.count().alias("n"), value.sum().alias("total"), value.mean().alias("mean"), pl.col("benchmark").first()
-    )
-    cells = problems.group_by("benchmark", "n", "total").agg(pl.len().alias("many"), pl.col("mean").sum())
-    for code, n, total, many, means in cells.rows():
-        board = out.boards.setdefault(code, Board())
-        board.problems += many
-        board.attempts += n * many
-        board.total += total * many
-        board.means += means
-        board.cells[n, int(total)] += many
-        out.histogram[n] += many
+    means = np.bincount(where.ravel(), np.divide(total, n, out=np.zeros_like(total), where=n > 0), len(cells))
+    for (code, n_, total_), problems, mean in zip(cells.tolist(), many.tolist(), means.tolist(), strict=True):
+        board = out.boards.setdefault(int(code), Board())
+        board.problems += problems
+        board.attempts += int(n_) * problems
+        board.total += total_ * problems
+        board.means += mean
+        board.cells[int(n_), int(total_)] += problems
+        out.histogram[int(n_)] += problems

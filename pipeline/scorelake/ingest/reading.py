@@ -7,10 +7,10 @@ of the run has been read. The ledger has a few bytes per attempt, and says what 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -164,43 +164,42 @@ class _Stage:
         self.waiting = []
 
     def _batch(self, rows: list[Attempt]) -> pa.RecordBatch:
-        columns: dict[str, Any] = {
-            "problem_id": [values.name(row.problem_id, "problem id") for row in rows],
-            "attempt": [values.name(row.attempt, "attempt") for row in rows],
-            "value": [self._value(row) for row in rows],
-            "error": [row.error for row in rows],
-            "answer": [values.answer(row.answer) for row in rows],
-            "protocol": [self._protocol(row) for row in rows],
+        columns = dict(zip(Attempt.fields(), zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
+        out: dict[str, Any] = {
+            "problem_id": _names(columns["problem_id"], "problem id"),
+            "attempt": _names(columns["attempt"], "attempt"),
+            "value": [
+                self._value(value, error) for value, error in zip(columns["value"], columns["error"], strict=True)
+            ],
+            "error": columns["error"],
+            "answer": _each(columns["answer"], values.answer),
+            "protocol": _each(columns["protocol"], self._protocol),
         }
         for key in NAMES:
-            given = self.options.said(key)
-            told = [None if given is not None else getattr(row, key) for row in rows]
-            columns[key] = [None if name is None else values.name(name, key) for name in told]
+            said = self.options.said(key) is not None
+            out[key] = [None] * len(rows) if said else _names(columns[key], key, optional=True)
             if key in self.lacking:
-                self.lacking[key] |= given is None and any(name is None for name in told)
+                self.lacking[key] |= not said and None in columns[key]
         for key in self.carried:
-            told = [(row.carried or {}).get(key) for row in rows]
-            columns[key] = [values.answer(value) for value in told]
-        self.answers |= any(value is not None for value in columns["answer"])
-        self.subjects |= any(value is not None for value in columns["subject"])
+            out[key] = [values.answer((told or {}).get(key)) for told in columns["carried"]]
+        self.answers |= any(value is not None for value in out["answer"])
+        self.subjects |= any(value is not None for value in out["subject"])
         kinds = {"value": pa.float64(), "error": pa.bool_()}
         return pa.RecordBatch.from_arrays(
-            [pa.array(column, kinds.get(key, TEXT)) for key, column in columns.items()], list(columns)
+            [pa.array(column, kinds.get(key, TEXT)) for key, column in out.items()], list(out)
         )
 
-    def _value(self, row: Attempt) -> float | None:
-        """What the attempt is worth, after the rule for attempts without a verdict."""
-        value, threshold = row.value, self.options.threshold
-        if row.error:
-            value = 0.0 if self.rule == "fail" else None
-        elif value is not None and self.log.kind == "score" and threshold is not None:
-            value = float(value >= threshold)
+    def _value(self, value: float | None, error: bool) -> float | None:
+        """What an attempt is worth, after the rule for attempts without a verdict."""
+        if error:
+            return 0.0 if self.rule == "fail" else None
+        threshold = self.options.threshold
+        if value is not None and threshold is not None and self.log.kind == "score":
+            return float(value >= threshold)
         return value
 
-    def _protocol(self, row: Attempt) -> str | None:
-        if row.protocol is None:
-            return None
-        kept = {key: values.brief(value) for key, value in row.protocol.items() if key not in self.options.ignore}
+    def _protocol(self, told: Mapping[str, Any]) -> str:
+        kept = {key: values.brief(value) for key, value in told.items() if key not in self.options.ignore}
         return json.dumps(kept, sort_keys=True)
 
     def _book(self, batch: pa.RecordBatch) -> None:
@@ -216,6 +215,24 @@ class _Stage:
         codes = frame["benchmark"].fill_null("").replace_strict(self.codes, return_dtype=pl.UInt16)
         entries["benchmark"] = codes.to_numpy()
         self.book.write(entries.tobytes())
+
+
+def _names(column: Sequence[Any], what: str, optional: bool = False) -> list[str | None]:
+    """Names, checked; most are short texts that need no more than a look."""
+    if optional and not any(column):
+        return [None if told is None else values.name(told, what) for told in column]
+    return [
+        told
+        if type(told) is str and told.isascii() and 0 < len(told) <= values.LONGEST
+        else None
+        if optional and told is None
+        else values.name(told, what)
+        for told in column
+    ]
+
+
+def _each(column: Sequence[Any], made: Callable[[Any], str | None]) -> list[str | None]:
+    return [None if told is None else made(told) for told in column]
 
 
 def staged_rows(reading: Reading) -> Iterator[pa.RecordBatch]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.errors import DataError
-from scorelake.ingest.documents import BROKEN, DECODER, ZIP, opened
-from scorelake.ingest.zips import ZipFile
+from scorelake.ingest import zips
+from scorelake.ingest.documents import DECODER, ZIP, opened
 
 HEAD = 1 << 18
 """Bytes that are looked at; a document is longer, and then its beginning is taken as far as it goes."""
@@ -71,9 +71,9 @@ def look(path: Path) -> Sight:
 
 def _names(path: Path) -> tuple[str, ...]:
     try:
-        with ZipFile(path) as archive:
+        with zips.ZipFile(path) as archive:
             return tuple(name for name in archive.namelist() if not name.endswith("/"))
-    except BROKEN as error:
+    except zips.BROKEN as error:
         raise DataError(f"a damaged zip ({error})", where=str(path), hint="copy it again, whole") from None
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any
 
 from scorelake.errors import DataError
@@ -61,6 +62,8 @@ def number(value: Any, what: str) -> float | None:
     """A finite number; None for null and NaN, which say that there is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
+    if isinstance(value, Decimal):
+        value = float(value)
     if not isinstance(value, bool | int | float) or not math.isfinite(_float(value)):
         raise DataError(f"{what} is {shown(value)}, which is no finite number")
     return float(value)

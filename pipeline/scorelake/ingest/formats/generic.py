@@ -1,24 +1,18 @@
-"""Any table of attempts: JSON Lines, JSON, CSV, Parquet, or a zip of one of these, with --map saying what is what."""
+"""Any table of attempts, with --map saying what is what: passed=correct, problem_id=task.id, passed=pred==answer."""
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.ingest.contract import Attempt, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import lines, members, texts
+from scorelake.ingest.records import records
 from scorelake.ingest.sight import Sight, look
-from scorelake.ingest.values import name, number, shown, verdict
+from scorelake.ingest.values import number, shown, verdict
 from scorelake.settings import RESERVED
 
-OURS = ("model", "benchmark", "subject", "problem_id", "attempt", "passed", "score", "answer")
+OURS = ("problem_id", "attempt", "answer", "subject", "benchmark", "model", "passed", "score")
 PROTOCOL = ("temperature", "grader", "setup")
 COUNTS = ("n", "c")
 RECORDS = "records"
@@ -27,7 +21,7 @@ TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", *RESER
 """Names that a carried column cannot have."""
 MOST = 1_000_000
 """Attempts of one problem told as counts."""
-TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0")
+CELLS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 """What a cell of a CSV, where everything is a text, takes for a verdict."""
 _NOTHING = object()
 
@@ -37,154 +31,116 @@ def detect(sight: Sight) -> bool:
 
 
 def read(source: Source, options: Options) -> Log:
-    sight = look(source.file)
-    mapped = {key: key for key in OURS} | options.mapped
+    mapped = options.mapped
     if len({*COUNTS} & mapped.keys()) == 1:
         raise refuse("n and c go together", source.path, "--map n=... --map c=...")
-    taken = sorted(set(options.mapped) & TAKEN)
+    taken = sorted(set(mapped) & TAKEN)
     if taken:
         raise refuse(f"{taken[0]} is a column of our own", source.path, "carry theirs under another name")
     log = Log([], "passed", "ungraded", run=source.tag)
-    log.rows = _attempts(source, options, log, mapped, _records(source.file, sight, options))
+    log.rows = _attempts(source, options, log)
     return log
 
 
-def _records(path: Path, sight: Sight, options: Options) -> Iterator[tuple[int, Any, dict[str, Any]]]:
-    """(number, key, record) of whatever it is."""
-    below = options.mapped.get(RECORDS)
-    if sight.shape == "parquet":
-        yield from ((i, None, record) for i, record in enumerate(_parquet(path, options), 1))
-    elif sight.shape == "text":
-        yield from ((i, None, record) for i, record in enumerate(_csv(path), 1))
-    elif sight.shape == "lines" or (sight.shape == "object" and "problem_id" in _found(sight, options)):
-        yield from ((i, None, record) for i, record in lines(path))
-    elif sight.shape in ("list", "object"):
-        for i, (key, inside, value) in enumerate(members(path, (below,) if below else ()), 1):
-            if below and key != below:
-                continue
-            if not isinstance(value, dict):
-                raise refuse(
-                    f"{shown(key or inside)} holds {shown(value)}, not a record",
-                    path,
-                    "say where they are: --map records=KEY",
-                )
-            yield i, (inside if below and isinstance(inside, str) else key or None), value
-    else:
-        raise refuse(f"a {sight.shape} file", path, "JSON Lines, JSON, CSV or Parquet can be mapped")
+def _attempts(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
+    sight = look(source.file)
+    told = {key: theirs for key, theirs in options.mapped.items() if key != RECORDS}
+    mapped = {key: key for key in OURS} | told
+    parts = [part for theirs in mapped.values() for part in theirs.split("==")]
+    wanted = {*parts, *(part.partition(".")[0] for part in parts)}
+    flat = not any(isinstance(value, dict | list) for value in sight.first.values())
+    single = flat or at(sight.first, mapped["problem_id"]) is not _NOTHING
+    row: Row | None = None
+    for i, key, record in records(sight, wanted, options.mapped.get(RECORDS), single):
+        if row is None:
+            _refuse_missing(record, told, source)
+            passed = any(key in told for key in ("passed", "n")) or at(record, "passed") is not _NOTHING
+            log.kind = "passed" if passed else "score"
+            row = Row(options, mapped, passed, sight.shape != "text", source.tag)
+        yield from row.attempts(i, key, record)
 
 
-def _found(sight: Sight, options: Options) -> set[str]:
-    """Which of the mapped things are in the first record."""
-    mapped = {"problem_id": "problem_id"} | options.mapped
-    return {key for key, path in mapped.items() if _at(sight.first, path) is not _NOTHING}
+def _refuse_missing(record: dict[str, Any], told: dict[str, str], source: Source) -> None:
+    """A mapping that leads nowhere in the first record is a mistake, not a column of nulls."""
+    for key, theirs in told.items():
+        for one in theirs.split("=="):
+            if at(record, one) is _NOTHING:
+                there = ", ".join(list(record)[:20])
+                raise refuse(f"no key {one} for {key}", source.path, f"the first record has: {there}")
 
 
-def _at(record: Any, path: str) -> Any:
+def at(record: Any, path: str) -> Any:
     """The value at a dotted path; a key that has dots itself comes first."""
-    if isinstance(record, dict) and path in record:
-        return record[path]
-    head, dot, rest = path.partition(".")
-    if dot and isinstance(record, dict) and head in record:
-        return _at(record[head], rest)
+    if isinstance(record, dict):
+        found = record.get(path, _NOTHING)
+        if found is not _NOTHING or "." not in path:
+            return found
+        head, _, rest = path.partition(".")
+        return at(record.get(head), rest)
     return _NOTHING
 
 
-def _attempts(
-    source: Source, options: Options, log: Log, mapped: dict[str, str], records: Iterator[tuple[int, Any, Any]]
-) -> Iterator[Attempt]:
-    path, told = source.path, options.mapped
-    typed = look(source.file).shape != "text"
-    missing = {key: where for key, where in told.items() if key != RECORDS}
-    for i, key, record in records:
-        if i == 1:
-            _refuse_missing(record, missing, path)
-            log.kind = (
-                "passed" if any(each in told or _has(record, mapped, each) for each in ("passed", "n")) else "score"
-            )
-        yield from _rows(i, key, record, mapped, Cells(options, typed, log.kind, source.tag))
+class Row:
+    """How a record becomes attempts."""
 
+    def __init__(self, options: Options, mapped: dict[str, str], passed: bool, typed: bool, tag: str) -> None:
+        self.true, self.typed, self.tag = options.true, typed, tag
+        self.keys = [mapped[key] for key in OURS[:6]]
+        self.counts = [mapped[key] for key in COUNTS if key in mapped]
+        self.outcome = mapped["passed" if passed else "score"]
+        self.worth: Callable[[dict[str, Any], int], float | None] = self._verdict if passed else self._reward
+        self.protocol = {key: theirs for key, theirs in mapped.items() if key in PROTOCOL}
+        self.extra = {key: theirs for key, theirs in mapped.items() if key not in (*OURS, *COUNTS, *PROTOCOL)}
 
-def _refuse_missing(record: dict[str, Any], told: dict[str, str], path: Path) -> None:
-    """A mapping that leads nowhere in the first record is a mistake, not a column of nulls."""
-    for key, where in told.items():
-        for one in where.split("=="):
-            if _at(record, one) is _NOTHING:
-                raise refuse(f"no key {one} for {key}", path, f"the first record has: {', '.join(list(record)[:20])}")
+    def attempts(self, i: int, key: Any, record: dict[str, Any]) -> Iterator[Attempt]:
+        problem, attempt, answer, subject, benchmark, model = (self._get(record, path) for path in self.keys)
+        problem = key if problem is None else problem
+        if problem is None:
+            raise DataError(f"record {i:,} has no {self.keys[0]}", hint="name it with --map problem_id=...")
+        value = None if self.counts else self.worth(record, i)
+        base = Attempt(
+            problem,
+            f"{self.tag}:{i}" if attempt is None else attempt,
+            value,
+            value is None and not self.counts,
+            answer,
+            subject,
+            benchmark,
+            model,
+            {what: self._get(record, path) for what, path in self.protocol.items()} if self.protocol else None,
+            {what: self._get(record, path) for what, path in self.extra.items()} if self.extra else None,
+        )
+        yield from _expanded(base, *(self._get(record, path) for path in self.counts)) if self.counts else (base,)
 
+    def _get(self, record: dict[str, Any], path: str) -> Any:
+        value = at(record, path)
+        return None if value is _NOTHING or (value == "" and not self.typed) else value
 
-def _has(record: Any, mapped: dict[str, str], key: str) -> bool:
-    return key in mapped and _at(record, mapped[key]) is not _NOTHING
+    def _verdict(self, record: dict[str, Any], i: int) -> float | None:
+        left, equal, right = self.outcome.partition("==")
+        value = at(record, left)
+        if value is _NOTHING:
+            raise DataError(f"record {i:,} has no {left}")
+        if equal:
+            other = self._get(record, right)
+            return None if value in (None, "") or other is None else float(value == other)
+        if value is True or value is False:
+            return float(value)
+        if not self.typed and not self.true:
+            value = None if value == "" else CELLS.get(value.lower(), value)
+        return verdict(value, f"record {i:,}: {left}", self.true)
 
-
-class Cells:
-    """How values of a record are taken."""
-
-    def __init__(self, options: Options, typed: bool, kind: str, tag: str) -> None:
-        self.true, self.typed, self.kind, self.tag = options.true, typed, kind, tag
-        self.extra = [key for key in options.mapped if key not in (*OURS, *COUNTS, RECORDS, *PROTOCOL)]
-        self.protocol = [key for key in options.mapped if key in PROTOCOL]
-
-    def verdict(self, value: Any, what: str) -> float | None:
-        if not self.typed and not self.true and isinstance(value, str):
-            value = {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}.get(value.lower(), value)
-        return verdict(value, what, self.true)
-
-    def number(self, value: Any, what: str) -> float | None:
+    def _reward(self, record: dict[str, Any], i: int) -> float | None:
+        value = at(record, self.outcome)
+        if value is _NOTHING:
+            hint = "name one with --map passed=... or --map score=..."
+            raise DataError(f"record {i:,} has neither passed nor {self.outcome}", hint=hint)
         if not self.typed and isinstance(value, str):
             try:
-                value = float(value)
+                value = float(value) if value else None
             except ValueError:
-                raise DataError(f"{what} is {shown(value)}, which is no number") from None
-        return number(value, what)
-
-
-def _rows(i: int, key: Any, record: dict[str, Any], mapped: dict[str, str], cells: Cells) -> Iterator[Attempt]:
-    def get(what: str) -> Any:
-        value = _at(record, mapped[what]) if what in mapped else None
-        return None if value is _NOTHING or (value == "" and not cells.typed) else value
-
-    problem = get("problem_id")
-    problem = key if problem is None else problem
-    if problem is None:
-        raise DataError(f"record {i:,} has no {mapped['problem_id']}", hint="name it with --map problem_id=...")
-    base = Attempt(
-        problem,
-        str(i) if get("attempt") is None else name(get("attempt"), "attempt"),
-        None,
-        answer=get("answer"),
-        subject=get("subject"),
-        benchmark=get("benchmark"),
-        model=get("model"),
-        protocol={what: get(what) for what in cells.protocol} or None,
-        carried={what: get(what) for what in cells.extra} or None,
-    )
-    if get("attempt") is None:
-        base = base.but(attempt=f"{cells.tag}:{i}")
-    if "n" in mapped:
-        yield from _expanded(base, get("n"), get("c"))
-        return
-    value = _outcome(record, get, mapped, cells, i)
-    yield base.but(value=value, error=value is None)
-
-
-def _outcome(record: dict[str, Any], get: Any, mapped: dict[str, str], cells: Cells, i: int) -> float | None:
-    if cells.kind == "score":
-        if _at(record, mapped["score"]) is _NOTHING:
-            raise DataError(
-                f"record {i:,} has neither passed nor score", hint="name one with --map passed=... or --map score=..."
-            )
-        return cells.number(get("score"), f"record {i:,}: {mapped['score']}")
-    left, equal, right = mapped["passed"].partition("==")
-    if equal:
-        one, two = _at(record, left), _at(record, right)
-        return None if _nothing(one) or _nothing(two) else float(one == two)
-    if _at(record, left) is _NOTHING:
-        raise DataError(f"record {i:,} has no {left}")
-    return cells.verdict(get("passed"), f"record {i:,}: {left}")
-
-
-def _nothing(value: Any) -> bool:
-    return value is _NOTHING or value is None or value == ""
+                raise DataError(f"record {i:,}: {self.outcome} is {shown(value)}, which is no number") from None
+        return number(value, f"record {i:,}: {self.outcome}")
 
 
 def _expanded(base: Attempt, n: Any, c: Any) -> Iterator[Attempt]:
@@ -201,51 +157,6 @@ def _whole(value: Any) -> bool:
         return not isinstance(value, bool) and float(str(value)).is_integer()
     except ValueError:
         return False
-
-
-def _parquet(path: Path, options: Options) -> Iterator[dict[str, Any]]:
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
-        wanted = {
-            *OURS,
-            *(part.split(".")[0] for told in options.mapped.values() for part in told.split("==")),
-            *options.mapped.values(),
-        }
-        columns = [column for column in file.schema_arrow.names if column in wanted]
-        for batch in file.iter_batches(4096, columns=columns, use_threads=False):
-            yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise refuse(f"a damaged Parquet file ({str(error).splitlines()[0]:.100})", path) from None
-
-
-def _csv(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a CSV. Its last line must be ended: of one that is cut, nobody can tell that something is missing."""
-    csv.field_size_limit(sys.maxsize)
-    ended = [True]
-
-    def whole() -> Iterator[str]:
-        for _, text in texts(path):
-            ended[0] = text.endswith("\n")
-            yield text
-
-    try:
-        rows = whole()
-        head = next(rows, "")
-        sign = max(",\t;", key=head.count)
-        header = next(csv.reader([head], delimiter=sign, strict=True), [])
-        if len(set(header)) != len(header) or not header:
-            raise refuse(f"the first line names no columns, or one twice: {shown(header)}", path)
-        for i, cells in enumerate(csv.reader(rows, delimiter=sign, strict=True), 2):
-            if cells and len(cells) != len(header):
-                raise refuse(f"row {i:,} has {len(cells)} cells, the first line {len(header)}", path)
-            if cells:
-                yield dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise refuse(f"broken CSV: {error}", path) from None
-    if not ended[0]:
-        raise refuse("the last line has no end, so the file may be cut", path, "end it with a newline if it is whole")
 
 
 FORMAT = Format("generic", "JSON Lines, JSON, CSV or Parquet with --map", detect, read)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from scorelake.ingest import zips
 from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import BROKEN, Document, members, parsed
+from scorelake.ingest.documents import Document, members, parsed
 from scorelake.ingest.sight import Sight
 from scorelake.ingest.values import brief, mapping, number, shown
-from scorelake.ingest.zips import ZipFile
 
 VERSIONS = (2, 3)
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -123,7 +123,7 @@ def _document(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
 
 def _archive(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
     try:
-        with ZipFile(path) as archive:
+        with zips.ZipFile(path) as archive:
             names = set(archive.namelist())
             start = HEADER if HEADER in names else START
             header = parsed(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
@@ -132,13 +132,12 @@ def _archive(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
             for name in _members(names):
                 with archive.open(name) as file:
                     document = Document(file, f"{path}: {name}")
-                    found = [document.members(())] if not name.startswith("samples/") else []
-                    for _, _, sample in (item for some in found for item in some):
+                    alone = name.startswith("samples/")
+                    samples = [document.value()] if alone else (sample for *_, sample in document.members(()))
+                    for sample in samples:
                         yield scores.attempt(sample, prefix)
-                    if not found:
-                        yield scores.attempt(document.value(), prefix)
                     document.finish()
-    except (*BROKEN, NotImplementedError, RuntimeError) as error:
+    except (UnicodeDecodeError, *zips.BROKEN) as error:
         raise refuse(f"a damaged zip ({error})", path, "copy it again, whole") from None
     _facts(header, log, scores)
 
