@@ -248,7 +248,8 @@ def test_no_place_for_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
-    lake, out = str(tmp_path / "lake"), str(tmp_path / "out")
+    """By `score`, and by `count`, even where it would be counted together with others."""
+    lake, out, part = (str(tmp_path / name) for name in ("lake", "out", "part"))
     for name in ("good", "evil", "other"):
         put(tmp_path / "lake", attempts(model=name, problem_id=["p"], passed=True), f"{name}.parquet")
     code = (
@@ -260,12 +261,19 @@ def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
         "    return read(path, *more, **options)\n"
         "parquet.batches = batches\n"
         "from scorelake import cli\n"
-        f"sys.argv = ['scorelake', 'score', {lake!r}, '--out', {out!r}, '--json']\n"
-        "sys.argv += {more}\n"
+        "from scorelake.lake import shards\n"
+        "shards.SMALL = 0\n"
+        "sys.argv = ['scorelake', *{more}]\n"
         "cli.main()\n"
     )
+    command = [sys.executable, "-c", code.replace("{more}", repr(["count", lake, "--out", part, "--shard", "1/1"]))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "quarantined: evil.parquet: reading it ends the process (SIGABRT)" in done.stderr
+    assert "part 1 of 1: 2 rows of 3 files counted in 2 partials" in done.stderr
     for more, exit_code in (([], 3), (["--allow-quarantine"], 0), (["--allow-quarantine", "--full"], 0)):
-        command = [sys.executable, "-c", code.replace("{more}", repr(more))]
+        asked = ["score", lake, "--out", out, "--json", *more]
+        command = [sys.executable, "-c", code.replace("{more}", repr(asked))]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         told = json.loads(done.stdout)
         assert (done.returncode, told["exit_code"]) == (exit_code, exit_code), done.stderr

@@ -214,6 +214,7 @@ def ingest(
 
 @app.command()
 def count(
+    context: typer.Context,
     lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
     out: Annotated[str, typer.Option(help="The output of `score`.")],
     shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
@@ -225,17 +226,30 @@ def count(
     ] = None,
 ) -> None:
     """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
+    flags = {"by": tuple(by or ()), "run.memory_gb": memory}
+
+    def settings() -> Settings:
+        return _settings(lake, config, EngineName.local, column, **flags)
+
+    def work(_: bool) -> int:
+        with messages.failures():
+            number, of = _part(shard)
+            told = settings()
+
+            from scorelake.publish.snapshot import Output
+            from scorelake.run import part
+
+            with messages.Bar() as progress:
+                partials = part(lake, Output.at(out, told.storage), told, number, of, progress)
+            messages.counted(partials, number, of)
+        return 0
+
+    if context.obj != GUARDED:
+        work(False)
+        return
     with messages.failures():
-        number, of = _part(shard)
-        flags = {"by": tuple(by or ()), "run.memory_gb": memory}
-        settings = _settings(lake, config, EngineName.local, column, **flags)
-
-        from scorelake.publish.snapshot import Output
-        from scorelake.run import part
-
-        with messages.Bar() as progress:
-            partials = part(lake, Output.at(out, settings.storage), settings, number, of, progress)
-        messages.counted(partials, number, of)
+        code = guard.surviving(work, lambda full: _suspects(lake, out, settings(), full), full=False)
+    raise typer.Exit(code)
 
 
 @app.command()

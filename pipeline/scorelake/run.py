@@ -177,13 +177,15 @@ def part(
     listed = listing(location, settings.storage)
     with replace(out, root=Path(shards.everywhere(str(out.root)))).passing() as here:
         published = set((here.current() or {}).get("partials", ()))
-        known = [p for p in tasks.known(here.partials, listed.files, settings) if p.name in published]
+        earlier = tasks.known(here.partials, listed.files, settings)
+        known = [p for p in earlier if p.name in published or p.way == tasks.CONDEMNED]
         fresh = _fresh(listed, known)
         _fit(str(location), listed, fresh, known, settings, every_file=False)
         todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, of))
         with writing(here.root):
             here.root.mkdir(parents=True, exist_ok=True)
-        return _count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
+        condemned = [p for p in known if p.way == tasks.CONDEMNED]
+        return condemned + _count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
 
 
 def suspects(location: str, out: Output, settings: Settings, full: bool) -> list[tasks.Count]:

@@ -31,6 +31,8 @@ from scorelake.threads import side_by_side
 if TYPE_CHECKING:
     from scorelake.store.mirror import Mirror
 
+CONDEMNED = "none: reading it ends the process"
+"""How a file was counted that cannot even be tried."""
 LARGE = 1 << 22
 """Bytes of several small shards from which on compiled code is worth loading."""
 
@@ -181,7 +183,7 @@ def condemn(task: Count, reason: str) -> None:
     partial = Partial(
         name=task.task.name,
         files=task.shard.files,
-        way="none: reading it ends the process",
+        way=CONDEMNED,
         **empty,
         rejects=(),
         quarantine=((file.path, reason),),
