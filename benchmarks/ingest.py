@@ -313,7 +313,8 @@ def each(only: list[str], size: int, folder: str) -> Iterator[str]:
             ]
             seconds, cpu, most, told = measured(command)
             rows, mb = told["total"]["rows"], path.stat().st_size / 2**20
-            yield f"{name:<32} {mb:>8,.0f} MB {rows:>12,} attempts {seconds:>8.1f} s {cpu:>7.1f} s of CPU {most:>6.0f} MB held"
+            times = f"{seconds:>8.1f} s {cpu:>7.1f} s of CPU"
+            yield f"{name:<32} {mb:>8,.0f} MB {rows:>12,} attempts {times} {most:>6.0f} MB held"
 
 
 if __name__ == "__main__":
