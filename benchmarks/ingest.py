@@ -132,7 +132,6 @@ def _simulation(i: int) -> dict[str, Any]:
     return {"id": f"s{i}", "task_id": f"{i // 4}", "trial": i % 4, "messages": [{"content": TEXT}] * 20}
 
 
-SWE_PRO = document("eval_results.json", "{", lambda i: f'"owner__repo-{i}": {"true" if i % 3 == 0 else "false"}', "}")
 FORMATS: dict[str, tuple[str, Write, list[str]]] = {
     "inspect .eval, 200,000 samples": ("inspect", evals(200_000), []),
     "inspect .json": (
@@ -167,7 +166,6 @@ FORMATS: dict[str, tuple[str, Write, list[str]]] = {
         document("results.json", '{"results": [', _trial, "]}"),
         ["--benchmark", "b"],
     ),
-    "swebench Pro": ("swebench", SWE_PRO, ["--benchmark", "b"]),
     "verifiers": (
         "verifiers",
         lines(

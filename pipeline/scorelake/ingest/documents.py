@@ -22,6 +22,8 @@ from scorelake.ingest import zips
 CHUNK = 1 << 20
 LARGEST = 1 << 29
 """Characters of one record beyond which it is no record."""
+MANY = 1_000_000
+"""Keys of one object that are remembered to find one that stands twice; attempts are compared elsewhere anyway."""
 _NEAR = 16
 """Characters from the end of what was read within which an error may be a cut of ours."""
 _WHOLE = "copy it again, whole"
@@ -214,7 +216,8 @@ class Document:
             key = self.value()
             if key in seen:
                 raise self.broken(f"key {key!r:.80} stands twice in one object")
-            seen.add(key)
+            if len(seen) < MANY:
+                seen.add(key)
             if self.next() != ":":
                 raise self.broken("':' is missing")
             self.take()

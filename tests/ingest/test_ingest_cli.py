@@ -1,0 +1,94 @@
+"""`scorelake ingest` as people call it: receipts, one line per refusal, one document, exit codes; then `score`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layouts import LAYOUTS, TABLE, generic_csv, humaneval, inspect_json
+
+
+def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
+    inspect_json(tmp_path / "logs", TABLE)
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    done = cli("ingest", "auto", tmp_path / "logs", "--lake", lake)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    for line in (
+        f"{tmp_path / 'logs' / 'log.json'} (inspect)",
+        "  rows      12 = 12 graded + 0 ungraded + 0 duplicate + 0 refused",
+        "  passed    6 of 12 = 0.5",
+        "  n         problems by attempts: 4 with 3",
+    ):
+        assert line in done.stderr.splitlines()
+    assert cli("score", lake, "--out", out).returncode == 0
+    shown = cli("show", out).stdout
+    assert "org/m" in shown
+    assert "0.5000" in shown
+    assert "unchanged" in cli("ingest", "auto", tmp_path / "logs", "--lake", lake).stderr
+
+
+def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
+    generic_csv(tmp_path, TABLE)
+    pairs = ("--map", "model=who,problem_id=task.id", "--map", "passed=ok")
+    done = cli("ingest", "generic", tmp_path / "any.csv", "--lake", tmp_path / "lake", "--benchmark", "toy", *pairs)
+    assert done.returncode == 0, done.stderr
+    assert "6 of 12 = 0.5" in done.stderr
+
+
+def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:
+    def told(*arguments: object) -> dict[str, Any]:
+        done = cli("ingest", *arguments, "--json")
+        document = json.loads(done.stdout)
+        assert document["exit_code"] == done.returncode, done.stderr
+        assert "Traceback" not in done.stderr
+        return document  # type: ignore[no-any-return]
+
+    path, lake = humaneval(tmp_path / "logs", TABLE), tmp_path / "lake"
+    document = told("auto", path, "--lake", lake)
+    assert (document["status"], document["exit_code"], document["refused"][0]["hint"]) == (
+        "refused",
+        3,
+        "give --model",
+    )
+    assert not lake.exists()
+    document = told("auto", tmp_path / "logs", "--lake", lake, "--model", "m")
+    assert (document["status"], document["exit_code"], document["total"]["rows"]) == ("written", 0, 12)
+    (source,) = document["sources"]
+    assert source["rows"] == source["graded"] + source["ungraded"] + source["duplicate"] + source["refused"]
+    assert (source["histogram"], source["errors_counted_as"]) == ({"3": 4}, "ungraded")
+    assert [Path(name).name for name in document["ignored"]] == ["samples.jsonl"]
+    assert told("auto", path, "--lake", lake, "--model", "m")["status"] == "unchanged"
+    assert told("auto", tmp_path / "none", "--lake", lake)["exit_code"] == 5
+    assert told("nonsense", path, "--lake", lake)["exit_code"] == 2
+    assert told("generic", path, "--lake", lake, "--map", "passed")["exit_code"] == 2
+    assert told("helm", tmp_path / "logs", "--lake", lake)["exit_code"] == 3
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+    assert told("auto", path, "--lake", blocked / "lake", "--model", "m")["exit_code"] == 4
+
+
+def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
+    for name in ("swebench_report", "evalplus"):
+        LAYOUTS[name].write(tmp_path / "logs", TABLE)
+    (tmp_path / "logs" / "pointer.json").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:x\n")
+    done = cli("ingest", "auto", tmp_path / "logs", "--lake", tmp_path / "lake")
+    assert done.returncode == 3
+    refused = [line for line in done.stderr.splitlines() if line.startswith("refused: ")]
+    assert len(refused) == 4
+    assert refused[0].endswith("pointer.json: is a git-LFS pointer, not a result (git lfs pull)")
+    assert all(line.endswith("no benchmark in the file (give --benchmark)") for line in refused[1:])
+    assert not (tmp_path / "lake").exists()
+    done = cli("ingest", "auto", tmp_path / "logs", "--lake", tmp_path / "lake", "--skip-refused")
+    assert done.returncode == 0
+    assert len([line for line in done.stderr.splitlines() if line.startswith("refused: ")]) == 4
+    assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
+
+
+@pytest.mark.parametrize("option", ["--errors", "--missing"])
+def test_unknown_rule(tmp_path: Path, cli: Any, option: str) -> None:
+    path = inspect_json(tmp_path, TABLE)
+    assert cli("ingest", "auto", path, "--lake", tmp_path / "lake", option, "maybe").returncode == 2
