@@ -1,12 +1,12 @@
 -- problem: every problem with its keys, counts and carried columns.
 -- Grain: one row per benchmark, subject, model, protocol and problem_id.
--- Caveat: texts are stored once, in problem_group and problem_name; problem_count holds their numbers.
+-- Caveat: texts are stored once, in tables of the schema internal; internal.problem_count holds their numbers.
 CREATE OR REPLACE VIEW problem AS
 SELECT
     groups.* EXCLUDE (_group),
     names.problem_id,
     counts.* EXCLUDE (_group, _name)
-FROM problem_count AS counts
-JOIN problem_group AS groups ON groups._group = counts._group
-JOIN problem_name AS names ON names._name = counts._name;
+FROM internal.problem_count AS counts
+JOIN internal.problem_group AS groups ON groups._group = counts._group
+JOIN internal.problem_name AS names ON names._name = counts._name;
 COMMENT ON VIEW problem IS 'One row per problem: keys, n graded attempts, c correct, ungraded, and the carried columns.';

@@ -18,7 +18,7 @@ CROSS JOIN (
 UNION ALL
 SELECT p.*, shared.metric, shared.k, shared.value
 FROM problem AS p
-JOIN count_score AS shared ON shared.n = p.n AND shared.c = p.c
+JOIN internal.count_score AS shared ON shared.n = p.n AND shared.c = p.c
 UNION ALL
 SELECT
     groups.* EXCLUDE (_group),
@@ -27,9 +27,9 @@ SELECT
     own.metric,
     own.k,
     own.value
-FROM problem_score AS own
-JOIN problem_count AS counts ON counts._group = own._group AND counts._name = own._name
-JOIN problem_group AS groups ON groups._group = own._group
-JOIN problem_name AS names ON names._name = own._name;
+FROM internal.problem_score AS own
+JOIN internal.problem_count AS counts ON counts._group = own._group AND counts._name = own._name
+JOIN internal.problem_group AS groups ON groups._group = own._group
+JOIN internal.problem_name AS names ON names._name = own._name;
 COMMENT ON VIEW problem_scores IS 'The value of every problem and metric with its n and c; the mean over a group is the value of its summary.';
 COMMENT ON COLUMN problem_scores.value IS 'finite-bank value of the problem; null where it has fewer than k graded attempts';

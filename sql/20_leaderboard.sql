@@ -25,7 +25,7 @@ SELECT
     me.attempts,
     place.reason
 FROM model_summary AS me
-JOIN model_rank AS place
+JOIN internal.model_rank AS place
     ON place.benchmark = me.benchmark AND place.metric = me.metric
     AND place.protocol = me.protocol AND place.model = me.model;
 COMMENT ON VIEW leaderboard IS 'Models ranked by value; rank_lo to rank_hi is the range that the problems leave open; unranked models have a reason.';

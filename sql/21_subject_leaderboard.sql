@@ -26,7 +26,7 @@ SELECT
     me.attempts,
     place.reason
 FROM subject_summary AS me
-JOIN subject_rank AS place
+JOIN internal.subject_rank AS place
     ON place.benchmark = me.benchmark AND place.subject = me.subject AND place.metric = me.metric
     AND place.protocol = me.protocol AND place.model = me.model;
 COMMENT ON VIEW subject_leaderboard IS 'Models ranked by value within each subject; rank_lo to rank_hi is the range that the problems leave open; unranked models have a reason.';

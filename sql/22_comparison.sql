@@ -22,7 +22,7 @@ SELECT
     p_holm,
     q,
     claim
-FROM model_pair;
+FROM internal.model_pair;
 COMMENT ON VIEW comparison IS 'Paired comparisons of two models on the problems both attempted, one order of each two.';
 COMMENT ON COLUMN comparison.benchmark IS 'a set of problems scored together';
 COMMENT ON COLUMN comparison.metric IS 'canonical name, such as pass@8';

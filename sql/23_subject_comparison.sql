@@ -21,7 +21,7 @@ SELECT
     p_holm,
     q,
     claim
-FROM subject_pair;
+FROM internal.subject_pair;
 COMMENT ON VIEW subject_comparison IS 'Paired comparisons of two models within each subject, one order of each two.';
 COMMENT ON COLUMN subject_comparison.benchmark IS 'a set of problems scored together';
 COMMENT ON COLUMN subject_comparison.subject IS 'slice inside a benchmark';

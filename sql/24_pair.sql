@@ -21,7 +21,7 @@ SELECT
     p_holm,
     q,
     claim
-FROM model_pair
+FROM internal.model_pair
 UNION ALL
 SELECT
     benchmark,
@@ -41,7 +41,7 @@ SELECT
     p_holm,
     q,
     claim_a AS claim
-FROM model_pair;
+FROM internal.model_pair;
 COMMENT ON VIEW pair IS 'Paired comparisons of every two models, in both orders.';
 COMMENT ON COLUMN pair.benchmark IS 'a set of problems scored together';
 COMMENT ON COLUMN pair.metric IS 'canonical name, such as pass@8';

@@ -33,11 +33,14 @@ def test_each_gate(tmp_path: Path, gate: str, says: str) -> None:
 
 def test_a_fall(tmp_path: Path) -> None:
     config = "[gates]\nmax_fall = 0.1\n"
-    put(tmp_path / "lake", expand([("a", 10, 9)], model="m"))
-    put(tmp_path / "lake", expand([("a", 10, 5)], model="n"), "n.parquet")
+    put(tmp_path / "lake", expand([("a", 1000, 900)], model="m"))
+    put(tmp_path / "lake", expand([("a", 1000, 500)], model="n"), "n.parquet")
     run(tmp_path / "lake", tmp_path / "out", config)
-    put(tmp_path / "lake", expand([("a", 10, 7)], model="m"))
-    with pytest.raises(DataError, match=r"max_fall: default / m fell from 0.9000 to 0.7000 in pass@1, allowed 0.1"):
+    put(tmp_path / "lake", expand([("a", 1000, 700)], model="m"))
+    said = (
+        r"max_fall: default / m fell from 0.9000 to 0.7000 \(-0.2000, -0.23\d\d to -0.16\d\d\) in pass@1, allowed 0.1"
+    )
+    with pytest.raises(DataError, match=said):
         run(tmp_path / "lake", tmp_path / "out", config)
     assert ask(tmp_path / "out", "SELECT value FROM model_summary WHERE metric = 'pass@1' AND model = 'm'") == [
         (0.9,)

@@ -47,10 +47,13 @@ STEPS = (
     "scorelake.run.publish",
     "scorelake.publish.leaderboard.build",
     "scorelake.publish.leaderboard._problems",
-    "scorelake.publish.leaderboard._native",
-    "scorelake.publish.snapshot.settle",
+    "scorelake.publish.leaderboard._digests",
+    "scorelake.publish.publication.settle",
+    "scorelake.publish.publication.write_history",
+    "scorelake.publish.publication.remember",
+    "scorelake.publish.history.settle",
     "scorelake.store.disk.flush",
-    "scorelake.publish.snapshot.checksum",
+    "scorelake.publish.publication.checksum",
     "os.replace",
 )
 SETTINGS = load(**{"metrics.names": ("pass@1", "pass@4", "bayes@N")})
@@ -90,7 +93,7 @@ def visible(out: Path) -> str | None:
     with duckdb.connect(str(path), read_only=True) as db:
         scores = db.execute("SELECT * FROM model_summary ORDER BY ALL").fetchall()
         counts = db.execute("SELECT count(*), sum(n), sum(c), sum(hash(problem_id)) FROM problem_counts").fetchall()
-        runs = db.execute("SELECT rows_read, graded FROM run ORDER BY started DESC LIMIT 1").fetchall()
+        runs = db.execute("SELECT rows_read, graded FROM run WHERE shown").fetchall()
     return json.dumps([scores, counts, runs], default=str)
 
 
@@ -126,7 +129,7 @@ class Arena:
         job(self.lake, Output(out), SETTINGS)
         assert visible(out) == self.new, f"{what}: the next run differs"
         assert _tables(out) == self.tables, f"{what}: tables are not byte-identical"
-        leftovers = [path for path in out.rglob(".*") if path.name != ".lock"]
+        leftovers = [path for path in out.rglob(".*") if path.name not in (".lock", ".shown.json")]
         assert not leftovers, f"{what}: {leftovers}"
 
 
@@ -134,7 +137,8 @@ def _tables(out: Path) -> dict[str, bytes]:
     manifest = Output(out).current()
     assert manifest is not None
     home = out / "snapshots" / manifest["run"]["run_id"]
-    return {p.relative_to(home).as_posix(): p.read_bytes() for p in sorted(home.rglob("*.parquet"))}
+    files = sorted(path for path in home.rglob("*.parquet") if path.name != "change.parquet")
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
 
 
 def kill_at_steps(arena: Arena, steps: tuple[str, ...] = STEPS, nths: tuple[int, ...] = (1, 2)) -> int:

@@ -100,6 +100,9 @@ def score(
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
     metrics_file: Annotated[
         Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")
@@ -109,7 +112,7 @@ def score(
     names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
     flags = {"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory}
     told = messages.Told(as_json, None if dry_run else f"{out}/report.json", metrics_file)
-    options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine}
+    options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
 
     def settings() -> Settings:
         return _settings(lake, config, engine, column, **flags)
@@ -361,15 +364,37 @@ def check(
 def gc(
     out: Out, keep: Annotated[int, typer.Option(min=1, help="How many of the newest snapshots to keep.")] = 5
 ) -> None:
-    """Remove old snapshots, and partial counts that no kept snapshot uses."""
+    """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
     with messages.failures():
         from scorelake.publish.garbage import collect_garbage
-        from scorelake.publish.snapshot import Output, locked
+        from scorelake.publish.snapshot import Output
 
-        output = Output.at(out).fresh()
-        with locked(output):
-            removed = collect_garbage(output, keep)
-        messages.say(f"removed {len(removed['snapshots'])} snapshots and {len(removed['partials'])} partials")
+        with Output.at(out).held() as output:
+            messages.removed(collect_garbage(output, keep))
+
+
+@app.command()
+def runs(out: Out) -> None:
+    """List every run that was ever published, which one is shown, and which can be rolled back to."""
+    with messages.failures():
+        from scorelake.publish.snapshot import Output
+        from scorelake.read.runs import lines
+
+        print("\n".join(lines(Output.at(out))))
+
+
+@app.command()
+def rollback(
+    out: Out, run: Annotated[str, typer.Argument(help="A run that `scorelake runs OUT` lists as kept.")]
+) -> None:
+    """Show an earlier run again, until the next `score`."""
+    with messages.failures():
+        from scorelake.publish.publication import rollback as put_back
+        from scorelake.publish.snapshot import Output
+
+        with Output.at(out).held() as output:
+            manifest = put_back(output, run)
+        messages.say(f"shown is {manifest['run']['run_id']} again, until the next score")
 
 
 @app.callback(invoke_without_command=True)

@@ -37,6 +37,14 @@ class StorageError(ScorelakeError):
     exit_code = 4
 
 
+class UnreachableError(StorageError):
+    """Object storage that does not answer."""
+
+
+class UnsettledError(UnreachableError):
+    """Whether the run was published cannot be found out: the store did not answer any more."""
+
+
 class ClusterError(ScorelakeError):
     """The cluster could not do the work: workers died again and again, or nothing there is large enough."""
 

@@ -150,13 +150,29 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
         )
 
 
-def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, before: pl.DataFrame | None) -> None:
-    """Raise with every gate that failed, and the numbers. `before` is the model summary now published, if any."""
-    failed = [*_shares(gates, run), *_sizes(gates, models), *_falls(gates, models, before)]
+def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, change: pl.DataFrame) -> None:
+    """Raise with every gate that failed, and the numbers. `change` is what moved since the run that is shown."""
+    failed = [*_shares(gates, run), *_sizes(gates, models), *_falls(gates, change)]
     if failed:
         raise DataError(
             f"{len(failed)} gate{'s' * (len(failed) > 1)} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
             hint="what is published stays as it was; mend the lake, or change [gates]",
+        )
+
+
+def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool) -> None:
+    """Raise if the board would lose all its values, or all of a metric that is still asked for."""
+    if allow_empty or not change.height:
+        return
+    had, has = (pl.col(name).is_not_null().any() for name in ("value_before", "value"))
+    asked = pl.col("what").is_in(["new", "moved", "same", "unknown"]).any() | pl.lit(same_metrics)
+    lost = change.group_by("metric").agg(lost=had & ~has & asked, has=has, had=had).sort("metric")
+    names = lost.filter("lost")["metric"].to_list()
+    if names or (lost["had"].any() and not lost["has"].any()):
+        what = f"every value of {', '.join(names[:8])}" if lost["has"].any() and names else "every value"
+        raise DataError(
+            f"the leaderboard would lose {what}",
+            hint="look for attempts that are missing, or a k above n; --allow-empty publishes it all the same",
         )
 
 
@@ -183,15 +199,19 @@ def _sizes(gates: Gates, models: pl.DataFrame) -> list[str]:
     return out
 
 
-def _falls(gates: Gates, models: pl.DataFrame, before: pl.DataFrame | None) -> list[str]:
-    if gates.max_fall is None or before is None:
+def _falls(gates: Gates, change: pl.DataFrame) -> list[str]:
+    """A fall is one that noise does not explain: the whole interval of the change lies below what is allowed."""
+    if gates.max_fall is None:
         return []
-    same = [frame.filter(pl.col("metric") == gates.metric).select(*_WHO, "value") for frame in (before, models)]
-    both = same[0].join(same[1], on=_WHO, how="left", suffix="_now", nulls_equal=True).sort(_WHO)
-    fallen = both.filter((pl.col("value") - pl.col("value_now").fill_null(0)) > gates.max_fall)
+    mine = change.filter((pl.col("metric") == gates.metric) & pl.col("value_before").is_not_null())
+    fallen = mine.filter((pl.col("hi") < -gates.max_fall) | pl.col("value").is_null())
     return [
-        f"max_fall: {_who(row)} fell from {row['value']:.4f} to "
-        + (f"{row['value_now']:.4f}" if row["value_now"] is not None else "nothing")
+        f"max_fall: {_who(row)} fell from {row['value_before']:.4f} to "
+        + (
+            f"{row['value']:.4f} ({row['change']:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
+            if row["value"] is not None
+            else "nothing"
+        )
         + f" in {gates.metric}, allowed {gates.max_fall:g}"
         for row in fallen.rows(named=True)
     ]

@@ -56,7 +56,9 @@ def surviving(work: Callable[[bool], int], suspects: Callable[[bool], list[Suspe
         for name, tried, condemn in suspects(full):
             ended = in_child(tried)
             if -ended in CRASHES:
-                condemn(f"reading it ends the process ({signal.Signals(-ended).name}): the file is damaged")
+                condemn(
+                    f"reading it ends the process ({signal.Signals(-ended).name}): the file is damaged or encrypted"
+                )
                 found.append(name)
     if not found:
         told = signal.Signals(-code).name

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from scorelake.lake.guess import Guesses
     from scorelake.lake.look import Seen
     from scorelake.partials import Partial
+    from scorelake.publish.garbage import Removed
     from scorelake.read.check import Finding
     from scorelake.run import Progress, Report
 
@@ -91,8 +93,8 @@ def say(text: str) -> None:
 
 
 def _plain(report: Report) -> dict[str, Any]:
-    told = dict(vars(report))
-    run = dict(told.pop("run"))
+    told = asdict(report)
+    run = told.pop("run")
     if "settings" in run:
         run["settings"] = json.loads(run["settings"])
     return told | {"run": run}
@@ -119,6 +121,8 @@ def tell(report: Report) -> None:
         f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected, "
         f"in {report.files_read:,} new and {report.files_reused:,} known files"
     )
+    for line in report.change.lines() if report.change else ():
+        say(line)
     say(
         f"published {report.metrics} metrics of {report.models:,} models on {report.problems:,} problems as "
         f"{run['run_id']}"
@@ -174,6 +178,14 @@ def ingested(report: Ingested, told: Told) -> None:
     told.end({"status": report.status, "exit_code": code, **document})
     if code:
         raise SystemExit(code)
+
+
+def removed(what: Removed) -> None:
+    """What `gc` freed."""
+    say(
+        f"removed {len(what.snapshots):,} snapshots and {len(what.partials):,} partials, "
+        f"{what.bytes / 2**20:,.1f} MiB; history stays"
+    )
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:

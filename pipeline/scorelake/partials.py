@@ -7,6 +7,7 @@ compressed by lz4, which takes a third of the time of Parquet. Texts that severa
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.counts import HASH, OUTCOMES, PROBLEM, TOLD, Counts
-from scorelake.store.disk import checksum
+from scorelake.store.disk import checksum, read_json
 from scorelake.store.files import File
 from scorelake.store.parquet import arrow
 from scorelake.tables import KEYS
@@ -89,13 +90,20 @@ class Partial:
 
 
 def describe(home: Path, partial: Partial, identity: Mapping[str, Any]) -> None:
-    (home / DESCRIPTION).write_text(json.dumps(asdict(partial) | {"identity": dict(identity)}))
+    told = json.loads(json.dumps(asdict(partial) | {"identity": dict(identity)}))
+    (home / DESCRIPTION).write_text(json.dumps(told | {"digest": _digest(told)}))
+
+
+def _digest(told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def described(home: Path, identity: Mapping[str, Any] | None = None) -> Partial | None:
     """The partial of a folder by its own word; None if there is none, or none that can be read, or another's."""
     try:
-        told = json.loads((home / DESCRIPTION).read_text())
+        told = read_json(home / DESCRIPTION)
+        if told.pop("digest") != _digest(told) or told["name"] != home.name:
+            return None
         if told.pop("identity") != identity and identity is not None:
             return None
         told["files"] = tuple(File(**file) for file in told["files"])
@@ -103,7 +111,7 @@ def described(home: Path, identity: Mapping[str, Any] | None = None) -> Partial 
         for key in ("rejects", "quarantine"):
             told[key] = tuple(tuple(entry) for entry in told[key])
         return Partial(**told)
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
@@ -111,7 +119,7 @@ def sound(home: Path, partial: Partial) -> bool:
     """What is on the disk is what was written; if not, the shard is simply counted again."""
     try:
         return checksum(*partial.contents(home)) == partial.checksum
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return False
 
 

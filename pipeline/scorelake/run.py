@@ -21,21 +21,22 @@ from scorelake.compare.evidence import comparable, evidence
 from scorelake.engines import Engine, local
 from scorelake.errors import StorageError
 from scorelake.lake import shards
-from scorelake.lake.listing import Lake, listing
+from scorelake.lake.listing import Lake, listing, refuse_inside
 from scorelake.merge.buckets import Merged, buckets
 from scorelake.partials import Partial
-from scorelake.publish.snapshot import Output, locked, publish, stage
+from scorelake.publish import change
+from scorelake.publish.change import Change
+from scorelake.publish.publication import publish, stage, unstage
+from scorelake.publish.shown import Base, base
+from scorelake.publish.snapshot import Output, locked
 from scorelake.score import histogram, summaries, traced
 from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
 from scorelake.score.values import per_problem
 from scorelake.settings import Settings
 from scorelake.store import memory
-from scorelake.store.disk import is_remote, writing
+from scorelake.store.disk import is_remote
 from scorelake.store.files import File, Shard
-from scorelake.tables import (
-    MODEL_SUMMARY,
-    PROBLEM_HISTOGRAM,
-)
+from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM
 from scorelake.version import __version__
 
 Progress = Callable[[str, int, int], None]
@@ -59,6 +60,24 @@ class Report:
     warnings: tuple[str, ...] = ()
     ways: dict[str, int] = field(default_factory=dict)
     """How the shards were counted, and how many so: tally, plain, or none (see docs/architecture.md)."""
+    change: Change | None = None
+    """What changed since the run that was shown before."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is there, what of it is counted already, and what is left to count."""
+
+    listed: Lake
+    known: list[Partial]
+    todo: list[Shard]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """How many files are read, and how many are not."""
+        fresh = sum(len(shard.files) for shard in self.todo)
+        reused = len(self.listed.files) - fresh
+        return {"files_read": fresh, "files_reused": reused, "ignored": self.listed.ignored}
 
 
 def job(
@@ -69,80 +88,116 @@ def job(
     full: bool = False,
     dry_run: bool = False,
     allow_quarantine: bool = False,
+    allow_empty: bool = False,
     engine: Engine = local,
     progress: Progress = lambda stage, done, of: None,
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing."""
-    started = datetime.now(UTC)
     memory.keep()
     _names(settings)
     settings = shards.fitted(settings, engine.memory_gb)
-    listed = listing(location, settings.storage)
-    out = replace(out, root=Path(shards.everywhere(str(out.root)))).fresh()
+    out = replace(out, root=Path(shards.everywhere(str(out.root))))
+    refuse_inside(location, out.name)
+    if dry_run:
+        plan = _plan(location, out, settings, full, engine, every_file=not allow_quarantine)
+        files, left = len(plan.listed.files), sum(shard.size for shard in plan.todo)
+        run = {"lake": str(location), "files": files, "bytes_to_read": left}
+        return Report("planned", run, **plan.told, metrics=0, models=0, problems=0)
+    with locked(out):  # the lake is listed after it, so that no run knows an older lake than the one before it
+        out = out.fresh().claimed()
+        before = base(out)
+        begun = _begun(location, settings, before)
+        plan = _plan(location, out, settings, full, engine)
+        staged = stage(out, begun["run_id"])
+        try:
+            work = _Work(out, settings, engine, progress, staged, begun)
+            return _night(work, plan, before, full, allow_quarantine, allow_empty)
+        finally:
+            unstage(staged)
+
+
+def _begun(location: str | Path, settings: Settings, before: Base) -> dict[str, Any]:
+    """What is known of a run before it has done anything. Its name has a time in it for people; nothing reads it."""
+    started = datetime.now(UTC)
+    return {
+        "run_id": f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
+        "number": before.past.next_number,
+        "started": started.isoformat(),
+        "version": __version__,
+        "lake": str(location),
+        "settings": json.dumps(settings.model_dump(mode="json"), sort_keys=True),
+    }
+
+
+def _plan(
+    location: str | Path, out: Output, settings: Settings, full: bool, engine: Engine, every_file: bool = False
+) -> Plan:
+    """List the lake, and see what of it is counted already."""
+    listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     known = [] if full else tasks.reusable(out.partials, listed.files, settings, local if out.mirror else engine)
     fresh = _fresh(listed, known)
-    _fit(str(location), listed, fresh, known, settings, dry_run and not allow_quarantine)
-    todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, engine.at_once))
-    run: dict[str, Any] = {"lake": str(location), "files": len(listed.files)}
-    told = _files(listed, fresh)
-    if dry_run:
-        run["bytes_to_read"] = sum(shard.size for shard in todo)
-        return Report("planned", run, **told, metrics=0, models=0, problems=0)
+    _fit(str(location), listed, fresh, known, settings, every_file)
+    size = shards.shard_mb(fresh, settings.run, engine.at_once)
+    return Plan(listed, known, shards.shards(shards.everywhere(listed.root), fresh, size))
 
-    with locked(out):
-        run_id = f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-        staged = stage(out, run_id)
-        partials = sorted([*known, *_count(out, todo, settings, full, engine, progress)], key=lambda p: p.files)
-        memory.give_back()
-        quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
-        told["ways"] = dict(Counter(partial.way.partition(":")[0] for partial in partials))
-        gates.refuse(partials, quarantine, settings, allow_quarantine)
-        run |= {
-            "run_id": run_id,
-            "started": started.isoformat(),
-            "version": __version__,
-            "quarantined": len(quarantine),
-        }
-        run["settings"] = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
-        inputs = _inputs(partials, settings)
-        before = out.current()
-        if before is not None and before["inputs"] == inputs and not full:
-            staged.joinpath("problem_counts").rmdir()
-            staged.rmdir()
-            return Report("unchanged", before["run"], **told, **before["size"], quarantine=quarantine)
 
-        warnings = _merge(out, partials, staged, settings, engine, progress, run)
-        memory.give_back()
-        progress("scoring", 0, 1)
-        counts = problems.read(staged / "problem_counts")
-        gates.written(run, counts.counts)
-        tables = _score(counts, partials, settings, warnings)
-        size = _size(tables)
-        published = out.table(before, MODEL_SUMMARY.name) if before else None
-        gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], published)
-        progress("publishing", 0, 1)
-        run["finished"] = datetime.now(UTC).isoformat()
-        manifest = {
-            "run": run,
-            "inputs": inputs,
-            "size": size,
-            "partials": [partial.name for partial in partials],
-            "quarantine": [list(entry) for entry in quarantine],
-            "warnings": warnings,
-        }
-        publish(out, staged, manifest, tables, counts)
-    return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(warnings))
+@dataclass(frozen=True)
+class _Work:
+    """Where a run works, and with what."""
+
+    out: Output
+    settings: Settings
+    engine: Engine
+    progress: Progress
+    staged: Path
+    run: dict[str, Any]
+
+
+def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: bool, allow_empty: bool) -> Report:
+    """Count, merge, score, see what changed, and publish; under the lock."""
+    settings, run, told = work.settings, work.run, plan.told
+    new = _count(work.out, plan.todo, settings, full, work.engine, work.progress)
+    partials = sorted([*plan.known, *new], key=lambda p: p.files)
+    memory.give_back()
+    quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
+    told["ways"] = dict(Counter(partial.way.partition(":")[0] for partial in partials))
+    gates.refuse(partials, quarantine, settings, allow_quarantine)
+    listed, inputs = plan.listed, _inputs(partials, settings)
+    run |= {"files": len(listed.files), "excluded": len(listed.excluded), "quarantined": len(quarantine)}
+    run["rows_new"] = sum(partial.read for partial in new)
+    notes = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in listed.idle)]
+    was = before.standing(inputs)
+    if was and not full:
+        return Report("unchanged", was["run"], **told, **was["size"], quarantine=quarantine, warnings=tuple(notes))
+    if before.shown.rolled_back:
+        notes.append(f"the rollback to {before.shown.run_id} ends: the lake is published as it is")
+
+    notes += _merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
+    memory.give_back()
+    work.progress("scoring", 0, 1)
+    counts = problems.read(work.staged / "problem_counts")
+    gates.written(run, counts.counts)
+    tables = _score(counts, partials, settings, notes)
+    size = _size(tables)
+    run |= {name: size[name] for name in ("models", "problems")}
+    changed, tables[CHANGE.name] = change.since(work.out, before, run, partials, tables, settings)
+    gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty)
+    gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
+    notes += changed.warnings()
+    work.progress("publishing", 0, 1)
+    run["finished"] = datetime.now(UTC).isoformat()
+    names = [partial.name for partial in partials]
+    left_out = [list(entry) for entry in quarantine]
+    manifest = {"run": run, "inputs": inputs, "size": size, "partials": names, "quarantine": left_out}
+    manifest["warnings"] = notes
+    publish(work.out, work.staged, manifest, tables, counts, before)
+    return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(notes), change=changed)
 
 
 def _fresh(listed: Lake, known: Sequence[Partial]) -> tuple[File, ...]:
     """The files that are not counted yet."""
     counted = {file for partial in known for file in partial.files}
     return tuple(file for file in listed.files if file not in counted)
-
-
-def _files(listed: Lake, fresh: Sequence[File]) -> dict[str, Any]:
-    """How many files are read, and how many are not."""
-    return {"files_read": len(fresh), "files_reused": len(listed.files) - len(fresh), "ignored": listed.ignored}
 
 
 def _fit(
@@ -174,16 +229,15 @@ def part(
     The parts depend on nothing that other parts or machines change, so all of them together are all that is new.
     """
     settings = shards.fitted(settings, shards.ALIKE_GB)
-    listed = listing(location, settings.storage)
-    with replace(out, root=Path(shards.everywhere(str(out.root)))).passing() as here:
+    out = replace(out, root=Path(shards.everywhere(str(out.root))))
+    listed = listing(location, settings.storage, settings.lake.exclude, out.name)
+    with out.passing() as here:
         published = set((here.current() or {}).get("partials", ()))
         earlier = tasks.known(here.partials, listed.files, settings)
         known = [p for p in earlier if p.name in published or p.way == tasks.CONDEMNED]
         fresh = _fresh(listed, known)
         _fit(str(location), listed, fresh, known, settings, every_file=False)
         todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, of))
-        with writing(here.root):
-            here.root.mkdir(parents=True, exist_ok=True)
         condemned = [p for p in known if p.way == tasks.CONDEMNED]
         return condemned + _count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
 
@@ -192,7 +246,7 @@ def suspects(location: str, out: Output, settings: Settings, full: bool) -> list
     """After a crash: every file that is not known to be harmless, each as a task of its own."""
     if is_remote(location) or out.mirror:
         return []
-    listed = listing(location, settings.storage)
+    listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     home = Path(shards.everywhere(str(out.root))) / "partials"
     known = [] if full else tasks.reusable(home, listed.files, settings)
     root = shards.everywhere(listed.root)

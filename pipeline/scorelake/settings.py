@@ -29,6 +29,13 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Lake(Part):
+    """Which files of the lake count."""
+
+    exclude: tuple[str, ...] = ()
+    """Patterns such as date=2026-02-04/* over paths in the lake; * stands for any text, slashes too."""
+
+
 class Columns(Part):
     """Which column (or Hive key) of the lake holds what."""
 
@@ -268,6 +275,7 @@ PATIENCE = Storage()
 
 
 class Settings(Part):
+    lake: Lake = Lake()
     columns: Columns = Columns()
     protocol: Protocol = Protocol()
     policy: Policy = Policy()

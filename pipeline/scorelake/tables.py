@@ -22,7 +22,7 @@ LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes")
 TEXT, INT, REAL = pl.String(), pl.Int64(), pl.Float64()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     name: str
     about: str
@@ -212,47 +212,113 @@ MODEL_PAIR = Table(
 SUBJECT_PAIR = Table("subject_pair", "What the view `subject_comparison` is made of.", {**_SUBJECT, **_PAIR})
 MODEL_RANK = Table("model_rank", "Ranks by value, and how far the problems settle them.", {**_BENCHMARK, **_RANK})
 SUBJECT_RANK = Table("subject_rank", "The same within each subject.", {**_SUBJECT, **_RANK})
+_RUN_ID = {"run_id": (TEXT, "the run; its snapshot's folder has this name")}
+_NUMBER = {"number": (INT, "one more than that of the run before: the order of runs, whatever clocks say")}
+_STARTED = {"started": (pl.Datetime("us"), "when the run began by its machine's clock, UTC")}
+_SETTINGS = {"settings": (TEXT, "digest of the settings; the table setting spells them out")}
+_RECORD: dict[str, tuple[pl.DataType, str]] = {
+    **_RUN_ID,
+    **_NUMBER,
+    **_STARTED,
+    "finished": (pl.Datetime("us"), "when its numbers were ready by its machine's clock, UTC"),
+    "version": (TEXT, "scorelake's version"),
+    **_SETTINGS,
+    "lake": (TEXT, "where the attempts were read"),
+    "files": (INT, "Parquet files in the lake, without those excluded"),
+    "excluded": (INT, "files left out by [lake] exclude"),
+    "quarantined": (INT, "files that could not be read and were left out"),
+    "rows_read": (INT, "rows read = graded + ungraded + duplicates + rejected"),
+    "rows_new": (INT, "rows of files that no earlier run had counted"),
+    "graded": (INT, "rows with a verdict"),
+    "ungraded": (INT, "rows without a verdict"),
+    "duplicates": (INT, "rows dropped as repeats of an attempt"),
+    "rejected": (INT, "rows whose outcome or key is not valid"),
+    "models": (INT, "models with at least one row in model_summary"),
+    "problems": (INT, "problems of all models added up"),
+}
 RUN = Table(
     "run",
-    "One row per run that is kept, newest last.",
+    "One row per run that was ever published here, in the order of number.",
+    {**_RECORD, "shown": (pl.Boolean(), "true for the run whose numbers this file shows")},
+)
+RECORD = Table(
+    "run_record",
+    "What runs.parquet holds, one row per run that was ever published.",
     {
-        "run_id": (TEXT, "names the run's snapshot folder"),
-        "started": (pl.Datetime("us"), "when the run began, UTC"),
-        "finished": (pl.Datetime("us"), "when its numbers were ready, UTC"),
-        "version": (TEXT, "scorelake's version"),
-        "settings": (TEXT, "the settings as JSON"),
-        "lake": (TEXT, "where the attempts were read"),
-        "files": (INT, "Parquet files in the lake"),
-        "rows_read": (INT, "rows read = graded + ungraded + duplicates + rejected"),
-        "graded": (INT, "rows with a verdict"),
-        "ungraded": (INT, "rows without a verdict"),
-        "duplicates": (INT, "rows dropped as repeats of an attempt"),
-        "rejected": (INT, "rows whose outcome or key is not valid"),
-        "quarantined": (INT, "files that could not be read"),
+        **_RECORD,
+        "settings_json": (TEXT, "the settings as JSON"),
+        "quarantine_json": (TEXT, "the files left out, each with its reason, as JSON"),
     },
+)
+SETTING = Table(
+    "setting",
+    "The settings of every run: one row per digest and key.",
+    {**_SETTINGS, "key": (TEXT, "section and name, such as uncertainty.confidence"), "value": (TEXT, "as JSON")},
 )
 QUARANTINE = Table(
     "quarantine",
     "Files of the lake that a run could not read and left out.",
     {
-        "run_id": (TEXT, "the run"),
+        **_RUN_ID,
         "file": (TEXT, "the file, relative to the lake"),
         "reason": (TEXT, "why it was left out"),
     },
 )
 HISTORY = Table(
     "history",
-    "How scores moved: every metric of every model in every run that is kept.",
+    "How scores moved: every metric of every model in every run that was ever published.",
     {
-        "run_id": (TEXT, "the run"),
-        "started": (pl.Datetime("us"), "when the run began, UTC"),
-        "benchmark": _GROUP["benchmark"],
+        **_RUN_ID,
+        **_NUMBER,
+        **_STARTED,
+        **_MODEL,
+        **{
+            name: _SCORES[name]
+            for name in ("metric", "value", "lo", "hi", "se", "problems", "problems_scored", "attempts")
+        },
+    },
+)
+CHANGE = Table(
+    "change",
+    "What moved since the run that was shown before: every metric of every model of either run.",
+    {
+        **_MODEL,
         "metric": _SCORES["metric"],
-        "model": _GROUP["model"],
-        "protocol": _GROUP["protocol"],
-        "value": _SCORES["value"],
-        "lo": _SCORES["lo"],
-        "hi": _SCORES["hi"],
+        "what": (TEXT, "moved, same, new or gone; unknown where neither or only one run has a value"),
+        "value_before": (REAL, "value in the run before"),
+        "value": (REAL, "value in this run"),
+        "change": (REAL, "value minus value_before"),
+        "lo": (REAL, "lower end of the interval of the change, as wide as noise of the attempts makes it"),
+        "hi": (REAL, "upper end of that interval"),
+        "p": (REAL, "chance of a change this large where nothing but the attempts differs, two-sided"),
+        "q": (REAL, "the same adjusted over the models of the benchmark, protocol and metric (Benjamini-Hochberg)"),
+        "outside": (pl.Boolean(), "true where q says that noise of the attempts does not explain the change"),
+        "rank_before": (INT, "rank by value in the run before"),
+        "rank": (INT, "rank by value in this run"),
+        "problems_before": (INT, "problems in the run before"),
+        "problems": (INT, "problems in this run"),
+        "attempts_before": (INT, "graded attempts in the run before"),
+        "attempts": (INT, "graded attempts in this run"),
+        "settings_changed": (pl.Boolean(), "true where the settings, or the version, differ between the two runs"),
+    },
+)
+BOARD = Table(
+    "board",
+    "Which run this file shows, and who built it.",
+    {
+        **_RUN_ID,
+        "rolled_back": (pl.Boolean(), "true where scorelake rollback put an earlier run back"),
+        "scorelake": (TEXT, "the version that built this file"),
+        "duckdb": (TEXT, "the DuckDB that built it; digests are compared under the same one only"),
+    },
+)
+DIGEST = Table(
+    "digest",
+    "What the tables held when this file was built, to notice a change by hand.",
+    {
+        "what": (TEXT, "a table, or all views and macros together"),
+        "rows": (INT, "its rows"),
+        "digest": (TEXT, "the sum of DuckDB's hash over its rows"),
     },
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)

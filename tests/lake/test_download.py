@@ -187,3 +187,31 @@ def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tm
 def test_no_lake(bucket: str) -> None:
     with pytest.raises(LakeError, match="no Parquet file inside"):
         listing(f"{bucket}/lake", QUICK)
+
+
+def test_keys_that_a_disk_cannot_hold(bucket: str, tmp_path: Path) -> None:
+    path, url = put(tmp_path, expand([("a", 4, 2)], model="m")), f"{bucket}/lake"
+    Objects(url, QUICK).send({"both.parquet": path, "both.parquet/part.parquet": path})
+    assert run(url, tmp_path / "out").run["graded"] == 8, "one at a time both can be held"
+    with pytest.raises(DataError, match="its key is a folder of other keys too"):
+        check.check(Output(tmp_path / "out"))
+    Objects(url, QUICK).send({"long/" + "x" * 300 + ".parquet": path})
+    with pytest.raises(DataError, match="a part of its key is longer than 255 bytes") as told:
+        run(url, tmp_path / "out")
+    assert str(told.value.where).startswith("long/xxx")
+
+
+def test_what_stands_for_a_folder_is_no_file(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    """Consoles make an empty object whose key ends in a slash; an empty file is another matter."""
+    import urllib.request
+
+    path = put(tmp_path, expand([("a", 4, 2)], model="m"))
+    url = f"{bucket}/lake"
+    Objects(url, QUICK).send({"night.parquet/part.parquet": path})
+    for name in ("night.parquet/", "empty.parquet/"):
+        request = urllib.request.Request(f"{proxy.url}/{bucket[5:]}/lake/{name}", data=b"", method="PUT")
+        urllib.request.urlopen(request).close()
+    assert run(url, tmp_path / "out").run["files"] == 1
+    Objects(url, QUICK).send({"zero.parquet": b""})
+    with pytest.raises(DataError, match=r"zero.parquet: the file is empty"):
+        run(url, tmp_path / "out")

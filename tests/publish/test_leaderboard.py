@@ -9,8 +9,19 @@ import pytest
 
 from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
-from scorelake.publish.leaderboard import view_files
-from scorelake.tables import EVIDENCE, HISTORY, KEYS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, QUARANTINE, RUN, SCORES
+from scorelake.publish.leaderboard import home_of, view_files
+from scorelake.tables import (
+    CHANGE,
+    EVIDENCE,
+    HISTORY,
+    KEYS,
+    PROBLEM_COUNTS,
+    PROBLEM_HISTOGRAM,
+    QUARANTINE,
+    RUN,
+    SCORES,
+    SETTING,
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +109,8 @@ def test_any_k_from_the_histogram(out: Path) -> None:
 
 
 def test_tables_are_as_promised(out: Path) -> None:
-    for table in (*SCORES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, *EVIDENCE, RUN, QUARANTINE, HISTORY):
-        assert [row[0] for row in ask(out, f"DESCRIBE {table.name}")] == list(table.columns)
+    for table in (*SCORES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, *EVIDENCE, CHANGE, RUN, SETTING, QUARANTINE, HISTORY):
+        assert [row[0] for row in ask(out, f"DESCRIBE {home_of(table)}")] == list(table.columns)
     assert [row[0] for row in ask(out, "DESCRIBE leaderboard")] == (
         [
             "benchmark",

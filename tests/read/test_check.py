@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 from conftest import ask, attempts, expand, put, run, snapshot
-from scorelake.errors import DataError
+from scorelake.errors import DataError, LakeError
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
+from scorelake.store.disk import mark
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_wrong_balance(out: Path) -> None:
 def test_a_changed_table(out: Path) -> None:
     with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
         db.execute(
-            "UPDATE problem_count SET n = n + 1 FROM problem_name AS names "
+            "UPDATE internal.problem_count SET n = n + 1 FROM internal.problem_name AS names "
             "WHERE names._name = problem_count._name AND problem_id = 'a'"
         )
     assert failed(out) == ["leaderboard.duckdb"]
@@ -59,6 +60,9 @@ def test_a_lake_that_says_something_else(out: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_published(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="not an output of scorelake"):
+        check.check(Output(tmp_path))
+    mark(tmp_path)
     with pytest.raises(DataError, match="no published run"):
         check.check(Output(tmp_path))
 

@@ -1,6 +1,7 @@
 """An output in object storage: the same tables, incremental, and one winner."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from cloud import QUICK, upload
 from conftest import FIXTURES, expand, put, run, tables
 from faulty import Fault, Faulty
-from scorelake.errors import LakeError, LockedError, ScorelakeError, StorageError
+from scorelake.errors import LakeError, LockedError, ScorelakeError, StorageError, UnsettledError, UsageError
 from scorelake.publish.garbage import collect_garbage
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read import check
@@ -43,9 +44,10 @@ def ask(url: str, folder: Path, sql: str) -> list[tuple[object, ...]]:
 
 def published(url: str, folder: Path) -> dict[str, bytes]:
     """The bytes of every table of the published snapshot, straight from the store."""
-    ((run_id,),) = ask(url, folder, "SELECT run_id FROM run ORDER BY started DESC LIMIT 1")
+    ((run_id,),) = ask(url, folder, "SELECT run_id FROM run WHERE shown")
     there = Objects(f"{url}/snapshots/{run_id}", QUICK)
-    return {found.key: there.read(found, 0, found.size) for found in there.list() if found.key.endswith(".parquet")}
+    files = [found for found in there.list() if found.key.endswith(".parquet") and found.key != "change.parquet"]
+    return {found.key: there.read(found, 0, found.size) for found in files}
 
 
 def keys(url: str) -> set[str]:
@@ -71,16 +73,16 @@ def nights(lake: Path, url: str, tmp_path: Path) -> None:
     assert ask(f"{url}/out", tmp_path, "SELECT files FROM run ORDER BY started") == [(2,), (3,)]
     assert all(finding.ok for finding in check.check(Output.at(f"{url}/out", QUICK)))
 
-    slow = Output.at(f"{url}/out", QUICK).fresh()
+    behind = Output.at(f"{url}/out", QUICK)
+    with locked(behind):
+        slow = behind.fresh()
     upload(fill(lake, 3), f"{url}/lake")
     away(f"{url}/lake", f"{url}/out", cache=str(tmp_path / "elsewhere"))
     before = keys(f"{url}/out")
-    staged = slow.snapshots / "late"
-    staged.mkdir()
-    (staged / "manifest.json").write_text("{}")
+    (slow.root / "late").write_text("an older board")
     assert slow.mirror is not None
     with pytest.raises(LockedError, match="another run has published here meanwhile"):
-        slow.mirror.publish(staged, staged / "manifest.json", slow.seen)
+        slow.mirror.publish(slow.root / "late", slow.seen)
     assert keys(f"{url}/out") == before, "the loser leaves nothing"
 
 
@@ -181,9 +183,9 @@ def test_garbage(bucket: str, tmp_path: Path) -> None:
         away(fill(lake, i), url)
     (lake / "0.parquet").unlink()
     away(lake, url)
-    out = Output.at(url, QUICK).fresh()
+    out = Output.at(url, QUICK)
     with locked(out):
-        collect_garbage(out, 1)
+        collect_garbage(out.fresh(), 1)
     kept = {key.split("/")[1] for key in keys(url) if key.startswith("snapshots/")}
     shown = out.current()
     assert shown is not None
@@ -248,8 +250,8 @@ def test_parts(bucket: str, tmp_path: Path) -> None:
 
 def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away(fill(tmp_path / "lake", 0), f"{bucket}/out")
-    before = keys(f"{bucket}/out")
-    Objects(f"{bucket}/out", QUICK).send({"snapshots/20200101-dead/problem_counts/part-00000.parquet": b"half"})
+    before, dead = keys(f"{bucket}/out"), "20200101T000000Z-0123abcd"
+    Objects(f"{bucket}/out", QUICK).send({f"snapshots/{dead}/problem_counts/part-00000.parquet": b"half"})
     out = Output.at(f"{bucket}/out", QUICK).fresh()
     collect_garbage(out, 5)
     assert len(keys(f"{bucket}/out")) == len(before) + 1, "somebody may be writing it"
@@ -286,3 +288,110 @@ def test_the_command_line(bucket: str, cli: Cli, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (5, "")
     assert "no leaderboard here" in done.stderr
     assert not list(tmp_path.glob("s3:*"))
+
+
+HASTY = Storage(timeout_s=1, retry_s=1)
+
+
+def hasty(lake: Path, url: str) -> Report:
+    return job(lake, Output.at(url, HASTY), Settings(storage=HASTY))
+
+
+def of_the_board(method: str, path: str) -> bool:
+    return method == "PUT" and path.endswith(BOARD)
+
+
+def test_a_put_that_fails_leaves_no_run(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    """The snapshot was sent already; without its publication it is no run, and it is taken back."""
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    proxy.plan = lambda method, path: "503" if of_the_board(method, path) else None
+    with pytest.raises(StorageError) as told:
+        hasty(lake, url)
+    assert "nothing was published" in str(told.value)
+    assert not [key for key in keys(url) if key.startswith(("snapshots/", "leaderboard"))]
+    proxy.plan = lambda method, path: "503" if of_the_board(method, path) or method in ("POST", "DELETE") else None
+    with pytest.raises(StorageError):
+        hasty(lake, url)
+    assert [key for key in keys(url) if key.startswith("snapshots/")], "it could not even be taken back"
+    proxy.plan = lambda method, path: None
+    assert away(lake, url).status == "published"
+    assert ask(url, tmp_path, "SELECT number FROM run") == [(1,)]
+    assert ask(url, tmp_path, "SELECT count(DISTINCT run_id) FROM history") == [(1,)]
+
+
+def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    """It was done: what is there is read, and the run is told as published."""
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    proxy.plan = lambda method, path: "lost" if of_the_board(method, path) else None
+    report = hasty(lake, url)
+    assert report.status == "published"
+    assert ask(url, tmp_path, "SELECT run_id FROM run WHERE shown") == [(report.run["run_id"],)]
+    fill(lake, 1)
+    assert hasty(lake, url).status == "published", "the same where a board was there before"
+    proxy.plan = lambda method, path: None
+    assert away(lake, url).status == "unchanged"
+
+
+def test_a_store_that_dies_while_it_is_put(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    """Whether it was done cannot be known: so it is said, the snapshot stays, and the next run finds out."""
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+
+    def dying(method: str, path: str) -> Fault:
+        dead = any(of_the_board(method, path) for method, path, _ in proxy.requests)
+        return "lost" if of_the_board(method, path) and not dead else "503" if dead else None
+
+    proxy.plan = dying
+    with pytest.raises(UnsettledError) as told:
+        hasty(lake, url)
+    assert "not known" in str(told.value)
+    assert "nothing was published" not in str(told.value)
+    assert told.value.exit_code == 4
+    proxy.plan = lambda method, path: None
+    assert away(lake, url).status == "unchanged", "it had been published"
+    assert all(finding.ok for finding in check.check(Output.at(url, QUICK)))
+
+
+def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    proxy.plan = lambda method, path: "503" if path.endswith(("history.parquet", "runs.parquet")) else None
+    assert hasty(lake, url).status == "published"
+    proxy.plan = lambda method, path: None
+    fill(lake, 1)
+    assert away(lake, url, cache=str(tmp_path / "elsewhere")).run["number"] == 2
+    assert ask(url, tmp_path, "SELECT number, files FROM run ORDER BY number") == [(1, 1), (2, 2)]
+    assert {"history.parquet", "runs.parquet"} <= keys(url)
+
+
+def test_gc_of_an_address_that_is_none_of_ours(bucket: str, cli: Cli) -> None:
+    there = Objects(f"{bucket}/data", QUICK)
+    there.send(
+        {"snapshots/20260101T000000Z-0123abcd/manifest.json": b"{}", "partials/" + "0" * 32 + "/shard.json": b"{}"}
+    )
+    before = keys(f"{bucket}/data")
+    assert cli("gc", f"{bucket}/data").returncode == 5
+    assert keys(f"{bucket}/data") == before
+
+
+def test_undo_in_object_storage(bucket: str, cli: Cli, tmp_path: Path) -> None:
+    lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
+    first = away(lake, url).run["run_id"]
+    fill(lake, 1)
+    away(lake, url)
+    assert cli("rollback", url, first, env=os.environ | {"SCORELAKE_CACHE": str(tmp_path / "other")}).returncode == 0
+    assert ask(url, tmp_path, "SELECT run_id FROM run WHERE shown") == [(first,)]
+    assert "shown" in cli("runs", url).stdout.splitlines()[0]
+    assert away(lake, url).run["number"] == 3
+
+
+def test_an_output_inside_its_lake(bucket: str, tmp_path: Path) -> None:
+    url = upload(fill(tmp_path / "lake", 0, 1), f"{bucket}/lake")
+    assert away(url, f"{url}/scores").problems == 2
+    assert away(url, f"{url}/scores").status == "unchanged"
+    with pytest.raises(UsageError, match="lies in the output"):
+        away(f"{url}/scores/snapshots", f"{url}/scores")
+
+
+def test_the_cache_may_be_relative(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert away(fill(tmp_path / "lake", 0), f"{bucket}/out", cache="here").status == "published"
+    assert (tmp_path / "here").is_dir()

@@ -147,6 +147,21 @@ def test_messages_hold_no_token() -> None:
     assert _first(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
 
 
+def test_an_endpoint_holds_no_secret_either(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
+    with pytest.raises(StorageError, match="cannot be reached") as told:
+        Objects(bucket, QUICK.model_copy(update={"retry_s": 1.0})).list()
+    assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.parametrize("endpoint", ["user:hunter2@host", "not a url", "http://", "http://u:hunter2@h:port", ""])
+def test_an_endpoint_that_is_no_url(bucket: str, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL is not a URL") as told:
+        Objects(bucket, QUICK).list()
+    assert "hunter2" not in str(told.value)
+
+
 def test_google_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
     objects = Objects("gs://bucket/some/folder", QUICK)

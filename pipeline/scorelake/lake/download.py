@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from scorelake.errors import DataError
 from scorelake.settings import Settings
@@ -60,6 +60,7 @@ def fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[str
 
     source = Objects(shard.root, settings.storage)
     copies = [(file, Object(file.path, file.size, file.etag), folder / file.path) for file in shard.files]
+    _refuse_names([file.path for file in shard.files])
     for file, _, path in copies:
         begin(path, file.size)
     try:
@@ -73,6 +74,20 @@ def fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[str
         ) from None
     for file, _, path in copies:
         os.utime(path, ns=(file.mtime_ns, file.mtime_ns))  # unchanged, as far as a copy goes
+
+
+def _refuse_names(keys: Sequence[str]) -> None:
+    """A copy has the name of its object, as far as a disk can hold it."""
+    folders = {str(above) for key in keys for above in PurePosixPath(key).parents}
+    for key in keys:
+        why = "a part of its key is longer than 255 bytes" if max(map(len, key.encode().split(b"/"))) > 255 else ""
+        why = why or ("its key is a folder of other keys too" if key in folders else "")
+        if why:
+            raise DataError(
+                f"cannot be copied to a disk: {why}",
+                where=key,
+                hint="rename the object, or leave it out with [lake] exclude",
+            )
 
 
 def _tail(size: int) -> int:

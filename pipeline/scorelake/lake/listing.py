@@ -7,20 +7,21 @@ are not followed, and partition values stay the strings they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scorelake.errors import DataError, LakeError
+from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.lake import delta, iceberg
 from scorelake.lake.entries import Entry
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import is_remote
+from scorelake.store.disk import MARK, is_marked, is_remote
 from scorelake.store.files import File, stat
 
 if TYPE_CHECKING:
-    from scorelake.store.objects import Object
+    from scorelake.store.objects import Object, Objects
 
 SUFFIXES = (".parquet", ".pq", ".parq")
 HIDDEN = ("_", ".")
@@ -34,14 +35,50 @@ class Lake:
     files: tuple[File, ...]
     ignored: int
     """Files and links that are not part of the lake (hidden, temporary, other types, leading outside)."""
+    excluded: tuple[str, ...] = ()
+    """Files left out by a pattern."""
+    idle: tuple[str, ...] = ()
+    """Patterns that no file matches."""
 
 
-def listing(location: str | Path, storage: Storage = PATIENCE) -> Lake:
-    """Every Parquet file under a folder, or the one file given, in the order of their paths."""
+def listing(
+    location: str | Path, storage: Storage = PATIENCE, exclude: Sequence[str] = (), out: str | Path | None = None
+) -> Lake:
+    """Every Parquet file under a folder, or the one file given, in the order of their paths.
+
+    Left out are files that match a pattern of `exclude`, outputs of ours, and `out`, the one to be written; a lake
+    that lies in it is refused.
+    """
+    if out is not None:
+        refuse_inside(location, out)
+    lake = _whole(location, storage, out)
+    kept = [file for file in lake.files if not any(fnmatchcase(file.path, pattern) for pattern in exclude)]
+    gone = sorted({file.path for file in lake.files} - {file.path for file in kept})
+    idle = [pattern for pattern in exclude if not any(fnmatchcase(path, pattern) for path in gone)]
+    if gone and not kept:
+        raise LakeError(
+            f"[lake] exclude leaves none of {len(gone):,} Parquet files", where=lake.root, hint="look at its patterns"
+        )
+    return replace(lake, files=tuple(kept), excluded=tuple(gone), idle=tuple(idle))
+
+
+def refuse_inside(location: str | Path, out: str | Path) -> None:
+    """A lake that lies in its own output would be read again with what we write, and cleaned with it."""
+    lake, home = _place(location), _place(out)
+    if lake == home or lake.startswith(f"{home.rstrip('/')}/"):
+        raise UsageError("the lake lies in the output", where=str(location), hint=f"give another --out than {out}")
+
+
+def _place(location: str | Path) -> str:
+    return str(location).rstrip("/") if is_remote(location) else os.path.realpath(location)
+
+
+def _whole(location: str | Path, storage: Storage, out: str | Path | None) -> Lake:
+    """All of it, patterns aside."""
     if iceberg.is_named(str(location)):
         return _table(*iceberg.entries(str(location), storage), storage)
     if is_remote(location):
-        return _listed_objects(str(location), storage)
+        return _listed_objects(str(location), storage, out)
     root = Path(location)
     if not root.exists():
         raise LakeError("no such file or folder", where=str(location), hint="give the folder of the Parquet files")
@@ -52,8 +89,12 @@ def listing(location: str | Path, storage: Storage = PATIENCE) -> Lake:
         return _table(*iceberg.entries(str(root / "metadata" / name), storage), storage)
     if root.is_file():
         return Lake(str(root.parent), (stat(root, root.name),), 0)
+    if is_marked(root):
+        raise LakeError(
+            "is an output of scorelake, not a lake", where=str(location), hint="give the lake it was made of"
+        )
     files, ignored = [], 0
-    for path, wanted in _walk(root):
+    for path, wanted in _walk(root, None if out is None else _place(out)):
         refuse_table(path.relative_to(root).as_posix(), str(root))
         if wanted:
             files.append(stat(path, path.relative_to(root).as_posix()))
@@ -62,7 +103,7 @@ def listing(location: str | Path, storage: Storage = PATIENCE) -> Lake:
     return _filled(Lake(str(root), tuple(sorted(files)), ignored))
 
 
-def _listed_objects(url: str, storage: Storage) -> Lake:
+def _listed_objects(url: str, storage: Storage, out: str | Path | None) -> Lake:
     """The same of object storage; the names in a key are what folders are on a disk."""
     from scorelake.store.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
 
@@ -72,23 +113,39 @@ def _listed_objects(url: str, storage: Storage) -> Lake:
         if alone is not None:
             return Lake(above, (File(name, alone.size, 0, etag=alone.etag),), 0)
     files, ignored = [], 0
-    objects = {found.key: found for found in Objects(url, storage).list()}
+    there = Objects(url, storage)
+    objects = {found.key: found for found in there.list()}
     if any(key.startswith(f"{delta.LOG}/") for key in objects):
         return _of_objects(url.rstrip("/"), delta.remote_entries(url, objects, storage), objects)
     hint = objects.get(iceberg.HINT)
     if hint is not None:
         name = iceberg.hinted(Objects(url, storage).read(hint, 0, hint.size).decode("utf-8", "replace"))
         return _table(*iceberg.entries(f"{url.rstrip('/')}/metadata/{name}", storage), storage)
+    outputs = _outputs(url, objects, out)
     for found in objects.values():
+        if found.key.startswith(outputs):
+            continue
         refuse_table(found.key, url)
         *folders, name = found.key.split("/")
         if any(folder.startswith(HIDDEN) for folder in folders) or not name:
             continue
         if name.startswith(HIDDEN) or not name.lower().endswith(SUFFIXES):
             ignored += 1
-        else:
+        elif not _stands_for_a_folder(found, there):
             files.append(File(found.key, found.size, 0, etag=found.etag))
     return _filled(Lake(url.rstrip("/"), tuple(sorted(files)), ignored))
+
+
+def _outputs(url: str, keys: Iterable[str], out: str | Path | None) -> tuple[str, ...]:
+    """Folders of a lake that are outputs of ours, and the one to be written if it is to be there."""
+    found = [key.removesuffix(MARK) for key in keys if key.endswith(f"/{MARK}")]
+    inside = "" if out is None else _place(out)
+    return (*found, *([f"{inside.removeprefix(_place(url) + '/')}/"] if inside.startswith(f"{_place(url)}/") else []))
+
+
+def _stands_for_a_folder(found: Object, there: Objects) -> bool:
+    """An empty object whose key ends in a slash, as consoles make them; the slash is not listed."""
+    return found.size == 0 and there.find(found.key) is None
 
 
 def _table(root: str, entries: Sequence[Entry], storage: Storage) -> Lake:
@@ -163,7 +220,7 @@ def _filled(lake: Lake) -> Lake:
     return lake
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
+def _walk(root: Path, out: str | None) -> Iterator[tuple[Path, bool]]:
     """Each file once with whether it belongs; folders reached through links only inside, and only once."""
     home = root.resolve()
     seen: set[Path] = set()
@@ -171,7 +228,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
     while folders:
         folder = folders.pop()
         real = folder.resolve()
-        if real in seen:
+        if real in seen or str(real) == out or (folder != root and is_marked(folder)):
             continue
         seen.add(real)
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):

@@ -1,53 +1,92 @@
-"""leaderboard.duckdb: native tables, views, macros and comments in one file.
+"""leaderboard.duckdb: native tables, views, macros and comments in one file that says itself what it shows.
 
-The only module of the job that knows DuckDB; it is imported when there is a file to read or to write.
+The only module of the job that knows DuckDB; it is imported when there is a file to read or to write. Nothing here
+opens the published file: a session that somebody left open holds DuckDB's lock on it, and ours would hold it against
+others. Who reads it opens a copy of their own (`store.disk.private_copy`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
 
-from scorelake.errors import DataError
 from scorelake.problems import Problems
+from scorelake.publish.history import Past
 from scorelake.tables import (
+    BOARD,
+    CHANGE,
+    COUNT_SCORE,
+    DIGEST,
     EVIDENCE,
     HISTORY,
     LISTS,
-    MODEL_SUMMARY,
     PROBLEM,
     PROBLEM_COUNT,
     PROBLEM_COUNTS,
     PROBLEM_GROUP,
     PROBLEM_HISTOGRAM,
     PROBLEM_NAME,
+    PROBLEM_SCORE,
     QUARANTINE,
+    RECORD,
     RUN,
     SCORES,
+    SETTING,
     Table,
 )
+from scorelake.version import __version__
 
 STORAGE = "v1.0.0"
 """The storage version every DuckDB 1.x and 2.x opens."""
-_TABLES = (*EVIDENCE, *SCORES, *PROBLEM, PROBLEM_HISTOGRAM, RUN, QUARANTINE, HISTORY)
+INTERNAL = "internal"
+"""The schema of tables that nobody needs to look at."""
+NATIVE = (*SCORES, *EVIDENCE, PROBLEM_HISTOGRAM, CHANGE)
+"""Tables as they are in the snapshot's files."""
+_HIDDEN = (*PROBLEM, *EVIDENCE, COUNT_SCORE, PROBLEM_SCORE, RECORD, BOARD, DIGEST)
+_TABLES = (*dict.fromkeys((*NATIVE, *_HIDDEN)), RUN, SETTING, QUARANTINE, HISTORY)
+_CATALOG = "views and macros"
 
 
-def shown(path: Path) -> str | None:
-    """The run whose numbers a leaderboard shows."""
+@dataclass(frozen=True)
+class Identity:
+    """What a leaderboard says of itself, and whether its tables still are what they were."""
+
+    run_id: str
+    rolled_back: bool
+    edited: tuple[str, ...]
+    """Tables that hold something else than what was published; empty where all is well."""
+    comparable: bool
+    """False where another version of DuckDB made the digests, so that they cannot be compared."""
+
+
+def identity(copy: Path) -> Identity | None:
+    """What a copy of a leaderboard says of itself; None if it is none of ours, or cannot be read."""
     try:
-        with duckdb.connect(str(path), read_only=True) as db:
-            newest = db.execute("SELECT run_id FROM run ORDER BY started DESC, run_id DESC LIMIT 1").fetchone()
-    except duckdb.Error as error:
-        first = str(error).splitlines()[0]
-        raise DataError(
-            f"not a leaderboard of ours: {first}", where=str(path), hint="move it away and run again"
-        ) from None
-    return str(newest[0]) if newest else None
+        with duckdb.connect(str(copy), read_only=True) as db:
+            told = db.execute(f"SELECT run_id, rolled_back, duckdb FROM {INTERNAL}.{BOARD.name}").fetchall()
+            if len(told) != 1:
+                return None
+            ((run_id, rolled_back, made_by),) = told
+            then = dict(db.execute(f"SELECT what, (rows, digest) FROM {INTERNAL}.{DIGEST.name}").fetchall())
+            same = made_by == duckdb.__version__
+            now = _digests(db) if same else then
+    except duckdb.Error:
+        return None
+    edited = sorted({*then, *now} - {name for name in now if now[name] == then.get(name)})
+    return Identity(str(run_id), bool(rolled_back), tuple(edited), same)
+
+
+def past(copy: Path) -> Past:
+    """The runs and scores that a copy of a leaderboard knows of."""
+    with duckdb.connect(str(copy), read_only=True) as db:
+        runs, scores = (db.table(name).pl() for name in (f"{INTERNAL}.{RECORD.name}", HISTORY.name))
+        return Past(runs, scores)
 
 
 def view_files() -> list[tuple[str, str]]:
@@ -59,35 +98,46 @@ def view_files() -> list[tuple[str, str]]:
     )
 
 
-def build(path: Path, manifests: list[dict[str, Any]], snapshot: Path, problems: Problems) -> None:
-    """A new database with native tables, views, macros and comments; complete or not there."""
+def build(
+    path: Path, run_id: str, known: Past, snapshot: Path, problems: Problems, rolled_back: bool = False
+) -> None:
+    """A new database with native tables, views, macros, comments and digests; complete or not there."""
     path.unlink(missing_ok=True)
     with duckdb.connect() as db:
         db.execute("SET preserve_insertion_order = true")
-        db.execute(f"ATTACH '{_quoted(str(path))}' AS fresh (STORAGE_VERSION '{STORAGE}')")
-        db.execute("USE fresh")
-        db.begin()  # hundreds of small statements, one write to the disk
+        _attach(db, path)
+        db.execute(f"CREATE SCHEMA {INTERNAL}")
         _problems(db, problems)
-        _native(db, snapshot)
-        runs = [m["run"] for m in manifests]
-        quarantine = [(m["run"]["run_id"], *entry) for m in manifests for entry in m["quarantine"]]
-        _insert(db, RUN, [tuple(run[column] for column in RUN.columns) for run in runs])
-        _insert(db, QUARANTINE, quarantine)
-        _insert(db, HISTORY, [])
-        for run in runs:
-            summary = snapshot.parent / run["run_id"] / f"{MODEL_SUMMARY.name}.parquet"
-            scores = db.read_parquet(literal(str(summary))).project(", ".join(list(HISTORY.columns)[2:]))
-            scores.create_view("scores")
-            db.execute("INSERT INTO history SELECT ?, ?, * FROM scores", (run["run_id"], run["started"]))
-            db.execute("DROP VIEW scores")
-        for table in _TABLES:
-            _comment(db, table)
+        for table in NATIVE:
+            db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(home_of(table))
+        for table, frame in known.tables(run_id).items():
+            _load(db, table, frame)
+        who = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
+        _load(db, BOARD, pl.DataFrame([who], schema=BOARD.schema))
         for _, sql in view_files():
             db.execute(sql)
+        for table in _TABLES:
+            if table is not DIGEST:
+                _comment(db, table)
         _comment_views(db)
-        db.commit()
-        db.execute("USE memory")
-        db.execute("DETACH fresh")
+        _detach(db)
+        _attach(db, path)  # digests are of what is in the file, read back: a macro is not written down to the letter
+        rows = [(what, many, digest) for what, (many, digest) in _digests(db).items()]
+        _load(db, DIGEST, pl.DataFrame(rows, schema=DIGEST.schema, orient="row"))
+        _comment(db, DIGEST)
+        _detach(db)
+
+
+def _attach(db: duckdb.DuckDBPyConnection, path: Path) -> None:
+    db.execute(f"ATTACH '{_quoted(str(path))}' AS fresh (STORAGE_VERSION '{STORAGE}')")
+    db.execute("USE fresh")
+    db.begin()  # hundreds of small statements, one write to the disk
+
+
+def _detach(db: duckdb.DuckDBPyConnection) -> None:
+    db.commit()
+    db.execute("USE memory")
+    db.execute("DETACH fresh")
 
 
 def _problems(db: duckdb.DuckDBPyConnection, problems: Problems) -> None:
@@ -102,29 +152,40 @@ def _problems(db: duckdb.DuckDBPyConnection, problems: Problems) -> None:
 def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:
     table.check(frame.select(*table.columns))
     db.register("frame", frame)
-    db.execute(f"CREATE TABLE {table.name} AS SELECT * FROM frame")
+    db.execute(f"CREATE TABLE {home_of(table)} AS SELECT * FROM frame")
     db.unregister("frame")
 
 
-def _native(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
-    for table in (*SCORES, *EVIDENCE, PROBLEM_HISTOGRAM):
-        db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(table.name)
-
-
-def _insert(db: duckdb.DuckDBPyConnection, table: Table, rows: list[tuple[Any, ...]]) -> None:
-    kinds = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Float64: "DOUBLE", pl.Datetime: "TIMESTAMP"}
-    columns = ", ".join(f"{name} {kinds[type(kind)]}" for name, kind in table.schema.items())
-    db.execute(f"CREATE TABLE {table.name} ({columns})")
-    if rows:
-        db.executemany(f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(table.columns))})", rows)
+def _digests(db: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, str]]:
+    """Rows and the sum of their hashes of every table but the digests, and of what views and macros say."""
+    here = "database_name = current_database() AND NOT internal"
+    names = db.execute(f"SELECT schema_name, table_name FROM duckdb_tables() WHERE {here}").fetchall()
+    out = {}
+    for schema, name in sorted(names):
+        if (schema, name) != (INTERNAL, DIGEST.name):
+            place = f'"{_doubled(schema)}"."{_doubled(name)}"'
+            rows, total = db.execute(f"SELECT count(*), sum(hash(it)::HUGEINT) FROM {place} AS it").fetchall()[0]
+            out[f"{schema}.{name}"] = (rows, str(total or 0))
+    told = db.execute(
+        f"SELECT view_name || ' ' || sql FROM duckdb_views() WHERE {here} "
+        f"UNION ALL SELECT function_name || ' ' || macro_definition FROM duckdb_functions() WHERE {here}"
+    ).fetchall()
+    words = sorted(str(sorted(re.findall(r"\w+|\S", text))) for (text,) in told)  # DuckDB lists EXCLUDE in any order
+    out[_CATALOG] = (len(told), hashlib.sha256("\n".join(words).encode()).hexdigest())
+    return out
 
 
 def _comment(db: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Descriptions from tables.py; DDL takes no parameters, and none of these words comes from a user."""
-    told = [f"COMMENT ON TABLE {table.name} IS '{_quoted(table.about)}';"]
+    home = home_of(table)
+    told = [f"COMMENT ON TABLE {home} IS '{_quoted(table.about)}';"]
     for column, (_, about) in table.columns.items():
-        told.append(f"COMMENT ON COLUMN {table.name}.{column} IS '{_quoted(about)}';")
+        told.append(f"COMMENT ON COLUMN {home}.{column} IS '{_quoted(about)}';")
     db.execute("".join(told))
+
+
+def home_of(table: Table) -> str:
+    return f"{INTERNAL}.{table.name}" if table in _HIDDEN else table.name
 
 
 def _comment_views(db: duckdb.DuckDBPyConnection) -> None:
@@ -149,3 +210,7 @@ def literal(path: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
+
+
+def _doubled(text: str) -> str:
+    return text.replace('"', '""')

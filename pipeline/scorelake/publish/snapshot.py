@@ -1,7 +1,6 @@
-"""An immutable snapshot, then one leaderboard.duckdb, each put in place by a single rename.
+"""An output: where its parts are, whether it is ours, its lock, and its snapshots, which never change.
 
-A reader sees the old file or the new one, never a mixture: everything is written aside and flushed to disk
-first.
+Only a folder that carries our mark is written to, cleaned or rolled back. No link is followed for writing.
 """
 
 from __future__ import annotations
@@ -13,18 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
 
-from scorelake.errors import LockedError
-from scorelake.problems import Problems
+from scorelake.errors import DataError, LakeError, LockedError, UsageError
+from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import abandoned, checksum, is_remote, remove, settle, writing
+from scorelake.store.disk import BOARD, RUN_ID, is_marked, is_remote, mark, open_real, read_json, writing
 
 if TYPE_CHECKING:
     from scorelake.store.mirror import Mirror
     from scorelake.store.objects import Object
+
+Manifest: TypeAlias = dict[str, Any]
+SNAPSHOTS, PARTIALS = "snapshots", "partials"
+_PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
 
 
 @dataclass(frozen=True)
@@ -47,17 +50,52 @@ class Output:
         return cls(Path(mirror.folder), mirror)
 
     def fresh(self) -> Output:
-        """The same output, its mirror up to date if it has one."""
+        """The same output, its mirror up to date if it has one; under the lock."""
         if self.mirror is None:
             return self
-        with locked(self), writing(self.root):
+        with writing(self.root):
             return replace(self, seen=self.mirror.pull())
+
+    def claimed(self) -> Output:
+        """The same output, marked as ours if nothing else is there; refused if it is somebody else's."""
+        if not self.is_ours():
+            _refuse_foreign(self)
+        if not is_marked(self.root):
+            with writing(self.root):
+                mark(self.root)
+                if self.mirror:
+                    self.mirror.send_mark()
+        return self
+
+    def is_ours(self) -> bool:
+        """It carries our mark, or, should that be lost, a snapshot that says so itself."""
+        return is_marked(self.root) or bool(self.manifests())
+
+    def known(self) -> Output:
+        """The same output; refused if there is none of ours."""
+        if not self.is_ours():
+            raise LakeError(
+                "not an output of scorelake", where=self.name, hint="give the folder that `scorelake score` wrote to"
+            )
+        return self
+
+    @contextmanager
+    def held(self) -> Iterator[Output]:
+        """The output, which must be there already, up to date and under the lock."""
+        if self.mirror is None:
+            self.known()  # nothing is made where there is none
+        with locked(self):
+            yield self.fresh().known()
 
     @contextmanager
     def passing(self) -> Iterator[Output]:
         """The output for somebody who only adds partial counts: itself, or a small mirror for the time being."""
         if self.mirror is None:
-            yield self
+            if not self.is_ours():
+                _refuse_foreign(self)
+            with writing(self.root):
+                self.root.mkdir(parents=True, exist_ok=True)
+            yield self.claimed()
             return
         cache = Path(self.mirror.folder).parent
         with writing(cache):
@@ -68,7 +106,7 @@ class Output:
             with writing(cache):
                 out.mirror.pull(partials=False)
                 out.mirror.describe((out.current() or {}).get("partials", ()))
-            yield out
+            yield out.claimed()
 
     @property
     def name(self) -> str:
@@ -77,41 +115,107 @@ class Output:
 
     @property
     def leaderboard(self) -> Path:
-        return self.root / "leaderboard.duckdb"
+        return self.root / BOARD
 
     @property
     def snapshots(self) -> Path:
-        return self.root / "snapshots"
+        return self.root / SNAPSHOTS
 
     @property
     def partials(self) -> Path:
-        return self.root / "partials"
+        return self.root / PARTIALS
 
-    def manifests(self) -> list[dict[str, Any]]:
-        """The manifests of every finished snapshot, oldest first."""
-        told = [json.loads(path.read_text()) for path in self.snapshots.glob("[!.]*/manifest.json")]
-        return sorted(told, key=lambda manifest: (manifest["run"]["started"], manifest["run"]["run_id"]))
+    @property
+    def histories(self) -> tuple[Path, Path]:
+        return self.root / RUNS_FILE, self.root / HISTORY_FILE
 
-    def table(self, manifest: dict[str, Any], name: str) -> pl.DataFrame:
+    def manifest(self, run_id: str) -> Manifest | None:
+        """What a snapshot says of itself; None if there is none. Raises if it cannot be understood."""
+        path = self.snapshots / run_id / "manifest.json"
+        if not path.exists():
+            return None
+        told = read_json(path)
+        if not _is_manifest(told, run_id):
+            raise DataError(
+                "is damaged",
+                where=str(path),
+                hint=f"move {path.parent} away; score publishes again",
+            )
+        return told  # type: ignore[no-any-return]
+
+    def manifests(self) -> list[Manifest]:
+        """The manifests of every whole snapshot that can be understood, in the order of their runs."""
+        out = []
+        for path in self.snapshots.glob("[!.]*"):
+            if RUN_ID.fullmatch(path.name):
+                try:
+                    out.append(self.manifest(path.name))
+                except DataError:
+                    continue
+        return sorted((m for m in out if m is not None), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
+
+    def table(self, manifest: Manifest, name: str) -> pl.DataFrame:
         """One table of a finished snapshot."""
         return pl.read_parquet(self.snapshots / manifest["run"]["run_id"] / f"{name}.parquet", glob=False)
 
-    def current(self) -> dict[str, Any] | None:
+    def current(self) -> Manifest | None:
         """The manifest of the run that leaderboard.duckdb shows."""
-        if not self.leaderboard.exists():
-            return None
-        from scorelake.publish import leaderboard  # noqa: PLC0415  (DuckDB loads slowly)
+        from scorelake.publish.shown import look  # noqa: PLC0415  (which is told by an output in turn)
 
-        home = self.snapshots / (leaderboard.shown(self.leaderboard) or "") / "manifest.json"
-        return json.loads(home.read_text()) if home.exists() else None
+        run_id = look(self).run_id
+        return self.manifest(run_id) if run_id else None
+
+
+def _is_manifest(told: Any, run_id: str) -> bool:
+    try:
+        run = told["run"]
+        numbers = [run[key] for key in ("number", "rows_read", "graded", "ungraded", "duplicates", "rejected")]
+        return (
+            run["run_id"] == run_id
+            and all(isinstance(number, int) for number in numbers)
+            and all(isinstance(run[key], str) for key in ("started", "settings", "lake"))
+            and isinstance(told["inputs"], str)
+            and all(isinstance(name, str) for name in told["partials"])
+            and all(isinstance(digest, str) for digest in told["files"].values())
+            and all(len(entry) == 2 for entry in told["quarantine"])
+            and isinstance(told["size"], dict)
+            and isinstance(json.loads(run["settings"]), dict)
+        )
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return False
+
+
+def _refuse_foreign(out: Output) -> None:
+    """Raise if something is there that we would write into or over, and it is not ours."""
+    if out.root.exists() and not out.root.is_dir():
+        raise UsageError("is a file; the output is a folder", where=out.name, hint="give another --out")
+    there = [name for name in _PARTS if _is_something(out.root / name)]
+    if there:
+        what = "not a leaderboard of ours" if there[0] == BOARD else "not ours"
+        raise DataError(
+            f"{there[0]} is here already, and it is {what}",
+            where=out.name,
+            hint="give another --out, or move it away and run again",
+        )
+
+
+def _is_something(path: Path) -> bool:
+    return path.is_symlink() or (any(path.iterdir()) if path.is_dir() else path.exists())
 
 
 @contextmanager
 def locked(out: Output) -> Iterator[None]:
     """Hold the one writer's lock. The system drops it with its holder, so a crash leaves nothing behind."""
+    if out.mirror is None and not out.is_ours():
+        _refuse_foreign(out)
+    for folder in (out.snapshots, out.partials):
+        if folder.is_symlink():
+            raise UsageError(
+                "is a link", where=str(folder), hint="nothing is written through links: give the real --out"
+            )
     with writing(out.root):
         out.root.mkdir(parents=True, exist_ok=True)
-        file = (out.root / ".lock").open("w")
+        file = open_real(out.root / ".lock")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,48 +224,3 @@ def locked(out: Output) -> Iterator[None]:
                 "another run is writing here", where=out.name, hint="wait for it, or give another --out"
             ) from None
         yield
-
-
-def stage(out: Output, run_id: str) -> Path:
-    """An empty folder aside for a new snapshot; what a crash left of earlier ones is swept away."""
-    with writing(out.root):
-        return _stage(out, run_id)
-
-
-def _stage(out: Output, run_id: str) -> Path:
-    counting = [path for path in out.partials.glob(".*") if abandoned(path)]  # others may be counting right now
-    for leftover in [*out.snapshots.glob(".*"), *counting, *out.root.glob(".leaderboard-*")]:
-        remove(leftover)
-    home = out.snapshots / f".{run_id}"
-    (home / "problem_counts").mkdir(parents=True)
-    return home
-
-
-def publish(
-    out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame], problems: Problems
-) -> None:
-    """Complete the staged snapshot, rename it into place, and replace the leaderboard."""
-    with writing(out.root):
-        _publish(out, staged, manifest, tables, problems)
-
-
-def _publish(
-    out: Output, staged: Path, manifest: dict[str, Any], tables: dict[str, pl.DataFrame], problems: Problems
-) -> None:
-    for name, frame in tables.items():
-        frame.write_parquet(staged / f"{name}.parquet")
-    files = sorted(path for path in staged.rglob("*") if path.is_file())
-    manifest = manifest | {
-        "files": {path.relative_to(staged).as_posix(): checksum(path) for path in files},
-    }
-    (staged / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
-    final = staged.with_name(staged.name.removeprefix("."))
-    settle(staged, final)
-    aside = out.root / f".leaderboard-{manifest['run']['run_id']}"
-    from scorelake.publish import leaderboard  # noqa: PLC0415  (DuckDB loads slowly)
-
-    leaderboard.build(aside, out.manifests(), final, problems.moved(final / "problem_counts"))
-    etag = out.mirror.publish(final, aside, out.seen) if out.mirror else ""
-    settle(aside, out.leaderboard)
-    if out.mirror:
-        out.mirror.remember(etag)

@@ -15,10 +15,12 @@ from scorelake.errors import DataError
 from scorelake.lake.download import at_hand
 from scorelake.lake.listing import listing
 from scorelake.publish.leaderboard import literal
-from scorelake.publish.snapshot import Output, locked
+from scorelake.publish.publication import damaged
+from scorelake.publish.shown import look
+from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 from scorelake.store import parquet
-from scorelake.store.disk import checksum
+from scorelake.store.disk import private_copy
 from scorelake.store.files import File, Shard
 
 _KEYS = "benchmark, subject, model, protocol, problem_id"
@@ -37,24 +39,33 @@ class Finding:
 
 def check(out: Output, location: str | None = None) -> list[Finding]:
     """Check the published run; the lake is looked for where the run found it, unless another place is given."""
-    out = out.fresh()
-    manifest = out.current()
-    if manifest is None:
+    if out.mirror is None:
+        return _checked(out.known(), location)
+    with out.held() as here:
+        shown = look(here)
+        if shown.run_id:
+            out.mirror.complete(shown.run_id)
+        return _checked(here, location)
+
+
+def _checked(out: Output, location: str | None) -> list[Finding]:
+    shown = look(out)
+    manifest = out.manifest(shown.run_id) if shown.run_id else None
+    if manifest is None and not shown.trouble:
         raise DataError("no published run here", where=out.name, hint="run `scorelake score` first")
-    if out.mirror:
-        with locked(out):
-            out.mirror.complete(manifest["run"]["run_id"])
-    found = [_checksums(out, manifest), _balance(manifest), _tables(out, manifest)]
+    board = Finding(
+        out.leaderboard.name, not shown.trouble, shown.trouble or f"as it was published by {shown.run_id}"
+    )
+    if manifest is None:
+        return [board]
+    found = [_checksums(out, manifest), _balance(manifest), board]
+    if not shown.trouble:
+        found[-1] = _tables(out, manifest)
     return [*found, _recount(out, manifest, location or manifest["run"]["lake"])]
 
 
 def _checksums(out: Output, manifest: dict[str, Any]) -> Finding:
-    home = out.snapshots / manifest["run"]["run_id"]
-    wrong = [
-        name
-        for name, digest in manifest["files"].items()
-        if not (home / name).is_file() or checksum(home / name) != digest
-    ]
+    wrong = damaged(out.snapshots / manifest["run"]["run_id"], manifest)
     detail = f"differ or are missing: {', '.join(wrong)}" if wrong else f"{len(manifest['files'])} files"
     return Finding("snapshot checksums", not wrong, detail)
 
@@ -67,21 +78,23 @@ def _balance(manifest: dict[str, Any]) -> Finding:
 
 
 def _tables(out: Output, manifest: dict[str, Any]) -> Finding:
-    """The database shows the same counts as the snapshot and the balance."""
-    with duckdb.connect(str(out.leaderboard), read_only=True) as db:
+    """The database is as it was published, and shows the same counts as the snapshot and the balance."""
+    with private_copy(out.leaderboard) as copy, duckdb.connect(str(copy), read_only=True) as db:
         problems, graded, ungraded = db.execute(
             "SELECT count(*), sum(n), sum(ungraded) FROM problem_counts"
         ).fetchone()  # type: ignore[misc]
         (listed,) = db.execute("SELECT sum(problems) FROM problem_histogram").fetchone()  # type: ignore[misc]
     run = manifest["run"]
     same = (problems, graded, ungraded) == (listed, run["graded"], run["ungraded"])
-    return Finding("leaderboard.duckdb", same, f"{problems:,} problems, {graded:,} graded attempts")
+    return Finding(
+        "leaderboard.duckdb", same, f"as it was published: {problems:,} problems, {graded:,} graded attempts"
+    )
 
 
 def _recount(out: Output, manifest: dict[str, Any], location: str) -> Finding:
     """Count the lake again in SQL and compare problem by problem."""
     settings = Settings.model_validate(json.loads(manifest["run"]["settings"]))
-    listed = listing(location)
+    listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     left_out = {file for file, _ in manifest["quarantine"]}
     files = [file for file in listed.files if file.path not in left_out]
     shard = Shard(listed.root, tuple(files))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
-from scorelake.read.session import query, reading
+from scorelake.read.session import query, reading, settings_shown
 from scorelake.tables import protocol_label, protocol_says
 
 if TYPE_CHECKING:
@@ -25,7 +24,9 @@ _ROWS = """
 SELECT p.*, f.family, f.resamples
 FROM pair AS p
 LEFT JOIN (
-    SELECT benchmark, protocol, metric, count(q) AS family, max(resamples) AS resamples FROM model_pair GROUP BY ALL
+    SELECT benchmark, protocol, metric, count(q) AS family, max(resamples) AS resamples
+    FROM internal.model_pair
+    GROUP BY ALL
 ) AS f ON f.benchmark = p.benchmark AND f.protocol = p.protocol AND f.metric = p.metric
 WHERE p.metric = ? AND p.model_a = ? AND p.model_b = ? AND (? IS NULL OR p.benchmark = ?)
 ORDER BY p.benchmark, p.protocol
@@ -68,7 +69,7 @@ def claims(out: str, asked: Asked) -> list[str]:
         raise UsageError("two sides are compared, not more", hint="--protocol and --run may be given once or twice")
     name = asked.metric if asked.metric.startswith("spectrum") else metrics.parse(asked.metric).name
     with reading(out) as folder:
-        settings = json.loads(query(folder, "SELECT settings FROM run ORDER BY started DESC LIMIT 1")[1][0][0])
+        settings = settings_shown(folder)
         if not asked.runs:
             _known(folder, asked)
         found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)

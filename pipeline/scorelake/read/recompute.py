@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,8 @@ class Kept:
     """The snapshots of an output that are kept, read when they are asked for."""
 
     def __init__(self, out: Output) -> None:
-        self.out = out.fresh()
+        with locked(out) if out.mirror else nullcontext():
+            self.out = out.fresh()
         self.manifests: dict[str, Any] = {each["run"]["run_id"]: each for each in self.out.manifests()}
         published = self.out.current()
         if published is None:

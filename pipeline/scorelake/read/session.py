@@ -14,14 +14,19 @@ from typing import Any
 import duckdb
 
 from scorelake.errors import LakeError, UsageError
-from scorelake.store.disk import is_remote
+from scorelake.store.disk import BOARD, is_remote, private_copy
 
 
 @contextmanager
 def reading(out: str) -> Iterator[Path]:
-    """An output for readers: the folder itself, or for the time being a copy of the leaderboard."""
+    """An output for readers: a copy of its leaderboard for the time being, whoever has that open or locked."""
     if not is_remote(out):
-        yield Path(out)
+        path = Path(out) / BOARD if Path(out).is_dir() else Path(out)
+        try:
+            with private_copy(path) as copy:
+                yield copy
+        except (FileNotFoundError, NotADirectoryError):
+            raise _nothing(path) from None
         return
     from scorelake.store.mirror import fetch_board  # noqa: PLC0415 - obstore is loaded where it is used
 
@@ -33,9 +38,9 @@ def reading(out: str) -> Iterator[Path]:
 @contextmanager
 def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """The leaderboard, read-only, with other files, the network, extensions and settings out of reach."""
-    path = out / "leaderboard.duckdb" if out.is_dir() else out
+    path = out / BOARD if out.is_dir() else out
     if not path.exists():
-        raise LakeError("no leaderboard here", where=str(path), hint="run `scorelake score LAKE --out OUT` first")
+        raise _nothing(path)
     try:
         db = duckdb.connect(
             str(path),
@@ -61,6 +66,22 @@ def query(out: Path, sql: str, parameters: tuple[Any, ...] = ()) -> tuple[list[s
             return [column[0] for column in result.description or ()], result.fetchall()
         except duckdb.Error as error:
             raise UsageError(f"the query failed: {error}") from None
+
+
+def settings_shown(out: Path) -> dict[str, Any]:
+    """The settings of the run that is shown, as nested as in the config file."""
+    tree: dict[str, Any] = {}
+    for key, value in query(out, "SELECT key, value FROM setting JOIN run USING (settings) WHERE shown")[1]:
+        *path, last = key.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[last] = json.loads(value)
+    return tree
+
+
+def _nothing(path: Path) -> LakeError:
+    return LakeError("no leaderboard here", where=str(path), hint="run `scorelake score LAKE --out OUT` first")
 
 
 def to_csv(columns: list[str], rows: list[tuple[Any, ...]], spreadsheet: bool = False) -> str:

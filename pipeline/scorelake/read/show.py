@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.read.session import query
+from scorelake.read.session import query, settings_shown
 from scorelake.tables import protocol_label
 
 _BAR = 24
@@ -79,7 +78,7 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
     _, rows = query(out, _ROWS.format(view=view, subject=subject), (name, benchmark, benchmark))
     if not rows:
         raise _nothing(out, name, benchmark)
-    _, settings = query(out, "SELECT settings FROM run ORDER BY started DESC LIMIT 1")
+    share = float(settings_shown(out)["uncertainty"]["confidence"])
     console = _console()
     lines = [Line(*row[3:]) for row in rows]
     for head in dict.fromkeys(row[:3] for row in rows):
@@ -88,7 +87,7 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
         for line in board:
             if line.reason:
                 console.print(Text(f"{line.model} is not ranked: {line.reason}"), soft_wrap=True)
-    told = [f"Intervals: {_confidence(settings[0][0]):.0%}, of the value on other problems like these."]
+    told = [f"Intervals: {share:.0%}, of the value on other problems like these."]
     told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
     told += [_UNSCORED] if all(line.value is None for line in lines) else []
     told += [_PARTLY] if any("*" in line.shown for line in lines) else []
@@ -171,7 +170,3 @@ def _nothing(out: Path, metric: str, benchmark: str | None) -> UsageError:
         f"no rows for {metric}" + (f" in benchmark {benchmark!r}" if benchmark else ""),
         hint=f"metrics: {', '.join(row[0] for row in known)}; benchmarks: {', '.join(row[0] for row in benchmarks)}",
     )
-
-
-def _confidence(settings: str) -> float:
-    return float(json.loads(settings)["uncertainty"]["confidence"])

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
+import re
 import secrets
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 from scorelake.errors import ScorelakeError, StorageError
 from scorelake.threads import side_by_side
@@ -25,6 +30,16 @@ from scorelake.threads import side_by_side
 REMOTE = ("s3://", "gs://", "az://")
 FOREIGN = 24 * 3600.0
 """Seconds after which something untouched is given up where its writer cannot be asked: that was another machine."""
+
+
+RUN_ID, PARTIAL = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}"), re.compile(r"[0-9a-f]{32}")
+"""What our snapshots and partials are called: nothing of another name is ever removed."""
+BOARD = "leaderboard.duckdb"
+MARK = "scorelake-output.json"
+"""The file that makes a folder an output of ours."""
+_ABOUT = "This folder is an output of scorelake. Only folders with this file are written to, cleaned or rolled back."
+SET_ASIDE = "set-aside"
+"""The folder of an output for what was damaged or changed by hand."""
 
 
 def is_remote(location: object) -> bool:
@@ -97,6 +112,69 @@ def replace_text(path: Path, text: str) -> None:
     settle(aside, path)
 
 
+def mark(folder: Path) -> None:
+    """Say that a folder is an output of ours."""
+    if (folder / MARK).is_dir():
+        set_aside(folder / MARK, folder)
+    replace_text(folder / MARK, json.dumps({"scorelake": "output", "about": _ABOUT}, indent=1) + "\n")
+
+
+def is_marked(folder: Path) -> bool:
+    """It carries our mark: it may be written to and cleaned, and it is part of no lake."""
+    told = read_json(folder / MARK)
+    return isinstance(told, dict) and told.get("scorelake") == "output"
+
+
+def read_json(path: Path) -> Any:
+    """What a small file of ours says; None if it is not there, or cannot be read or understood."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+@contextmanager
+def private_copy(path: Path) -> Iterator[Path]:
+    """A copy of a file for the time being, under the same name: whoever has the file open or locked is no matter."""
+    with TemporaryDirectory(prefix="scorelake-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            shutil.copyfile(path, copy)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            raise StorageError(
+                f"cannot be copied to be read ({error.strerror})",
+                where=str(path),
+                hint=f"it is read from a copy in {folder}: free space there, or set TMPDIR",
+            ) from None
+        yield copy
+
+
+def open_real(path: Path) -> IO[str]:
+    """A file of our own to be written to or locked: made if it is not there, never reached through a link."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        handle = -1
+    if handle < 0 or not stat.S_ISREG(os.fstat(handle).st_mode):
+        if handle >= 0:
+            os.close(handle)
+        raise StorageError("is a link, or no plain file", where=str(path), hint="remove it: nothing of ours is in it")
+    return os.fdopen(handle, "r+")
+
+
+def set_aside(path: Path, root: Path) -> Path:
+    """Move something out of the way without losing it: into the folder set-aside of an output; where it is now."""
+    home = root / SET_ASIDE
+    home.mkdir(exist_ok=True)
+    there = home / f"{path.name}.{secrets.token_hex(4)}"
+    os.rename(path, there)
+    return there
+
+
 # --- aside --------------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +217,7 @@ def replace_folder(aside: Path, final: Path, flushed: bool = True) -> None:
                 os.replace(aside, final)
             return
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         old = beside(final)
         try:

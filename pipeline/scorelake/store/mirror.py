@@ -10,24 +10,24 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from scorelake.errors import LakeError, LockedError
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import FOREIGN, beside, replace_folder, replace_text
+from scorelake.store.disk import BOARD, FOREIGN, MARK, PARTIAL, RUN_ID, beside, replace_folder, replace_text
 from scorelake.store.objects import ChangedError, Object, Objects
 
-BOARD = "leaderboard.duckdb"
-_SEEN = ".leaderboard.etag"
-"""Beside the mirror's leaderboard: which version of the object it is a copy of."""
+_TOPS = (BOARD, MARK, "runs.parquet", "history.parquet")
+"""Objects beside the folders. Which version each is a copy of is written beside it."""
 _WHOLE = {"partials": "shard.json", "snapshots": "manifest.json"}
 """The file that makes a folder whole: sent last, removed first."""
-_NEEDED = ("manifest.json", "model_summary.parquet")
+_NAMES = {"partials": PARTIAL, "snapshots": RUN_ID}
+"""What else is there is not ours."""
+_NEEDED = ("manifest.json", "model_summary.parquet", "problem_histogram.parquet")
 """What a run needs of earlier snapshots."""
 
 
@@ -42,7 +42,7 @@ class Mirror:
     @classmethod
     def of(cls, url: str, storage: Storage = PATIENCE) -> Mirror:
         """Below SCORELAKE_CACHE, or in the user's cache."""
-        cache = Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake").expanduser()
+        cache = Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake").expanduser().absolute()
         return cls(url.rstrip("/"), str(cache / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]), storage)
 
     @property
@@ -55,12 +55,13 @@ class Mirror:
         Folders never change once they are whole, so those that are here already are not fetched again.
         """
         there, home = self._there, Path(self.folder)
-        board, folders = None, defaultdict[str, list[Object]](list)
+        tops: dict[str, Object | None] = dict.fromkeys(_TOPS)
+        folders = defaultdict[str, list[Object]](list)
         for found in there.list():
             kind, *inside = found.key.split("/")
-            if found.key == BOARD:
-                board = found
-            elif kind in _WHOLE and len(inside) > 1:
+            if found.key in tops:
+                tops[found.key] = found
+            elif kind in _WHOLE and len(inside) > 1 and _NAMES[kind].fullmatch(inside[0]):
                 folders[f"{kind}/{inside[0]}"].append(found)
         whole = {name for name, inside in folders.items() if any(found.key == _last(name) for found in inside)}
         for kind in _WHOLE:
@@ -70,8 +71,9 @@ class Mirror:
         lacking = sorted(name for name in whole if not (home / name).exists())
         wanted = [name for name in lacking if partials or not name.startswith("partials/")]
         self._bring(there, {name: [found for found in folders[name] if _needed(found)] for name in wanted})
-        self._bring_board(there, board)
-        return board
+        for key, top in tops.items():
+            self._bring_top(there, key, top)
+        return tops[BOARD]
 
     def bring(self, *names: str) -> bool:
         """Folders such as partials/... that other machines have sent and this one lacks; whether all are here now."""
@@ -120,32 +122,41 @@ class Mirror:
         there.send({key: file for key, file in files.items() if key != last})
         there.send({last: files[last]})
 
-    def publish(self, snapshot: Path, board: Path, seen: Object | None) -> str:
-        """Send a snapshot, then make its leaderboard the published one if that is still the one seen; its etag."""
-        self.send(snapshot)
+    def publish(self, board: Path, seen: Object | None) -> str:
+        """Make a leaderboard the published one if that is still the one seen; its etag."""
         try:
             return self._there.replace(board, BOARD, seen)
         except ChangedError:
-            self.remove([f"snapshots/{snapshot.name}"])
             raise LockedError(
                 "another run has published here meanwhile",
                 where=self.url,
                 hint="run again: what was counted is kept",
             ) from None
 
-    def remember(self, etag: str) -> None:
-        """The mirror's leaderboard is a copy of that version."""
-        replace_text(Path(self.folder) / _SEEN, etag)
+    def remember(self, key: str, etag: str) -> None:
+        """The mirror's copy is of that version."""
+        replace_text(Path(self.folder) / f".{key}.etag", etag)
 
-    def sweep(self) -> None:
-        """Remove what runs that came to nothing left of snapshots, if it is a day old."""
+    def send_mark(self) -> None:
+        """Say that the output is ours."""
+        self.send_tops([MARK])
+
+    def send_tops(self, names: Sequence[str]) -> None:
+        """Objects beside the folders, as they are here."""
+        self._there.send({name: Path(self.folder) / name for name in names})
+
+    def sweep(self, published: Container[str]) -> None:
+        """Remove snapshots that came to nothing, if they are a day old by the clock of the store itself."""
         there = self._there
+        self.send_mark()
+        mark = there.find(MARK)
         left = defaultdict[str, list[Object]](list)
         for found in there.list("snapshots"):
             left["/".join(found.key.split("/")[:2])].append(found)
         for name, inside in left.items():
-            old = max(found.modified for found in inside) < time.time() - FOREIGN
-            if old and _last(name) not in [found.key for found in inside]:
+            run_id = name.rpartition("/")[2]
+            young = mark is None or max(found.modified for found in inside) >= mark.modified - FOREIGN
+            if RUN_ID.fullmatch(run_id) and run_id not in published and not young:
                 there.delete([found.key for found in inside])
 
     def remove(self, names: Sequence[str]) -> None:
@@ -172,16 +183,16 @@ class Mirror:
             os.utime(asides[name], (modified, modified))
             replace_folder(asides[name], Path(self.folder) / name)
 
-    def _bring_board(self, there: Objects, board: Object | None) -> None:
-        here, seen = Path(self.folder) / BOARD, Path(self.folder) / _SEEN
-        if board is None:
+    def _bring_top(self, there: Objects, key: str, found: Object | None) -> None:
+        here, seen = Path(self.folder) / key, Path(self.folder) / f".{key}.etag"
+        if found is None:
             here.unlink(missing_ok=True)
-        elif not (here.exists() and seen.exists() and seen.read_text() == board.etag):
-            aside = here.with_name(f".leaderboard-{os.getpid()}")
+        elif not (here.exists() and seen.exists() and seen.read_text() == found.etag):
+            aside = beside(here)
             with self._noticing():
-                there.fetch([(board, aside)])
+                there.fetch([(found, aside)])
             os.replace(aside, here)
-            self.remember(board.etag)
+            self.remember(key, found.etag)
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:

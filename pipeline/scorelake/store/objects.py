@@ -24,19 +24,30 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from scorelake.errors import DataError, LakeError, ScorelakeError, StorageError, UsageError
+from scorelake.errors import (
+    DataError,
+    LakeError,
+    ScorelakeError,
+    StorageError,
+    UnreachableError,
+    UnsettledError,
+    UsageError,
+)
 from scorelake.settings import Storage
 
 PIECE = 8 << 20
 """Bytes asked for at once: a cut body costs one of them, and a slow line moves one within the time allowed."""
 AT_ONCE = 8
 """Requests at the same time."""
+_HASTY = 5.0
+"""Seconds to find out what became of a put: the time for failures has been used up already."""
 _SLOWEST = 250_000
 """Bytes per second below which an upload counts as stuck."""
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _STORES = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 _AMAZON_ACCESS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE")
 _AMAZON_ROLES = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -69,6 +80,7 @@ class Objects:
                 f"{scheme}:// must be followed by bucket/folder",
                 hint="credentials and options belong into the environment, not into the address",
             )
+        _look_at_endpoints()
         self._make: Any = _STORES[scheme]
         if scheme == "s3":
             _look_for_credentials(url)
@@ -157,8 +169,7 @@ class Objects:
     def replace(self, path: Path, key: str, before: Object | None) -> str:
         """Put a file in one step if the object is still the one from before, or still not there; else ChangedError.
 
-        An answer may get lost after the put was done, and the second try is then refused: what is there decides.
-        Returns the etag of the new object.
+        An answer may get lost after the put was done: what is there decides. Returns the etag of the new object.
         """
         size = path.stat().st_size
         store = self._connect(4 * self.storage.timeout_s + size / _SLOWEST)
@@ -171,11 +182,28 @@ class Objects:
         try:
             request = self._again(lambda: obstore.put_async(store, key, path, mode=mode, use_multipart=False), key)
             return _etag(asyncio.run(request))
-        except ChangedError:
-            there = self.find(key)
-            if there is None or there.size != size or not self._equal(there, path):
-                raise
-            return there.etag
+        except UsageError:
+            raise  # refused
+        except (ScorelakeError, KeyboardInterrupt) as error:
+            return self._found_out(path, key, before, error)
+
+    def _found_out(self, path: Path, key: str, before: Object | None, error: BaseException) -> str:
+        """After a put that failed, or whose answer was lost: what is there decides; its etag if it is ours."""
+        hasty = self.storage.model_copy(update={"retry_s": min(_HASTY, self.storage.retry_s)})
+        try:
+            again = Objects(self.url, hasty)
+            there = again.find(key)
+            if there is not None and there.size == path.stat().st_size and again._equal(there, path):
+                return there.etag
+        except ScorelakeError:
+            raise UnsettledError(
+                "cannot be reached any more: whether the new leaderboard is there is not known",
+                where=f"{self.url}/{key}",
+                hint="run again: the next run finds out what is shown, and what was counted is kept",
+            ) from None
+        if isinstance(error, ChangedError) or (there and there.etag) != (before and before.etag):
+            raise ChangedError("changed or vanished meanwhile", where=f"{self.url}/{key}", hint="run again") from None
+        raise error
 
     def _equal(self, found: Object, path: Path) -> bool:
         with path.open("rb") as file:
@@ -221,7 +249,7 @@ class Objects:
             return UsageError(_first(error), where=where, hint="look at the address and the environment's settings")
         if "invalid path" in str(error):
             return DataError(_first(error), where=where, hint="rename or remove it: keys must look like paths")
-        return StorageError(
+        return UnreachableError(
             f"cannot be reached or used: {_first(error)}",
             where=where,
             hint="nothing was published; run again: what was counted is kept",
@@ -276,15 +304,29 @@ def _refused(where: str, error: Exception) -> UsageError:
 
 
 def _first(error: Exception) -> str:
-    """What a library's long message says first, without the server's page, and without tokens in addresses."""
+    """What a library's long message says first, without the server's page, tokens or passwords in addresses."""
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return re.sub(r"\?\S*", "", line.split(": <")[0]).removeprefix("Generic ")[:300]
+    line = re.sub(r"\?\S*", "", line.split(": <")[0]).removeprefix("Generic ")
+    return re.sub(r"(?<=//)[^/\s]*@", "", line)[:300]
 
 
 def _status(error: Exception) -> int:
     """The server's answer as the library tells it; 0 if there was none."""
     told = re.search(r"status code: (\d{3})", str(error))
     return int(told[1]) if told else 0
+
+
+def _look_at_endpoints() -> None:
+    """An endpoint that is no URL ends the library's thread. Its value is not told: it may hold a password."""
+    for name in _ENDPOINTS:
+        value = os.environ.get(name, "http://host")
+        try:
+            url = urlsplit(value)
+            right = url.scheme in ("http", "https") and bool(url.hostname) and (url.port or 1) > 0
+        except ValueError:
+            right = False
+        if not right or any(character.isspace() for character in value):
+            raise UsageError(f"{name} is not a URL", hint="such as http://host:9000")
 
 
 def _look_for_credentials(url: str) -> None:

@@ -1,0 +1,164 @@
+"""A run becomes visible: a snapshot put in place by one rename, then leaderboard.duckdb by another.
+
+A reader sees the old file or the new one, never a mixture: everything is written aside and flushed to disk first. The
+second rename (in object storage one conditional put) is the publication; what comes before it is no run yet, and what
+comes after it is made up for by the next run should it be lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+
+from scorelake import problems as counted
+from scorelake.errors import DataError, ScorelakeError, UnsettledError, UsageError
+from scorelake.problems import Problems
+from scorelake.publish.history import Past
+from scorelake.publish.history import write as write_history
+from scorelake.publish.shown import Base, base, log, remember
+from scorelake.publish.snapshot import Manifest, Output
+from scorelake.store.disk import BOARD, PARTIAL, RUN_ID, abandoned, checksum, remove, set_aside, settle, writing
+from scorelake.tables import MODEL_SUMMARY
+from scorelake.version import __version__
+
+
+def stage(out: Output, run_id: str) -> Path:
+    """An empty folder aside for a new snapshot; what a crash left of earlier ones is swept away."""
+    with writing(out.root):
+        for leftover in _leftovers(out):
+            remove(leftover)
+        home = out.snapshots / f".{run_id}"
+        (home / "problem_counts").mkdir(parents=True)
+        return home
+
+
+def _leftovers(out: Output) -> list[Path]:
+    """What no living process of ours is writing; only names that we give."""
+    staged = [path for path in out.snapshots.glob(".*") if RUN_ID.fullmatch(path.name[1:])]
+    boards = [
+        path for path in out.root.glob(".leaderboard-*") if RUN_ID.match(path.name.removeprefix(".leaderboard-"))
+    ]
+    asides = [path for path in out.partials.glob(".*") if PARTIAL.match(path.name[1:])]
+    asides += [path for name in out.histories for path in out.root.glob(f".{name.name}.*-*")]
+    return [*staged, *boards, *(path for path in asides if abandoned(path))]  # others may be counting right now
+
+
+def unstage(staged: Path) -> None:
+    """A run that came to nothing leaves nothing."""
+    shutil.rmtree(staged, ignore_errors=True)
+
+
+def publish(
+    out: Output,
+    staged: Path,
+    manifest: Manifest,
+    tables: dict[str, pl.DataFrame],
+    problems: Problems,
+    before: Base,
+) -> None:
+    """Complete the staged snapshot, rename it into place, and replace the leaderboard if it is the one seen."""
+    with writing(out.root):
+        for name, frame in tables.items():
+            frame.write_parquet(staged / f"{name}.parquet")
+        files = sorted(path for path in staged.rglob("*") if path.is_file())
+        manifest = manifest | {"files": {path.relative_to(staged).as_posix(): checksum(path) for path in files}}
+        (staged / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+        final = staged.with_name(staged.name.removeprefix("."))
+        settle(staged, final)
+    past = before.past.grown(manifest, tables[MODEL_SUMMARY.name])
+    try:
+        _show(out, manifest["run"]["run_id"], past, problems.moved(final / "problem_counts"), before, sent=False)
+    except UnsettledError:
+        raise  # it may be the one that is shown
+    except BaseException:
+        _withdraw(out, final)
+        raise
+
+
+def _withdraw(out: Output, snapshot: Path) -> None:
+    """The snapshot of a run that was not published: no run needs it."""
+    with suppress(OSError, ScorelakeError):
+        remove(snapshot)
+        if out.mirror:
+            out.mirror.remove([f"snapshots/{snapshot.name}"])
+
+
+def rollback(out: Output, run_id: str) -> Manifest:
+    """Show an earlier run again, from its snapshot; under the lock. The next `score` shows the lake as it is."""
+    before = base(out)
+    manifest = out.manifest(run_id) if RUN_ID.fullmatch(run_id) else None
+    known = before.past.runs["run_id"].to_list()
+    if manifest is None or run_id not in known:
+        kept = [m["run"]["run_id"] for m in out.manifests() if m["run"]["run_id"] in known]
+        why = "its snapshot has been removed" if run_id in known else "no such run"
+        raise UsageError(f"{run_id}: {why}", where=out.name, hint=f"runs that are kept: {', '.join(kept) or 'none'}")
+    if out.mirror:
+        out.mirror.complete(run_id)
+    home = out.snapshots / run_id
+    wrong = damaged(home, manifest)
+    if wrong:
+        raise DataError(f"damaged or missing: {', '.join(wrong)}", where=str(home), hint="choose another run")
+    if manifest["run"]["version"] != __version__:
+        raise DataError(
+            f"was made by scorelake {manifest['run']['version']}; this is {__version__}",
+            where=str(home),
+            hint="roll back with that version, or score the lake as it was",
+        )
+    _show(out, run_id, before.past, counted.read(home / "problem_counts"), before, sent=True, rolled_back=True)
+    return manifest
+
+
+def damaged(home: Path, manifest: Manifest) -> list[str]:
+    """Files of a snapshot that are not what they were when it was made."""
+    return [
+        name
+        for name, digest in manifest["files"].items()
+        if not (home / name).is_file() or checksum(home / name) != digest
+    ]
+
+
+def _show(
+    out: Output, run_id: str, past: Past, problems: Problems, before: Base, *, sent: bool, rolled_back: bool = False
+) -> None:
+    """Build a leaderboard of a snapshot aside, and make it the one that is shown."""
+    from scorelake.publish.leaderboard import build  # noqa: PLC0415  (DuckDB loads slowly)
+
+    snapshot, aside = out.snapshots / run_id, out.root / f".leaderboard-{run_id}"
+    with writing(out.root):
+        build(aside, run_id, past, snapshot, problems, rolled_back)
+        etag = ""
+        if out.mirror:
+            if not sent:
+                out.mirror.send(snapshot)
+            etag = out.mirror.publish(aside, out.seen)
+        else:
+            before.still(out)
+        _make_way(out, before)
+        try:
+            settle(aside, out.leaderboard)
+        except KeyboardInterrupt:
+            if aside.exists():
+                raise
+    # From here on it is published, whatever happens.
+    with suppress(OSError, ScorelakeError, KeyboardInterrupt):
+        write_history(out.root, past)
+        remember(out, run_id, rolled_back)
+        if out.mirror:
+            out.mirror.remember(BOARD, etag)
+            out.mirror.send_tops([path.name for path in out.histories])
+
+
+def _make_way(out: Output, before: Base) -> None:
+    """What is no leaderboard of ours is kept, and changes that a session left for the old one never reach the new."""
+    board = out.leaderboard
+    if log(board).exists():
+        set_aside(log(board), out.root)
+    if not before.shown.ours and board.exists():
+        kept = set_aside(board, out.root)
+        if kept.is_file():
+            os.link(kept, board)  # until the new one takes its place
