@@ -1,6 +1,7 @@
 """Do the printed intervals hold what they promise? Simulated lakes, scored by the job's own code.
 
-Writes docs/coverage.md: for every interval that a reader sees, how often it covers the truth it is about.
+Writes docs/coverage.md: for every interval of one model's number, how often it covers the truth it is about. (What
+claims and ranks promise is measured by benchmarks/ranks.py.)
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,191 +17,349 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
 import numpy as np
 import polars as pl
-from scipy.special import betaln, ndtri
 
 from scorelake import metrics
-from scorelake.metrics.draws import Floats
-from scorelake.metrics.resample import Plan, bootstrap
+from scorelake.metrics.draws import Floats, Ints
 from scorelake.score.choose import Outcomes
-from scorelake.score.groups import Grouping
+from scorelake.score.groups import ROW, Grouping
+from scorelake.score.overall import overall
 from scorelake.score.summaries import summarize
 from scorelake.settings import Settings
 
-SHAPES = ((0.3, 0.7), (0.5, 3.0), (2.0, 2.0))
-PROBLEMS = (30, 100, 1000)
-ATTEMPTS = (16, 64)
-DRAWS = (1, 8, 16)
-PRIORS = ("uniform", "jeffreys", "empirical")
-KEYS = ("benchmark", "model", "protocol")
 DOC = Path(__file__).parents[1] / "docs" / "coverage.md"
+KEYS = ("benchmark", "model", "protocol")
+Rates = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+
+
+def beta(a: float, b: float) -> Rates:
+    return lambda rng, size: rng.beta(a, b, size)
+
+
+def lumps(*parts: tuple[float, float, float]) -> Rates:
+    """Shares of problems whose rates are uniform from one number to another."""
+
+    def draw(rng: np.random.Generator, size: tuple[int, ...]) -> Floats:
+        which = rng.choice(len(parts), size, p=[part[0] for part in parts])
+        low, high = (np.array([part[i] for part in parts])[which] for i in (1, 2))
+        out: Floats = low + (high - low) * rng.random(size)
+        return out
+
+    return draw
+
+
+SHAPES: dict[str, Rates] = {
+    "Beta(.3, .7)": beta(0.3, 0.7),
+    "Beta(.5, 3)": beta(0.5, 3),
+    "Beta(2, 2)": beta(2, 2),
+    "Beta(.05, .05)": beta(0.05, 0.05),
+    "45% 0, 35% 1, rest uniform": lumps((0.45, 0, 0), (0.35, 1, 1), (0.2, 0, 1)),
+    "60% .05, 40% .9": lumps((0.6, 0.05, 0.05), (0.4, 0.9, 0.9)),
+    "95% .97, 5% .02": lumps((0.95, 0.97, 0.97), (0.05, 0.02, 0.02)),
+    "97% 0, 3% .3": lumps((0.97, 0, 0), (0.03, 0.3, 0.3)),
+    "logistic of N(-1, 2)": lambda rng, size: 1 / (1 + np.exp(1 - 2 * rng.normal(size=size))),
+    "half .1, half .5 to 1": lumps((0.5, 0.1, 0.1), (0.5, 0.5, 1)),
+    "30% 1, rest 0 to .15": lumps((0.3, 1, 1), (0.7, 0, 0.15)),
+}
+"""The eight of the specification, and three that are no Beta either."""
+PROBLEMS = (1, 5, 30, 100, 1000)
+ATTEMPTS = {
+    "1": ("pass@1",),
+    "4": ("pass@1", "pass@4", "pass^4", "geom@4"),
+    "16": ("pass@1", "pass@8", "pass^8", "pass@16", "geom-ds@8", "auc@8"),
+    "4-16": ("pass@1", "pass@4", "pass^4"),
+}
+"""Metrics by attempts per problem; 4-16 is ragged, every number as likely."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Lakes of one kind: success rates Beta(a, b), so many problems, n attempts each."""
+class Lakes:
+    """Many lakes of one kind, each a model: rates, attempts and correct ones, lakes x problems."""
 
-    a: float
-    b: float
-    problems: int
-    n: int
+    p: Floats
+    n: Ints
+    c: Ints
 
-    @property
-    def name(self) -> str:
-        return f"| Beta({self.a:g}, {self.b:g}) | {self.problems} | {self.n} |"
-
-
-def cells() -> Iterator[Cell]:
-    return (Cell(a, b, m, n) for a, b in SHAPES for m in PROBLEMS for n in ATTEMPTS)
+    @classmethod
+    def drawn(cls, rates: Rates, attempts: str, size: tuple[int, int], rng: np.random.Generator) -> Lakes:
+        p = rates(rng, size)
+        low, _, high = attempts.partition("-")
+        n = rng.integers(int(low), int(high or low) + 1, size)
+        return cls(p, n, rng.binomial(n, p).astype(np.int64))
 
 
-def printed(c: np.ndarray, n: int, prior: str) -> pl.DataFrame:
-    """model_summary of many lakes at once, each lake a model, by the code that scores real ones."""
-    lake = np.repeat(np.arange(c.shape[0]), c.shape[1])
-    histogram = (
-        pl.DataFrame({"benchmark": "sim", "model": lake, "protocol": "", "n": n, "c": c.ravel().astype(np.int64)})
-        .with_columns(pl.col("model").cast(pl.String).str.zfill(6), pl.col("n").cast(pl.Int64))
-        .group_by(*KEYS, "n", "c")
-        .agg(problems=pl.len().cast(pl.Int64))
-        .sort(*KEYS, "n", "c")
+def printed(lakes: Lakes, names: Sequence[str], cluster: Ints | None = None, **settings: object) -> pl.DataFrame:
+    """model_summary of all lakes at once, by the code that scores real ones."""
+    frame = problems(lakes, {} if cluster is None else {"_cluster": np.broadcast_to(cluster, lakes.n.shape).ravel()})
+    keys = (*KEYS, *(["_cluster"] if cluster is not None else []))
+    counts = frame.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*keys, "n", "c")
+    grouping = Grouping(KEYS, counts, totals(counts), frame.lazy(), "_cluster" if cluster is not None else None)
+    outcomes = Outcomes(binary=True, rewards=False, top_n=int(lakes.n.max()))
+    chosen = [metrics.parse(name) for name in names]
+    return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes)[0]
+
+
+def problems(lakes: Lakes, more: dict[str, object]) -> pl.DataFrame:
+    """problem_counts of all lakes."""
+    lake = np.repeat(np.arange(lakes.n.shape[0]), lakes.n.shape[1])
+    columns = {"model": lake, "n": lakes.n.ravel(), "c": lakes.c.ravel(), "problem_id": np.arange(lake.size), **more}
+    return pl.DataFrame(columns).with_columns(
+        pl.col("model", "problem_id").cast(pl.String).str.zfill(8),
+        benchmark=pl.lit("sim"),
+        protocol=pl.lit(""),
+        subject=pl.lit("all"),
     )
-    totals = (
-        histogram.group_by(KEYS)
-        .agg(problems_of_benchmark=pl.lit(0), attempts=pl.lit(0), ungraded=pl.lit(0))
-        .sort(KEYS)
-    )
-    settings = Settings.model_validate({"uncertainty": {"prior": prior}})
-    chosen = [metrics.parse(f"pass@{k}") for k in DRAWS]
-    outcomes = Outcomes(binary=True, rewards=False, top_n=n)
-    (table,) = summarize(chosen, [Grouping(KEYS, histogram, totals, histogram.lazy())], settings, outcomes)
-    return table
 
 
-def score_cell(cell: Cell, lakes: int, rng: np.random.Generator) -> list[float]:
-    """Shares covered: for each prior and k the posterior interval, then for each k value -/+ z se."""
-    p = rng.beta(cell.a, cell.b, (lakes, cell.problems))
-    c = rng.binomial(cell.n, p)
-    out = []
-    for prior in PRIORS:
-        table = printed(c, cell.n, prior)
-        out += posterior_shares(table, p)
-    z = float(ndtri(0.975))
-    for k in DRAWS:
-        row = table.filter(pl.col("metric") == f"pass@{k}")
-        value, se = row["value"].to_numpy(), row["se"].to_numpy()
-        truth = -np.expm1(betaln(cell.a, cell.b + k) - betaln(cell.a, cell.b))
-        out.append(_covered(value - z * se, value + z * se, np.full(lakes, truth)))
-    return out
+def totals(frame: pl.DataFrame) -> pl.DataFrame:
+    zero = {name: pl.lit(0) for name in ("problems_of_benchmark", "attempts", "ungraded")}
+    return frame.group_by(KEYS).agg(**zero).sort(KEYS)
 
 
-def posterior_shares(table: pl.DataFrame, p: Floats) -> list[float]:
-    """For each k, how often lo to hi covers the mean over the lake's own problems, whose rates are p."""
-    out = []
-    for k in DRAWS:
-        row = table.filter(pl.col("metric") == f"pass@{k}")
-        out.append(_covered(row["mu_lo"].to_numpy(), row["mu_hi"].to_numpy(), (1 - (1 - p) ** k).mean(axis=1)))
-    return out
+def expected(name: str, rates: Rates, attempts: str, rng: np.random.Generator) -> float:
+    """What the metric would be over endlessly many problems with as many attempts each."""
+    big = Lakes.drawn(rates, attempts, (1, 2_000_000), rng)
+    return metrics.summarize(name, big.n.ravel(), big.c.ravel()).value
 
 
-def again(cell: Cell, lakes: int) -> list[float]:
-    """The empirical intervals of fresh lakes of the same kind."""
-    rng = np.random.default_rng([2026, cell.problems, cell.n])
-    p = rng.beta(cell.a, cell.b, (lakes, cell.problems))
-    return posterior_shares(printed(rng.binomial(cell.n, p), cell.n, "empirical"), p)
-
-
-def compare_cell(cell: Cell, lakes: int, rng: np.random.Generator) -> list[float]:
-    """Two kinds of equal models: alike on every problem, and alike only on average. Covered, then claimed."""
-    out = []
-    for alike in (True, False):
-        p = rng.beta(cell.a, cell.b, (lakes, 1 if alike else 2, cell.problems))
-        rates: Floats = rng.binomial(cell.n, np.broadcast_to(p, (lakes, 2, cell.problems))) / cell.n
-        pairs = np.arange(lakes) * 2
-        lifts, _ = bootstrap(rates.reshape(2 * lakes, -1), pairs, pairs + 1, [], None, Plan())
-        out += [_covered(lifts.lo, lifts.hi, np.zeros(lakes)), float((lifts.lo > 0).mean())]
-    return out
-
-
-def _covered(lo: Floats, hi: Floats, truth: Floats) -> float:
+def covered(row: pl.DataFrame, truth: Floats | float, ends: tuple[str, str] = ("lo", "hi")) -> float:
+    lo, hi = (row[name].to_numpy() for name in ends)
     return float(((lo <= truth) & (truth <= hi)).mean())
 
 
-def table(heads: list[str], rows: list[tuple[Cell, list[float]]]) -> str:
-    lines = [f"| rates | problems | n | {' | '.join(heads)} |", "|---|--:|--:|" + "--:|" * len(heads)]
-    lines += [cell.name + "".join(f" {share:.1%} |" for share in shares) for cell, shares in rows]
+def of(table: pl.DataFrame, name: str) -> pl.DataFrame:
+    return table.filter(pl.col("metric") == metrics.parse(name).name)
+
+
+Cell = tuple[str, int, str, str, float]
+"""Shape, problems, attempts, metric, share covered."""
+
+
+def grid(lakes: int, rng: np.random.Generator) -> list[Cell]:
+    """lo and hi of every shape, size, number of attempts and metric."""
+    out: list[Cell] = []
+    for shape, rates in SHAPES.items():
+        for attempts, names in ATTEMPTS.items():
+            truth = {name: expected(name, rates, attempts, rng) for name in names}
+            for size in PROBLEMS:
+                table = printed(Lakes.drawn(rates, attempts, (lakes, size), rng), names)
+                out += [(shape, size, attempts, name, covered(of(table, name), truth[name])) for name in names]
+        print(f"{time.perf_counter() - START:5.0f} s {shape}", file=sys.stderr)
+    return out
+
+
+def clusters(lakes: int, rng: np.random.Generator) -> list[Cell]:
+    """Problems in fours that share a rate, and the lake tells so or does not."""
+    out: list[Cell] = []
+    for shape in ("Beta(.3, .7)", "60% .05, 40% .9", "95% .97, 5% .02", "logistic of N(-1, 2)"):
+        for size in (120, 400):
+            p = np.repeat(SHAPES[shape](rng, (lakes, size // 4)), 4, axis=1)
+            n = np.full(p.shape, 4)
+            drawn = Lakes(p, n, rng.binomial(n, p).astype(np.int64))
+            for told, cluster in (("told", np.arange(size) // 4), ("not told", None)):
+                table = printed(drawn, ("pass@1", "pass@4"), cluster)
+                for name in ("pass@1", "pass@4"):
+                    truth = expected(name, SHAPES[shape], "4", rng)
+                    out.append((f"{shape}, clusters {told}", size, "4", name, covered(of(table, name), truth)))
+    return out
+
+
+def votes(lakes: int, rng: np.random.Generator) -> list[Cell]:
+    """A right answer and three wrong ones, of which the first is the more tempting the harder the problem."""
+    out: list[Cell] = []
+    for shape in ("Beta(.3, .7)", "60% .05, 40% .9", "half .1, half .5 to 1"):
+        for size in (30, 100):
+            made = [_ballots(SHAPES[shape], many, rng) for many in ((1, 100_000), (lakes, size))]
+            truth, table = (_scored(frame, lake, ("vote@5",)) for lake, frame in made)
+            share = covered(of(table, "vote@5"), float(truth["value"][0]))
+            out.append((f"{shape}, votes", size, "8", "vote@5", share))
+    return out
+
+
+def _ballots(rates: Rates, size: tuple[int, int], rng: np.random.Generator) -> tuple[Lakes, pl.DataFrame]:
+    p = rates(rng, size)
+    wrong = (1 - p)[..., None] * np.stack([1 - p, p / 2, p / 2], axis=-1)
+    answers = rng.multinomial(8, np.concatenate([p[..., None], wrong], axis=-1)).reshape(-1, 4)
+    order = np.argsort(-answers, axis=1, kind="stable")
+    told = np.take_along_axis(answers, order, axis=1)
+    passes = np.where(order == 0, told, 0)
+    lakes = Lakes(p, np.full(size, 8), answers[:, 0].reshape(size))
+    lists = {"answer_counts": told.astype(np.int64), "answer_passes": passes.astype(np.int64)}
+    kinds = dict.fromkeys(lists, pl.List(pl.Int64))
+    frame = problems(lakes, {name: pl.Series(rows.tolist(), dtype=kinds[name]) for name, rows in lists.items()})
+    return lakes, frame
+
+
+def _scored(
+    frame: pl.DataFrame, lakes: Lakes, names: Sequence[str], rewards: bool = False, **settings: object
+) -> pl.DataFrame:
+    """Metrics of answers or rewards of all lakes at once."""
+    frame = frame.with_row_index(ROW)
+    counts = frame.group_by(*KEYS, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*KEYS, "n", "c")
+    grouping = Grouping(KEYS, counts, totals(counts), frame.lazy())
+    outcomes = Outcomes(binary=True, rewards=rewards, top_n=int(lakes.n.max()), answers=not rewards)
+    chosen = [metrics.parse(name) for name in names]
+    return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes)[0]
+
+
+def rewards(lakes: int, rng: np.random.Generator) -> list[Cell]:
+    """Scores between 0 and 1 around each problem's rate: bounds known, and not."""
+    out: list[Cell] = []
+    for shape in ("Beta(.3, .7)", "95% .97, 5% .02", "half .1, half .5 to 1"):
+        for size in (30, 100):
+            made = [_rewards(SHAPES[shape], many, rng) for many in ((1, 200_000), (lakes, size))]
+            for told, known in (("bounds known", {"rubric": {"bounds": (0.0, 1.0)}}), ("not known", {})):
+                names = ("avg@N", "max@4")
+                truth, table = (_scored(frame, lake, names, rewards=True, **known) for lake, frame in made)
+                for name in names:
+                    share = covered(of(table, name), float(of(truth, name)["value"][0]))
+                    out.append((f"{shape}, scores, {told}", size, "4", name, share))
+    return out
+
+
+def _rewards(rates: Rates, size: tuple[int, int], rng: np.random.Generator) -> tuple[Lakes, pl.DataFrame]:
+    p = np.clip(rates(rng, size), 1e-3, 1 - 1e-3)
+    scores = np.sort(rng.beta(4 * p[..., None], 4 * (1 - p[..., None]), (*size, 4)).reshape(-1, 4), axis=1)
+    lakes = Lakes(p, np.full(size, 4), np.zeros(size, dtype=np.int64))
+    ones = np.ones(scores.shape, dtype=np.int64)
+    lists = {
+        "rewards": pl.Series(scores.tolist(), dtype=pl.List(pl.Float64)),
+        "reward_counts": pl.Series(ones.tolist(), dtype=pl.List(pl.Int64)),
+    }
+    return lakes, problems(lakes, lists)
+
+
+def macro(lakes: int, rng: np.random.Generator) -> list[Cell]:
+    """Averages over three benchmarks of different shapes and sizes."""
+    out: list[Cell] = []
+    mixes = (
+        (("Beta(.3, .7)", 200), ("Beta(2, 2)", 50), ("Beta(.5, 3)", 20)),
+        (("60% .05, 40% .9", 30), ("95% .97, 5% .02", 30), ("97% 0, 3% .3", 30)),
+        (("half .1, half .5 to 1", 100), ("logistic of N(-1, 2)", 100), ("30% 1, rest 0 to .15", 100)),
+    )
+    for mix in mixes:
+        parts, truth = [], dict.fromkeys(("pass@1", "pass@4"), 0.0)
+        for i, (shape, size) in enumerate(mix):
+            table = printed(Lakes.drawn(SHAPES[shape], "4", (lakes, size), rng), tuple(truth))
+            parts.append(table.with_columns(benchmark=pl.lit(str(i))))
+            for name in truth:
+                truth[name] += expected(name, SHAPES[shape], "4", rng) / len(mix)
+        whole = overall(pl.concat(parts), Settings())
+        named = " + ".join(f"{shape} x {size}" for shape, size in mix)
+        many = sum(size for _, size in mix)
+        out += [(named, many, "4", name, covered(of(whole, name), value)) for name, value in truth.items()]
+    return out
+
+
+def fixed(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list[str]]]:
+    """The same problems again: rerun_lo to rerun_hi, and the posterior under three priors."""
+    heads = ["rates", "problems", "n", "rerun, pass@1"]
+    priors = ("uniform", "jeffreys", "empirical")
+    heads += [f"{prior} {name}" for prior in priors for name in ("pass@1", "pass@8")]
+    rows = []
+    for shape, rates in SHAPES.items():
+        for size, attempts in ((30, "4"), (30, "16"), (300, "16")):
+            drawn = Lakes.drawn(rates, attempts, (lakes, size), rng)
+            truth = {"pass@1": drawn.p.mean(axis=1), "pass@8": (1 - (1 - drawn.p) ** 8).mean(axis=1)}
+            shares = [covered(of(printed(drawn, ("pass@1",)), "pass@1"), truth["pass@1"], ("rerun_lo", "rerun_hi"))]
+            for prior in priors:
+                some = drawn if prior != "empirical" else Lakes(*(x[:200] for x in (drawn.p, drawn.n, drawn.c)))
+                table = printed(some, tuple(truth), uncertainty={"prior": prior})
+                shares += [covered(of(table, k), truth[k][: some.n.shape[0]], ("mu_lo", "mu_hi")) for k in truth]
+            rows.append([shape, str(size), attempts, *(f"{share:.1%}" for share in shares)])
+    return heads, rows
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "--:|" * (len(heads) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def wide(cells: Sequence[Cell]) -> str:
+    """A row per shape and size, a column per attempts and metric."""
+    columns = [(attempts, name) for attempts, names in ATTEMPTS.items() for name in names]
+    found = {cell[:4]: cell[4] for cell in cells}
+    rows = [
+        [shape, str(size), *(f"{found[shape, size, attempts, name]:.1%}" for attempts, name in columns)]
+        for shape in SHAPES
+        for size in PROBLEMS
+    ]
+    return table(["rates", "problems", *(f"n = {attempts} {name}" for attempts, name in columns)], rows)
+
+
+def tall(cells: Sequence[Cell]) -> str:
+    heads = ["what", "problems", "n", "metric", "covered"]
+    return table(heads, [[what, str(size), n, name, f"{share:.1%}"] for what, size, n, name, share in cells])
+
+
+def verdict(cells: Sequence[Cell]) -> str:
+    """What was reached, and every cell that was not."""
+    large = [cell for cell in cells if cell[1] >= 30]
+    within = [cell for cell in large if 0.93 <= cell[4] <= 0.98]
+    above = sum(cell[4] > 0.98 for cell in large)
+    low = sorted((cell for cell in cells if cell[4] < 0.93), key=lambda cell: cell[4])
+    least = min(cell[4] for cell in cells)
+    lines = [
+        f"{len(cells)} cells, lowest {least:.1%}. Of the {len(large)} with 30 problems or more, {len(within)}",
+        f"({len(within) / len(large):.0%}) cover 93 to 98%, {above} ({above / len(large):.0%}) more than 98%.",
+        "The latter are numbers near 0 or 1, where few problems in a sample tell of the rest: there the interval is",
+        "wider than it need be, never narrower.",
+    ]
+    if low:
+        lines += ["", f"Below 93% ({sum(cell[4] < 0.91 for cell in low)} of them below 91%):", ""]
+        lines += [f"- {what}, {size} problems, n = {n}, {name}: {share:.1%}" for what, size, n, name, share in low]
     return "\n".join(lines)
 
 
 TEXT = """# Coverage of the printed intervals
 
-Written by `make coverage` (benchmarks/intervals.py): {lakes:,} simulated lakes per row, scored by the job's own code.
-Nominal is 95%; with {lakes:,} lakes a share is known to about +/- {noise:.1%}.
+Written by `make coverage` (benchmarks/intervals.py): {lakes:,} simulated lakes per cell, scored by the job's
+own code. Nominal is 95%; with {lakes:,} lakes a share of 95% is known to about +/- {noise:.1%}. What claims and
+ranks promise is in docs/ranks.md.
 
-## Posterior intervals: `lo` and `hi` of the summary tables
-The truth is the mean over the lake's own problems (problems fixed). One column per prior and k of pass@k.
-
-{posterior}
+## The interval of a value: `lo` and `hi`
+Problems and attempts are drawn anew for every lake. The truth is what the metric would be over endlessly many
+problems of the same kind, with as many attempts each.
 
 {verdict}
 
-The uniform and Jeffreys priors believe every problem by itself, and pull each of its rates the same way; the
+{grid}
+
+## Clusters, votes, scores, averages over benchmarks
+Clusters: problems come in fours that share a rate. Where the lake does not tell (`[columns] cluster`), no
+interval can know. Scores without known bounds have Student's interval, which is symmetric and fails where
+scores pile up at an end; `[rubric] bounds` or levels mend that.
+
+{others}
+
+## The same problems again: `rerun_lo`, `rerun_hi`, and the posterior: `mu_lo`, `mu_hi`
+The truth is the mean over the lake's own problems. `empirical` is of 200 lakes per row.
+
+{fixed}
+
+The uniform and Jeffreys priors believe every problem by itself and pull each of its rates the same way; the
 pulls do not average out over problems, so the more problems, the narrower the interval around the wrong place.
-They are exact for one problem drawn from that prior, and near it for benchmarks that look like it.
-`prior = "empirical"` learns the crowd from all problems of the model instead.
-
-## Problems as a sample: `value` -/+ 1.96 `se`
-The truth is the mean over all problems that might have been drawn.
-
-{sample}
-
-It fails where nearly every problem scores 1 (Beta(2, 2) at large k): what is missing from 1 sits in a few hard
-problems, and a sample of 30 often has none of them. No spread in the sample tells of that; take more problems.
-
-## Paired comparison: `lo` and `hi` of `comparison`, two equal models, pass@1
-`same`: equal success rates on every problem. `other`: rates drawn apart, equal only on average. `claimed` is the
-share of false claims of improvement (nominal 2.5%, as many again of regression).
-
-{compare}
-
-Largest share of false claims of improvement: {worst:.1%}.
+`empirical` learns a Beta from all problems of the model and is right where the rates are Beta-shaped. That is
+why nothing that ranks or is read at a glance uses the posterior.
 """
 
-
-def verdict(rows: list[tuple[Cell, list[float]]], lakes: int) -> str:
-    """The range of the empirical shares; rows that leave 93 to 97% are repeated to tell chance from a fault."""
-    first = len(DRAWS) * PRIORS.index("empirical")
-    shares = [(cell, row[first : first + len(DRAWS)]) for cell, row in rows]
-    low, high = (end(x for _, row in shares for x in row) for end in (min, max))
-    lines = [f"`empirical` covers {low:.1%} to {high:.1%}."]
-    off = [(cell, row) for cell, row in shares if not all(0.93 <= x <= 0.97 for x in row)]
-    if off:
-        lines.append(f"Rows that leave 93 to 97%, and the same with {3 * lakes:,} fresh lakes (k = 1, 8, 16):\n")
-    for cell, row in off:
-        told = [", ".join(f"{x:.1%}" for x in some) for some in (row, again(cell, 3 * lakes))]
-        lines.append(
-            f"- Beta({cell.a:g}, {cell.b:g}), {cell.problems} problems, n = {cell.n}: {told[0]}; then {told[1]}"
-        )
-    return "\n".join(lines)
+START = time.perf_counter()
 
 
 def main(lakes: int) -> None:
-    start, rng = time.perf_counter(), np.random.default_rng(2026)
-    scored, compared = [], []
-    for cell in cells():
-        scored.append((cell, score_cell(cell, lakes, rng)))
-        compared.append((cell, compare_cell(cell, lakes, rng)))
-        print(f"{time.perf_counter() - start:5.0f} s {cell.name}", file=sys.stderr)
-    posts = len(PRIORS) * len(DRAWS)
+    rng = np.random.default_rng(2026)
+    cells = grid(lakes, rng)
+    others = [cell for made in (clusters, votes, rewards, macro) for cell in made(lakes, rng)]
+    heads, rows = fixed(lakes, rng)
+    honest = [cell for cell in others if "not told" not in cell[0] and "not known" not in cell[0]]
     text = TEXT.format(
         lakes=lakes,
         noise=1.96 * (0.95 * 0.05 / lakes) ** 0.5,
-        posterior=table([f"{p} {k}" for p in PRIORS for k in DRAWS], [(c, row[:posts]) for c, row in scored]),
-        verdict=verdict(scored, lakes),
-        sample=table([f"pass@{k}" for k in DRAWS], [(c, row[posts:]) for c, row in scored]),
-        compare=table(["same covered", "same claimed", "other covered", "other claimed"], compared),
-        worst=max(row[i] for _, row in compared for i in (1, 3)),
+        verdict=verdict([*cells, *honest]),
+        grid=wide(cells),
+        others=tall(others),
+        fixed=table(heads, rows),
     )
-    DOC.parent.mkdir(exist_ok=True)
-    DOC.write_text(text)
+    DOC.write_text(text, encoding="utf-8")
     print(text)
 
 
