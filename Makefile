@@ -8,7 +8,7 @@ TOOLS  := $(VENV)/.tools
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-kernels bench-compare bench-ray bench-plan coverage docs fixtures clean
+.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan coverage docs fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ bench-100m: $(TOOLS) ## 100M attempts, some minutes and 1 GB of disk
 
 bench-1b: $(TOOLS) ## 1B attempts, half an hour and 5 GB of disk
 	$(BIN)/python benchmarks/lake.py 1b --repeats 1
+
+bench-ingest: $(TOOLS) ## A 1 GB file of every format that ingest streams: time and memory, half an hour and 2 GB of disk
+	$(BIN)/python benchmarks/ingest.py
 
 bench-nightly: $(TOOLS) ## 1,000 files: nothing new, one in a hundred new, and how fast commands start
 	$(BIN)/python benchmarks/nightly.py

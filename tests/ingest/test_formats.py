@@ -137,7 +137,7 @@ def test_inspect_damaged_member(tmp_path: Path) -> None:
     at = raw.index(b"summaries.json") + len("summaries.json") + 12
     raw[at] ^= 0xFF
     path.write_bytes(raw)
-    assert "a damaged zip" in refusal(tmp_path)
+    assert "cannot be read to its end" in refusal(tmp_path)
     with ZipFile(path, "w") as archive:
         archive.writestr("header.json", json.dumps(inspect_header()))
         archive.writestr("summaries.json", '[{"id": 1}')
@@ -151,7 +151,7 @@ def test_lm_eval_traps(tmp_path: Path) -> None:
     path = made(tmp_path, "lm_eval")
     whole = path.read_text()
     edited_lines(path, lambda i, record: record.update(doc_id=0))
-    assert "doc_id 0 is two documents" in refusal(tmp_path)
+    assert "0 is two problems: attempt 1 and attempt" in refusal(tmp_path)
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(acc_norm=1.0, metrics=["exact_match", "acc_norm"]))
     assert "2 metrics: acc_norm, exact_match (choose one with --metric)" in refusal(tmp_path)
@@ -199,7 +199,7 @@ def test_harbor_traps(tmp_path: Path) -> None:
     other.parent.mkdir()
     other.write_text(whole)
     edited(other, lambda told: told.update(task_checksum="another", trial_name="again"))
-    assert "task a__b-1 is two tasks" in refusal(tmp_path)
+    assert "a__b-1 is two problems" in refusal(tmp_path)
     other.unlink()
     edited(path, lambda told: told.update(finished_at=None))
     report = take(tmp_path)
@@ -363,7 +363,7 @@ def test_every_eval_ever_traps(tmp_path: Path) -> None:
     assert receipt(tmp_path, metric="r0").rows == 6
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(sample_hash=str(i)))
-    assert "is two samples" in take(tmp_path).refused[0].what
+    assert "is two problems" in take(tmp_path).refused[0].what
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(schema_version="0.4.0"))
     assert 'schema "0.4.0"' in take(tmp_path).refused[0].what

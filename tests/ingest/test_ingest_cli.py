@@ -31,6 +31,21 @@ def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
     assert "unchanged" in cli("ingest", "auto", tmp_path / "logs", "--lake", lake).stderr
 
 
+def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli: Any) -> None:
+    """The lake says itself which of its columns tell protocols apart."""
+    for i, temperature in enumerate((0.0, 1.0)):
+        path = inspect_json(tmp_path / "logs" / str(i), TABLE if i else {name: [1, 1, 1] for name in TABLE})
+        told = json.loads(path.read_text())
+        told["eval"] |= {"eval_id": f"E{i}", "task_id": f"T{i}"}
+        path.write_text(json.dumps(told | {"plan": {"config": {"temperature": temperature}}}))
+    done = cli("ingest", "auto", tmp_path / "logs", "--lake", tmp_path / "lake")
+    assert "2 sources differ in temperature and are kept apart" in done.stderr
+    assert cli("score", tmp_path / "lake", "--out", tmp_path / "out", "--metrics", "pass@1").returncode == 0
+    query = "SELECT protocol::JSON ->> 'temperature' AS t, value FROM model_summary ORDER BY 1"
+    rows = cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split()
+    assert rows[1:] == ["0,1.0", "1,0.5"]
+
+
 def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
     generic_csv(tmp_path, TABLE)
     pairs = ("--map", "model=who,problem_id=task.id", "--map", "passed=ok")

@@ -58,6 +58,15 @@ def test_one_attempt_two_verdicts_in_one_file(tmp_path: Path) -> None:
     assert "one attempt, two verdicts" in report.refused[0].what
 
 
+def test_one_id_two_problems_in_two_files(tmp_path: Path) -> None:
+    path = LAYOUTS["lm_eval"].write(tmp_path / "logs", TABLE)
+    path.write_text(path.read_text().replace("hash of a__b-1", "another hash"))
+    report = take(tmp_path / "lake", tmp_path / "logs", format="auto")
+    assert "a__b-1 is two problems" in report.refused[0].what
+    report = take(tmp_path / "lake", tmp_path / "logs", format="auto", skip=True)
+    assert len(report.receipts) == 1
+
+
 def test_the_same_attempt_twice_is_a_duplicate(tmp_path: Path) -> None:
     told = {"problem_id": "p", "attempt": 1, "passed": True}
     report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", told, told), rows(tmp_path / "two.jsonl", told))
@@ -256,7 +265,7 @@ def test_what_is_no_result_is_told(tmp_path: Path) -> None:
         ("cut.json", '{"ver', "broken JSON"),
         ("empty.jsonl", "", "is empty"),
         ("pointer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:x\n", "git-LFS pointer"),
-        ("broken.eval", "PK\x03\x04 and no more", "a damaged zip"),
+        ("broken.eval", "PK\x03\x04 and no more", "cannot be read to its end"),
     ):
         path = tmp_path / "logs" / name
         path.write_text(text)

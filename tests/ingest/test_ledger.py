@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scorelake.ingest.ledger import LEDGER, Board, tally
+from scorelake.ingest.ledger import ENTRY, Board, example, tally
 
 
 def entries(path: Path, rows: list[tuple[int, int, float, bool]]) -> Path:
-    book = LEDGER.empty(len(rows))
+    book = np.zeros(len(rows), ENTRY)
     for i, (problem, attempt, value, error) in enumerate(rows):
-        book[i] = (problem, problem * 1000 + attempt, value, error, 0)
+        book[i] = (problem, problem * 1000 + attempt, value, 0, 0, error)
     path.write_bytes(book.tobytes())
     return path
 
@@ -62,3 +62,27 @@ def test_two_sources(tmp_path: Path) -> None:
     assert same.conflicting == {0, 1}
     assert tally([(one, "a"), (one, "a")]).duplicate == 1
     assert tally([]).rows == 0
+
+
+def test_one_problem_with_many_attempts(tmp_path: Path) -> None:
+    """Attempts of one problem are taken in parts, and what they add up to is the same."""
+    rows = [(1, i % 900, float(i % 900 % 3 == 0), False) for i in range(1000)] + [(2, 0, nan, False)]
+    path = entries(tmp_path / "ledger", rows)
+    one, many = tally([(path, 0)]), tally([(path, 0)], most=10)
+    assert one == many
+    assert (one.graded, one.duplicate, one.total, one.histogram[900]) == (900, 100, 300, 1)
+    assert one.repeated is not None
+
+
+def test_one_id_two_problems(tmp_path: Path) -> None:
+    book = np.zeros(30, ENTRY)
+    book["problem"], book["attempt"], book["asked"] = 7, np.arange(30), [5] * 29 + [0]
+    path = tmp_path / "ledger"
+    path.write_bytes(book.tobytes())
+    assert tally([(path, 0)], most=3).mixed is None
+    book["asked"][20] = 6
+    path.write_bytes(book.tobytes())
+    for most in (3, 1000):
+        told = tally([(path, 0)], most=most)
+        assert told.mixed is not None
+        assert example([(path, 0)], told.mixed) == ((0, 0), (0, 20))

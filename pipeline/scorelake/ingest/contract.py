@@ -36,6 +36,8 @@ class Attempt(NamedTuple):
     protocol: Mapping[str, Any] | None = None
     """Where rows of one source were made under different protocols."""
     carried: Mapping[str, Any] | None = None
+    asked: Any = None
+    """What the problem is, by a digest that the tool keeps: rows of one id must agree on it."""
 
     @classmethod
     def fields(cls) -> tuple[str, ...]:
@@ -76,6 +78,8 @@ class Log:
     """`temperature` and `grader` have columns of their own; the rest becomes the text of the column `setup`."""
     claims: list[Claim] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    once: bool = False
+    """No attempt can be there twice; if one is, rows were told apart by something that is not in them."""
     left_out: int = 0
     """Rows that the format itself says do not count, such as a torn last line that is written again."""
     supersedes: tuple[str, str, bool] | None = None

@@ -26,7 +26,6 @@ MANY = 1_000_000
 """Keys of one object that are remembered to find one that stands twice; attempts are compared elsewhere anyway."""
 _NEAR = 16
 """Characters from the end of what was read within which an error may be a cut of ours."""
-_WHOLE = "copy it again, whole"
 _SPACE = re.compile(r"[ \t\r\n]*")
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 
@@ -47,30 +46,21 @@ DECODER = json.JSONDecoder(object_pairs_hook=_once)
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked where it is gzip, or a zip of one file. What cannot be unpacked is refused."""
-    try:
-        with path.open("rb") as plain:
-            magic = plain.read(4)
-            plain.seek(0)
-            if magic[:2] == GZIP:
-                with gzip.open(plain) as file:
-                    yield cast(IO[bytes], file)
-            elif magic == ZIP:
-                with zips.ZipFile(plain) as archive:
-                    names = [name for name in archive.namelist() if not name.endswith("/")]
-                    if len(names) != 1:
-                        raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
-                    with archive.open(names[0]) as file:
-                        yield file
-            else:
-                yield plain
-    except (gzip.BadGzipFile, UnicodeDecodeError, *zips.BROKEN) as error:
-        raise DataError(f"cannot be read to its end ({_said(error)})", where=str(path), hint=_WHOLE) from None
-
-
-def _said(error: BaseException) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8: {error.reason} {error.object[error.start : error.start + 4]!r}"
-    return str(error) or type(error).__name__
+    with zips.unpacking(path), path.open("rb") as plain:
+        magic = plain.read(4)
+        plain.seek(0)
+        if magic[:2] == GZIP:
+            with gzip.open(plain) as file:
+                yield cast(IO[bytes], file)
+        elif magic == ZIP:
+            with zips.ZipFile(plain) as archive:
+                names = [name for name in archive.namelist() if not name.endswith("/")]
+                if len(names) != 1:
+                    raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
+                with archive.open(names[0]) as file:
+                    yield file
+        else:
+            yield plain
 
 
 def parsed(text: str, where: str) -> Any:
@@ -121,9 +111,8 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             try:
                 text = decode(raw)[0]
             except UnicodeDecodeError as error:
-                raise DataError(
-                    f"line {number:,} is {_said(error)}", where=str(path), hint="save it as UTF-8"
-                ) from None
+                what = f"line {number:,} is not UTF-8: {error.reason}"
+                raise DataError(what, where=str(path), hint="save it as UTF-8") from None
             yield number, text
 
 

@@ -21,8 +21,8 @@ from scorelake.ingest import landing, receipts
 from scorelake.ingest.contract import Format, Options, Source
 from scorelake.ingest.find import find, known
 from scorelake.ingest.formats import FORMATS
-from scorelake.ingest.ledger import Tally, tally
-from scorelake.ingest.reading import Reading, read, row_of
+from scorelake.ingest.ledger import Tally, example, tally
+from scorelake.ingest.reading import Reading, read, row_of, two_problems
 from scorelake.ingest.receipts import Receipt
 from scorelake.store import disk
 from scorelake.threads import side_by_side
@@ -223,8 +223,12 @@ def _together(readings: Sequence[Reading]) -> Tally:
 def _alone(kept: list[Reading], report: Report) -> tuple[list[Reading], Tally]:
     """Sources without those in which an attempt has two verdicts, here or elsewhere; and what all add up to."""
     told = _together(kept)
-    for first, last in told.conflicts:
-        (one, row), (two, other) = first, last
+    if told.mixed is not None:
+        (i, row), (j, other) = example([(reading.ledger, reading.salt) for reading in kept], told.mixed)
+        what = two_problems(kept[i], row, other, kept[j])
+        report.refused.append(DataError(what, where=str(kept[i].source.path), hint="ingest one of the two"))
+        return _alone([reading for at, reading in enumerate(kept) if at not in (i, j)], report)
+    for (one, row), (two, other) in told.conflicts:
         mine, others = row_of(kept[one], row), row_of(kept[two], other)
         report.refused.append(
             DataError(

@@ -1,7 +1,8 @@
 """What the attempts of one or many sources add up to: rows, verdicts, repeats, contradictions, the histogram of n.
 
 A ledger is a file of fixed-size entries, one per attempt, that tell problem and attempt by 64 bits of hash each. It
-is read in as many passes as it takes to hold only a part of it, so any source is added up in bounded memory.
+is read in as many passes as it takes to hold only a part of it, so any source is added up in bounded memory, whether
+it has many problems or one problem with many attempts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,14 @@ PASS = 1 << 18
 """Entries that are looked at together."""
 
 
-class LEDGER:
-    """The layout of an entry."""
-
-    kind = np.dtype(
-        [("problem", "u8"), ("attempt", "u8"), ("value", "f8"), ("error", "?"), ("benchmark", "u2")], align=False
-    )
-
-    @classmethod
-    def empty(cls, many: int) -> NDArray[Any]:
-        return np.empty(many, cls.kind)
-
-    @classmethod
-    def open(cls, path: Path) -> NDArray[Any]:
-        return np.memmap(path, cls.kind, "r") if path.stat().st_size else cls.empty(0)
+ENTRY = np.dtype(
+    [("problem", "u8"), ("attempt", "u8"), ("value", "f8"), ("asked", "u4"), ("benchmark", "u2"), ("error", "?")]
+)
+"""value is NaN where there is none; asked is a checksum of what the problem is, 0 where nobody tells."""
+_FOUND = np.dtype([*ENTRY.descr, ("source", "u4"), ("row", "i8")])
+_PROBLEM = np.dtype(
+    [("problem", "u8"), ("n", "i8"), ("total", "f8"), ("low", "u4"), ("high", "u4"), ("benchmark", "u2")]
+)
 
 
 @dataclass
@@ -99,30 +94,65 @@ class Tally:
     """(source, row) twice: one attempt that has two values. At most a few."""
     conflicting: set[int] = field(default_factory=set)
     """Sources that have such attempts."""
+    repeated: tuple[int, int] | None = None
+    """The first row whose attempt was there before."""
+    mixed: int | None = None
+    """The hash of a problem of which two rows tell different things."""
 
 
-def tally(ledgers: Sequence[tuple[Path, object]], most: int = PASS) -> Tally:
-    """Add up ledgers; beside each, whatever tells its problems from those of the others."""
-    books = [LEDGER.open(path) for path, _ in ledgers]
-    salts = [_salt(told) for _, told in ledgers]
-    passes = np.uint64(max(1, -(-sum(map(len, books)) // most)))
+Ledgers = Sequence[tuple[Path, object]]
+"""Files, and beside each whatever tells its problems from those of the others."""
+
+
+def tally(ledgers: Ledgers, most: int = PASS) -> Tally:
+    """Add up ledgers, some problems at a time, and where these have too many attempts, some attempts at a time."""
     out = Tally()
-    for number in range(int(passes)):
-        parts = []
-        for i, (book, salt) in enumerate(zip(books, salts, strict=True)):
-            mine = np.flatnonzero(_mixed(book["problem"], salt) % passes == number)
-            part = np.empty(len(mine), _ENTRY)
-            for key in LEDGER.kind.names or ():
-                part[key] = book[key][mine]
-            part["problem"], part["attempt"] = _mixed(part["problem"], salt), _mixed(part["attempt"], salt)
-            part["source"], part["row"] = i, mine
-            parts.append(part)
-        if parts:
-            _add(out, np.concatenate(parts))
+    rows = sum(path.stat().st_size for path, _ in ledgers) // ENTRY.itemsize
+    passes = max(1, -(-rows // most))
+    sizes = np.zeros(passes, np.int64)
+    for entries in _entries(ledgers, most):
+        sizes += np.bincount((entries["problem"] % np.uint64(passes)).astype(np.int64), minlength=passes)
+    for number in np.flatnonzero(sizes):
+        parts = -(-int(sizes[number]) // (2 * most))
+        some = [
+            _attempts(out, np.concatenate([*_some(ledgers, most, passes, int(number), parts, part)]))
+            for part in range(parts)
+        ]
+        _problems(out, np.concatenate(some))
     return out
 
 
-_ENTRY = np.dtype([*LEDGER.kind.descr, ("source", "u4"), ("row", "i8")])
+def _entries(ledgers: Ledgers, most: int) -> Iterator[NDArray[Any]]:
+    """Everything, a piece at a time, with hashes that hold across sources."""
+    for i, (path, told) in enumerate(ledgers):
+        salt = _salt(told)
+        with path.open("rb") as file:
+            at = 0
+            while len(raw := np.fromfile(file, ENTRY, most)):
+                found = np.empty(len(raw), _FOUND)
+                for key in ENTRY.names or ():
+                    found[key] = raw[key]
+                found["problem"], found["attempt"] = _mixed(raw["problem"], salt), _mixed(raw["attempt"], salt)
+                found["source"], found["row"] = i, np.arange(at, at + len(raw))
+                at += len(raw)
+                yield found
+
+
+def _some(ledgers: Ledgers, most: int, passes: int, number: int, parts: int, part: int) -> Iterator[NDArray[Any]]:
+    for entries in _entries(ledgers, most):
+        mine = entries["problem"] % np.uint64(passes) == number
+        if parts > 1:
+            mine &= entries["attempt"] % np.uint64(parts) == part
+        yield entries[mine]
+
+
+def example(ledgers: Ledgers, problem: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(source, row) of two rows of a problem that tell different things of it."""
+    found = np.concatenate(
+        [each[(each["problem"] == problem) & (each["asked"] > 0)] for each in _entries(ledgers, PASS)]
+    )
+    one, two = found[found["asked"].argmin()], found[found["asked"].argmax()]
+    return (int(one["source"]), int(one["row"])), (int(two["source"]), int(two["row"]))
 
 
 def _salt(told: object) -> np.uint64:
@@ -136,10 +166,8 @@ def _mixed(hashes: NDArray[np.uint64], salt: np.uint64) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-def _add(out: Tally, entries: NDArray[Any]) -> None:
-    """Entries of whole problems: sorted, rows of one attempt are neighbours, and so are attempts of one problem."""
-    if not len(entries):
-        return
+def _attempts(out: Tally, entries: NDArray[Any]) -> NDArray[Any]:
+    """Add up attempts, all of whose rows are here; what they are to their problems."""
     entries = entries[np.lexsort((entries["row"], entries["source"], entries["attempt"], entries["problem"]))]
     value, error, problem = entries["value"], entries["error"], entries["problem"]
     first = np.flatnonzero(_changes(problem) | _changes(entries["attempt"]))
@@ -159,10 +187,35 @@ def _add(out: Tally, entries: NDArray[Any]) -> None:
     if graded.any():
         out.low, out.high = min(out.low, float(low[graded].min())), max(out.high, float(high[graded].max()))
     out.odd += int((graded & (high != 0) & (high != 1)).sum())
-    differ = np.flatnonzero(graded & (low != high))
-    _conflicts(out, entries, first, differ)
-    starts = np.flatnonzero(_changes(problem[first]))
-    _boards(out, np.where(graded, high, 0.0), graded, entries["benchmark"][first], starts)
+    _conflicts(out, entries, first, np.flatnonzero(graded & (low != high)))
+    return _per_problem(entries, first, graded, high)
+
+
+def _per_problem(
+    entries: NDArray[Any], first: NDArray[Any], graded: NDArray[Any], value: NDArray[Any]
+) -> NDArray[Any]:
+    starts = np.flatnonzero(_changes(entries["problem"][first]))
+    rows = first[starts]
+    asked = entries["asked"]
+    out = np.empty(len(starts), _PROBLEM)
+    out["problem"], out["benchmark"] = entries["problem"][rows], entries["benchmark"][rows]
+    out["n"] = np.add.reduceat(graded.astype(np.int64), starts)
+    out["total"] = np.add.reduceat(np.where(graded, value, 0.0), starts)
+    out["low"] = np.minimum.reduceat(np.where(asked > 0, asked, np.uint32(0xFFFFFFFF)), rows)
+    out["high"] = np.maximum.reduceat(asked, rows)
+    return out
+
+
+def _problems(out: Tally, parts: NDArray[Any]) -> None:
+    """Add up problems, all of whose attempts are here, in however many parts."""
+    parts = parts[np.argsort(parts["problem"], kind="stable")]
+    starts = np.flatnonzero(_changes(parts["problem"]))
+    n, total = np.add.reduceat(parts["n"], starts), np.add.reduceat(parts["total"], starts)
+    low, high = np.minimum.reduceat(parts["low"], starts), np.maximum.reduceat(parts["high"], starts)
+    mixed = np.flatnonzero((high > 0) & (low != high))
+    if len(mixed) and out.mixed is None:
+        out.mixed = int(parts["problem"][starts[mixed[0]]])
+    _boards(out, n, total, parts["benchmark"][starts])
 
 
 def _changes(sorted_values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -173,6 +226,11 @@ def _changes(sorted_values: NDArray[Any]) -> NDArray[np.bool_]:
 def _conflicts(out: Tally, entries: NDArray[Any], first: NDArray[Any], differ: NDArray[Any]) -> None:
     """Attempts with two values: a few of them by their rows, and every source that has such."""
     ends = np.append(first, len(entries))
+    again = entries[np.setdiff1d(np.arange(len(entries)), first, assume_unique=True)]
+    if len(again):
+        row = again[np.lexsort((again["row"], again["source"]))[0]]
+        found = int(row["source"]), int(row["row"])
+        out.repeated = found if out.repeated is None else min(out.repeated, found)
     for i in differ:
         rows = entries[ends[i] : ends[i + 1]]
         rows = rows[~np.isnan(rows["value"])]
@@ -182,11 +240,9 @@ def _conflicts(out: Tally, entries: NDArray[Any], first: NDArray[Any], differ: N
             out.conflicts.append(((int(one["source"]), int(one["row"])), (int(two["source"]), int(two["row"]))))
 
 
-def _boards(out: Tally, value: NDArray[Any], graded: NDArray[Any], codes: NDArray[Any], starts: NDArray[Any]) -> None:
-    n = np.add.reduceat(graded.astype(np.int64), starts)
-    total = np.add.reduceat(value, starts)
+def _boards(out: Tally, n: NDArray[Any], total: NDArray[Any], codes: NDArray[Any]) -> None:
     cells, where, many = np.unique(
-        np.column_stack([codes[starts].astype(np.float64), n, total]), axis=0, return_inverse=True, return_counts=True
+        np.column_stack([codes.astype(np.float64), n, total]), axis=0, return_inverse=True, return_counts=True
     )
     means = np.bincount(where.ravel(), np.divide(total, n, out=np.zeros_like(total), where=n > 0), len(cells))
     for (code, n_, total_), problems, mean in zip(cells.tolist(), many.tolist(), means.tolist(), strict=True):

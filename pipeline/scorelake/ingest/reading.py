@@ -7,6 +7,7 @@ of the run has been read. The ledger has a few bytes per attempt, and says what 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,13 +15,14 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from scorelake.errors import DataError
 from scorelake.ingest import values
 from scorelake.ingest.contract import Attempt, Claim, Format, Kind, Log, Options, Rule, Source
-from scorelake.ingest.ledger import LEDGER, Tally, tally
+from scorelake.ingest.ledger import ENTRY, Tally, example, tally
 
 BATCH = 1 << 14
 """Attempts that are held at once."""
@@ -120,7 +122,34 @@ def _finished(format: Format, source: Source, options: Options, log: Log, staged
         subjects=staged.subjects,
     )
     reading.tally = tally([(staged.ledger, 0)])
+    _sound(reading, log)
     return reading
+
+
+def _sound(reading: Reading, log: Log) -> None:
+    """Refuse one id for two problems, and repeats where there can be none."""
+    told, where = reading.tally, str(reading.source.path)
+    if told.mixed is not None:
+        first, last = sorted(example([(reading.ledger, 0)], told.mixed))
+        raise DataError(two_problems(reading, first[1], last[1], None), where=where)
+    if log.once and told.repeated is not None:
+        name = row_of(reading, told.repeated[1])["problem_id"]
+        hint = "rows of several filters or graders cannot be told apart"
+        raise DataError(
+            f"{name} is there twice in one run, in attempt {told.repeated[1] + 1:,}", where=where, hint=hint
+        )
+
+
+def two_problems(reading: Reading, row: int, other: int, elsewhere: Reading | None) -> str:
+    """What is said of one id for two problems: where they are."""
+    there = f" of {elsewhere.source.path}" if elsewhere else ""
+    name = row_of(reading, row)["problem_id"]
+    return f"{name} is two problems: attempt {row + 1:,} and attempt {other + 1:,}{there} tell different things of it"
+
+
+def checksum(told: Any) -> int:
+    """Of what was asked; never 0."""
+    return zlib.crc32(str(told).encode("utf-8", "backslashreplace")) or 1
 
 
 class _Stage:
@@ -160,7 +189,7 @@ class _Stage:
         if self.stream is None:
             self.stream = pa.ipc.new_stream(str(self.rows), batch.schema)
         self.stream.write_batch(batch)
-        self._book(batch)
+        self._book(batch, [0 if row.asked is None else checksum(row.asked) for row in self.waiting])
         self.waiting = []
 
     def _batch(self, rows: list[Attempt]) -> pa.RecordBatch:
@@ -202,9 +231,10 @@ class _Stage:
         kept = {key: values.brief(value) for key, value in told.items() if key not in self.options.ignore}
         return json.dumps(kept, sort_keys=True)
 
-    def _book(self, batch: pa.RecordBatch) -> None:
+    def _book(self, batch: pa.RecordBatch, asked: list[int]) -> None:
         frame = pl.DataFrame(pl.from_arrow(batch))
-        entries = LEDGER.empty(len(frame))
+        entries = np.empty(len(frame), ENTRY)
+        entries["asked"] = asked
         entries["problem"] = frame.select(SPLIT).hash_rows(seed=1).to_numpy()
         entries["attempt"] = frame.select(*SPLIT, "attempt").hash_rows(seed=2).to_numpy()
         entries["value"] = frame["value"].fill_null(float("nan")).to_numpy()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scorelake.errors import DataError
 from scorelake.ingest import zips
 from scorelake.ingest.documents import DECODER, ZIP, opened
 
@@ -70,11 +69,12 @@ def look(path: Path) -> Sight:
 
 
 def _names(path: Path) -> tuple[str, ...]:
-    try:
-        with zips.ZipFile(path) as archive:
-            return tuple(name for name in archive.namelist() if not name.endswith("/"))
-    except zips.BROKEN as error:
-        raise DataError(f"a damaged zip ({error})", where=str(path), hint="copy it again, whole") from None
+    with zips.unpacking(path):
+        try:
+            with zips.ZipFile(path) as archive:
+                return tuple(name for name in archive.namelist() if not name.endswith("/"))
+        except ValueError as error:  # a place in the file that is none
+            raise EOFError(str(error)) from None
 
 
 def _text(path: Path, head: str, whole: bool) -> Sight:

@@ -54,7 +54,6 @@ def _rows(path: Path, options: Options, log: Log, aggregate: Any) -> Iterator[At
     results = {each.get("evaluation_name"): each for each in aggregate.get("evaluation_results") or []}
     library = str(mapping(aggregate.get("eval_library"), "eval_library").get("name", "inspect"))
     chosen: dict[Any, Any] = {}
-    hashes: dict[tuple[Any, Any], int] = {}
     rows = 0
     for line, record in lines(path):
         rows += 1
@@ -70,7 +69,6 @@ def _rows(path: Path, options: Options, log: Log, aggregate: Any) -> Iterator[At
             continue
         if chosen.setdefault(name, result) != result:
             raise refuse(f"{name} has several results: {chosen[name]}, {result}", path, "choose one with --metric")
-        _same(record, hashes, line, path)
         told = mapping(record.get("evaluation"), "evaluation")
         value = verdict(told.get("is_correct"), f"line {line:,}: is_correct")
         yield Attempt(
@@ -82,6 +80,7 @@ def _rows(path: Path, options: Options, log: Log, aggregate: Any) -> Iterator[At
             subject=about.get("subject"),
             benchmark=name,
             model=record.get("model_id"),
+            asked=record.get("sample_hash"),
             protocol=dict(mapping(mapping(results.get(name), "result").get("generation_config"), "config")) or None,
         )
     for name in chosen:
@@ -91,13 +90,6 @@ def _rows(path: Path, options: Options, log: Log, aggregate: Any) -> Iterator[At
     total = mapping(aggregate.get("detailed_evaluation_results"), "detailed").get("total_rows")
     if isinstance(total, int) and total != rows:
         log.notes.append(f"the aggregate tells of {total:,} instances, {rows:,} are here")
-
-
-def _same(record: dict[str, Any], hashes: dict[tuple[Any, Any], int], line: int, path: Path) -> None:
-    told = hash(str(record.get("sample_hash"))) & 0xFFFFFFFF
-    key = record["evaluation_name"], record["sample_id"]
-    if hashes.setdefault(key, told) != told:
-        raise refuse(f"sample {shown(key[1])} is two samples: line {line:,} has another sample_hash", path)
 
 
 def _answer(record: dict[str, Any]) -> Any:

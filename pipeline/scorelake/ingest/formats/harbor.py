@@ -66,7 +66,6 @@ def _worth(reward: float | None, options: Options) -> float | None:
 
 
 def _trials(paths: list[Path], options: Options, log: Log, config: Any, job: Any) -> Iterator[Attempt]:
-    checksums: dict[str, Any] = {}
     commits, versions = set(), set()
     for path in paths:
         trial = small(path)
@@ -74,22 +73,20 @@ def _trials(paths: list[Path], options: Options, log: Log, config: Any, job: Any
             log.left_out += 1
             log.notes.append(f"{trial['trial_name']} is not finished and is left out")
             continue
-        task, checksum = trial["task_name"], trial.get("task_checksum")
-        if checksums.setdefault(task, checksum) != checksum:
-            raise refuse(f"task {task} is two tasks: its checksum is another one in {path}", path.parent.parent)
         agent = mapping(trial.get("agent_info"), "agent_info")
         versions.add(agent.get("version"))
         where = trial.get("task_id")
         commits.add(where.get("git_commit_id") if isinstance(where, dict) else None)
         reward = _reward(trial, options, path)
         yield Attempt(
-            task,
+            trial["task_name"],
             trial["trial_name"],
             _worth(reward, options),
             error=reward is None,
             model=_model(agent),
             benchmark=_benchmark(trial.get("source"), config),
-            carried={"task_checksum": checksum},
+            carried={"task_checksum": trial.get("task_checksum")},
+            asked=trial.get("task_checksum"),
         )
     log.protocol |= {"tasks": _one(commits), "agent_version": _one(versions), "grader": options.metric or "reward"}
     _claims(job, log)

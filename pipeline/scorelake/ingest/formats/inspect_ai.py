@@ -122,23 +122,20 @@ def _document(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
 
 
 def _archive(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
-    try:
-        with zips.ZipFile(path) as archive:
-            names = set(archive.namelist())
-            start = HEADER if HEADER in names else START
-            header = parsed(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
-            _version(header, path)
-            prefix = _about(header, log, path)
-            for name in _members(names):
-                with archive.open(name) as file:
-                    document = Document(file, f"{path}: {name}")
-                    alone = name.startswith("samples/")
-                    samples = [document.value()] if alone else (sample for *_, sample in document.members(()))
-                    for sample in samples:
-                        yield scores.attempt(sample, prefix)
-                    document.finish()
-    except (UnicodeDecodeError, *zips.BROKEN) as error:
-        raise refuse(f"a damaged zip ({error})", path, "copy it again, whole") from None
+    with zips.unpacking(path), zips.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        start = HEADER if HEADER in names else START
+        header = parsed(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
+        _version(header, path)
+        prefix = _about(header, log, path)
+        for name in _members(names):
+            with archive.open(name) as file:
+                document = Document(file, f"{path}: {name}")
+                alone = name.startswith("samples/")
+                samples = [document.value()] if alone else (sample for *_, sample in document.members(()))
+                for sample in samples:
+                    yield scores.attempt(sample, prefix)
+                document.finish()
     _facts(header, log, scores)
 
 

@@ -35,7 +35,7 @@ def beside(path: Path) -> Iterable[Path]:
 
 
 def read(source: Source, options: Options) -> Log:
-    log = Log([], "score", "ungraded")
+    log = Log([], "score", "ungraded", once=True)
     name = NAME.fullmatch(source.file.name)
     task, log.run = (name["task"], name["time"]) if name else (options.benchmark or "", source.tag)
     results = mapping(small(source.beside[0]), "results") if source.beside else {}
@@ -63,7 +63,7 @@ def _rows(source: Source, options: Options, log: Log, task: str, results: Any) -
     config = mapping(mapping(results.get("configs"), "configs").get(task), task)
     published = {key.partition(",")[2] for key in told if "," in key}
     metric = chosen = None
-    hashes: dict[Any, int] = {}
+    here = 0
     for line, record in lines(path):
         if chosen is None:
             metric = choose(_metrics(record), options.metric, "metric", "--metric", path)
@@ -73,7 +73,7 @@ def _rows(source: Source, options: Options, log: Log, task: str, results: Any) -
                 names = sorted(published | {chosen, record["filter"]})
                 raise refuse(f"{len(names)} filters: {', '.join(names)}", path, "choose one with --filter")
             continue
-        _same_document(record, hashes, line, path)
+        here += 1
         _one_response(record, config, chosen, line, path)
         if metric not in record:
             raise refuse(f"no metric {metric} in line {line:,}", path, f"there: {', '.join(_metrics(record))}")
@@ -85,11 +85,11 @@ def _rows(source: Source, options: Options, log: Log, task: str, results: Any) -
             value,
             error=value is None,
             answer=answers[0] if isinstance(answers, list) and answers else answers,
+            asked=record.get("doc_hash"),
         )
     if chosen is None or metric is None:
         raise refuse(f"no row of the filter {options.filter}" if options.filter else "no row", path)
     _facts(log, metric, chosen, told, config, results)
-    here = len(hashes)
     sizes = mapping(results.get("n-samples"), "n-samples")
     expected = mapping(sizes.get(task), "n-samples").get("effective")
     if expected is not None and here and expected != here:
@@ -113,18 +113,6 @@ def _filter(record: dict[str, Any], options: Options, published: set[str], path:
     if options.filter is not None and published and options.filter not in published:
         raise refuse(f"no filter {options.filter}", path, f"there is: {', '.join(published)}")
     return next(iter(published), "none")
-
-
-def _same_document(record: dict[str, Any], hashes: dict[Any, int], line: int, path: Path) -> None:
-    told = hash(str(record.get("doc_hash"))) & 0xFFFFFFFF
-    doc = record["doc_id"]
-    if doc in hashes:
-        if hashes[doc] != told:
-            raise refuse(f"doc_id {doc} is two documents: line {line:,} has another doc_hash", path)
-        raise refuse(
-            f"doc_id {doc} is there twice under one filter, at line {line:,}", path, "ingest each run's file"
-        )
-    hashes[doc] = told
 
 
 def _one_response(record: dict[str, Any], config: Any, chosen: str, line: int, path: Path) -> None:
