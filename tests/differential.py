@@ -244,11 +244,20 @@ class Recount:
             value = raw[names.passed]
             if value is None:
                 graded, passed = graded and policy.ungraded == "fail", False
-            elif value not in (0, 1):
-                return None
             else:
-                passed = bool(value)
+                judged = self._judged(value)
+                if judged is None:
+                    return None
+                passed = judged
         return graded, passed, score
+
+    def _judged(self, value: Any) -> bool | None:
+        """What a verdict says; None if it says nothing."""
+        if not isinstance(value, str | bytes):
+            return bool(value) if value in (0, 1) else None
+        text, names = spelled(value), self.settings.columns
+        known = text in names.pass_values or text in names.fail_values or not names.fail_values
+        return text in names.pass_values if known else None
 
     # each attempt once
 
@@ -784,6 +793,14 @@ VERDICTS: list[tuple[pa.DataType, type]] = [
     (pa.decimal128(3, 1), Decimal),
     (pa.dictionary(pa.int8(), pa.int64()), int),
 ]
+WORDS: list[tuple[pa.DataType, Callable[[str], Any]]] = [
+    (pa.string(), str),
+    (pa.large_string(), str),
+    (pa.string_view(), str),
+    (pa.binary(), str.encode),
+    (pa.dictionary(pa.int8(), pa.string()), str),
+]
+PASSES, FAILS = ("C", "pass", "1", "a longer word for passed", "\u00e9"), ("I", "", "c", "0", "fail ")
 LEVELS = (0.0, 0.25, 0.7, 1.0)
 SCORES: list[tuple[pa.DataType, Callable[[float], Any]]] = [
     (pa.float64(), float),
@@ -878,6 +895,10 @@ class Maker:
         self.size = self.pick("size", ("small",) * 48 + ("wide", "deep", "empty") * 3 + ("tall",))
         self.writers = self.pick("writers", ("arrow", "arrow", "arrow", "any"))
         self.clustered = rng.random() < 0.5
+        apart = random.Random(f"words of {seed}")  # its own, so that lakes of known seeds stay what they were
+        self.words = self.shape in ("passed", "both", "rubric and passed") and apart.random() < 0.25
+        self.strict = apart.random() < 0.5
+        self.told["words"] = self.words and ("strict" if self.strict else "lax")
         self.carried = [rng.choice(list(CARRIED)) for _ in range(self.carry)]
         self.protocols = [
             rng.choice((("int", "float", "text", "int8", "float32", "zeros", "none"), tuple(PROTOCOLS)))
@@ -1029,6 +1050,8 @@ class Maker:
             "metrics": {"names": names},
             "compare": {"resamples": 100},
         }
+        if self.words:
+            out["columns"] |= {"pass_values": PASSES, "fail_values": FAILS if self.strict else ()}
         if self.shape.startswith("rubric"):
             out["rubric"] = {"levels": list(LEVELS)}
         self.told |= {"policy": policy, "duplicates": duplicates}
@@ -1064,6 +1087,13 @@ class Maker:
             writer = "arrow"
         return Source(path, folders, columns, writer, OPTIONS[writer](rng, columns))
 
+    def _spoken(self, rows: list[Row]) -> Column:
+        """Verdicts in words."""
+        apart = random.Random(f"{len(rows)} of {self.told['seed']}")
+        kind, cast = apart.choice(WORDS)
+        texts = [apart.choice(PASSES if row["right"] else FAILS) if not row["bad"] else "n/a" for row in rows]
+        return Column(kind, [None if row["no verdict"] else cast(t) for row, t in zip(rows, texts, strict=True)])
+
     def _outcomes(self, columns: dict[str, Column], rows: list[Row]) -> None:
         rng = self.rng
         if self.shape in ("passed", "both", "rubric and passed"):
@@ -1073,7 +1103,7 @@ class Maker:
             ]
             values = [cast(row["right"]) if not row["bad"] else rng.choice(bad) for row in rows]
             values = [None if row["no verdict"] else value for row, value in zip(rows, values, strict=True)]
-            columns["passed"] = Column(kind, values)
+            columns["passed"] = self._spoken(rows) if self.words else Column(kind, values)
         if self.shape != "passed":
             kind, cast_score = rng.choice(SCORES)
             floats = pa.types.is_floating(kind) and kind != pa.float16()

@@ -157,13 +157,16 @@ def init(
                 "is there already", where=str(config), hint="--force overwrites it, --config names another"
             )
         from scorelake import tasks
+        from scorelake.lake.description import described
         from scorelake.lake.guess import guess
         from scorelake.lake.listing import listing
         from scorelake.lake.look import look
         from scorelake.lake.template import config as template
-        from scorelake.settings import Settings, load
+        from scorelake.settings import PATIENCE, Settings, load
         from scorelake.store.disk import replace_text
 
+        if described(lake, PATIENCE):
+            messages.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
         listed = listing(lake)
         seen = look(listed, Settings())
         guesses = guess(seen)

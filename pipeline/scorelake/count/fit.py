@@ -60,10 +60,10 @@ def _of_all(
         (path, reason) for path, reason in wrong if not set(reason.misfits) <= set(shared) or not reason.misfits
     ]
     lines = [f"\n  {suggested(misfit, found)}" for misfit in shared]
-    many = f"any of {len(readable):,} files" if len(readable) > 1 else "the only file that can be read"
+    many = f" in any of {len(readable):,} files" if len(readable) > 1 else ""
     kind = UsageError if any(misfit.name is not None for misfit in shared) else DataError
     return kind(
-        f"the columns do not fit in {many}:{''.join(lines)}\n  there are: {', '.join(found) or 'none'}"
+        f"the columns do not fit{many}:{''.join(lines)}\n  there are: {', '.join(found) or 'none'}"
         + (f"\n  and {len(others):,} files have faults of their own:{_listed(others)}" if others else ""),
         where=where,
         hint=_hint(shared, found, settings, where),
