@@ -306,6 +306,11 @@ def test_evalplus_claims_and_plus(tmp_path: Path) -> None:
     assert "KeyError: 'maybe'" in take(tmp_path).refused[0].what
 
 
+def test_evalplus_under_another_name(tmp_path: Path) -> None:
+    made(tmp_path, "evalplus")
+    assert receipt(tmp_path, benchmark="mine").benchmarks == ["mine", "mine+"]
+
+
 def test_humaneval_not_graded(tmp_path: Path) -> None:
     path = made(tmp_path, "humaneval")
     samples = path.with_name("samples.jsonl")

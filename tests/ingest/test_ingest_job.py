@@ -276,3 +276,19 @@ def test_what_is_no_result_is_told(tmp_path: Path) -> None:
         "is of no known format; object, keys: name" in take(tmp_path / "other", named, format="auto").refused[0].what
     )
     assert "is no helm result" in take(tmp_path / "other", named, format="helm").refused[0].what
+
+
+def test_progress_moves_within_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"problem_id": "p", "passed": true}\n' * 40_000)
+    told: list[tuple[str, int, int]] = []
+    ingest(
+        [str(path)],
+        str(tmp_path / "lake"),
+        "generic",
+        Options(model="m", benchmark="b"),
+        progress=lambda *step: told.append(step),
+    )
+    done = [at for _, at, _ in told]
+    assert len(done) == 3
+    assert 0 < done[0] < done[1] < done[2] == path.stat().st_size

@@ -78,6 +78,8 @@ class Log:
     """`temperature` and `grader` have columns of their own; the rest becomes the text of the column `setup`."""
     claims: list[Claim] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    names_benchmarks: bool = False
+    """Its rows name their benchmarks, --benchmark included, since there are several to it."""
     once: bool = False
     """No attempt can be there twice; if one is, rows were told apart by something that is not in them."""
     left_out: int = 0

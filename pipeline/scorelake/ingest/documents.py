@@ -43,10 +43,28 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
+_OPEN: list[IO[bytes]] = []
+"""Files that are being read, for whoever wants to know how far."""
+
+
+@contextmanager
+def _watched(file: IO[bytes]) -> Iterator[None]:
+    _OPEN.append(file)
+    try:
+        yield
+    finally:
+        _OPEN.remove(file)
+
+
+def position() -> int:
+    """How far the file that is being read has been read, in its own bytes."""
+    return _OPEN[-1].tell() if _OPEN else 0
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked where it is gzip, or a zip of one file. What cannot be unpacked is refused."""
-    with zips.unpacking(path), path.open("rb") as plain:
+    with zips.unpacking(path), path.open("rb") as plain, _watched(plain):
         magic = plain.read(4)
         plain.seek(0)
         if magic[:2] == GZIP:

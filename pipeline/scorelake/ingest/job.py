@@ -19,10 +19,11 @@ from typing import Any, TypeAlias
 from scorelake.errors import DataError, StorageError, UsageError
 from scorelake.ingest import landing, receipts
 from scorelake.ingest.contract import Format, Options, Source
+from scorelake.ingest.documents import position
 from scorelake.ingest.find import find, known
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ledger import Tally, example, tally
-from scorelake.ingest.reading import Reading, read, row_of, two_problems
+from scorelake.ingest.reading import Reading, Tick, read, row_of, two_problems
 from scorelake.ingest.receipts import Receipt
 from scorelake.store import disk
 from scorelake.threads import side_by_side
@@ -138,7 +139,7 @@ def _read_all(
     many = workers or (multiprocessing.cpu_count() if total > TOGETHER else 1)
     if min(many, len(tasks)) < 2:
         for i, task in enumerate(tasks):
-            done[i] = _task(task)
+            done[i] = _task(task, lambda seen=seen: progress("reading", seen + position(), total))  # type: ignore[misc]
             seen += sizes[i]
             progress("reading", seen, total)
     else:
@@ -166,10 +167,10 @@ def _read_all(
     return [outcome for outcome in outcomes if isinstance(outcome, Reading)]
 
 
-def _task(task: tuple[str, Source, Options, Path]) -> Reading | DataError:
+def _task(task: tuple[str, Source, Options, Path], tick: Tick = lambda: None) -> Reading | DataError:
     name, source, options, home = task
     try:
-        return read(FORMATS[name], source, options, home)
+        return read(FORMATS[name], source, options, home, tick)
     except DataError as error:
         return error
 

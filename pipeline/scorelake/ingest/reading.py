@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -29,6 +29,8 @@ BATCH = 1 << 14
 NAMES = ("subject", "benchmark", "model")
 SPLIT = (*NAMES, "protocol", "problem_id")
 TEXT = pa.string()
+Tick: TypeAlias = Callable[[], None]
+"""Called now and then, for progress."""
 WRONG = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 """What reading raises on a record that is not made as it should be."""
 
@@ -68,14 +70,16 @@ class Reading:
         return self.benchmark, self.subject, self.model, told
 
 
-def read(format: Format, source: Source, options: Options, home: Path) -> Reading:  # noqa: A002
+def read(format: Format, source: Source, options: Options, home: Path, tick: Tick = lambda: None) -> Reading:  # noqa: A002
     """Every attempt of a source, checked; DataError names the source and the record that is wrong."""
     at = 0
     try:
         log = format.read(source, options)
         with closing(_Stage(home, log, options)) as staged:
-            for at, row in enumerate(log.rows, 1):  # noqa: B007
+            for at, row in enumerate(log.rows, 1):
                 staged.add(row)
+                if at % BATCH == 0:
+                    tick()
             staged.end()
         return _finished(format, source, options, log, staged)
     except DataError as error:
@@ -94,6 +98,8 @@ def _record(at: int) -> str:
 
 def _finished(format: Format, source: Source, options: Options, log: Log, staged: _Stage) -> Reading:  # noqa: A002
     facts = {name: options.said(name) or getattr(log, name) or None for name in NAMES}
+    if log.names_benchmarks:
+        facts["benchmark"] = None
     for key in ("benchmark", "model"):
         facts[key] = None if facts[key] is None else values.name(facts[key], key)
         if facts[key] is None and staged.lacking[key]:
@@ -205,7 +211,7 @@ class _Stage:
             "protocol": _each(columns["protocol"], self._protocol),
         }
         for key in NAMES:
-            said = self.options.said(key) is not None
+            said = self.options.said(key) is not None and not (key == "benchmark" and self.log.names_benchmarks)
             out[key] = [None] * len(rows) if said else _names(columns[key], key, optional=True)
             if key in self.lacking:
                 self.lacking[key] |= not said and None in columns[key]

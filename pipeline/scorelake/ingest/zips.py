@@ -37,7 +37,7 @@ _BROKEN = (
 
 @contextmanager
 def unpacking(path: object) -> Iterator[None]:
-    """Around code that unpacks: what is wrong with the file is told as such, and only that."""
+    """Around code that unpacks: what is wrong with the file is refused, what is wrong with the machine is not."""
     try:
         yield
     except (OSError, *_BROKEN) as error:

@@ -27,18 +27,18 @@ def detect(sight: Sight) -> bool:
 
 
 def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed", "ungraded", run=source.tag, tool="evalplus")
+    log = Log([], "passed", "ungraded", run=source.tag, tool="evalplus", names_benchmarks=True)
     name = NAME.fullmatch(source.file.name)
     if name:
         log.model = name["model"].replace("--", "/")
         log.protocol["temperature"] = float(name["temperature"])
     elif source.file.name == "eval_results.json":
         log.model = source.file.resolve().parent.name
-    log.rows = _rows(source, log)
+    log.rows = _rows(source, options, log)
     return log
 
 
-def _rows(source: Source, log: Log) -> Iterator[Attempt]:
+def _rows(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
     published: dict[str, Any] = {}
     benchmark = ""
     for key, task, value in members(source.file, ("eval",)):
@@ -50,7 +50,7 @@ def _rows(source: Source, log: Log) -> Iterator[Attempt]:
             prefix, _, rest = str(task).partition("/")
             if not rest:
                 raise ValueError(f"task {shown(task)} has no benchmark in its name")
-            benchmark = prefix.lower()
+            benchmark = options.benchmark or prefix.lower()
             for i, (base, plus) in enumerate(_statuses(value)):
                 attempt = f"{source.tag}:{i}"
                 both = None if base is None or plus is None else min(base, plus)
