@@ -185,3 +185,10 @@ def test_verdicts_in_words(tmp_path: Path, rows: int) -> None:
 def test_values_that_contradict_themselves(columns: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"pass_values|pass and a fail"):
         Settings.model_validate({"columns": columns})
+
+
+def test_a_column_that_is_used_is_not_proposed_for_another(tmp_path: Path) -> None:
+    frame = GOOD.rename({"problem_id": "id"}).with_columns(task_id=pl.lit("x"))
+    put(tmp_path / "lake", frame)
+    hint = refused(tmp_path, UsageError, '[columns]\nattempt = "task_id"\n').hint or ""
+    assert 'problem_id = "id"' in hint

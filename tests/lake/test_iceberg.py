@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -207,6 +208,25 @@ def test_files_elsewhere_and_of_other_formats(
         monkeypatch.setattr(DataScan, "plan_files", lambda scan, file=file: [FileScanTask(file)])
         with pytest.raises(DataError, match=says):
             listing(table.metadata_location)
+
+
+def test_a_partition_value_that_only_the_metadata_tells(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in tables that were made of Hive's: the column is in the folders' names and not in the files."""
+    table = catalog.create_table("ns.t", schema=rows("a", True).schema)
+    with table.update_spec() as spec:
+        spec.add_identity("model")
+    table.append(rows("a", True, False))
+    (task,) = table.scan().plan_files()
+    path = Path(task.file.file_path.removeprefix("file://"))
+    pq.write_table(pq.read_table(path).drop_columns(["model"]), path)
+    told = {"file_path": task.file.file_path, "file_format": FileFormat.PARQUET, "partition": task.file.partition}
+    file = DataFile.from_args(**told, spec_id=task.file.spec_id, file_size_in_bytes=path.stat().st_size)
+    file.spec_id = task.file.spec_id
+    monkeypatch.setattr(DataScan, "plan_files", lambda scan: [FileScanTask(file)])
+    run(table.metadata_location, tmp_path / "out")
+    assert counted(tmp_path / "out") == [("a", "p0", 1, 1), ("a", "p1", 1, 0)]
 
 
 def test_metadata_that_cannot_be_read(catalog: Catalog, tmp_path: Path) -> None:
