@@ -98,7 +98,7 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
     for name in sorted(set(groups[0]) & set(groups[1])):
         for a, b in _protocols(sides, groups[0][name], groups[1][name]):
             if a is None or b is None:
-                gap = protocol_gap(set(groups[0][name]), set(groups[1][name]))
+                gap = protocol_gap(frozenset(groups[0][name]), frozenset(groups[1][name]))
                 out.append(Told(name, sides, None, {"lift": None, "claim": gap}))
                 continue
             rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scorelake import metrics
 from scorelake.errors import UsageError
+from scorelake.read.names import canonical
 from scorelake.read.session import query, settings_shown
 from scorelake.tables import protocol_label
 
@@ -73,12 +73,12 @@ class Line:
 
 def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool) -> None:
     """Print one table per benchmark (and subject, and protocol)."""
-    name = metric if metric.startswith("spectrum") else metrics.parse(metric).name
+    settings = settings_shown(out)
+    name = canonical(metric, settings)
     view, subject = ("subject_leaderboard", "subject") if by_subject else ("leaderboard", "NULL")
     _, rows = query(out, _ROWS.format(view=view, subject=subject), (name, benchmark, benchmark))
     if not rows:
         raise _nothing(out, name, benchmark)
-    share = float(settings_shown(out)["uncertainty"]["confidence"])
     console = _console()
     lines = [Line(*row[3:]) for row in rows]
     for head in dict.fromkeys(row[:3] for row in rows):
@@ -87,7 +87,7 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
         for line in board:
             if line.reason:
                 console.print(Text(f"{line.model} is not ranked: {line.reason}"), soft_wrap=True)
-    told = [f"Intervals: {share:.0%}, of the value on other problems like these."]
+    told = [f"Intervals: {settings['uncertainty']['confidence']:.0%}, of the value on other problems like these."]
     told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
     told += [_UNSCORED] if all(line.value is None for line in lines) else []
     told += [_PARTLY] if any("*" in line.shown for line in lines) else []
