@@ -40,18 +40,9 @@ class Table:
 
 def protocol_label(protocol: str) -> str:
     """A protocol as people read it: temperature=0.2, grader=x. Empty where none is configured."""
-    return ", ".join(_protocol_parts(protocol))
-
-
-def protocol_says(protocol: str, asked: str) -> bool:
-    """A protocol is the one asked for: by its text, its label, or some of its keys and values."""
-    parts = {part.strip() for part in asked.split(",")}
-    return asked in (protocol, protocol_label(protocol)) or parts <= set(_protocol_parts(protocol))
-
-
-def _protocol_parts(protocol: str) -> list[str]:
     known = json.loads(protocol) if protocol else {}
-    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in known.items()]
+    parts = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in known.items())
+    return ", ".join(parts)
 
 
 _GROUP: dict[str, tuple[pl.DataType, str]] = {

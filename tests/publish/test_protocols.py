@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from counted import rows, scored
 from scorelake.publish.protocols import protocols
-from scorelake.tables import protocol_label, protocol_says
 
 
 def _lake(tmp_path: Path, *told: dict[str, object]) -> Path:
@@ -54,14 +51,3 @@ def test_graders_are_found_by_name() -> None:
     assert frame["_other"].to_list() == ["1", "1", "1"]
     both, _ = protocols(['{"judge": "a", "grader": "b"}'])
     assert both["_grader"].to_list() == ["judge=a, grader=b"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [("t=0.2", True), ("g=x", True), ("g=x, t=0.2", True), ("t=0.2, g=x", True), ("t=0.3", False), ("t", False)],
-)
-def test_what_a_protocol_says(asked: str, says: bool) -> None:
-    protocol = '{"t": 0.2, "g": "x"}'
-    assert protocol_label(protocol) == "t=0.2, g=x"
-    assert protocol_says(protocol, asked) == says
-    assert protocol_says(protocol, protocol)

@@ -7,7 +7,8 @@ import pytest
 from counted import scored
 from scorelake.errors import UsageError
 from scorelake.read.claim import Asked, claims
-from scorelake.read.names import canonical, there
+from scorelake.read.names import canonical, says, there
+from scorelake.tables import protocol_label
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,14 @@ def test_own_spectra_are_compared_on_demand(tmp_path: Path) -> None:
     out = str(scored(tmp_path, counts, spectra={"steep": [0.25, 0.75]}, metrics={"names": ["pass@1"]}))
     (text,) = claims(out, Asked("a", "b", "Spectrum-Steep@2"))
     assert text.startswith("b against a (default, spectrum-steep@2): ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("t=0.2", True), ("g=x", True), ("g=x, t=0.2", True), ("t=0.2, g=x", True), ("t=0.3", False), ("t", False)],
+)
+def test_what_a_protocol_says(asked: str, said: bool) -> None:
+    protocol = '{"t": 0.2, "g": "x"}'
+    assert protocol_label(protocol) == "t=0.2, g=x"
+    assert says(protocol, protocol_label(protocol), asked) == said
+    assert says(protocol, protocol_label(protocol), protocol)

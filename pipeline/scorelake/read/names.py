@@ -1,4 +1,4 @@
-"""Names as people type them: metrics by any of their names, and what is meant by one that is not there."""
+"""Names as people type them: metrics by any of their names, protocols by some of their keys, and what was meant."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def there(what: str, known: Sequence[str], given: Sequence[str]) -> None:
         if name not in known:
             near = sorted(known, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())[:3]
             raise UsageError(f"no {what} {name} here", hint=f"did you mean: {', '.join(near)}?" if near else None)
+
+
+def says(protocol: str, label: str, asked: str) -> bool:
+    """A protocol is the one asked for: by its text, its label, or some of its keys and values."""
+    parts = {part.strip() for part in asked.split(",")}
+    return asked in (protocol, label) or parts <= set(label.split(", "))

@@ -14,16 +14,15 @@ from rich.text import Text
 from scorelake.errors import UsageError
 from scorelake.read.names import canonical
 from scorelake.read.session import query, settings_shown
-from scorelake.tables import protocol_label
 
 _BAR = 24
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
 """As box.SIMPLE_HEAD, and a rule between sections."""
 
 _ROWS = """
-SELECT benchmark, {subject} AS subject, protocol, model, value, lo, hi, problems_scored, problems, attempts, rank,
+SELECT benchmark, {subject} AS subject, label, model, value, lo, hi, problems_scored, problems, attempts, rank,
     rank_lo, rank_hi, p_best, reason
-FROM {view}
+FROM {view} JOIN protocol USING (protocol)
 WHERE metric = ? AND (? IS NULL OR benchmark = ?)
 ORDER BY benchmark, subject, protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
@@ -117,8 +116,7 @@ def _cell(cell: Any) -> str:
 
 def _table(head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
     """A board: ranked models, then below a rule those that are not ranked."""
-    benchmark, subject, protocol = head
-    title = " / ".join(part for part in (benchmark, subject, protocol_label(protocol), metric) if part)
+    title = " / ".join(part for part in (*head, metric) if part)
     table = Table(box=_RULED, title=Text(title, style="bold"), title_justify="left")
     for column, justify in (
         ("rank", "right"),
