@@ -57,8 +57,9 @@ fixtures: $(TOOLS) ## Make the bundled lake and the golden tables again
 bench-compare: $(TOOLS) ## All pairs at once against a plain numpy loop
 	$(BIN)/python benchmarks/compare.py --ragged
 
-coverage: $(TOOLS) ## Simulate the coverage of every printed interval into docs/coverage.md (minutes)
+coverage: $(TOOLS) ## Simulate intervals, claims and ranks into docs/coverage.md and docs/ranks.md (minutes)
 	$(BIN)/python benchmarks/intervals.py
+	$(BIN)/python benchmarks/ranks.py
 
 bench: $(TOOLS) ## 10M attempts end to end against DuckDB and Polars, about a minute
 	$(BIN)/python benchmarks/lake.py 10m

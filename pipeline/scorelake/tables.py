@@ -40,18 +40,9 @@ class Table:
 
 def protocol_label(protocol: str) -> str:
     """A protocol as people read it: temperature=0.2, grader=x. Empty where none is configured."""
-    return ", ".join(_protocol_parts(protocol))
-
-
-def protocol_says(protocol: str, asked: str) -> bool:
-    """A protocol is the one asked for: by its text, its label, or some of its keys and values."""
-    parts = {part.strip() for part in asked.split(",")}
-    return asked in (protocol, protocol_label(protocol)) or parts <= set(_protocol_parts(protocol))
-
-
-def _protocol_parts(protocol: str) -> list[str]:
     known = json.loads(protocol) if protocol else {}
-    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in known.items()]
+    parts = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in known.items())
+    return ", ".join(parts)
 
 
 _GROUP: dict[str, tuple[pl.DataType, str]] = {
@@ -212,6 +203,31 @@ MODEL_PAIR = Table(
 SUBJECT_PAIR = Table("subject_pair", "What the view `subject_comparison` is made of.", {**_SUBJECT, **_PAIR})
 MODEL_RANK = Table("model_rank", "Ranks by value, and how far the problems settle them.", {**_BENCHMARK, **_RANK})
 SUBJECT_RANK = Table("subject_rank", "The same within each subject.", {**_SUBJECT, **_RANK})
+ANSWER_NOISE = Table(
+    "answer_noise",
+    "What the view `grader_noise` is made of: the same answer to the same problem, with two verdicts.",
+    {
+        **_MODEL,
+        "problems": (INT, "problems that have an answer"),
+        "answers": (INT, "different answers, problem by problem"),
+        "answers_repeated": (INT, "those that two or more graded attempts gave"),
+        "answers_mixed": (INT, "of those, the ones that both passed and failed"),
+        "attempts_repeated": (INT, "attempts with an answer that others gave too"),
+        "attempts_odd": (INT, "attempts whose verdict is not the more frequent one of their answer"),
+        "disagreement": (REAL, "chance that two attempts with the same answer got different verdicts"),
+        "examples": (pl.List(TEXT), "up to three problems with the most such pairs of attempts"),
+    },
+)
+PROTOCOL_KEY = Table(
+    "protocol_key",
+    "What the view `protocol` is made of; beside these, one column per key.",
+    {
+        "protocol": (TEXT, "the protocol columns as JSON; empty when none are configured"),
+        "label": (TEXT, "the same as people read it, such as temperature=0.2, grader=x"),
+        "_grader": (TEXT, "who graded, where a key says so"),
+        "_other": (TEXT, "the rest of the protocol"),
+    },
+)
 _RUN_ID = {"run_id": (TEXT, "the run; its snapshot's folder has this name")}
 _NUMBER = {"number": (INT, "one more than that of the run before: the order of runs, whatever clocks say")}
 _STARTED = {"started": (pl.Datetime("us"), "when the run began by its machine's clock, UTC")}
@@ -323,5 +339,5 @@ DIGEST = Table(
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
 SCORES = (*SUMMARIES, CURVE, OVERALL, COUNT_SCORE, PROBLEM_SCORE)
-EVIDENCE = (MODEL_PAIR, SUBJECT_PAIR, MODEL_RANK, SUBJECT_RANK)
+EVIDENCE = (MODEL_PAIR, SUBJECT_PAIR, MODEL_RANK, SUBJECT_RANK, ANSWER_NOISE)
 PROBLEM = (PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT)

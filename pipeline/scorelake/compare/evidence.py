@@ -12,13 +12,22 @@ import polars as pl
 
 from scorelake.compare.boards import Place, Scorer, boards
 from scorelake.compare.examined import Found, Valued, examined
+from scorelake.compare.graders import answer_noise
 from scorelake.compare.pairs import pairs
 from scorelake.compare.ranks import ranks
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.problems import Problems
 from scorelake.settings import Settings
-from scorelake.tables import MODEL_PAIR, MODEL_RANK, MODEL_SUMMARY, SUBJECT_PAIR, SUBJECT_RANK, SUBJECT_SUMMARY
+from scorelake.tables import (
+    ANSWER_NOISE,
+    MODEL_PAIR,
+    MODEL_RANK,
+    MODEL_SUMMARY,
+    SUBJECT_PAIR,
+    SUBJECT_RANK,
+    SUBJECT_SUMMARY,
+)
 
 
 def comparable(chosen: Sequence[Metric]) -> list[Metric]:
@@ -39,7 +48,7 @@ def evidence(
     settings: Settings,
     scores: dict[str, pl.DataFrame],
 ) -> dict[str, pl.DataFrame]:
-    """The tables of pairs and ranks, for whole benchmarks and for each subject, from the summaries' own values."""
+    """The tables of pairs and ranks, for benchmarks and their subjects, from the summaries' own values; and noise."""
     wholes: list[Found] = []
     parts: list[Found] = []
     summary, by_subject = scores[MODEL_SUMMARY.name], scores[SUBJECT_SUMMARY.name]
@@ -55,6 +64,7 @@ def evidence(
         SUBJECT_PAIR.name: pairs(SUBJECT_PAIR, parts, chosen, ("benchmark", "subject"), settings),
         MODEL_RANK.name: ranks(MODEL_RANK, summary, wholes, settings),
         SUBJECT_RANK.name: ranks(SUBJECT_RANK, by_subject, parts, settings),
+        ANSWER_NOISE.name: answer_noise(problems),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -114,11 +115,10 @@ def _claimed(told: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 def _strangers(places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[str, ...]) -> list[dict[str, Any]]:
     """Rows for two models of a benchmark that never ran under the same protocol."""
-    protocols: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    protocols: dict[tuple[str, ...], dict[str, frozenset[str]]] = {}
     for place in places:
-        group = tuple(getattr(place, key) for key in keys)
-        for model in place.models:
-            protocols.setdefault(group, {}).setdefault(model, set()).add(place.protocol)
+        ran = protocols.setdefault(tuple(getattr(place, key) for key in keys), {})
+        ran.update({model: ran.get(model, frozenset()) | {place.protocol} for model in place.models})
     return [
         dict(zip(keys, group, strict=True))
         | {"metric": metric.name, "model_a": a, "model_b": b}
@@ -130,7 +130,8 @@ def _strangers(places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[st
     ]
 
 
-def protocol_gap(a: set[str], b: set[str]) -> str:
+@lru_cache
+def protocol_gap(a: frozenset[str], b: frozenset[str]) -> str:
     """Which protocol columns have no value in common."""
     ours, theirs = ([json.loads(text or "{}") for text in sorted(some)] for some in (a, b))
     gaps = []

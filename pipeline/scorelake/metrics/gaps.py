@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_TIMES
 from scorelake.metrics.draws import BLOCK, Floats, Ints
 from scorelake.threads import side_by_side
+
+_ALIKE = 1e-9
+"""Relative spread below which all gaps of a pair count as equally large."""
 
 
 class Table:
@@ -29,7 +33,12 @@ class Table:
         """The units that have a problem here, in their order."""
         largest = max(np.nanmax(scores, initial=1.0), -np.nanmin(scores, initial=-1.0))
         self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, scores.shape[1])))) - 52)
-        self.steps = np.rint(scores[:, order] / self.step)
+        self.steps: Floats = np.empty(scores.shape)
+
+        def place(i: int) -> None:
+            np.rint(scores[i, order] / self.step, out=self.steps[i])
+
+        side_by_side(place, range(len(scores)))
         scored = ~np.isnan(self.steps)
         self.complete = bool(scored.all())
         first: dict[bytes, int] = {}
@@ -76,7 +85,7 @@ class Gaps:
     wins_a: Ints
     wins_b: Ints
     size: Floats
-    """Absolute gaps, added up; and squared."""
+    """Absolute gaps, added up; and squared. Of some problems only, if these are uneven already."""
     square: Floats
     by_unit: Floats
     """pairs x units, as is the number of problems."""
@@ -86,6 +95,11 @@ class Gaps:
     def total(self) -> Floats:
         total: Floats = self.by_unit.sum(axis=1)  # exact: whole numbers
         return total
+
+
+def uneven(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
+    """Gaps are not all equally large: so many of them, their absolute sum, and the sum of their squares."""
+    return wins * square > (1 + _ALIKE) * size**2
 
 
 def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
@@ -106,7 +120,8 @@ def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
         by_unit[:, units] = table.added(gap, begins)
         wins_a += (gap < -1).sum(axis=1)
         wins_b += (gap > 1).sum(axis=1)
-        np.abs(gap, out=gap)
-        size += gap.sum(axis=1)
-        square += np.einsum("ij,ij->i", gap, gap)
+        if not uneven(wins_a + wins_b, size, square).all():  # once they are, they stay so
+            np.abs(gap, out=gap)
+            size += gap.sum(axis=1)
+            square += np.einsum("ij,ij->i", gap, gap)
     return Gaps(counts.sum(axis=1).astype(np.int64), wins_a, wins_b, size, square, by_unit, counts)

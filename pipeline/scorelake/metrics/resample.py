@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_TIMES, Chance, Words, chance
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
-from scorelake.metrics.gaps import Gaps, Table, gaps
+from scorelake.metrics.gaps import Gaps, Table, gaps, uneven
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import side_by_side
 
@@ -31,8 +31,6 @@ _CACHED = 4
 """Parts of a block of numbers: chances are used while they are in the processor's own cache."""
 _EXACT = 1 << 24
 """Whole numbers up to here are exact in 32 bits."""
-_ALIKE = 1e-9
-"""Relative spread below which all gaps of a pair count as equally large."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +271,7 @@ def _coins(gap: Gaps, clustered: bool) -> tuple[Ints, Ints]:
     if clustered:  # what is flipped is a cluster
         wins_a, wins_b = ((sign * gap.by_unit > gap.counts).sum(axis=1) for sign in (-1, 1))
         size, square = np.abs(gap.by_unit).sum(axis=1), np.einsum("ij,ij->i", gap.by_unit, gap.by_unit)
-    alike = (wins_a + wins_b) * square <= (1 + _ALIKE) * size**2
+    alike = ~uneven(wins_a + wins_b, size, square)
     return np.where(alike, wins_a, -1), np.where(alike, wins_b, -1)
 
 

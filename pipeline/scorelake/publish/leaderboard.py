@@ -18,6 +18,7 @@ import polars as pl
 
 from scorelake.problems import Problems
 from scorelake.publish.history import Past
+from scorelake.publish.protocols import protocols
 from scorelake.tables import (
     BOARD,
     CHANGE,
@@ -33,6 +34,7 @@ from scorelake.tables import (
     PROBLEM_HISTOGRAM,
     PROBLEM_NAME,
     PROBLEM_SCORE,
+    PROTOCOL_KEY,
     QUARANTINE,
     RECORD,
     RUN,
@@ -48,7 +50,7 @@ INTERNAL = "internal"
 """The schema of tables that nobody needs to look at."""
 NATIVE = (*SCORES, *EVIDENCE, PROBLEM_HISTOGRAM, CHANGE)
 """Tables as they are in the snapshot's files."""
-_HIDDEN = (*PROBLEM, *EVIDENCE, COUNT_SCORE, PROBLEM_SCORE, RECORD, BOARD, DIGEST)
+_HIDDEN = (*PROBLEM, *EVIDENCE, COUNT_SCORE, PROBLEM_SCORE, PROTOCOL_KEY, RECORD, BOARD, DIGEST)
 _TABLES = (*dict.fromkeys((*NATIVE, *_HIDDEN)), RUN, SETTING, QUARANTINE, HISTORY)
 _CATALOG = "views and macros"
 
@@ -108,6 +110,7 @@ def build(
         _attach(db, path)
         db.execute(f"CREATE SCHEMA {INTERNAL}")
         _problems(db, problems)
+        keys = _protocols(db, problems)
         for table in NATIVE:
             db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(home_of(table))
         for table, frame in known.tables(run_id).items():
@@ -120,6 +123,7 @@ def build(
             if table is not DIGEST:
                 _comment(db, table)
         _comment_views(db)
+        _comment_keys(db, keys)
         _detach(db)
         _attach(db, path)  # digests are of what is in the file, read back: a macro is not written down to the letter
         rows = [(what, many, digest) for what, (many, digest) in _digests(db).items()]
@@ -147,6 +151,21 @@ def _problems(db: duckdb.DuckDBPyConnection, problems: Problems) -> None:
     _load(db, PROBLEM_GROUP, problems.groups.with_row_index("_group"))
     _load(db, PROBLEM_NAME, pl.DataFrame({"problem_id": problems.names}).with_row_index("_name"))
     _load(db, PROBLEM_COUNT, pl.concat([numbers, problems.counts, problems.reward_ends(), carried], how="horizontal"))
+
+
+def _protocols(db: duckdb.DuckDBPyConnection, problems: Problems) -> dict[str, str]:
+    """The protocols with a column per key; the names of these columns."""
+    frame, names = protocols(problems.groups["protocol"].unique().sort().to_list())
+    _load(db, PROTOCOL_KEY, frame)
+    return names
+
+
+def _comment_keys(db: duckdb.DuckDBPyConnection, names: dict[str, str]) -> None:
+    """The columns of protocols, which are named by users."""
+    for key, name in names.items():
+        column = '"' + name.replace('"', '""') + '"'
+        for table in (home_of(PROTOCOL_KEY), "protocol"):
+            db.execute(f"COMMENT ON COLUMN {table}.{column} IS 'the protocol column {_quoted(key)}'")
 
 
 def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:

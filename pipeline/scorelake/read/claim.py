@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
+from scorelake.read.names import canonical, says, there
 from scorelake.read.session import query, reading, settings_shown
-from scorelake.tables import protocol_label, protocol_says
 
 if TYPE_CHECKING:
     from scorelake.read.recompute import Kept, Told
@@ -21,8 +18,9 @@ if TYPE_CHECKING:
 POWER = 0.8
 
 _ROWS = """
-SELECT p.*, f.family, f.resamples
+SELECT p.*, f.family, f.resamples, coalesce(told.label, '') AS label
 FROM pair AS p
+LEFT JOIN protocol AS told ON told.protocol = p.protocol
 LEFT JOIN (
     SELECT benchmark, protocol, metric, count(q) AS family, max(resamples) AS resamples
     FROM internal.model_pair
@@ -67,9 +65,9 @@ def claims(out: str, asked: Asked) -> list[str]:
     """One claim per benchmark and protocol: from the published pairs, or made now from the stored counts."""
     if len(asked.protocols) > 2 or len(asked.runs) > 2:
         raise UsageError("two sides are compared, not more", hint="--protocol and --run may be given once or twice")
-    name = asked.metric if asked.metric.startswith("spectrum") else metrics.parse(asked.metric).name
     with reading(out) as folder:
         settings = settings_shown(folder)
+        name = canonical(asked.metric, settings)
         if not asked.runs:
             _known(folder, asked)
         found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)
@@ -91,9 +89,9 @@ def _published(folder: Path, asked: Asked, metric: str) -> list[Comparison]:
     out = []
     for row in told:
         protocol = row["protocol"]
-        if asked.protocols and (protocol is None or not protocol_says(protocol, asked.protocols[0])):
+        label = row["label"]
+        if asked.protocols and (protocol is None or not says(protocol, label, asked.protocols[0])):
             continue
-        label = protocol_label(protocol or "")
         out.append(Comparison(row["benchmark"], asked.model_a, asked.model_b, metric, label, row, row["family"]))
     return out
 
@@ -101,21 +99,14 @@ def _published(folder: Path, asked: Asked, metric: str) -> list[Comparison]:
 def _known(folder: Path, asked: Asked) -> None:
     """Both models and the benchmark are there, or the closest names are told."""
     _, rows = query(folder, "SELECT DISTINCT model FROM model_summary ORDER BY ALL")
-    _named("model", [row[0] for row in rows], (asked.model_a, asked.model_b))
+    there("model", [row[0] for row in rows], (asked.model_a, asked.model_b))
     _, rows = query(folder, "SELECT DISTINCT benchmark FROM model_summary ORDER BY ALL")
-    _named("benchmark", [row[0] for row in rows], (asked.benchmark,) if asked.benchmark else ())
-    _, rows = query(folder, "SELECT DISTINCT protocol FROM model_summary ORDER BY ALL")
+    there("benchmark", [row[0] for row in rows], (asked.benchmark,) if asked.benchmark else ())
+    _, rows = query(folder, "SELECT protocol, label FROM protocol ORDER BY ALL")
     for protocol in asked.protocols:
-        if not any(protocol_says(row[0], protocol) for row in rows):
-            labels = " | ".join(protocol_label(row[0]) for row in rows if row[0])
+        if not any(says(row[0], row[1], protocol) for row in rows):
+            labels = " | ".join(label for _, label in rows if label)
             raise UsageError(f"no protocol {protocol} here", hint=f"protocols: {labels or 'none'}")
-
-
-def _named(what: str, known: Sequence[str], given: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            near = sorted(known, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())[:3]
-            raise UsageError(f"no {what} {name} here", hint=f"did you mean: {', '.join(near)}?")
 
 
 def _made(out: str, asked: Asked, metric: str) -> list[Comparison]:
@@ -128,7 +119,7 @@ def _made(out: str, asked: Asked, metric: str) -> list[Comparison]:
     protocols = (asked.protocols * 2)[:2] if len(asked.protocols) == 1 else asked.protocols or (None, None)
     models = (asked.model_a, asked.model_b)
     for model, run in zip(models, runs, strict=True):
-        _named("model", kept.counts(run).groups["model"].unique().sort().to_list(), (model,))
+        there("model", kept.counts(run).groups["model"].unique().sort().to_list(), (model,))
     a, b = (Side(*side) for side in zip(models, runs, protocols, strict=True))
     return [_worded(told, kept, metric) for told in compared(kept, (a, b), metric, asked.benchmark)]
 
@@ -136,7 +127,7 @@ def _made(out: str, asked: Asked, metric: str) -> list[Comparison]:
 def _worded(told: Told, kept: Kept, metric: str) -> Comparison:
     """Names for both sides that tell them apart, and what they have in common."""
     a, b = told.sides
-    labels = [protocol_label(each) for each in told.protocols or ("", "")]
+    labels = told.labels
     names, protocol, both = [a.model, b.model], labels[0], "attempted by both under the same protocol"
     if labels[0] != labels[1]:
         names = [f"{side.model} ({label})" for side, label in zip(told.sides, labels, strict=True)]

@@ -19,10 +19,11 @@ from scorelake.compare.pairs import protocol_gap
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.publish.snapshot import Output, locked
+from scorelake.read.names import says
 from scorelake.score.choose import Outcomes, choose_compared
 from scorelake.score.values import per_problem
 from scorelake.settings import Settings
-from scorelake.tables import protocol_label, protocol_says
+from scorelake.tables import protocol_label
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Told:
 
     benchmark: str
     sides: tuple[Side, Side]
-    protocols: tuple[str, str] | None
+    labels: tuple[str, str]
+    """Of their protocols."""
     row: dict[str, Any]
 
 
@@ -98,13 +100,13 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
     for name in sorted(set(groups[0]) & set(groups[1])):
         for a, b in _protocols(sides, groups[0][name], groups[1][name]):
             if a is None or b is None:
-                gap = protocol_gap(set(groups[0][name]), set(groups[1][name]))
-                out.append(Told(name, sides, None, {"lift": None, "claim": gap}))
+                gap = protocol_gap(frozenset(groups[0][name]), frozenset(groups[1][name]))
+                out.append(Told(name, sides, ("", ""), {"lift": None, "claim": gap}))
                 continue
             rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]
             labels = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
             row = duel(labels, rows, name, chosen, _scorer(chosen, settings, outcomes), settings).row(0, named=True)
-            out.append(Told(name, sides, (a, b), row))
+            out.append(Told(name, sides, (protocol_label(a), protocol_label(b)), row))
     return out
 
 
@@ -145,7 +147,11 @@ def _protocols(
 ) -> list[tuple[str, str] | tuple[None, None]]:
     """Which protocols of either side to compare: shared ones, or of one model in one run two different ones."""
     mine, other = (
-        [protocol for protocol in some if side.protocol is None or protocol_says(protocol, side.protocol)]
+        [
+            protocol
+            for protocol in some
+            if side.protocol is None or says(protocol, protocol_label(protocol), side.protocol)
+        ]
         for side, some in zip(sides, (ours, theirs), strict=True)
     )
     if (sides[0].model, sides[0].run) == (sides[1].model, sides[1].run):

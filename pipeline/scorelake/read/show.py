@@ -11,19 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scorelake import metrics
 from scorelake.errors import UsageError
+from scorelake.read.names import canonical
 from scorelake.read.session import query, settings_shown
-from scorelake.tables import protocol_label
 
 _BAR = 24
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
 """As box.SIMPLE_HEAD, and a rule between sections."""
 
 _ROWS = """
-SELECT benchmark, {subject} AS subject, protocol, model, value, lo, hi, problems_scored, problems, attempts, rank,
+SELECT benchmark, {subject} AS subject, label, model, value, lo, hi, problems_scored, problems, attempts, rank,
     rank_lo, rank_hi, p_best, reason
-FROM {view}
+FROM {view} JOIN protocol USING (protocol)
 WHERE metric = ? AND (? IS NULL OR benchmark = ?)
 ORDER BY benchmark, subject, protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
@@ -73,12 +72,12 @@ class Line:
 
 def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool) -> None:
     """Print one table per benchmark (and subject, and protocol)."""
-    name = metric if metric.startswith("spectrum") else metrics.parse(metric).name
+    settings = settings_shown(out)
+    name = canonical(metric, settings)
     view, subject = ("subject_leaderboard", "subject") if by_subject else ("leaderboard", "NULL")
     _, rows = query(out, _ROWS.format(view=view, subject=subject), (name, benchmark, benchmark))
     if not rows:
         raise _nothing(out, name, benchmark)
-    share = float(settings_shown(out)["uncertainty"]["confidence"])
     console = _console()
     lines = [Line(*row[3:]) for row in rows]
     for head in dict.fromkeys(row[:3] for row in rows):
@@ -87,7 +86,7 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
         for line in board:
             if line.reason:
                 console.print(Text(f"{line.model} is not ranked: {line.reason}"), soft_wrap=True)
-    told = [f"Intervals: {share:.0%}, of the value on other problems like these."]
+    told = [f"Intervals: {settings['uncertainty']['confidence']:.0%}, of the value on other problems like these."]
     told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
     told += [_UNSCORED] if all(line.value is None for line in lines) else []
     told += [_PARTLY] if any("*" in line.shown for line in lines) else []
@@ -117,8 +116,7 @@ def _cell(cell: Any) -> str:
 
 def _table(head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
     """A board: ranked models, then below a rule those that are not ranked."""
-    benchmark, subject, protocol = head
-    title = " / ".join(part for part in (benchmark, subject, protocol_label(protocol), metric) if part)
+    title = " / ".join(part for part in (*head, metric) if part)
     table = Table(box=_RULED, title=Text(title, style="bold"), title_justify="left")
     for column, justify in (
         ("rank", "right"),

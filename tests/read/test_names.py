@@ -1,0 +1,48 @@
+"""Names as people type them."""
+
+from pathlib import Path
+
+import pytest
+
+from counted import scored
+from scorelake.errors import UsageError
+from scorelake.read.claim import Asked, claims
+from scorelake.read.names import canonical, says, there
+from scorelake.tables import protocol_label
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("PASS@8", "pass@8"),
+        ("unanimous@2", "pass^2"),
+        ("Spectrum@3", "spectrum@3"),
+        ("spectrum-steep@2", "spectrum-steep@2"),
+    ],
+)
+def test_metrics_have_one_name(given: str, name: str) -> None:
+    assert canonical(given, {"spectra": {"steep": [0.5, 0.5]}}) == name
+
+
+def test_the_three_closest_names_are_told() -> None:
+    with pytest.raises(UsageError, match="no model gpt5 here") as raised:
+        there("model", ["claude", "gpt-4", "GPT-5", "gpt-5-mini", "llama"], ("claude", "gpt5"))
+    assert raised.value.hint == "did you mean: GPT-5, gpt-4, gpt-5-mini?"
+
+
+def test_own_spectra_are_compared_on_demand(tmp_path: Path) -> None:
+    counts = [{"model": m, "problem_id": p, "n": 4, "c": (p + i) % 5} for i, m in enumerate("ab") for p in range(30)]
+    out = str(scored(tmp_path, counts, spectra={"steep": [0.25, 0.75]}, metrics={"names": ["pass@1"]}))
+    (text,) = claims(out, Asked("a", "b", "Spectrum-Steep@2"))
+    assert text.startswith("b against a (default, spectrum-steep@2): ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("t=0.2", True), ("g=x", True), ("g=x, t=0.2", True), ("t=0.2, g=x", True), ("t=0.3", False), ("t", False)],
+)
+def test_what_a_protocol_says(asked: str, said: bool) -> None:
+    protocol = '{"t": 0.2, "g": "x"}'
+    assert protocol_label(protocol) == "t=0.2, g=x"
+    assert says(protocol, protocol_label(protocol), asked) == said
+    assert says(protocol, protocol_label(protocol), protocol)
