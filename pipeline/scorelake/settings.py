@@ -86,27 +86,6 @@ def _free(names: tuple[str, ...]) -> tuple[str, ...]:
 NAMING = ("model", "benchmark", "subject", "problem_id", "attempt", "passed", "score", "answer", "cluster")
 """Keys of [columns] that name one column each."""
 
-ALIASES = {
-    "model": ("model_name", "model_id", "llm", "engine", "system", "agent", "policy", "checkpoint", "solver"),
-    "benchmark": ("dataset", "dataset_name", "bench", "suite", "task_name", "eval", "eval_name", "data_source"),
-    "subject": ("category", "topic", "domain", "field", "area", "subset", "subtask", "section"),
-    "problem_id": (
-        *("task_id", "question_id", "instance_id", "item_id", "example_id", "prompt_id", "doc_id", "qid", "problem"),
-        *("question", "task", "item", "example", "instance", "id", "uid", "idx", "index"),
-    ),
-    "attempt": (
-        *("sample_id", "attempt_id", "trial", "trial_id", "run", "run_id", "rollout", "rollout_id", "sample", "try"),
-        *("sample_index", "sample_idx", "completion_id", "generation_id", "generation", "repeat", "epoch", "seed"),
-    ),
-    "passed": (
-        *("correct", "is_correct", "pass", "is_pass", "success", "successful", "solved", "resolved", "accepted"),
-        *("right", "ok", "verdict", "outcome", "label", "acc", "accuracy", "result", "status"),
-    ),
-    "score": ("reward", "rewards", "points", "grade", "rating", "value", "total_score"),
-    "answer": ("extracted_answer", "final_answer", "prediction", "predicted", "pred", "model_answer", "choice"),
-}
-"""What other tools call our columns, the likeliest name first."""
-
 
 class Protocol(Part):
     """Columns that tell evaluation protocols apart; different protocols are never pooled."""

@@ -14,6 +14,27 @@ KEYS = ("benchmark", "subject", "model", "protocol", "problem_id")
 """What tells one problem from another, in the order everything is sorted by."""
 NAMED = tuple(key for key in KEYS if key != "protocol")
 """Keys that must not be null."""
+
+ALIASES = {
+    "model": ("model_name", "model_id", "llm", "engine", "system", "agent", "policy", "checkpoint", "solver"),
+    "benchmark": ("dataset", "dataset_name", "bench", "suite", "task_name", "eval", "eval_name", "data_source"),
+    "subject": ("category", "topic", "domain", "field", "area", "subset", "subtask", "section"),
+    "problem_id": (
+        *("task_id", "question_id", "instance_id", "item_id", "example_id", "prompt_id", "doc_id", "qid", "problem"),
+        *("question", "task", "item", "example", "instance", "id", "uid", "idx", "index"),
+    ),
+    "attempt": (
+        *("sample_id", "attempt_id", "trial", "trial_id", "run", "run_id", "rollout", "rollout_id", "sample", "try"),
+        *("sample_index", "sample_idx", "completion_id", "generation_id", "generation", "repeat", "epoch", "seed"),
+    ),
+    "passed": (
+        *("correct", "is_correct", "pass", "is_pass", "success", "successful", "solved", "resolved", "accepted"),
+        *("right", "ok", "verdict", "outcome", "label", "acc", "accuracy", "result", "status"),
+    ),
+    "score": ("reward", "rewards", "points", "grade", "rating", "value", "total_score"),
+    "answer": ("extracted_answer", "final_answer", "prediction", "predicted", "pred", "model_answer", "choice"),
+}
+"""What other tools call our columns, the likeliest name first."""
 GROUP = KEYS[:-1]
 COUNTS = ("n", "c", "ungraded")
 LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes")

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scorelake.settings import ALIASES
+from scorelake.tables import ALIASES
 
 
 @dataclass(frozen=True)
