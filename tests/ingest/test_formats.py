@@ -242,6 +242,7 @@ def test_verifiers_ids_that_are_wrong(tmp_path: Path) -> None:
     assert "ask different things" in told.notes[0]
     found = lakes.problems(tmp_path / "lake")
     assert sorted((len(values), sum(values)) for values in found.values()) == [(3, 0), (3, 1), (3, 2), (3, 3)]
+    assert all(key[-1].startswith("content-") for key in found)
 
 
 def test_verifiers_metrics_errors_and_metadata(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from layouts import LAYOUTS, TABLE, generic_csv, humaneval, inspect_json
+from scorelake.errors import UsageError
+from scorelake.ingest.contract import Options
 
 
 def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
@@ -103,7 +105,28 @@ def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
     assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
 
 
-@pytest.mark.parametrize("option", ["--errors", "--missing"])
-def test_unknown_rule(tmp_path: Path, cli: Any, option: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ({"map": ["passed"]}, "no pair: passed"),
+        ({"map": ["passed=a==b==c"]}, "no pair"),
+        ({"map": ["problem_id=a==b"]}, "no pair"),
+        ({"map": ["passed=a,passed=b"]}, "passed is mapped twice"),
+        ({"model": ""}, "--model: '' says nothing"),
+        ({"threshold": float("nan")}, "--threshold: nan says nothing"),
+    ],
+)
+def test_options_that_say_nothing(typed: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Options.asked(**{"map": [], "true": [], "ignore": [], **typed})
+
+
+def test_options_as_typed() -> None:
+    told = Options.asked(["passed=a==b, model=m", "x=y"], ["C,P"], ["commit"], model="m")
+    assert told.mapped == {"passed": "a==b", "model": "m", "x": "y"}
+    assert (told.true, told.ignore, told.model) == (("C", "P"), ("commit",), "m")
+
+
+def test_unknown_rule(tmp_path: Path, cli: Any) -> None:
     path = inspect_json(tmp_path, TABLE)
-    assert cli("ingest", "auto", path, "--lake", tmp_path / "lake", option, "maybe").returncode == 2
+    assert cli("ingest", "auto", path, "--lake", tmp_path / "lake", "--errors", "maybe").returncode == 2

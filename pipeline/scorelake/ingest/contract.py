@@ -6,6 +6,7 @@ and turns it into a Log: facts of the whole source, and attempts one after anoth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,12 +116,18 @@ class Options:
     @classmethod
     def asked(cls, map: Sequence[str], true: Sequence[str], ignore: Sequence[str], **others: Any) -> Options:  # noqa: A002
         """From what was typed: lists with commas or one by one, pairs as KEY=THEIRS."""
-        pairs = [part.partition("=") for part in _listed(map)]
-        for key, equals, theirs in pairs:
-            if not (key and theirs):
-                raise UsageError(f"no pair: {key}{equals}", where="--map", hint="KEY=THEIRS, such as passed=correct")
-        told = tuple((key, theirs) for key, _, theirs in pairs)
-        return cls(map=told, true=_listed(true), ignore=_listed(ignore), **others)
+        told: dict[str, str] = {}
+        for part in _listed(map):
+            key, _, theirs = part.partition("=")
+            if not (key and theirs) or theirs.count("==") > (key == "passed"):
+                raise UsageError(f"no pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
+            if key in told:
+                raise UsageError(f"{key} is mapped twice", where="--map")
+            told[key] = theirs
+        for name, value in others.items():
+            if value == "" or (isinstance(value, float) and not math.isfinite(value)):
+                raise UsageError(f"{value!r} says nothing", where=f"--{name}")
+        return cls(map=tuple(told.items()), true=_listed(true), ignore=_listed(ignore), **others)
 
     @property
     def mapped(self) -> dict[str, str]:
