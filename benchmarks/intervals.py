@@ -300,12 +300,12 @@ def verdict(cells: Sequence[Cell]) -> str:
     least = min(cell[4] for cell in cells)
     lines = [
         f"{len(cells)} cells, lowest {least:.1%}. Of the {len(large)} with 30 problems or more, {len(within)}",
-        f"({len(within) / len(large):.0%}) cover 93 to 98%, {above} ({above / len(large):.0%}) more than 98%.",
-        "The latter are numbers near 0 or 1, where few problems in a sample tell of the rest: there the interval is",
-        "wider than it need be, never narrower.",
+        f"({len(within) / len(large):.0%}) cover 93 to 98%, {above} ({above / len(large):.0%}) more than 98%:",
+        "numbers near 0 or 1, where few problems of a sample tell of the rest: wider than it need be.",
     ]
     if low:
-        lines += ["", f"Below 93% ({sum(cell[4] < 0.91 for cell in low)} of them below 91%):", ""]
+        short = {cell[3]: None for cell in low if cell[4] < 0.91}
+        lines += ["", f"Below 93%; below 91% only {', '.join(short) or 'none'}:", ""]
         lines += [f"- {what}, {size} problems, n = {n}, {name}: {share:.1%}" for what, size, n, name, share in low]
     return "\n".join(lines)
 
@@ -321,6 +321,9 @@ Problems and attempts are drawn anew for every lake. The truth is what the metri
 problems of the same kind, with as many attempts each.
 
 {verdict}
+
+A blend of group means (geom-ds, geo-spectrum) is the weak spot: where one of the two means is near 0, their product
+is skewed and falls short of the truth, and its standard error is of first order only.
 
 {grid}
 

@@ -101,6 +101,17 @@ def _refuse_unlike(counted: Sequence[Partial], settings: Settings) -> None:
         )
 
 
+def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:
+    """Raise if a lake of earlier attempts has other outcomes than the lake itself."""
+    kinds = [{(p.binary, p.rewards) for p in some if p.problems} for some in (lake, earlier)]
+    if kinds[0] != kinds[1]:
+        raise DataError(
+            "its outcome columns are not those of the lake",
+            where=where,
+            hint="[uncertainty] prior_lake needs the same of passed and score",
+        )
+
+
 class Merged(Protocol):
     """What must be known of a bucket that was merged."""
 

@@ -23,6 +23,7 @@ from scorelake.errors import StorageError
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
 from scorelake.merge.buckets import Merged, buckets
+from scorelake.merge.earlier import join
 from scorelake.partials import Partial
 from scorelake.publish import change
 from scorelake.publish.change import Change
@@ -34,7 +35,7 @@ from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
 from scorelake.score.values import per_problem
 from scorelake.settings import Settings
 from scorelake.store import memory
-from scorelake.store.disk import is_remote
+from scorelake.store.disk import is_remote, remove
 from scorelake.store.files import File, Shard
 from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM
 from scorelake.version import __version__
@@ -162,7 +163,8 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
     told["ways"] = dict(Counter(partial.way.partition(":")[0] for partial in partials))
     gates.refuse(partials, quarantine, settings, allow_quarantine)
-    listed, inputs = plan.listed, _inputs(partials, settings)
+    earlier = _earlier(work, partials, full, allow_quarantine)
+    listed, inputs = plan.listed, _inputs([*partials, *earlier], settings)
     run |= {"files": len(listed.files), "excluded": len(listed.excluded), "quarantined": len(quarantine)}
     run["rows_new"] = sum(partial.read for partial in new)
     notes = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in listed.idle)]
@@ -173,6 +175,7 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
         notes.append(f"the rollback to {before.shown.run_id} ends: the lake is published as it is")
 
     notes += _merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
+    _join_earlier(work, earlier)
     memory.give_back()
     work.progress("scoring", 0, 1)
     counts = problems.read(work.staged / "problem_counts")
@@ -186,7 +189,7 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     notes += changed.warnings()
     work.progress("publishing", 0, 1)
     run["finished"] = datetime.now(UTC).isoformat()
-    names = [partial.name for partial in partials]
+    names = [partial.name for partial in (*partials, *earlier)]
     left_out = [list(entry) for entry in quarantine]
     manifest = {"run": run, "inputs": inputs, "size": size, "partials": names, "quarantine": left_out}
     manifest["warnings"] = notes
@@ -313,6 +316,29 @@ def _merge(
     return warnings
 
 
+def _earlier(work: _Work, partials: Sequence[Partial], full: bool, allow_quarantine: bool) -> list[Partial]:
+    """The lake of earlier attempts, if there is one, counted like the first; it must have the same outcomes."""
+    settings, where = work.settings, work.settings.uncertainty.prior_lake
+    if where is None:
+        return []
+    plan = _plan(where, work.out, settings, full, work.engine)
+    found = [*plan.known, *_count(work.out, plan.todo, settings, full, work.engine, work.progress)]
+    memory.give_back()
+    gates.refuse(found, sorted(entry for each in found for entry in each.quarantine), settings, allow_quarantine)
+    gates.refuse_other_outcomes(partials, found, where)
+    return sorted(found, key=lambda partial: partial.files)
+
+
+def _join_earlier(work: _Work, earlier: Sequence[Partial]) -> None:
+    """Counts of earlier attempts beside those of the lake; they are no rows of it, and balance by themselves."""
+    if earlier:
+        aside = work.staged / "earlier"
+        (aside / "problem_counts").mkdir(parents=True)
+        _merge(work.out, earlier, aside, work.settings, work.engine, work.progress, {})
+        join(work.staged / "problem_counts", aside / "problem_counts")
+        remove(aside)
+
+
 def _seen(paths: Sequence[Path], patience: float = 60.0) -> None:
     """What workers wrote must be listed here; a network file system may take a moment."""
     hopeless = time.monotonic() + patience
@@ -337,6 +363,7 @@ def _score(
         rewards=any(partial.rewards for partial in partials),
         top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
+        earlier=settings.uncertainty.prior_lake is not None,
     )
     warnings += stopped(settings, outcomes)
     scores = summaries.tables(counted, fine, settings, outcomes)

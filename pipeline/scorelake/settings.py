@@ -17,6 +17,7 @@ from scorelake.errors import UsageError
 RESERVED = (
     *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k", "_group", "_name"),
     *("rewards", "reward_counts", "answer_counts", "answer_passes", "reward_mean", "reward_max", "metric", "value"),
+    *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts"),
 )
 """Names of our own output columns, which a carried column cannot take."""
 
@@ -166,6 +167,8 @@ class Uncertainty(Part):
     min_coverage: float = Field(0.9, ge=0, le=1)
     prior: str | tuple[float, float] = "uniform"
     """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
+    prior_lake: str | None = None
+    """Earlier attempts of the same problems by the same models, counted like the lake: prior outcomes."""
     bounds: tuple[float, float] | None = None
     """Where the posterior interval ends; by default where the metric does."""
 

@@ -37,7 +37,13 @@ ALIASES = {
 """What other tools call our columns, the likeliest name first."""
 GROUP = KEYS[:-1]
 COUNTS = ("n", "c", "ungraded")
-LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes")
+EARLIER = {name: f"prior_{name}" for name in ("n", "c", "rewards", "reward_counts")}
+"""Counts of earlier attempts, where there are any, and what they are called in problem_counts."""
+ABOUT_EARLIER = {
+    "prior_n": "graded attempts of the problem in [uncertainty] prior_lake",
+    "prior_c": "correct ones among them",
+}
+LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes", "prior_rewards", "prior_reward_counts")
 """Columns of problem_counts, where there are rewards or answers, that stay in the snapshot's files."""
 
 TEXT, INT, REAL = pl.String(), pl.Int64(), pl.Float64()

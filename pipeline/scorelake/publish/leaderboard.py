@@ -20,6 +20,7 @@ from scorelake.problems import Problems
 from scorelake.publish.history import Past
 from scorelake.publish.protocols import protocols
 from scorelake.tables import (
+    ABOUT_EARLIER,
     BOARD,
     CHANGE,
     COUNT_SCORE,
@@ -212,6 +213,7 @@ def _comment_views(db: duckdb.DuckDBPyConnection) -> None:
     known = {
         name: about for table in (*_TABLES, PROBLEM_COUNTS) for name, (_, about) in reversed(table.columns.items())
     }
+    known |= ABOUT_EARLIER
     bare = db.execute(
         """
         SELECT table_name, column_name FROM duckdb_columns()

@@ -25,6 +25,8 @@ class Outcomes:
     rewards: bool
     top_n: int
     answers: bool = False
+    earlier: bool = False
+    """Every problem has counts of earlier attempts beside its own."""
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:

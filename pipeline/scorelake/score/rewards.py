@@ -14,11 +14,18 @@ from scorelake.metrics.counts import distinct, totals
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
 from scorelake.settings import Settings
+from scorelake.tables import EARLIER
 from scorelake.threads import side_by_side
 
 COLUMNS = ("rewards", "reward_counts")
+EARLIER_COLUMNS = tuple(EARLIER[name] for name in COLUMNS)
 _BLOCK = 1 << 20
 """Rewards worked on at once."""
+
+
+def columns(earlier: bool) -> tuple[str, ...]:
+    """What must be read of every problem."""
+    return (*COLUMNS, *EARLIER_COLUMNS) if earlier else COLUMNS
 
 
 def estimates(table: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
@@ -54,12 +61,13 @@ def _bounds(table: pl.DataFrame, settings: Settings) -> tuple[float, float]:
 class _Flat:
     """The lists of all problems end to end: rewards rising within a problem, and whose they are."""
 
-    def __init__(self, table: pl.DataFrame) -> None:
-        lengths = table["reward_counts"].list.len().fill_null(0).to_numpy().astype(np.int64)
+    def __init__(self, table: pl.DataFrame, names: Sequence[str] = COLUMNS) -> None:
+        rewards, counts = names
+        lengths = table[counts].list.len().fill_null(0).to_numpy().astype(np.int64)
         self.owner: Ints = np.repeat(np.arange(table.height), lengths)
-        full = table.filter(pl.col("reward_counts").list.len() > 0)
-        self.reward: Floats = full["rewards"].explode().to_numpy()
-        self.count: Ints = full["reward_counts"].explode().to_numpy()
+        full = table.filter(pl.col(counts).list.len() > 0)
+        self.reward: Floats = full[rewards].explode().to_numpy()
+        self.count: Ints = full[counts].explode().to_numpy()
         self.height = table.height
 
     def per_problem(self, entries: Floats | Ints) -> Floats:
@@ -74,12 +82,19 @@ class Rubric:
         self.worth = np.array([weight for _, weight in worth])
         told = settings.rubric.outcomes
         self.mass = np.array([[1 + told.get(level, 0.0) for level, _ in worth]])
-        flat = _Flat(table)
         levels = np.array([level for level, _ in worth])
+        self.counts = self._counts(_Flat(table), levels)
+        if EARLIER_COLUMNS[0] in table.columns:
+            self.mass = self.mass + self._counts(_Flat(table, EARLIER_COLUMNS), levels)
+
+    @staticmethod
+    def _counts(flat: _Flat, levels: Floats) -> Ints:
+        """Problems x levels."""
         order = np.argsort(levels)
         column = order[np.searchsorted(levels[order], flat.reward)]
-        self.counts = np.zeros((flat.height, levels.size), dtype=np.int64)
-        self.counts[flat.owner, column] = flat.count
+        out = np.zeros((flat.height, levels.size), dtype=np.int64)
+        out[flat.owner, column] = flat.count
+        return out
 
     def of(self, metric: Metric) -> Estimate:
         return metrics.of_levels(metric, self.worth, self.counts, self.mass)

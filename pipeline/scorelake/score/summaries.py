@@ -16,14 +16,15 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
+from scorelake.metrics.draws import Ints
 from scorelake.problems import Problems
 from scorelake.score import answers, beliefs, rewards
 from scorelake.score.choose import Outcomes, choose
 from scorelake.score.curves import curve
 from scorelake.score.groups import OF_BENCHMARK, ROW, Grouping, grouped
 from scorelake.score.overall import overall
-from scorelake.settings import Settings
-from scorelake.tables import CURVE, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
+from scorelake.settings import UNIFORM, Settings
+from scorelake.tables import CURVE, EARLIER, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.threads import side_by_side
 
 ASIDE = ("units", "low", "high")
@@ -33,7 +34,7 @@ ASIDE = ("units", "low", "high")
 def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
     """Scores of models, of their subjects, and of the slices asked for."""
     beliefs.check(settings, outcomes)
-    groups = grouped(counted, fine, settings, numbered=outcomes.answers or outcomes.rewards)
+    groups = grouped(counted, fine, settings, numbered=outcomes.answers or outcomes.rewards or outcomes.earlier)
     chosen = choose(settings, outcomes)
     made = summarize(chosen, groups, settings, outcomes)
     models, subjects, *slices = (frame.drop(ASIDE) for frame in made)
@@ -55,10 +56,12 @@ def summarize(
     from_answers = [m for m in chosen if m.family.vote is not None]
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
     rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
-    if from_counts:
+    if from_counts and outcomes.earlier:
+        _informed_rows(from_counts, groupings, settings, outcomes, rows)
+    elif from_counts:
         _count_rows(from_counts, groupings, settings, outcomes, rows)
     if from_rewards:
-        problems = groupings[0].problems.select(rewards.COLUMNS).collect()
+        problems = groupings[0].problems.select(rewards.columns(outcomes.earlier)).collect()
         _problem_rows(from_rewards, rewards.estimates(problems, from_rewards, settings), groupings, settings, rows)
     if from_answers:
         ballots = answers.ballots(groupings[0].problems.select("n", "c", *answers.COLUMNS).collect())
@@ -102,6 +105,23 @@ def _count_rows(
         mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
 
 
+def _informed_rows(
+    chosen: list[Metric],
+    groupings: Sequence[Grouping],
+    settings: Settings,
+    outcomes: Outcomes,
+    rows: list[dict[Metric, Summaries]],
+) -> None:
+    """The same where every problem has a prior of its own: each distinct (n, c) with its earlier counts once."""
+    counts = groupings[0].problems.select("n", "c", EARLIER["n"], EARLIER["c"]).collect()
+    known = counts.unique().sort(counts.columns)
+    found = counts.join(known.with_row_index("place"), on=counts.columns, how="left", maintain_order="left")["place"]
+    prior = beliefs.per_row(beliefs.beta(settings, outcomes) or UNIFORM, known)
+    worth = beliefs.worth(settings, outcomes)
+    estimates = metrics.evaluate(chosen, known["n"].to_numpy(), known["c"].to_numpy(), prior, worth)
+    _problem_rows(chosen, estimates, groupings, settings, rows, found.cast(pl.Int64).to_numpy())
+
+
 def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
     how = settings.uncertainty
     return metrics.aggregate(estimates, shape, how.confidence, how.min_coverage, how.bounds)
@@ -139,12 +159,14 @@ def _problem_rows(
     groupings: Sequence[Grouping],
     settings: Settings,
     rows: list[dict[Metric, Summaries]],
+    where: Ints | None = None,
 ) -> None:
-    """Estimates of every problem, made once, gathered into each grouping."""
+    """Estimates of every problem, made once, gathered into each grouping; `where` says which column is whose."""
     for grouping, mine in zip(groupings, rows, strict=True):
         together = [grouping.cluster] if grouping.cluster else []
         order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
         table = grouping.problems.select(*order, ROW).sort(order).collect()
         place, ones = table[ROW].cast(pl.Int64).to_numpy(), np.ones(table.height, dtype=np.int64)
+        place = place if where is None else where[place]
         shape = Shape(place, ones, grouping.starts(table), grouping.clusters(table))
         mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))

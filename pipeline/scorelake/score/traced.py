@@ -24,12 +24,19 @@ _IN_SQL = ("pass@k", "pass^k")
 def tables(counted: Problems, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
     """Values of the metrics named in the settings; none where none are named."""
     chosen = [metric for metric in choose(settings, outcomes) if _told(metric, settings)]
-    each = [m for m in chosen if m.family.vote is not None or (outcomes.rewards and m.family.finite is not None)]
+    each = [
+        m for m in chosen if m.family.vote is not None or (m.family.finite is not None and _of_problem(m, outcomes))
+    ]
     shared = [metric for metric in chosen if metric not in each]
     return {
         COUNT_SCORE.name: COUNT_SCORE.check(_by_counts(counted, shared, settings, outcomes)),
         PROBLEM_SCORE.name: PROBLEM_SCORE.check(_by_problem(counted, each, settings, outcomes)),
     }
+
+
+def _of_problem(metric: Metric, outcomes: Outcomes) -> bool:
+    """It depends on more than the problem's n and c."""
+    return outcomes.rewards or (outcomes.earlier and metric.family.name == "bayes@N")
 
 
 def _told(metric: Metric, settings: Settings) -> bool:

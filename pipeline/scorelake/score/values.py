@@ -29,13 +29,19 @@ def per_problem(
     """
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
     from_answers = [m for m in chosen if m.family.vote is not None]
-    from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
+    informed = [m for m in chosen if m.family.name == "bayes@N" and not outcomes.rewards and outcomes.earlier]
+    from_counts = [m for m in chosen if m not in (*from_rewards, *from_answers, *informed)]
     out: dict[Metric, Callable[[slice], Floats]] = {}
     if from_counts:
         pairs = pairs or distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
         prior = beliefs.beta(settings, outcomes) or UNIFORM  # one for all models: bayes@N needs it
         estimates = metrics.evaluate(from_counts, pairs.n, pairs.c, prior, beliefs.worth(settings, outcomes))
         out |= {m: _gather(e.value[0], pairs.place) for m, e in zip(from_counts, estimates, strict=True)}
+    if informed:
+        own = beliefs.per_row(beliefs.beta(settings, outcomes) or UNIFORM, problems)
+        n, c = (problems[name].to_numpy() for name in ("n", "c"))
+        found = metrics.evaluate(informed, n, c, own, beliefs.worth(settings, outcomes))
+        out |= {m: each.value[0].__getitem__ for m, each in zip(informed, found, strict=True)}
     if from_rewards:
         found = rewards.estimates(problems, from_rewards, settings)
         out |= {m: each.value[0].__getitem__ for m, each in zip(from_rewards, found, strict=True)}
