@@ -21,7 +21,7 @@ from conftest import REPO
 HOME = REPO / "pipeline" / "scorelake"
 
 LAYERS = (
-    ("errors", "threads", "version"),
+    ("errors", "threads", "version", "words"),
     ("settings", "tables", "metrics", "guard"),
     ("store",),
     ("counts", "sorting", "problems"),
