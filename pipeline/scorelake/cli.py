@@ -43,6 +43,10 @@ COUNTING = ("scorelake.tasks", "scorelake.count.shard")
 """What workers of a cluster load before there is work for them."""
 GUARDED = "guarded"
 """Said by the entry point alone: the job runs in a child, so that no file can end the command without a word."""
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings and errors.")]
+MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")]
+Scores = Annotated[bool, typer.Option("--scores", help="In the textfile: also the [gates] metric of every model.")]
 Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 
 
@@ -101,17 +105,11 @@ def score(
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")
-    ] = False,
+    allow_empty: AllowEmpty = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings and errors.")] = False,
-    metrics_file: Annotated[
-        Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="With --metrics-file: also the [gates] metric of every model.")
-    ] = False,
+    quiet: Quiet = False,
+    metrics_file: MetricsFile = None,
+    scores: Scores = False,
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
     names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
