@@ -21,7 +21,7 @@ from conftest import REPO
 HOME = REPO / "pipeline" / "scorelake"
 
 LAYERS = (
-    ("errors", "threads", "version"),
+    ("errors", "threads", "version", "words"),
     ("settings", "tables", "metrics", "guard"),
     ("store",),
     ("counts", "sorting", "problems"),
@@ -58,7 +58,7 @@ PRINTING = ("cli", "messages")
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50
 LONG_FILES: dict[str, int] = {}
-LONG_FUNCTIONS = {"cli.score": 58, "read.check.recount_sql": 107}
+LONG_FUNCTIONS = {"cli.score": 55, "read.check.recount_sql": 107}
 """What is longer, and how long it may be at most. These lists may only shrink."""
 
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

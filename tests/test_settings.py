@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scorelake.errors import UsageError
-from scorelake.settings import load
+from scorelake.settings import Settings, load
 
 
 def test_defaults_then_file_then_flags(tmp_path: Path) -> None:
@@ -53,3 +53,21 @@ def test_only_counting_settings_change_the_counts() -> None:
     assert base.counting() != load(**{"policy.pass_threshold": 0.5}).counting()
     assert base.counting() != load(by=("difficulty",)).counting()
     assert base.scoring() != load(**{"metrics.names": ("pass@3",)}).scoring()
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({"uncertainty": {"confidence": 0.9999999999999999}}, "confidence"),
+        ({"compare": {"resamples": 10**11}}, "resamples"),
+        ({"protocol": {"columns": ["t", "x", "t"]}}, "t is named twice"),
+        ({"columns": {"carry": ["N"]}}, "N is a column of the output already"),
+        ({"columns": {"carry": ["Pass_At_K"]}}, "Pass_At_K is a column of the output already"),
+        ({"columns": {"carry": ["level", "Level"]}}, "differ only in case"),
+        ({"by": ["C"]}, "C is a column of the output already"),
+        ({"by": ["tier"], "columns": {"carry": ["Tier"]}}, "differ only in case"),
+    ],
+)
+def test_what_cannot_work_is_said_at_once(tree: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Settings.model_validate(tree)

@@ -18,6 +18,7 @@ import typer
 
 from scorelake import __version__, guard, messages
 from scorelake.errors import UsageError
+from scorelake.words import visible, visible_lines
 
 # Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
 # linear algebra library wait for each other twenty times longer than one thread takes.
@@ -26,7 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if TYPE_CHECKING:
-    from scorelake.run import Report
+    from scorelake.run import Progress, Report
     from scorelake.settings import Settings
 
 app = typer.Typer(
@@ -42,6 +43,10 @@ COUNTING = ("scorelake.tasks", "scorelake.count.shard")
 """What workers of a cluster load before there is work for them."""
 GUARDED = "guarded"
 """Said by the entry point alone: the job runs in a child, so that no file can end the command without a word."""
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings and errors.")]
+MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")]
+Scores = Annotated[bool, typer.Option("--scores", help="In the textfile: also the [gates] metric of every model.")]
 Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 
 
@@ -100,18 +105,16 @@ def score(
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")
-    ] = False,
+    allow_empty: AllowEmpty = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
-    metrics_file: Annotated[
-        Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")
-    ] = None,
+    quiet: Quiet = False,
+    metrics_file: MetricsFile = None,
+    scores: Scores = False,
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
     names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
     flags = {"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory}
-    told = messages.Told(as_json, None if dry_run else f"{out}/report.json", metrics_file)
+    told = messages.Told(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
     options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
 
     def settings() -> Settings:
@@ -119,7 +122,9 @@ def score(
 
     def work(full: bool) -> int:
         with messages.failures(told):
-            told.done(_job(lake, out, settings(), engine, address, full=full, **options))
+            with messages.Bar(quiet) as progress:
+                report = _job(lake, out, settings(), engine, address, progress, full=full, **options)
+            told.done(report)
         return 0
 
     if context.obj != GUARDED or engine is not EngineName.local:
@@ -130,14 +135,22 @@ def score(
     raise typer.Exit(code)
 
 
-def _job(lake: str, out: str, settings: Settings, engine: EngineName, address: str | None, **options: bool) -> Report:
+def _job(
+    lake: str,
+    out: str,
+    settings: Settings,
+    engine: EngineName,
+    address: str | None,
+    progress: Progress,
+    **options: bool,
+) -> Report:
     """The job on the engine asked for."""
     from scorelake import engines
     from scorelake.lake.iceberg import CATALOG
     from scorelake.lake.shards import everywhere
 
     shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, COUNTING) as where, messages.Bar() as progress:
+    with engines.connect(engine, address, settings, shared, COUNTING) as where:
         from scorelake.publish.snapshot import Output
         from scorelake.run import job
 
@@ -295,7 +308,7 @@ def compare(
         from scorelake.read.claim import Asked, claims
 
         asked = Asked(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-        print("\n\n".join(claims(out, asked)))
+        messages.data("\n\n".join(visible_lines(claim) for claim in claims(out, asked)))
 
 
 @app.command()
@@ -311,16 +324,22 @@ def sql(
     with messages.failures():
         from scorelake.read import session
 
+        if spreadsheet and format is Format.json:
+            raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
+        as_table = format is Format.table and not spreadsheet
         with session.reading(out) as folder:
-            columns, rows = session.query(folder, query)
-        if format is Format.table:
+            columns, rows = session.query(folder, query, limit=session.MOST + 1 if as_table else None)
+        if as_table:
             from scorelake.read import show as pages
 
-            pages.rows(columns, rows)
-        elif format is Format.csv:
-            print(session.to_csv(columns, rows, spreadsheet))
+            pages.rows(columns, rows[: session.MOST])
+            if len(rows) > session.MOST:
+                messages.say(f"these are the first {session.MOST:,} rows; --format csv prints them all")
+        elif format is Format.json:
+            messages.data(session.to_json(columns, rows))
         else:
-            print(session.to_json(columns, rows))
+            text = session.to_csv(columns, rows, spreadsheet)
+            messages.data("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
 
 
 @app.command()
@@ -383,7 +402,7 @@ def runs(out: Out) -> None:
         from scorelake.publish.snapshot import Output
         from scorelake.read.runs import lines
 
-        print("\n".join(lines(Output.at(out))))
+        messages.data("\n".join(lines(Output.at(out))))
 
 
 @app.command()

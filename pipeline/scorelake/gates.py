@@ -11,9 +11,11 @@ from typing import Any, Protocol
 import polars as pl
 
 from scorelake.errors import DataError
+from scorelake.problems import Problems
 from scorelake.settings import Gates, Settings
 from scorelake.store.files import File
 
+HUGE = 1e100
 _WHO = ("benchmark", "model", "protocol")
 _PERHAPS_MISSING = (("benchmark", 0, "default"), ("subject", 1, "all"))
 """Keys that a lake may have no column for: their place in an example, and what they are then."""
@@ -142,6 +144,19 @@ def written(run: dict[str, Any], counts: pl.DataFrame) -> None:
     there = int(counts["n"].sum()), int(counts["ungraded"].sum())
     if there != (run["graded"], run["ungraded"]):
         raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
+
+
+def refuse_huge(counts: Problems) -> None:
+    """Raise if rewards are so large that their sums and squares are no numbers any more."""
+    if "rewards" not in counts.more:
+        return
+    ends = counts.files.select(least=pl.col("rewards").list.min().min(), most=pl.col("rewards").list.max().max())
+    for reward in ends.collect().row(0):
+        if reward is not None and abs(reward) > HUGE:
+            raise DataError(
+                f"a score of {reward:g} is too large to be added up and squared",
+                hint=f"scores may be at most {HUGE:g}: scale them, or reject what is no score",
+            )
 
 
 def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], rule: str) -> None:

@@ -7,6 +7,8 @@ instant.
 from __future__ import annotations
 
 import json
+import math
+import os
 import shlex
 import signal
 import sys
@@ -17,7 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scorelake.errors import DataError, ScorelakeError
+from scorelake.errors import DataError, ScorelakeError, UnreachableError
+from scorelake.words import many, visible, visible_lines
 
 if TYPE_CHECKING:
     from scorelake.ingest.job import Report as Ingested
@@ -28,38 +31,65 @@ if TYPE_CHECKING:
     from scorelake.read.check import Finding
     from scorelake.run import Progress, Report
 
-_GAUGES = {
-    "rows_read": "Rows of the lake.",
-    "graded": "Rows with a verdict.",
-    "ungraded": "Rows without a verdict.",
-    "duplicates": "Rows dropped as repeats of an attempt.",
-    "rejected": "Rows that are not valid.",
-    "files": "Files in the lake.",
-    "quarantined": "Files left out as unreadable.",
-}
-
 
 class Told:
     """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
 
-    def __init__(self, as_json: bool = False, report: str | None = None, textfile: Path | None = None) -> None:
-        self.as_json, self.report, self.textfile = as_json, report, textfile
-        self.began = time.time()
+    def __init__(
+        self,
+        as_json: bool = False,
+        out: str | None = None,
+        lake: str = "",
+        textfile: Path | None = None,
+        scores: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self.as_json, self.out, self.lake = as_json, out, lake
+        self.textfile, self.scores, self.quiet = textfile, scores, quiet
+        self.began, self.published = time.monotonic(), ""
 
-    def end(self, document: dict[str, Any]) -> None:
+    def end(self, document: dict[str, Any], reachable: bool = True) -> None:
+        """Files first: stdout may be full or closed, and what happened has happened all the same."""
+        if self.out is not None:
+            from scorelake.publish import alarms
+
+            seconds = time.monotonic() - self.began
+            with suppress(OSError, ScorelakeError):  # telling must not hide what is told
+                if reachable:
+                    document = alarms.completed(document, self.out, self.lake, seconds)
+                    if document["exit_code"] != 6:  # the run that holds the lock tells its own
+                        alarms.write_report(self.out, document)
+            with suppress(OSError, ScorelakeError):
+                if self.textfile and "time" in document:
+                    alarms.write_textfile(self.textfile, document, self._scores())
         if self.as_json:
-            print(json.dumps(document))
-        with suppress(OSError):  # telling must not hide what is told
-            if self.textfile:
-                write_prometheus(self.textfile, document, time.time(), time.time() - self.began)
-        with suppress(OSError, ScorelakeError):
-            if self.report and document["exit_code"] != 6:  # the run that holds the lock tells its own
-                write_json(self.report, document)
+            data(json.dumps(_finite(document)))
+
+    def _scores(self) -> list[tuple[dict[str, str], float]]:
+        if not self.scores or self.out is None:
+            return []
+        from scorelake.read.session import query, reading
+
+        with reading(self.out) as folder:
+            _, rows = query(folder, _SCORES)
+        return [
+            (dict(zip(("benchmark", "model", "protocol", "metric"), row[:4], strict=True)), row[4]) for row in rows
+        ]
 
     def done(self, report: Report) -> None:
         """A run came to its end: words for a person, and all of it for programs."""
-        tell(report)
+        self.published = str(report.run.get("run_id", "")) if report.status == "published" else ""
+        tell(report, self.quiet)
         self.end({"status": report.status, "exit_code": 0, **_plain(report)})
+
+
+_SCORES = """
+SELECT benchmark, model, protocol, metric, value FROM model_summary
+WHERE value IS NOT NULL AND metric = (
+    SELECT value ->> '$' FROM setting JOIN run USING (settings) WHERE shown AND key = 'gates.metric'
+)
+ORDER BY ALL
+"""
 
 
 @contextmanager
@@ -67,29 +97,67 @@ def failures(told: Told | None = None) -> Iterator[Told]:
     """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
     told = told or Told()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    reachable = True
     try:
         yield told
+        sys.stdout.flush()
     except ScorelakeError as error:
         code, words = error.exit_code, str(error)
         document = {"error": error.what, "where": error.where, "hint": error.hint}
+        reachable = not isinstance(error, UnreachableError)
     except KeyboardInterrupt:
-        code, words = 130, "interrupted; nothing was published, and what was counted is kept"
+        code, words = 130, f"interrupted{_outcome(told)}{', and what was counted is kept' * (told.out is not None)}"
         document = {"error": "interrupted"}
+    except BrokenPipeError:  # who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(0) from None
     except OSError as error:
-        code, words = 4, f"{error.filename or 'the system'}: {error.strerror or error}; nothing was published"
+        code, words = 4, f"{error.filename or 'the system'}: {error.strerror or error}{_outcome(told)}"
         document = {"error": words}
+    except SystemExit:
+        raise
     except BaseException as error:
         told.end({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"})
         raise
     else:
         return
     say(f"error: {words}")
-    told.end({"status": "failed", "exit_code": code, **document})
+    told.end({"status": "failed", "exit_code": code, **document}, reachable)
     raise SystemExit(code)
 
 
+def _outcome(told: Told) -> str:
+    """What became of a run; nothing is said of commands that publish nothing anyway."""
+    if told.out is None:
+        return ""
+    return f"; the run was published as {told.published}" if told.published else "; nothing was published"
+
+
+def data(text: str) -> None:
+    """What a command was asked for, to stdout; an error if it cannot be written."""
+    try:
+        print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it is not tried again when the process ends
+        say(f"error: stdout cannot be written: {error.strerror}; what was done before stays done")
+        raise SystemExit(4) from None
+
+
 def say(text: str) -> None:
-    print(text, file=sys.stderr)
+    """A line for people, to stderr; names in it are data, and do nothing there."""
+    print(visible_lines(text), file=sys.stderr)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(report: Report) -> dict[str, Any]:
@@ -100,32 +168,35 @@ def _plain(report: Report) -> dict[str, Any]:
     return told | {"run": run}
 
 
-def tell(report: Report) -> None:
-    """A few lines for a person reading the log."""
+def tell(report: Report, quiet: bool = False) -> None:
+    """A few lines for a person reading the log; quietly, only what is out of the ordinary."""
     run = report.run
     for file, reason in report.quarantine:
         say(f"quarantined: {file}: {reason}")
     for warning in report.warnings:
         say(f"warning: {warning}")
+    if quiet:
+        return
     if report.status == "planned":
         say(
-            f"would read {report.files_read:,} of {run['files']:,} files ({run['bytes_to_read'] / 2**20:,.1f} MiB); "
-            f"{report.files_reused:,} are counted already"
+            f"would read {report.files_read:,} of {many(run['files'], 'file')} "
+            f"({run['bytes_to_read'] / 2**20:,.1f} MiB); {report.files_reused:,} are counted already"
         )
         return
     if report.status == "unchanged":
-        say(f"nothing new in {run['files']:,} files; the published run {run['run_id']} stands")
+        say(f"nothing new in {many(run['files'], 'file')}; the published run {run['run_id']} stands")
         return
+    known = run["rows_read"] - run["rows_new"]
     say(
-        f"read {run['rows_read']:,} rows = {run['graded']:,} graded + {run['ungraded']:,} ungraded "
-        f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected, "
-        f"in {report.files_read:,} new and {report.files_reused:,} known files"
+        f"{many(run['rows_new'], 'row')} read in {many(report.files_read, 'file')}, {known:,} known from "
+        f"{many(report.files_reused, 'file')}; together {run['graded']:,} graded + {run['ungraded']:,} ungraded "
+        f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected"
     )
     for line in report.change.lines() if report.change else ():
         say(line)
     say(
-        f"published {report.metrics} metrics of {report.models:,} models on {report.problems:,} problems as "
-        f"{run['run_id']}"
+        f"published {many(report.metrics, 'metric')} of {many(report.models, 'model')} on "
+        f"{many(report.distinct_problems, 'problem')} as {run['run_id']}"
     )
 
 
@@ -183,7 +254,7 @@ def ingested(report: Ingested, told: Told) -> None:
 def removed(what: Removed) -> None:
     """What `gc` freed."""
     say(
-        f"removed {len(what.snapshots):,} snapshots and {len(what.partials):,} partials, "
+        f"removed {many(len(what.snapshots), 'snapshot')} and {many(len(what.partials), 'partial')}, "
         f"{what.bytes / 2**20:,.1f} MiB; history stays"
     )
 
@@ -199,7 +270,7 @@ def counted(partials: Sequence[Partial], number: int, of: int) -> None:
 def findings(found: Sequence[Finding], out: str) -> None:
     """What a check found, line by line; an error if anything failed."""
     for finding in found:
-        print(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}")
+        print(visible(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
     failed = [finding.what for finding in found if not finding.ok]
     if failed:
         raise DataError(f"failed: {', '.join(failed)}", where=out, hint="publish again with score --full")
@@ -208,20 +279,25 @@ def findings(found: Sequence[Finding], out: str) -> None:
 class Bar:
     """A progress bar on a terminal, nothing elsewhere."""
 
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+
     def __enter__(self) -> Progress:
         self.bar = None
-        if not sys.stderr.isatty():
+        if self.quiet or not sys.stderr.isatty():
             return lambda stage, done, of: None
         from rich.console import Console
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Columns
 
+        console = Console(stderr=True)
+        done = TextColumn("{task.completed:,.0f} of {task.total:,.0f}")  # a bar without colours does not move
         self.bar = Columns(
             TextColumn("{task.description:<11}"),
-            BarColumn(),
+            done if console.no_color else BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
         )
         self.bar.start()
@@ -239,37 +315,3 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-
-
-def write_json(location: str, document: dict[str, Any]) -> None:
-    """Replace the report in one step."""
-    from scorelake.settings import Storage
-    from scorelake.store.disk import is_remote, replace_text
-
-    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-    if not is_remote(location):
-        replace_text(Path(location), text)
-        return
-    from scorelake.store.objects import Objects
-
-    folder, _, name = location.rpartition("/")
-    Objects(folder, Storage(timeout_s=5, retry_s=5)).send({name: text.encode()})
-
-
-def write_prometheus(path: Path, document: dict[str, Any], finished: float, seconds: float) -> None:
-    """The textfile format of Prometheus' node exporter; counts only where the run came that far."""
-    from scorelake.store.disk import replace_text
-
-    gauges = [
-        ("last_run_success", "1 if the last run published or found nothing new.", int(document["exit_code"] == 0)),
-        ("last_run_exit_code", "Exit code of the last run.", document["exit_code"]),
-        ("last_run_timestamp_seconds", "When the last run ended.", round(finished, 3)),
-        ("last_run_duration_seconds", "How long the last run took.", round(seconds, 3)),
-    ]
-    run = document.get("run", {})
-    gauges += [(key, text, run[key]) for key, text in _GAUGES.items() if key in run]
-    lines = [
-        f"# HELP scorelake_{name} {text}\n# TYPE scorelake_{name} gauge\nscorelake_{name} {number}\n"
-        for name, text, number in gauges
-    ]
-    replace_text(path, "".join(lines))

@@ -61,6 +61,8 @@ class Report:
     warnings: tuple[str, ...] = ()
     ways: dict[str, int] = field(default_factory=dict)
     """How the shards were counted, and how many so: tally, plain, or none (see docs/architecture.md)."""
+    distinct_problems: int = 0
+    """However many models attempted them."""
     change: Change | None = None
     """What changed since the run that was shown before."""
 
@@ -177,11 +179,12 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     notes += _merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
     _join_earlier(work, earlier)
     memory.give_back()
-    work.progress("scoring", 0, 1)
+    work.progress("scoring", 0, 4)
     counts = problems.read(work.staged / "problem_counts")
     gates.written(run, counts.counts)
-    tables = _score(counts, partials, settings, notes)
-    size = _size(tables)
+    gates.refuse_huge(counts)
+    tables = _score(counts, partials, settings, notes, work.progress)
+    size = _size(tables[MODEL_SUMMARY.name], counts)
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = change.since(work.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty)
@@ -213,10 +216,16 @@ def _fit(
         tasks.refuse_misfits(listed.root, fresh, settings, where, every_file=False)
 
 
-def _size(tables: dict[str, pl.DataFrame]) -> dict[str, Any]:
-    models = tables[MODEL_SUMMARY.name]
-    counted = {"metrics": models["metric"].n_unique(), "models": models["model"].n_unique()}
-    return {**counted, "problems": int(tables[PROBLEM_HISTOGRAM.name]["problems"].sum())}
+def _size(summary: pl.DataFrame, counts: problems.Problems) -> dict[str, Any]:
+    """What was published, in numbers."""
+    place = counts.groups.select(pl.struct("benchmark", "subject").rank("dense")).to_series().to_numpy()
+    distinct = pl.Series(place.astype("int64")[counts.group] * counts.names.len() + counts.name).n_unique()
+    return {
+        "metrics": summary["metric"].n_unique(),
+        "models": summary["model"].n_unique(),
+        "problems": counts.group.size,
+        "distinct_problems": distinct,
+    }
 
 
 def part(
@@ -354,7 +363,11 @@ def _seen(paths: Sequence[Path], patience: float = 60.0) -> None:
 
 
 def _score(
-    counted: problems.Problems, partials: Sequence[Partial], settings: Settings, warnings: list[str]
+    counted: problems.Problems,
+    partials: Sequence[Partial],
+    settings: Settings,
+    warnings: list[str],
+    progress: Progress,
 ) -> dict[str, pl.DataFrame]:
     """Every table of the snapshot but problem_counts, which is there already; adds to the warnings."""
     fine = histogram.by_subject(counted)
@@ -366,9 +379,13 @@ def _score(
         earlier=settings.uncertainty.prior_lake is not None,
     )
     warnings += stopped(settings, outcomes)
+    progress("scoring", 1, 4)
     scores = summaries.tables(counted, fine, settings, outcomes)
+    progress("scoring", 2, 4)
     traced_scores = traced.tables(counted, settings, outcomes)
+    progress("scoring", 3, 4)
     compared = _compare(counted, settings, outcomes, scores)
+    progress("scoring", 4, 4)
     return {PROBLEM_HISTOGRAM.name: fine, **scores, **traced_scores, **compared}
 
 

@@ -18,6 +18,7 @@ RESERVED = (
     *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k", "_group", "_name"),
     *("rewards", "reward_counts", "answer_counts", "answer_passes", "reward_mean", "reward_max", "metric", "value"),
     *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts"),
+    *("pass_at_k", "pass_hat_k"),
 )
 """Names of our own output columns, which a carried column cannot take."""
 
@@ -77,11 +78,16 @@ class Columns(Part):
 
 
 def _free(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names once each, if none is taken."""
-    taken = sorted(set(names) & set(RESERVED))
+    """The names once each, if none is taken: DuckDB has no case, so n and N are one."""
+    once = tuple(dict.fromkeys(names))
+    taken = sorted(name for name in once if name.lower() in RESERVED)
     if taken:
         raise ValueError(f"{', '.join(taken)} is a column of the output already")
-    return tuple(dict.fromkeys(names))
+    lower = [name.lower() for name in once]
+    same = sorted(name for name in once if lower.count(name.lower()) > 1)
+    if same:
+        raise ValueError(f"{' and '.join(same)} differ only in case, which DuckDB does not tell apart")
+    return once
 
 
 NAMING = ("model", "benchmark", "subject", "problem_id", "attempt", "passed", "score", "answer", "cluster")
@@ -92,6 +98,14 @@ class Protocol(Part):
     """Columns that tell evaluation protocols apart; different protocols are never pooled."""
 
     columns: tuple[str, ...] = ()
+
+    @field_validator("columns")
+    @classmethod
+    def _once(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is named twice")
+        return columns
 
 
 class Policy(Part):
@@ -163,7 +177,7 @@ class Metrics(Part):
 
 
 class Uncertainty(Part):
-    confidence: float = Field(0.95, gt=0, lt=1)
+    confidence: float = Field(0.95, gt=0, le=1 - 1e-9)
     min_coverage: float = Field(0.9, ge=0, le=1)
     prior: str | tuple[float, float] = "uniform"
     """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
@@ -208,7 +222,7 @@ class Compare(Part):
     """
 
     metrics: tuple[str, ...] = ()
-    resamples: int = Field(10_000, ge=100)
+    resamples: int = Field(10_000, ge=100, le=10_000_000)
     seed: int = Field(0, ge=0)
     min_problems: int = Field(20, ge=2)
     """Fewer in common: no number and no range of ranks."""
@@ -281,6 +295,11 @@ class Settings(Part):
         if wrong:
             raise ValueError(f"{', '.join(wrong)}: a name is small letters, digits and -, and not star")
         return spectra
+
+    @model_validator(mode="after")
+    def _slices_are_free(self) -> Settings:
+        _free(self.carried)
+        return self
 
     @property
     def carried(self) -> tuple[str, ...]:

@@ -180,6 +180,6 @@ def test_the_order_is_told(tmp_path: Path) -> None:
     assert report.change.order == ("default / b from 2 to 1", "default / a from 1 to 2")
     lines = report.change.lines()
     assert lines[0].endswith("0 files new, 1 changed, 0 gone")
-    assert "pass@1: 1 scores moved, 0 of them more than by noise" in lines
+    assert "pass@1: 1 score moved, 0 of them more than by noise" in lines
     assert ask(out, "SELECT rank_before, rank FROM change WHERE (metric, model) = ('pass@1', 'b')") == [(2, 1)]
     assert change.nothing().is_empty()

@@ -23,6 +23,7 @@ from scorelake.publish.snapshot import Manifest, Output
 from scorelake.settings import Settings
 from scorelake.store.files import File
 from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM
+from scorelake.words import many
 
 _WHO = ("benchmark", "model", "protocol")
 _FAMILY = ("benchmark", "protocol", "metric")
@@ -246,7 +247,7 @@ class Change:
         if not self.since:
             return []
         files = self.files
-        out = [f"since {self.since}: {files.new:,} files new, {files.changed:,} changed, {files.gone:,} gone"]
+        out = [f"since {self.since}: {many(files.new, 'file')} new, {files.changed:,} changed, {files.gone:,} gone"]
         for what, names in (("new", self.new), ("gone", self.gone)):
             if names:
                 out.append(f"models {what}: {_some(names)}")
@@ -254,7 +255,7 @@ class Change:
             out.append(f"settings changed: {_some(self.settings)}")
         if self.moved:
             out.append(
-                f"{self.metric}: {self.moved:,} scores moved, {len(self.outside):,} of them more than by noise"
+                f"{self.metric}: {many(self.moved, 'score')} moved, {len(self.outside):,} of them more than by noise"
             )
         if self.order:
             out.append(f"order in {self.metric}: {_some(self.order)}")

@@ -7,6 +7,8 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,12 +60,25 @@ def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield db
 
 
-def query(out: Path, sql: str, parameters: tuple[Any, ...] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows of one query."""
+MOST = 1_000
+"""Rows of a table for people."""
+
+
+def query(
+    out: Path, sql: str, parameters: tuple[Any, ...] = (), limit: int | None = None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows of one query, or the first of them."""
     with session(out) as db:
         try:
-            result = db.execute(sql, parameters)
-            return [column[0] for column in result.description or ()], result.fetchall()
+            statements = db.extract_statements(sql)
+            if len(statements) != 1:
+                raise UsageError(
+                    f"{len(statements) or 'no'} statement{'s' * (len(statements) > 1)} where one is expected",
+                    hint='such as "SELECT * FROM leaderboard"',
+                )
+            result = db.execute(statements[0], parameters)
+            rows = result.fetchall() if limit is None else result.fetchmany(limit)
+            return [column[0] for column in result.description or ()], rows
         except duckdb.Error as error:
             raise UsageError(f"the query failed: {error}") from None
 
@@ -101,4 +116,21 @@ def _inert(cell: Any) -> Any:
 
 
 def to_json(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
-    return json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=str, ensure_ascii=False)
+    """A list of objects. JSON knows no NaN and no infinity: they are null."""
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise UsageError(f"two columns are called {', '.join(twice)}", hint="tell them apart with AS")
+    return json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], allow_nan=False)
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as JSON can say it."""
+    if isinstance(cell, dict):
+        return {str(key): _plain(each) for key, each in cell.items()}
+    if isinstance(cell, list | tuple):
+        return [_plain(each) for each in cell]
+    if isinstance(cell, Decimal):
+        return int(cell) if cell == cell.to_integral_value() else float(cell)
+    if isinstance(cell, float):
+        return cell if isfinite(cell) else None
+    return cell if isinstance(cell, str | int | None) else str(cell)

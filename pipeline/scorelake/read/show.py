@@ -14,6 +14,7 @@ from rich.text import Text
 from scorelake.errors import UsageError
 from scorelake.read.names import canonical
 from scorelake.read.session import query, settings_shown
+from scorelake.words import visible
 
 _BAR = 24
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
@@ -85,7 +86,7 @@ def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool)
         console.print(_table(head, name, board))
         for line in board:
             if line.reason:
-                console.print(Text(f"{line.model} is not ranked: {line.reason}"), soft_wrap=True)
+                console.print(Text(visible(f"{line.model} is not ranked: {line.reason}")), soft_wrap=True)
     told = [f"Intervals: {settings['uncertainty']['confidence']:.0%}, of the value on other problems like these."]
     told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
     told += [_UNSCORED] if all(line.value is None for line in lines) else []
@@ -98,9 +99,9 @@ def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
         numeric = any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in values)
-        table.add_column(Text(column), justify="right" if numeric else "left", no_wrap=True)
+        table.add_column(Text(visible(column)), justify="right" if numeric else "left", no_wrap=True)
     for row in values:
-        table.add_row(*(Text("" if cell is None else _cell(cell)) for cell in row))
+        table.add_row(*(Text("" if cell is None else visible(_cell(cell))) for cell in row))
     _console(wide=True).print(table)
 
 
@@ -117,7 +118,7 @@ def _cell(cell: Any) -> str:
 def _table(head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
     """A board: ranked models, then below a rule those that are not ranked."""
     title = " / ".join(part for part in (*head, metric) if part)
-    table = Table(box=_RULED, title=Text(title, style="bold"), title_justify="left")
+    table = Table(box=_RULED, title=Text(visible(title), style="bold"), title_justify="left")
     for column, justify in (
         ("rank", "right"),
         ("best", "right"),
@@ -135,7 +136,7 @@ def _table(head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
         cells = [
             Text(line.place),
             Text("" if line.best is None else f"{line.best:.0%}"),
-            Text(line.model),
+            Text(visible(line.model)),
             Text(line.shown, style="bold"),
             Text("-" if line.lo is None else f"{line.lo:.3f} to {line.hi:.3f}"),
             Text(_bar(line, axis), style="cyan"),

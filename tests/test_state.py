@@ -1,0 +1,257 @@
+"""Any history of nights, kills, clocks, hands and readers: the board is what its run row says, or nothing changed.
+
+After every step the board equals a fresh run of the lake that its run counted, with the settings it names; or the
+step ended with the right exit code and changed nothing. `STATES` is how many histories are tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from conftest import expand, put
+from scorelake import run as module
+from scorelake.errors import LockedError, ScorelakeError
+from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.publication import rollback
+from scorelake.publish.shown import look
+from scorelake.publish.snapshot import Output
+from scorelake.read.session import query, reading
+from scorelake.run import Report, job
+from scorelake.settings import Settings, load
+
+METRICS = (("pass@1",), ("pass@1", "pass@2"))
+SCORES = "SELECT model, metric, value, problems, attempts FROM model_summary ORDER BY ALL"
+
+
+NAMES = "SELECT value FROM setting JOIN run USING (settings) WHERE shown AND key = 'metrics.names'"
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class State(RuleBasedStateMachine):
+    """One output, whatever happens to it."""
+
+    @initialize()
+    def start(self) -> None:
+        self.home = Path(tempfile.mkdtemp())
+        self.lake, self.out, self.days = self.home / "lake", self.home / "out", 0
+        self.counted: dict[str, list[tuple[Any, ...]]] = {}
+        """What a fresh run gave, by the run that published the same lake with the same settings."""
+        self.ids: list[str] = []
+        self.readers: list[tuple[Any, str]] = []
+        self._write(0, 2)
+
+    def teardown(self) -> None:
+        if hasattr(self, "home"):
+            for reader, _ in self.readers:
+                reader.close()
+            shutil.rmtree(self.home)
+
+    def _write(self, name: int, c: int) -> None:
+        put(self.lake, expand([(f"p{name}", 4, c)], model="m"), f"{name}.parquet")
+
+    def _settings(self, which: int) -> Settings:
+        return load(**{"metrics.names": METRICS[which]})
+
+    def _score(self, which: int = 0) -> Report:
+        """The job, by a clock of its own; what a fresh run gives is noted under its name."""
+        machine = self
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> datetime:
+                return datetime.now(tz) + timedelta(days=machine.days)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "datetime", Clock)
+            report = job(self.lake, Output(self.out), self._settings(which), allow_empty=True)
+        if report.status == "published":
+            self._note(report.run["run_id"], which)
+        return report
+
+    def _note(self, run_id: str, which: int) -> None:
+        self.counted[run_id] = self._fresh(which)
+        self.ids.append(run_id)
+
+    def _fresh(self, which: int) -> list[tuple[Any, ...]]:
+        shutil.rmtree(self.home / "fresh", ignore_errors=True)
+        job(self.lake, Output(self.home / "fresh"), self._settings(which))
+        return self._seen(self.home / "fresh")
+
+    def _seen(self, out: Path) -> list[tuple[Any, ...]]:
+        with reading(str(out)) as copy:
+            return query(copy, SCORES)[1]
+
+    def _is_shown(self) -> bool:
+        return hasattr(self, "home") and bool(look(Output(self.out)).run_id)
+
+    # --- what happens to the lake, and nights ---------------------------------------------------------------------
+
+    @rule(name=st.integers(0, 3), c=st.integers(0, 4))
+    def write(self, name: int, c: int) -> None:
+        self._write(name, c)
+
+    @rule(name=st.integers(1, 3))
+    def remove(self, name: int) -> None:
+        (self.lake / f"{name}.parquet").unlink(missing_ok=True)
+
+    @rule(days=st.sampled_from([-400, -30, 0, 30]))
+    def step_the_clock(self, days: int) -> None:
+        self.days = days
+
+    @rule(which=st.integers(0, 1))
+    def score(self, which: int) -> None:
+        report = self._score(which)
+        assert self._seen(self.out) == self._fresh(which), "a run shows the lake as it is"
+        assert look(Output(self.out)).run_id == report.run["run_id"]
+        assert self._score(which).status == "unchanged"
+
+    @rule(name=st.integers(0, 3), c=st.integers(0, 4))
+    def slow_score(self, name: int, c: int) -> None:
+        """While one run has listed the lake, it changes, and another tries to publish."""
+        real, tried = module.listing, list[str]()
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            listed = real(*arguments, **options)
+            if not tried:
+                tried.append("")
+                with pytest.raises(LockedError):
+                    job(self.lake, Output(self.out), self._settings(1))
+            return listed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "listing", slow)
+            self._score()
+        self._write(name, c)
+
+    @rule(step=st.sampled_from(["build", "settle", "write_history", "remember", "checksum"]), after=st.booleans())
+    def killed_score(self, step: str, after: bool) -> None:
+        """The process ends before or after a step of the publication."""
+        home = "scorelake.publish.leaderboard" if step == "build" else "scorelake.publish.publication"
+        before = look(Output(self.out)).run_id
+        with pytest.MonkeyPatch.context() as patch:
+            real = getattr(__import__(home, fromlist=[step]), step)
+
+            def deadly(*arguments: Any, **options: Any) -> None:
+                if after:
+                    real(*arguments, **options)
+                raise Killed
+
+            patch.setattr(f"{home}.{step}", deadly)
+            patch.setattr("scorelake.publish.publication._withdraw", lambda *_: None)
+            patch.setattr(module, "unstage", lambda *_: None)
+            with suppress(Killed):
+                self._score()
+        now = look(Output(self.out)).run_id
+        if now and now != before and now not in self.counted:
+            self._note(now, 0)
+
+    @rule(keep=st.integers(1, 2))
+    def gc(self, keep: int) -> None:
+        if self._is_shown():
+            with Output(self.out).held() as out:
+                collect_garbage(out, keep)
+
+    @rule(which=st.integers(0, 9))
+    def roll_back(self, which: int) -> None:
+        if not self.ids or not (self.out / "leaderboard.duckdb").exists():
+            return
+        run_id = self.ids[which % len(self.ids)]
+        before = look(Output(self.out)).run_id
+        code = 0
+        try:
+            with Output(self.out).held() as out:
+                rollback(out, run_id)
+        except ScorelakeError as error:
+            code = error.exit_code
+        assert code in (0, 2, 3)
+        assert look(Output(self.out)).run_id == (before if code else run_id)
+
+    # --- hands ----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self._is_shown())
+    @rule(
+        sql=st.sampled_from(["UPDATE model_summary SET value = 0.99", "DELETE FROM history", "DROP VIEW leaderboard"])
+    )
+    def edit(self, sql: str) -> None:
+        with suppress(duckdb.Error), duckdb.connect(str(self.out / "leaderboard.duckdb")) as db:
+            db.execute(sql)
+        assert look(Output(self.out)).trouble
+        self._score()
+
+    @precondition(lambda self: self._is_shown())
+    @rule(
+        what=st.sampled_from(
+            [
+                "leaderboard.duckdb",
+                "history.parquet",
+                "runs.parquet",
+                ".shown.json",
+                "scorelake-output.json",
+                "snapshots/*/manifest.json",
+                "snapshots/*/model_summary.parquet",
+                "partials/*/shard.json",
+                "partials/*/counts*",
+            ]
+        ),
+        how=st.sampled_from(["delete", "empty", "garbage"]),
+    )
+    def spoil(self, what: str, how: str) -> None:
+        for path in self.out.glob(what):
+            path.unlink()
+            if how != "delete":
+                path.write_bytes(b"" if how == "empty" else b"\xff[no")
+        self._score()
+
+    @precondition(lambda self: self._is_shown())
+    @rule()
+    def open_a_session(self) -> None:
+        """A reader that stays: it sees what it saw when it came."""
+        run_id = look(Output(self.out)).run_id
+        with suppress(duckdb.Error):
+            reader = duckdb.connect(str(self.out / "leaderboard.duckdb"), read_only=True)
+            self.readers.append((reader, run_id))
+
+    # --- what must hold ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_board_is_what_its_run_says(self) -> None:
+        if not hasattr(self, "home") or not (self.out / "leaderboard.duckdb").is_file():
+            return
+        shown = look(Output(self.out))
+        if shown.trouble:
+            return
+        assert self._seen(self.out) == self.counted[shown.run_id]
+        with reading(str(self.out)) as copy:
+            told = query(copy, "SELECT run_id, number, shown FROM run ORDER BY number")[1]
+            ((text,),) = query(
+                copy, "SELECT value FROM setting JOIN run USING (settings) WHERE shown AND key = 'metrics.names'"
+            )[1]
+            names = {row[0] for row in query(copy, "SELECT DISTINCT metric FROM model_summary")[1]}
+        assert [row[0] for row in told if row[2]] == [shown.run_id]
+        assert len({row[1] for row in told}) == len(told), "no number twice"
+        assert set(json.loads(text)) == names
+
+    @invariant()
+    def readers_keep_their_version(self) -> None:
+        for reader, run_id in getattr(self, "readers", ()):
+            assert reader.execute("SELECT run_id FROM run WHERE shown").fetchall() == [(run_id,)]
+
+
+TestState = State.TestCase
+TestState.settings = settings(max_examples=int(os.environ.get("STATES", "3")), stateful_step_count=8)
