@@ -58,7 +58,7 @@ PRINTING = ("cli", "messages")
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50
 LONG_FILES: dict[str, int] = {}
-LONG_FUNCTIONS = {"cli.score": 55, "read.check.recount_sql": 107}
+LONG_FUNCTIONS = {"cli.lakes.score": 55, "read.check.recount_sql": 107}
 """What is longer, and how long it may be at most. These lists may only shrink."""
 
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -181,7 +181,7 @@ def _private(module: Module) -> Iterator[tuple[int, str]]:
 
 def _printing(module: Module) -> Iterator[tuple[int, str]]:
     for node in module.nodes:
-        if isinstance(node, ast.Name) and node.id == "print" and module.name not in PRINTING:
+        if isinstance(node, ast.Name) and node.id == "print" and module.room not in PRINTING:
             yield node.lineno, f"prints, which only {' and '.join(PRINTING)} do"
 
 

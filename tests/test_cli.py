@@ -10,6 +10,7 @@ import pytest
 
 from conftest import FIXTURES, attempts, expand, put
 from scorelake import cli as module
+from scorelake.cli import lakes
 
 GOOD = expand([("a", 4, 2), ("b", 4, 4)], model="m")
 
@@ -199,24 +200,6 @@ def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...
     assert done.stdout.strip() == "[]"
 
 
-def test_a_plain_run_does_without_scipy(lake: Path, tmp_path: Path) -> None:
-    """Loading it takes longer than every number of the run that it could compute."""
-    import subprocess
-    import sys
-
-    code = """
-import sys
-from pathlib import Path
-from scorelake.publish.snapshot import Output
-from scorelake.run import job
-from scorelake.settings import load
-assert job(sys.argv[1], Output(Path(sys.argv[2])), load()).status == "published"
-print("scipy" in sys.modules)
-"""
-    command = [sys.executable, "-c", code, str(lake), str(tmp_path / "out")]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "False"
-
-
 def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:
     """On a pseudo-terminal the run shows its stages; the pipe of the other tests saw none."""
     import pty
@@ -240,5 +223,5 @@ def test_threads_are_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e
     """Here they are Polars'; on a cluster the machine that scores keeps its own."""
     monkeypatch.setenv("POLARS_MAX_THREADS", "7")
     (tmp_path / "config.toml").write_text("[run]\nthreads = 3\n")
-    module._settings(str(tmp_path), tmp_path / "config.toml", module.EngineName(engine))
+    lakes._settings(str(tmp_path), tmp_path / "config.toml", lakes.EngineName(engine))
     assert os.environ["POLARS_MAX_THREADS"] == threads

@@ -100,10 +100,10 @@ def test_quarantine_is_told_and_left_to_score(home: Path, cli) -> None:  # type:
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "1/", "/3", "a/b", "-1/3", "1/0", "1/3/5"])
 def test_parts_that_are_none(home: Path, shard: str) -> None:
-    from scorelake import cli
+    from scorelake.cli import lakes
 
     with pytest.raises(UsageError, match="no such part"):
-        cli._part(shard)
+        lakes.part_of(shard)
 
 
 def test_garbage_leaves_what_no_run_has_used_yet(home: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from scorelake import gates, problems, tasks
 from scorelake.compare.boards import Values
 from scorelake.compare.evidence import comparable, evidence
 from scorelake.engines import Engine, local
-from scorelake.errors import StorageError
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
 from scorelake.merge.buckets import Merged, buckets
@@ -285,7 +283,7 @@ def _count(
         progress("counting", done, total)
     if out.mirror:
         out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))
-    _seen([out.partials / partial.name for partial in partials])
+    tasks.seen([out.partials / partial.name for partial in partials])
     return partials
 
 
@@ -312,7 +310,7 @@ def _merge(
     written = [Path(bucket.path) for bucket, each in zip(todo, merged, strict=True) if each.problems]
     if out.mirror:
         out.mirror.bring_files(written)
-    _seen(written)
+    tasks.seen(written)
     run |= gates.balance(partials, merged)
     conflicts = sum(m.conflicts for m in merged)
     what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
@@ -346,20 +344,6 @@ def _join_earlier(work: _Work, earlier: Sequence[Partial]) -> None:
         _merge(work.out, earlier, aside, work.settings, work.engine, work.progress, {})
         join(work.staged / "problem_counts", aside / "problem_counts")
         remove(aside)
-
-
-def _seen(paths: Sequence[Path], patience: float = 60.0) -> None:
-    """What workers wrote must be listed here; a network file system may take a moment."""
-    hopeless = time.monotonic() + patience
-    homes = {path.parent for path in paths}
-    while missing := set(paths).difference(*(home.iterdir() for home in homes)):
-        if time.monotonic() > hopeless:
-            raise StorageError(
-                "was written by a worker, but is not there",
-                where=str(min(missing)),
-                hint="the output must lie on storage that every machine sees",
-            )
-        time.sleep(0.5)
 
 
 def _score(

@@ -380,12 +380,6 @@ def mapped(pairs: Iterable[str]) -> dict[str, str]:
     return out
 
 
-def toml_text(text: str) -> str:
-    """A text as TOML spells it, whatever is in it."""
-    plain = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
-
-
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():

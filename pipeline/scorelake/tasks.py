@@ -6,6 +6,7 @@ renamed, brought from object storage and sent there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -222,3 +223,17 @@ def merge(task: Merge) -> Merged:
     if merged.problems:
         task.mirror.send_file(Path(bucket.path))
     return merged
+
+
+def seen(paths: Sequence[Path], patience: float = 60.0) -> None:
+    """What workers wrote must be listed here; a network file system may take a moment."""
+    hopeless = time.monotonic() + patience
+    homes = {path.parent for path in paths}
+    while missing := set(paths).difference(*(home.iterdir() for home in homes)):
+        if time.monotonic() > hopeless:
+            raise StorageError(
+                "was written by a worker, but is not there",
+                where=str(min(missing)),
+                hint="the output must lie on storage that every machine sees",
+            )
+        time.sleep(0.5)

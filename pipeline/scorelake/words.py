@@ -23,3 +23,9 @@ def many(number: int, what: str) -> str:
 
 def _spelled(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def toml_text(text: str) -> str:
+    """A text as TOML spells it, whatever is in it."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'

@@ -15,7 +15,8 @@ from scorelake.errors import DataError, ScorelakeError, UsageError
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 from scorelake.run import part
-from scorelake.settings import Settings, load, mapped, toml_text
+from scorelake.settings import Settings, load, mapped
+from scorelake.words import toml_text
 
 GOOD = expand([("a", 4, 2), ("b", 4, 4)], model="m")
 FOREIGN = GOOD.rename({"model": "Model", "problem_id": "task_id", "passed": "correct"})

@@ -13,9 +13,10 @@ from functools import partial
 from scorelake.count.misfits import Misfit, UnreadableError, closest, suggested
 from scorelake.count.partial import unfit
 from scorelake.errors import DataError, ScorelakeError, UsageError
-from scorelake.settings import NAMING, Settings, toml_text
+from scorelake.settings import NAMING, Settings
 from scorelake.store.files import Shard
 from scorelake.threads import side_by_side
+from scorelake.words import toml_text
 
 _MOST = 10
 

@@ -1,43 +1,25 @@
-"""Arguments -> one call per command. What is told of it, and how, is in messages.
+"""Commands that read a lake, or make one: score, count, init, ingest, synth.
 
 Heavy libraries are imported by the command that needs them, so that --help is instant.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scorelake import __version__, guard, messages
+from scorelake import guard, messages
+from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
-from scorelake.words import visible, visible_lines
-
-# Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
-# linear algebra library wait for each other twenty times longer than one thread takes.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Looking for plugins in every installed package is most of the time that pydantic takes to load; there are none.
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 if TYPE_CHECKING:
     from scorelake.run import Progress, Report
     from scorelake.settings import Settings
-
-app = typer.Typer(
-    name="scorelake",
-    help="From a lake of LLM evaluation attempts to score tables you query with DuckDB.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
 
 COUNTING = ("scorelake.tasks", "scorelake.count.shard")
 """What workers of a cluster load before there is work for them."""
@@ -47,19 +29,6 @@ AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if
 Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings and errors.")]
 MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")]
 Scores = Annotated[bool, typer.Option("--scores", help="In the textfile: also the [gates] metric of every model.")]
-Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
-
-
-Columns = Annotated[
-    list[str] | None,
-    typer.Option("--column", metavar="KEY=NAME", help="Which column is meant, such as model=model_name. Repeatable."),
-]
-
-
-class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
 
 
 class EngineName(StrEnum):
@@ -252,7 +221,7 @@ def count(
 
     def work(_: bool) -> int:
         with messages.failures():
-            number, of = _part(shard)
+            number, of = part_of(shard)
             told = settings()
 
             from scorelake.publish.snapshot import Output
@@ -269,77 +238,6 @@ def count(
     with messages.failures():
         code = guard.surviving(work, lambda full: _suspects(lake, out, settings(), full), full=False)
     raise typer.Exit(code)
-
-
-@app.command()
-def show(
-    out: Out,
-    metric: Annotated[str, typer.Option(help="Which metric to rank by.")] = "pass@1",
-    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
-    by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
-) -> None:
-    """Print the leaderboard of one metric."""
-    with messages.failures():
-        from scorelake.read import show as pages
-        from scorelake.read.session import reading
-
-        with reading(out) as folder:
-            pages.leaderboard(folder, metric, benchmark, by_subject)
-
-
-@app.command()
-def compare(
-    out: Out,
-    model_a: Annotated[str, typer.Argument(help="The model to compare against.")],
-    model_b: Annotated[str, typer.Argument(help="The model whose lift is asked for.")],
-    metric: Annotated[str, typer.Option(help="Any metric that the lake allows.")] = "pass@1",
-    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this protocol, such as temperature=0.2. Twice, for one model: of A, and of B."),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(help="A as it was in this run, B as published. Twice: of A, and of B."),
-    ] = None,
-) -> None:
-    """Say what the problems both models attempted show, and what they do not."""
-    with messages.failures():
-        from scorelake.read.claim import Asked, claims
-
-        asked = Asked(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-        messages.data("\n\n".join(visible_lines(claim) for claim in claims(out, asked)))
-
-
-@app.command()
-def sql(
-    out: Out,
-    query: Annotated[str, typer.Argument(help="Any SELECT over the tables and views.")],
-    format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,  # noqa: A002
-    spreadsheet: Annotated[
-        bool, typer.Option("--spreadsheet", help="CSV in which no cell can start a formula.")
-    ] = False,
-) -> None:
-    """Run one query in a read-only session that cannot touch other files."""
-    with messages.failures():
-        from scorelake.read import session
-
-        if spreadsheet and format is Format.json:
-            raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
-        as_table = format is Format.table and not spreadsheet
-        with session.reading(out) as folder:
-            columns, rows = session.query(folder, query, limit=session.MOST + 1 if as_table else None)
-        if as_table:
-            from scorelake.read import show as pages
-
-            pages.rows(columns, rows[: session.MOST])
-            if len(rows) > session.MOST:
-                messages.say(f"these are the first {session.MOST:,} rows; --format csv prints them all")
-        elif format is Format.json:
-            messages.data(session.to_json(columns, rows))
-        else:
-            text = session.to_csv(columns, rows, spreadsheet)
-            messages.data("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
 
 
 @app.command()
@@ -367,88 +265,6 @@ def synth(
         plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
         total = maker.write(lake, plan)
         messages.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
-
-
-@app.command()
-def check(
-    out: Out,
-    lake: Annotated[str | None, typer.Option(help="The lake, if it is no longer where the run found it.")] = None,
-) -> None:
-    """Verify checksums and row accounting, and recount the lake independently in SQL."""
-    with messages.failures():
-        from scorelake.publish.snapshot import Output
-        from scorelake.read import check as checking
-
-        messages.findings(checking.check(Output.at(out), lake), out)
-
-
-@app.command()
-def gc(
-    out: Out, keep: Annotated[int, typer.Option(min=1, help="How many of the newest snapshots to keep.")] = 5
-) -> None:
-    """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
-    with messages.failures():
-        from scorelake.publish.garbage import collect_garbage
-        from scorelake.publish.snapshot import Output
-
-        with Output.at(out).held() as output:
-            messages.removed(collect_garbage(output, keep))
-
-
-@app.command()
-def runs(out: Out) -> None:
-    """List every run that was ever published, which one is shown, and which can be rolled back to."""
-    with messages.failures():
-        from scorelake.publish.snapshot import Output
-        from scorelake.read.runs import lines
-
-        messages.data("\n".join(lines(Output.at(out))))
-
-
-@app.command()
-def rollback(
-    out: Out, run: Annotated[str, typer.Argument(help="A run that `scorelake runs OUT` lists as kept.")]
-) -> None:
-    """Show an earlier run again, until the next `score`."""
-    with messages.failures():
-        from scorelake.publish.publication import rollback as put_back
-        from scorelake.publish.snapshot import Output
-
-        with Output.at(out).held() as output:
-            manifest = put_back(output, run)
-        messages.say(f"shown is {manifest['run']['run_id']} again, until the next score")
-
-
-@app.callback(invoke_without_command=True)
-def version(
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if show_version:
-        print(__version__)
-        raise typer.Exit
-
-
-def main() -> NoReturn:
-    """Entry point; usage errors exit 2 like every other misuse."""
-    try:
-        app(obj=GUARDED)
-    except SystemExit as end:
-        if isinstance(end.code, int | None):
-            _leave(end.code or 0)
-        raise
-    _leave(0)
-
-
-def _leave(code: int) -> NoReturn:
-    """End at once, without taking the interpreter apart: that takes a third of a second after a large job.
-
-    And obstore's threads may still want the interpreter meanwhile, and then they abort the process.
-    """
-    atexit._run_exitfuncs()
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
 
 
 def _settings(
@@ -483,7 +299,7 @@ def _suspects(
     return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in some]
 
 
-def _part(shard: str) -> tuple[int, int]:
+def part_of(shard: str) -> tuple[int, int]:
     """I/N as two numbers."""
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
