@@ -176,6 +176,23 @@ def test_lm_eval_without_its_results_stays_by_itself(tmp_path: Path) -> None:
     assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {"org/m"}
 
 
+def test_lm_eval_rows_that_do_not_name_their_filter(tmp_path: Path) -> None:
+    """Before 0.4.7: one filter is fine, of several nobody can tell which row is whose."""
+    path = made(tmp_path, "lm_eval")
+    for other in path.parent.glob("samples_*"):
+        edited_lines(other, lambda i, record: [record.pop(key) for key in ("filter", "metrics")] and None)
+    published = {"exact_match,a": 0.5, "exact_match_stderr,a": 0.1, "exact_match,b": 0.5}
+    for results in path.parent.glob("results_*"):
+        edited(results, lambda told: told.update(results={"toy": published}))
+    assert "2 filters (a, b), and rows that do not say of which they are" in refusal(tmp_path)
+    published.pop("exact_match,b")
+    for results in path.parent.glob("results_*"):
+        edited(results, lambda told: told.update(results={"toy": published}))
+    assert take(tmp_path).total.passed == 6
+    edited_lines(path, lambda i, record: record.update(doc_id="c__d-22", doc_hash="hash of c__d-22"))
+    assert "c__d-22 is there twice in one run" in take(tmp_path).refused[0].what
+
+
 def test_lm_eval_groups(tmp_path: Path) -> None:
     path = made(tmp_path, "lm_eval")
     groups = {"mmlu": ["stem"], "stem": ["toy"], "toy": []}
@@ -205,6 +222,13 @@ def test_harbor_traps(tmp_path: Path) -> None:
     report = take(tmp_path)
     assert sum(told.refused for told in report.receipts) == 1
     assert any("is not finished and is left out" in note for told in report.receipts for note in told.notes)
+
+
+def test_harbor_partial_reward(tmp_path: Path) -> None:
+    path = made(tmp_path, "harbor")
+    edited(path, lambda told: told["verifier_result"]["rewards"].update(reward=0.5))
+    assert take(tmp_path).total.passed == 5, "a pass is a reward of 1"
+    assert take(tmp_path, threshold=0.5).total.passed == 6
 
 
 def test_swebench_traps(tmp_path: Path) -> None:
