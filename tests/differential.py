@@ -47,6 +47,7 @@ from scorelake.merge.buckets import buckets, merge
 from scorelake.publish.snapshot import Output
 from scorelake.run import Report, job
 from scorelake.settings import Settings
+from scorelake.store.disk import mark
 from scorelake.store.files import Shard
 
 Row = dict[str, Any]
@@ -420,6 +421,7 @@ def count(
     """
     listed = listing(lake)
     out.mkdir(parents=True)
+    mark(out)
     for numbers, least in cut:
         shard = Shard(str(lake.absolute()), tuple(listed.files[i] for i in numbers))
         partial = tasks.count(tasks.Count(shard, settings, str((out / "partials").absolute()), least=least))

@@ -141,7 +141,9 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
     put(home, attempts(model="m", problem_id="q", passed=[True, False]), "1.parquet")
     with pytest.raises(DataError, match=r"0.parquet has a column answer and 1.parquet has none"):
         run(home, out)
-    run(home, out, '[columns]\nanswer = ""\n')
+    with pytest.raises(DataError, match="would lose every value of vote@1, vote@2"):
+        run(home, out, '[columns]\nanswer = ""\n')
+    run(home, out, '[columns]\nanswer = ""\n', allow_empty=True)
     assert not votes(out)
     put(home, attempts(model="m", problem_id="q", passed=[True, False], answer=[["A"], ["B"]]), "1.parquet")
     with pytest.raises(DataError, match=r"column answer is List\(String\); to vote with"):

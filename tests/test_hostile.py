@@ -26,6 +26,7 @@ from scorelake.publish.snapshot import Output
 from scorelake.read.check import check
 from scorelake.settings import Settings
 from scorelake.store import parquet
+from scorelake.store.disk import mark
 
 
 def counts(out: Path) -> list[tuple[Any, ...]]:
@@ -76,6 +77,7 @@ def test_protocols_of_nan_infinity_and_null_stay_apart(tmp_path: Path, least: in
 def forced(lake: Path, out: Path, least: int, **settings: Any) -> None:
     """Count a lake one way, for a later run to find."""
     out.mkdir(parents=True, exist_ok=True)
+    mark(out)
     shard = tasks.Shard(str(lake.absolute()), listing(lake).files)
     chosen = Settings.model_validate({**settings, "metrics": {"names": ("pass@1",)}})
     tasks.count(tasks.Count(shard, chosen, str(out / "partials"), least=least))

@@ -145,34 +145,43 @@ PARTIAL = Partial(
 IDENTITY = {"format": 3, "counting": {"columns": {"model": "m"}}}
 
 
-def test_a_description_comes_back(tmp_path: Path) -> None:
-    describe(tmp_path, PARTIAL, IDENTITY)
-    assert described(tmp_path) == PARTIAL
-    assert described(tmp_path, IDENTITY) == PARTIAL
-    assert described(tmp_path, {**IDENTITY, "format": 2}) is None
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The folder of the partial, which has its name."""
+    (tmp_path / PARTIAL.name).mkdir()
+    return tmp_path / PARTIAL.name
+
+
+def test_a_description_comes_back(home: Path) -> None:
+    describe(home, PARTIAL, IDENTITY)
+    assert described(home) == PARTIAL
+    assert described(home, IDENTITY) == PARTIAL
+    assert described(home, {**IDENTITY, "format": 2}) is None
+    home.rename(home.with_name("y"))
+    assert described(home.with_name("y")) is None, "of another folder"
     assert (PARTIAL.problems, PARTIAL.weight) == (7, 8)
-    names = [path.name for path in PARTIAL.contents(tmp_path)]
+    names = [path.name for path in PARTIAL.contents(home)]
     assert names == ["counts-00000.arrow", "texts-00000.arrow", "details-00000.arrow", "counts-00001.arrow"]
 
 
-def test_a_damaged_description_is_none(tmp_path: Path) -> None:
-    assert described(tmp_path) is None
-    assert described(tmp_path / "nowhere") is None
-    describe(tmp_path, PARTIAL, IDENTITY)
-    path = tmp_path / partials.DESCRIPTION
+def test_a_damaged_description_is_none(home: Path) -> None:
+    assert described(home) is None
+    assert described(home / "nowhere") is None
+    describe(home, PARTIAL, IDENTITY)
+    path = home / partials.DESCRIPTION
     good = path.read_bytes()
     told = json.loads(good)
     less: list[Any] = [{k: v for k, v in told.items() if k != key} for key in told if key != "checksum"]
     for bad in (*less, {**told, "more": 1}, {**told, "files": 5}, {**told, "pieces": [1]}, [], None, "x", 5):
         path.write_text(json.dumps(bad))
-        assert described(tmp_path) is None, bad
+        assert described(home) is None, bad
     for end in range(len(good)):
         path.write_bytes(good[:end])
-        assert described(tmp_path) is None, end
+        assert described(home) is None, end
     path.write_bytes(b"\xff" + good)
-    assert described(tmp_path) is None
-    (tmp_path / "file").touch()
-    assert described(tmp_path / "file") is None
+    assert described(home) is None
+    (home / "file").touch()
+    assert described(home / "file") is None
 
 
 def test_bytes_that_changed_are_noticed(tmp_path: Path) -> None:

@@ -111,13 +111,13 @@ def test_garbage_leaves_what_no_run_has_used_yet(home: Path) -> None:
     run(home / "lake", out.root)
     put(home / "lake", pl.DataFrame({"model": "m", "problem_id": "p", "passed": True, "attempt": 0}), "new.parquet")
     (waiting,) = part(home / "lake", out, Settings(), 1, 1)
-    assert collect_garbage(out, 1)["partials"] == []
+    assert collect_garbage(out, 1).partials == ()
     assert waiting.name in names(out.root)
     (home / "lake" / "new.parquet").unlink()
     time.sleep(0.01)
     put(home / "lake", pl.DataFrame({"model": "m", "problem_id": "q", "passed": True, "attempt": 0}), "newer.parquet")
     run(home / "lake", out.root)
-    assert collect_garbage(out, 1)["partials"] == [waiting.name], "a later run has not used it"
+    assert collect_garbage(out, 1).partials == (waiting.name,), "a later run has not used it"
 
 
 def test_a_partial_that_vanishes_while_it_is_looked_at(home: Path) -> None:

@@ -46,7 +46,8 @@ def test_problems_line_up_by_subject_and_name(names: int) -> None:
     """Few names go through a table of flags, many through a sort."""
     rng = np.random.default_rng(4)
     subject, name = rng.integers(0, 5, 400), rng.integers(0, names, 400).astype(np.uint32)
-    ends, number = boards._line_up(np.arange(6, dtype=np.int32), subject.astype(np.uint32), name, 6)
+    ends, number, which = boards._line_up(np.arange(6, dtype=np.int32), subject.astype(np.uint32), name, 6)
     known = sorted(set(zip(subject.tolist(), name.tolist(), strict=True)))
     assert [known[i] for i in number] == list(zip(subject.tolist(), name.tolist(), strict=True))
     assert ends.tolist() == [sum(s <= last for s, _ in known) for last in range(6)]
+    assert list(zip(*(column.tolist() for column in which), strict=True)) == known

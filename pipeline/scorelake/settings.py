@@ -17,8 +17,7 @@ from scorelake.errors import UsageError
 RESERVED = (
     *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k", "_group", "_name"),
     *("rewards", "reward_counts", "answer_counts", "answer_passes", "reward_mean", "reward_max", "metric", "value"),
-    *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts"),
-    *("pass_at_k", "pass_hat_k"),
+    *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts", "pass_at_k", "pass_hat_k"),
 )
 """Names of our own output columns, which a carried column cannot take."""
 
@@ -384,10 +383,8 @@ def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"unknown key {key}")
-        else:
-            lines.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}, got {problem['input']!r}")
+        wrong = f"{key}: {problem['msg'].removeprefix('Value error, ')}, got {problem['input']!r}"
+        lines.append(f"unknown key {key}" if problem["type"] == "extra_forbidden" else wrong)
     return "; ".join(lines)
 
 

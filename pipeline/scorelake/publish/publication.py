@@ -20,9 +20,9 @@ from scorelake.errors import DataError, ScorelakeError, UnsettledError, UsageErr
 from scorelake.problems import Problems
 from scorelake.publish.history import Past
 from scorelake.publish.history import write as write_history
-from scorelake.publish.shown import Base, base, log, remember
+from scorelake.publish.shown import REMEMBERED, Base, base, log, remember
 from scorelake.publish.snapshot import Manifest, Output
-from scorelake.store.disk import BOARD, PARTIAL, RUN_ID, abandoned, checksum, remove, set_aside, settle, writing
+from scorelake.store.disk import BOARD, MARK, PARTIAL, RUN_ID, abandoned, checksum, remove, set_aside, settle, writing
 from scorelake.tables import MODEL_SUMMARY
 from scorelake.version import __version__
 
@@ -44,7 +44,8 @@ def _leftovers(out: Output) -> list[Path]:
         path for path in out.root.glob(".leaderboard-*") if RUN_ID.match(path.name.removeprefix(".leaderboard-"))
     ]
     asides = [path for path in out.partials.glob(".*") if PARTIAL.match(path.name[1:])]
-    asides += [path for name in out.histories for path in out.root.glob(f".{name.name}.*-*")]
+    small = [REMEMBERED, MARK, "report.json", *(history.name for history in out.histories)]
+    asides += [path for name in small for path in out.root.glob(f".{name}.*-*-*-*")]
     return [*staged, *boards, *(path for path in asides if abandoned(path))]  # others may be counting right now
 
 
