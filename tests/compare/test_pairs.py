@@ -15,7 +15,7 @@ from scorelake.counts import hashed, problem_hashes
 from scorelake.errors import UsageError
 from scorelake.metrics.chance import Units
 from scorelake.metrics.resample import Plan, Sample, resampled
-from scorelake.metrics.significance import holm
+from scorelake.metrics.significance import benjamini_hochberg, holm
 
 COLUMNS = (
     *("benchmark", "metric", "model_a", "model_b", "protocol", "problems", "lift", "lo", "hi", "wins_a", "wins_b"),
@@ -149,6 +149,34 @@ def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None
     }
     assert json.loads(found["a", "b"]["protocol"]) == cold
     assert found["a", "c"]["protocol"] is None
+
+
+def test_a_family_is_a_benchmark_a_protocol_and_a_metric(tmp_path: Path) -> None:
+    """q and Holm count the pairs of one protocol, of all its subjects, and of no other."""
+    rng = np.random.default_rng(12)
+    counts = [
+        {
+            "model": f"m{m}",
+            "subject": "xy"[p % 2],
+            "problem_id": p,
+            "temperature": t,
+            "n": 2,
+            "c": int(rng.integers(0, 3)),
+        }
+        for t, models in ((0.0, 3), (1.0, 4))
+        for m in range(models)
+        for p in range(50)
+    ]
+    out = scored(tmp_path, counts, protocol={"columns": ["temperature"]}, compare={"metrics": ["pass@1", "pass^2"]})
+    for view, pairs in (("comparison", (3, 6)), ("subject_comparison", (6, 12))):
+        families: dict[tuple[str, str], list[Row]] = {}
+        for row in rows(out, f"FROM {view} WHERE lift IS NOT NULL"):
+            families.setdefault((row["protocol"], row["metric"]), []).append(row)
+        assert sorted(map(len, families.values())) == sorted([*pairs, *pairs])
+        for family in families.values():
+            raw = [row["p_two_sided"] for row in family]
+            assert [row["q"] for row in family] == pytest.approx(benjamini_hochberg(raw).tolist(), rel=1e-14)
+            assert [row["p_holm"] for row in family] == pytest.approx(holm(raw).tolist(), rel=1e-14)
 
 
 def test_only_common_problems_count(tmp_path: Path) -> None:

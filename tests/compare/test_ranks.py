@@ -91,6 +91,11 @@ def test_n_that_cannot_be_compared_is_not_ranked(tmp_path: Path) -> None:
     assert allowed["one"][0] == 1
 
 
+def test_of_two_groups_by_n_the_one_with_more_attempts_is_ranked(tmp_path: Path) -> None:
+    found = _places(scored(tmp_path, [*_model("one", [1] * 30), *_model("four", [2] * 30, n=4)]))
+    assert (found["four"][0], found["one"][0]) == (1, None)
+
+
 def test_no_value_no_rank(tmp_path: Path) -> None:
     """The value, the rank and the range are of the same models."""
     counts = [*_model("a", [4] * 30, n=4), *_model("b", [2] * 20, n=2), *_model("b", [2] * 10, n=4, first=20)]

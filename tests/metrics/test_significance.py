@@ -1,14 +1,24 @@
-"""Sign test, Holm and sample sizes against exact fractions and published values."""
+"""Tests, their adjustment and sample sizes against exact fractions and published values."""
 
 from fractions import Fraction
 from math import comb
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, false_discovery_control, norm
 
 from scorelake.metrics.coins import at_least
-from scorelake.metrics.significance import detectable_lift, holm, problems_needed, sign_test
+from scorelake.metrics.significance import (
+    RADEMACHER,
+    benjamini_hochberg,
+    detectable_lift,
+    flip_test,
+    holm,
+    problems_needed,
+    sign_test,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +64,36 @@ def test_holm() -> None:
     assert holm([0.04, 0.005, 0.03, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03], rel=1e-14)
     assert holm([0.9, 0.8]).tolist() == [1, 1]
     assert holm([]).size == 0
+
+
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_q_is_what_scipy_controls(p: list[float]) -> None:
+    want = false_discovery_control(p) if p else []
+    assert benjamini_hochberg(p) == pytest.approx(want, rel=1e-12)
+    assert (benjamini_hochberg(p) <= holm(p) + 1e-12).all()
+
+
+def test_q_by_hand() -> None:
+    assert benjamini_hochberg([0.04, 0.005, 0.03, 0.01]) == pytest.approx([0.04, 0.02, 0.04, 0.02], rel=1e-14)
+
+
+def test_the_bound_of_flipped_sums() -> None:
+    """It holds for sums of equal numbers at every place, and is as tight as can be at two of them."""
+    assert pytest.approx(3.178, abs=1e-3) == RADEMACHER
+    for many in range(1, 40):
+        for heads in range(many // 2 + 1, many + 1):
+            exact = float(at_least(np.array(heads), np.array(many)))
+            assert exact <= RADEMACHER * norm.sf((2 * heads - many) / many**0.5) * (1 + 1e-12)
+    assert RADEMACHER * norm.sf(2**0.5) == pytest.approx(float(at_least(np.array(2), np.array(2))))
+
+
+def test_flips_tell_what_they_can() -> None:
+    t, as_far, farther = np.array([2.0, -2.0, 0.0, 6.0]), np.array([40, 40, 999, 0]), np.array([30, 30, 900, 0])
+    a, b, two_sided = flip_test(t, as_far, farther, 999)
+    assert two_sided[:3] == pytest.approx([0.041, 0.041, 1.0])
+    assert two_sided[3] == pytest.approx(2 * RADEMACHER * norm.sf(6), rel=1e-9)
+    assert b == pytest.approx([0.0205, 1 - 0.015, 1 - 0.45, two_sided[3] / 2])
+    assert a == pytest.approx([1 - 0.015, 0.0205, 1 - 0.45, 1.0])
 
 
 def test_problems_needed_for_a_lift() -> None:
