@@ -24,7 +24,7 @@ from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, 
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_ends, of_levels
 from scorelake.metrics.interval import interval, rerun
-from scorelake.metrics.registry import Family, Metric, families, parse, parse_own, spectrum, threshold
+from scorelake.metrics.registry import Family, Metric, canonical, families, parse, parse_own, spectrum, threshold
 from scorelake.metrics.summary import Mixture, Shape, Summaries, Summary, aggregate, check_shares
 from scorelake.metrics.vote import Ballots, vote
 
@@ -39,6 +39,7 @@ __all__ = [
     "Summaries",
     "Summary",
     "aggregate",
+    "canonical",
     "evaluate",
     "families",
     "finite",

@@ -20,6 +20,8 @@ from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats
 
 Credit = Callable[..., Floats]
+_OWN = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")
+"""Names of the user's own spectra."""
 ANY_K = 2**62
 """No lake has so many attempts."""
 MOST_K = 2**20
@@ -201,7 +203,7 @@ def spectrum(weights: Sequence[float], label: str = "") -> Metric:
 
 def parse_own(name: str, spectra: Mapping[str, Sequence[float]]) -> Metric:
     """The same for names of the user's own spectra too: `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`."""
-    found = re.fullmatch(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*", name.lower())
+    found = _OWN.fullmatch(name.lower())
     if not found or found[2] not in spectra:
         return parse(name)
     own = spectrum(spectra[found[2]], found[2])
@@ -210,6 +212,16 @@ def parse_own(name: str, spectra: Mapping[str, Sequence[float]]) -> Metric:
     if draws != own.k:
         raise MetricError(f"{name}: [spectra] {found[2]} has {own.k} weights, one for each of k = {own.k} draws")
     return own if blended is None else replace(blended, weights=own.weights, label=own.label)
+
+
+def canonical(name: str) -> str:
+    """A metric's name as the tables have it; the user's own spectra are taken at their word."""
+    found = _OWN.fullmatch(name.lower())
+    if found and found[2] != "star":
+        plain = parse(f"geo-spectrum@{found[3]}" if found[1] else f"pass@{found[3]}").name
+        return plain.replace("@" if found[1] else "pass@", f"-{found[2]}@" if found[1] else f"spectrum-{found[2]}@")
+    word, _, draws = name.strip().lower().removeprefix("threshold-").partition("@")
+    return f"spectrum@{draws}" if word == "spectrum" else parse(name).name
 
 
 def threshold(tau: float, k: int) -> int:
