@@ -20,7 +20,7 @@ from scorelake.publish.snapshot import Manifest, Output
 from scorelake.store.disk import checksum, private_copy, read_json, replace_text, set_aside
 from scorelake.store.files import File, stat
 
-_REMEMBERED = ".shown.json"
+REMEMBERED = ".shown.json"
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ def remember(out: Output, run_id: str, rolled_back: bool) -> None:
         "sha256": checksum(board),
     }
     with suppress(OSError):
-        replace_text(out.root / _REMEMBERED, json.dumps(known))
+        replace_text(out.root / REMEMBERED, json.dumps(known))
 
 
 def _remembered(out: Output) -> tuple[File, str, bool, str] | None:
     try:
-        known = read_json(out.root / _REMEMBERED)
+        known = read_json(out.root / REMEMBERED)
         return File(**known["file"]), str(known["run_id"]), bool(known["rolled_back"]), str(known["sha256"])
     except (TypeError, KeyError):
         return None
