@@ -293,7 +293,7 @@ def test_the_command_line(bucket: str, cli: Cli, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("s3:*"))
 
 
-HASTY = Storage(timeout_s=1, retry_s=1)
+HASTY = Storage(timeout_s=10, retry_s=3)
 
 
 def hasty(lake: Path, url: str) -> Report:

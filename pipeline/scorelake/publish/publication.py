@@ -18,13 +18,17 @@ import polars as pl
 from scorelake import problems as counted
 from scorelake.errors import DataError, ScorelakeError, UnsettledError, UsageError
 from scorelake.problems import Problems
-from scorelake.publish.history import Past
+from scorelake.publish.alarms import NAME as REPORT
+from scorelake.publish.history import HISTORY_FILE, RUNS_FILE, Past
 from scorelake.publish.history import write as write_history
 from scorelake.publish.shown import REMEMBERED, Base, base, log, remember
 from scorelake.publish.snapshot import Manifest, Output
 from scorelake.store.disk import BOARD, MARK, PARTIAL, RUN_ID, abandoned, checksum, remove, set_aside, settle, writing
 from scorelake.tables import MODEL_SUMMARY
 from scorelake.version import __version__
+
+_SINGLE = (MARK, REMEMBERED, REPORT, RUNS_FILE, HISTORY_FILE)
+"""Files of an output that are replaced in one step."""
 
 
 def stage(out: Output, run_id: str) -> Path:
@@ -44,8 +48,7 @@ def _leftovers(out: Output) -> list[Path]:
         path for path in out.root.glob(".leaderboard-*") if RUN_ID.match(path.name.removeprefix(".leaderboard-"))
     ]
     asides = [path for path in out.partials.glob(".*") if PARTIAL.match(path.name[1:])]
-    small = [REMEMBERED, MARK, "report.json", *(history.name for history in out.histories)]
-    asides += [path for name in small for path in out.root.glob(f".{name}.*-*-*-*")]
+    asides += [path for name in _SINGLE for path in out.root.glob(f".{name}.*-*-*-*")]
     return [*staged, *boards, *(path for path in asides if abandoned(path))]  # others may be counting right now
 
 

@@ -107,7 +107,7 @@ def settle(aside: Path, final: Path) -> None:
 def replace_text(path: Path, text: str) -> None:
     """A small file, replaced in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = beside(path)
+    aside = beside(path)  # several hosts may write here
     aside.write_text(text, encoding="utf-8")
     settle(aside, path)
 
