@@ -8,7 +8,7 @@ TOOLS  := $(VENV)/.tools
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan coverage docs fixtures clean
+.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan browser page-shots coverage docs fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -28,10 +28,21 @@ $(TOOLS): $(STAMP)
 run: $(STAMP) ## Score the bundled lake and show its leaderboard
 	@$(BIN)/scorelake score fixtures/lake --out out
 	@$(BIN)/scorelake show out
-	@echo; echo "The tables are in out/leaderboard.duckdb. Next: $(BIN)/scorelake compare out model-01 model-00, or README.md for your own attempts."
+	@$(BIN)/scorelake page out --html out/leaderboard.html
+	@echo; echo "To look at: out/leaderboard.html. The tables are in out/leaderboard.duckdb. Next: $(BIN)/scorelake compare out model-01 model-00, or README.md for your own attempts."
 
 test: $(TOOLS) lint ## Lint, then run every test
 	$(BIN)/pytest
+
+browser: ## Install Debian's Chromium and its driver for the tests of the page, where that is possible
+	@if command -v chromedriver >/dev/null; then echo "chromedriver is here"; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu >/dev/null \
+		|| echo "Chromium could not be installed: the page will not be tried in a browser"; \
+	else echo "no chromedriver, and this user may not install one: the page will not be tried in a browser"; fi
+
+page-shots: $(TOOLS) ## Screenshots of the page in Chromium, wide, on a phone and dark, into out/shots
+	$(BIN)/python tests/shots.py out/shots
 
 lint: $(TOOLS) ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .

@@ -89,6 +89,16 @@ def tables(out: Path) -> dict[str, bytes]:
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What did not run for want of a browser is said where nobody overlooks it."""
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    many = sum("NO BROWSER" in reason for reason in skipped)
+    if many:
+        terminalreporter.write_line(
+            f"NO BROWSER: {many} tests of the page did not run; `make browser` installs one", red=True
+        )
+
+
 @pytest.fixture
 def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command line in a process of its own."""

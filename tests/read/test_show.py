@@ -1,13 +1,17 @@
 """The leaderboard in a terminal: one axis, reasons below a rule, marks where coverage is not 1."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from conftest import attempts, put, run
 from counted import Row, rows, scored
 from scorelake.cli import app
-from scorelake.read.show import Line, _axis, _bar
+from scorelake.page.build import html
+from scorelake.read.show import Asked, Line, _axis, _bar, leaderboard
 
 
 def _model(name: str, c: list[int], n: int = 2) -> list[Row]:
@@ -76,3 +80,67 @@ def test_bars_share_an_axis() -> None:
     assert [_bar(line, axis) for line in lines] == ["───●───", " " * 18 + "───●───", ""]
     assert _axis([_line(0.5, 0.4, 0.6)]) == (0, 1)
     assert _bar(_line(0.5, 0.5, 0.5), (0, 1)) == " " * 12 + "●"
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    names = ("organisation/an-ordinary-model-name-2026-10-01", "organisation/an-ordinary-model-name-2026-10-02", "c")
+    return scored(tmp_path_factory.mktemp("named"), [row for name in names for row in _model(name, [2, 0] * 20)])
+
+
+@pytest.mark.parametrize("width", [44, 60, 80, 90, 120, 160])
+def test_it_fits_any_width(
+    named: Path, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("COLUMNS", str(width)), ("FORCE_COLOR", "1"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+    leaderboard(named, Asked())
+    told = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in capsys.readouterr().out.splitlines()]
+    table = [line for line in told if "0.5000" in line]
+    (lo, hi), *_ = [(row["lo"], row["hi"]) for row in rows(named, "FROM leaderboard WHERE metric = 'pass@1'")]
+    assert len(table) == 3
+    for line in told:
+        assert len(line) <= width
+    for line in table:
+        assert "1-3" in line
+        assert f"{lo:.3f} to {hi:.3f}" in line
+    whole = sum("organisation/an-ordinary-model-name-2026-10-0" in line for line in table)
+    assert whole == (2 if width >= 90 else 0), "names are cut last"
+    assert any("attempts" in line for line in told) == (width >= 160)
+
+
+def test_a_pipe_cuts_nothing(tmp_path: Path) -> None:
+    name = "organisation/" + "long-" * 60
+    assert f" {name} " in "\n".join(_shown(scored(tmp_path, [*_model(name, [2, 0] * 9), *_model("b", [1, 0] * 9)])))
+
+
+def test_forms_top_and_footer(out: Path) -> None:
+    told = json.loads("\n".join(_shown(out, "--format", "json", "--top", "2")))
+    assert [row["model"] for row in told] == ["a", "b"]
+    assert _shown(out, "--format", "csv")[0].startswith("benchmark,part,protocol,model,value,lo,hi")
+    assert "| 1-2 | a | 0.5000 |" in "\n".join(_shown(out, "--format", "markdown"))
+    lines = _shown(out, "--top", "1")
+    assert "3 more models; --top shows more" in lines
+    assert lines[-1].startswith("Run 2")
+    assert lines[-1].endswith("UTC, lake lake.")
+
+
+def test_by_a_carried_column_and_by_nothing_known(tmp_path: Path) -> None:
+    rows = [row | {"level": "hard" if row["problem_id"] % 3 else "easy"} for row in _model("m", [2, 0, 1] * 8)]
+    out = scored(tmp_path, rows, by=("level",), columns={"carry": ("level",)})
+    told = "\n".join(_shown(out, "--by", "level"))
+    assert "default / easy / pass@1" in told
+    done = CliRunner().invoke(app, ["show", str(out), "--by", "levl"])
+    assert (done.exit_code, "there are: subject, level" in done.output) == (2, True)
+    done = CliRunner().invoke(app, ["show", str(out), "--benchmark", "defalt"])
+    assert (done.exit_code, "did you mean: default?" in done.output) == (2, True)
+
+
+def test_without_pass_or_fail_it_is_avg(tmp_path: Path) -> None:
+    put(
+        tmp_path / "lake",
+        attempts(model="m", problem_id=[f"p{i}" for i in range(30)], score=[i / 30 for i in range(30)]),
+    )
+    run(tmp_path / "lake", tmp_path / "out")
+    assert "default / avg@N" in "\n".join(_shown(tmp_path / "out"))
+    assert "avg@N" in html(tmp_path / "out")

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from scorelake.cli import lakes, outputs  # noqa: F401 - which register their commands
+from scorelake.cli import lakes, outputs, pages  # noqa: F401 - which register their commands
 from scorelake.cli.app import app
 
 

@@ -1,4 +1,4 @@
-"""Commands about an output: show, compare, sql, check, gc, runs, rollback.
+"""Commands about an output: compare, sql, check, gc, runs, rollback.
 
 Heavy libraries are imported by the command that needs them, so that --help is instant.
 """
@@ -21,22 +21,6 @@ class Format(StrEnum):
     table = "table"
     csv = "csv"
     json = "json"
-
-
-@app.command()
-def show(
-    out: Out,
-    metric: Annotated[str, typer.Option(help="Which metric to rank by.")] = "pass@1",
-    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
-    by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
-) -> None:
-    """Print the leaderboard of one metric."""
-    with messages.failures():
-        from scorelake.read import show as pages
-        from scorelake.read.session import reading
-
-        with reading(out) as folder:
-            pages.leaderboard(folder, metric, benchmark, by_subject)
 
 
 @app.command()

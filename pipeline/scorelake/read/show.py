@@ -1,9 +1,14 @@
-"""Leaderboards in a terminal. Ranks that the problems do not settle are printed as ranges, not as winners."""
+"""Leaderboards in a terminal. Ranks that the problems do not settle are printed as ranges, not as winners.
+
+A terminal may be of any width: columns that matter least go first, then names are cut in the middle; score, interval
+and rank are always whole. Into a pipe nothing is cut.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import groupby
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rich import box
@@ -12,21 +17,27 @@ from rich.table import Table
 from rich.text import Text
 
 from scorelake.errors import UsageError
-from scorelake.read.names import canonical
-from scorelake.read.session import query, settings_shown
+from scorelake.read.board import Facts, Reader, facts, opened
+from scorelake.read.labels import shortened
+from scorelake.read.names import there
+from scorelake.read.session import to_csv, to_json
 from scorelake.words import visible
 
 _BAR = 24
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
 """As box.SIMPLE_HEAD, and a rule between sections."""
+_DROPPED = ("attempts", "problems", "coverage", "best", "")
+"""Columns that go where a terminal is narrow, in this order; the last is the bar."""
 
+_COLUMNS = "value, lo, hi, problems_scored, problems, attempts"
 _ROWS = """
-SELECT benchmark, {subject} AS subject, label, model, value, lo, hi, problems_scored, problems, attempts, rank,
-    rank_lo, rank_hi, p_best, reason
+SELECT benchmark, {part} AS part, label AS protocol, model, {columns}, {ranks}
 FROM {view} JOIN protocol USING (protocol)
-WHERE metric = ? AND (? IS NULL OR benchmark = ?)
-ORDER BY benchmark, subject, protocol, rank NULLS LAST, value DESC NULLS LAST, model
+WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {more}
+ORDER BY benchmark, part NULLS FIRST, protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
+_RANKS = "rank, rank_lo, rank_hi, p_best, reason"
+_NO_RANKS = "NULL::BIGINT AS rank, NULL::BIGINT, NULL::BIGINT, NULL::DOUBLE, NULL::VARCHAR"
 
 _RANGES = {
     True: "A rank such as 1-3 means that the problems do not settle the order; best is the share of resamples in "
@@ -39,6 +50,18 @@ _UNSCORED = (
     "No value: too few problems have k graded attempts (see coverage). Ask for a smaller k, or accept fewer problems "
     "with [uncertainty] min_coverage."
 )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to print: which metric and benchmark, cut by what, how many models, and in which form."""
+
+    metric: str | None = None
+    benchmark: str | None = None
+    by_subject: bool = False
+    by: str | None = None
+    top: int | None = None
+    form: str = "table"
 
 
 @dataclass(frozen=True)
@@ -70,28 +93,51 @@ class Line:
         """The value, marked if it is not of all problems."""
         return "-" if self.value is None else f"{self.value:.4f}{'*' if self.scored < self.problems else ' '}"
 
+    def cells(self, axis: tuple[float, float]) -> dict[str, str]:
+        """What stands in each column."""
+        return {
+            "rank": self.place,
+            "best": "" if self.best is None else f"{self.best:.0%}",
+            "model": visible(self.model),
+            "score": self.shown,
+            "interval": "-" if self.lo is None else f"{self.lo:.3f} to {self.hi:.3f}",
+            "": _bar(self, axis),
+            "problems": f"{self.problems:,}",
+            "coverage": f"{self.scored / self.problems:.0%}",
+            "attempts": f"{self.attempts:,}",
+        }
 
-def leaderboard(out: Path, metric: str, benchmark: str | None, by_subject: bool) -> None:
-    """Print one table per benchmark (and subject, and protocol)."""
-    settings = settings_shown(out)
-    name = canonical(metric, settings)
-    view, subject = ("subject_leaderboard", "subject") if by_subject else ("leaderboard", "NULL")
-    _, rows = query(out, _ROWS.format(view=view, subject=subject), (name, benchmark, benchmark))
+
+def leaderboard(out: Path, asked: Asked) -> str | None:
+    """Print one table per benchmark (and subject or slice, and protocol); other forms are returned as text."""
+    with opened(out) as read:
+        known = facts(read)
+        name = known.metric(asked.metric)
+        columns, rows = read.table(*_query(read, known, name, asked))
     if not rows:
-        raise _nothing(out, name, benchmark)
+        raise UsageError(
+            f"no rows for {name}", hint="another benchmark or slice has it: leave --benchmark or --by out"
+        )
+    boards = [(head, list(group)) for head, group in groupby(rows, key=lambda row: row[:3])]
+    if asked.form in ("csv", "json"):
+        kept = [row for _, board in boards for row in board[: asked.top]]
+        return to_csv(columns, kept, spreadsheet=True) if asked.form == "csv" else to_json(columns, kept)
+    lines = {head: [Line(*row[3:]) for row in board] for head, board in boards}
+    if asked.form == "markdown":
+        return "\n\n".join(_markdown(head, name, board[: asked.top]) for head, board in lines.items())
     console = _console()
-    lines = [Line(*row[3:]) for row in rows]
-    for head in dict.fromkeys(row[:3] for row in rows):
-        board = [line for line, row in zip(lines, rows, strict=True) if row[:3] == head]
-        console.print(_table(head, name, board))
-        for line in board:
+    for head, board in lines.items():
+        kept = board[: asked.top]
+        table = _fitted(console, head, name, kept)
+        (console if console.is_terminal else Console(width=max(120, _width(console, table)))).print(table)
+        for line in kept:
             if line.reason:
-                console.print(Text(visible(f"{line.model} is not ranked: {line.reason}")), soft_wrap=True)
-    told = [f"Intervals: {settings['uncertainty']['confidence']:.0%}, of the value on other problems like these."]
-    told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
-    told += [_UNSCORED] if all(line.value is None for line in lines) else []
-    told += [_PARTLY] if any("*" in line.shown for line in lines) else []
-    console.print(Text(" ".join(told), style="dim"))
+                console.print(Text(f"{visible(line.model)} is not ranked: {visible(line.reason)}"), soft_wrap=True)
+        if len(board) > len(kept):
+            console.print(Text(f"{len(board) - len(kept):,} more models; --top shows more", style="dim"))
+    for text in _footer(known, [line for board in lines.values() for line in board]):
+        console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
+    return None
 
 
 def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
@@ -102,49 +148,94 @@ def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
         table.add_column(Text(visible(column)), justify="right" if numeric else "left", no_wrap=True)
     for row in values:
         table.add_row(*(Text("" if cell is None else visible(_cell(cell))) for cell in row))
-    _console(wide=True).print(table)
+    console = Console()
+    (console if console.is_terminal else Console(width=10_000)).print(table)
 
 
-def _console(wide: bool = False) -> Console:
+def _query(read: Reader, known: Facts, metric: str, asked: Asked) -> tuple[str, dict[str, Any]]:
+    """The question for the tables, and what is asked; a name that is not there is answered by the closest."""
+    benchmarks = list(dict.fromkeys(board.benchmark for board in known.boards))
+    there("benchmark", benchmarks, [asked.benchmark] if asked.benchmark is not None else [])
+    given = {"metric": metric, "benchmark": asked.benchmark}
+    parts = {"columns": _COLUMNS, "ranks": _RANKS, "view": "leaderboard", "part": "NULL", "more": ""}
+    if asked.by is not None:
+        slices = [name for (name,) in read.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
+        if asked.by == "subject":
+            parts |= {"view": "subject_leaderboard", "part": "subject"}
+        elif asked.by in slices:
+            parts |= {"view": "slice_summary", "part": "coalesce(slice_value, 'none')", "ranks": _NO_RANKS}
+            parts["more"] = "AND slice = $slice"
+            given["slice"] = asked.by
+        else:
+            hint = f"score with --by {asked.by} first; there are: {', '.join(map(visible, ['subject', *slices]))}"
+            raise UsageError(f"no slices by {asked.by!r} here", hint=hint)
+    elif asked.by_subject:
+        parts |= {"view": "subject_leaderboard", "part": "subject"}
+    return _ROWS.format(**parts), given
+
+
+def _markdown(head: tuple[Any, ...], metric: str, lines: list[Line]) -> str:
+    from scorelake.read.report import plain, table  # noqa: PLC0415  (only for this form)
+
+    told = [line.cells((0, 1)) for line in lines]
+    columns = ("rank", "model", "score", "interval", "problems", "attempts")
+    body = table(
+        [plain(metric) if c == "score" else c for c in columns], [[t[c].strip() for c in columns] for t in told]
+    )
+    return f"**{plain(_title(head, metric))}**\n\n{body}"
+
+
+def _console() -> Console:
     """As wide as the terminal; into a pipe or a file, wide enough that nothing is cut."""
     console = Console()
-    return console if console.is_terminal else Console(width=10_000 if wide else 120)
+    return console if console.is_terminal else Console(width=120)
 
 
 def _cell(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-def _table(head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
+def _title(head: tuple[Any, ...], metric: str) -> str:
+    benchmark, part, protocol = head
+    return " / ".join(visible(each) for each in (benchmark, part, protocol, metric) if each)
+
+
+def _fitted(console: Console, head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
+    """The table as it fits: without what matters least, then with shorter names."""
+    drop: list[str] = []
+    table = _table(head, metric, lines, drop)
+    for column in _DROPPED:
+        if not console.is_terminal or _width(console, table) <= console.width:
+            return table
+        drop.append(column)
+        table = _table(head, metric, lines, drop)
+    over = _width(console, table) - console.width
+    if over > 0:
+        longest = max(len(visible(line.model)) for line in lines)
+        table = _table(head, metric, lines, drop, max(longest - over, 5))
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    """How wide a table would like to be."""
+    return console.measure(table, options=console.options.update(width=100_000)).maximum
+
+
+def _table(head: tuple[Any, ...], metric: str, lines: list[Line], drop: list[str], longest: int = 0) -> Table:
     """A board: ranked models, then below a rule those that are not ranked."""
-    title = " / ".join(part for part in (*head, metric) if part)
-    table = Table(box=_RULED, title=Text(visible(title), style="bold"), title_justify="left")
-    for column, justify in (
-        ("rank", "right"),
-        ("best", "right"),
-        ("model", "left"),
-        (metric, "right"),
-        ("interval", "left"),
-        ("", "left"),
-        ("problems", "right"),
-        ("coverage", "right"),
-        ("attempts", "right"),
-    ):
-        table.add_column(Text(column), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    title = Text(_title(head, metric), style="bold")
+    table = Table(box=_RULED, title=title, title_justify="left")
     axis = _axis(lines)
-    for line, after in zip(lines, [*lines[1:], None], strict=True):
-        cells = [
-            Text(line.place),
-            Text("" if line.best is None else f"{line.best:.0%}"),
-            Text(visible(line.model)),
-            Text(line.shown, style="bold"),
-            Text("-" if line.lo is None else f"{line.lo:.3f} to {line.hi:.3f}"),
-            Text(_bar(line, axis), style="cyan"),
-            Text(f"{line.problems:,}"),
-            Text(f"{line.scored / line.problems:.0%}"),
-            Text(f"{line.attempts:,}"),
-        ]
-        table.add_row(*cells, end_section=not line.reason and after is not None and bool(after.reason))
+    told = [line.cells(axis) for line in lines]
+    left, styles = ("model", "interval", ""), {"score": "bold", "": "cyan"}
+    names = [name for name in (told[0] if told else ()) if name not in drop]
+    for name in names:
+        label = Text(metric if name == "score" else name)
+        table.add_column(label, justify="left" if name in left else "right", no_wrap=True)
+    for line, cells, after in zip(lines, told, [*lines[1:], None], strict=True):
+        cells["model"] = shortened(cells["model"], longest) if longest else cells["model"]
+        row = [Text(cells[name], style=styles.get(name, "")) for name in names]
+        table.add_row(*row, end_section=not line.reason and after is not None and bool(after.reason))
     return table
 
 
@@ -162,10 +253,17 @@ def _bar(line: Line, axis: tuple[float, float]) -> str:
     return " " * low + "─" * (value - low) + "●" + "─" * (high - value)
 
 
-def _nothing(out: Path, metric: str, benchmark: str | None) -> UsageError:
-    _, known = query(out, "SELECT DISTINCT metric FROM model_summary ORDER BY ALL")
-    _, benchmarks = query(out, "SELECT DISTINCT benchmark FROM model_summary ORDER BY ALL")
-    return UsageError(
-        f"no rows for {metric}" + (f" in benchmark {benchmark!r}" if benchmark else ""),
-        hint=f"metrics: {', '.join(row[0] for row in known)}; benchmarks: {', '.join(row[0] for row in benchmarks)}",
-    )
+def _footer(known: Facts, lines: list[Line]) -> list[str]:
+    """How to read the numbers, and which run they are of."""
+    told = [f"Intervals: {known.confidence:.0%}, of the value on other problems like these."]
+    told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
+    told += [_UNSCORED] if all(line.value is None for line in lines) else []
+    told += [_PARTLY] if any("*" in line.shown for line in lines) else []
+    run = known.run
+    lake = visible(PurePosixPath(str(run["lake"]).rstrip("/")).name)
+    where = f"Run {run['run_id']} of {run['started']:%Y-%m-%d %H:%M} UTC, lake {lake}."
+    if run["quarantined"]:
+        where += f" Warning: {run['quarantined']:,} files were left out as unreadable (table quarantine)."
+    if run["rejected"]:
+        where += f" Warning: {run['rejected']:,} rows were rejected."
+    return [" ".join(told), where]

@@ -1,0 +1,120 @@
+"""Report, exports and the numbers in them: equal to the tables, and nothing in a name acts."""
+
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+
+import openpyxl
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from conftest import expand, put, run
+from counted import rows as asked
+from looked_at import HOSTILE, hostile, plain
+from scorelake.cli import app
+from scorelake.read.report import plain as inert
+
+
+def _call(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def _text(path: Path) -> StringIO:
+    return StringIO(path.read_bytes().decode(), newline="")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plain(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hostile(tmp_path_factory.mktemp("hostile"))
+
+
+def test_the_report(out: Path) -> None:
+    told = _call("report", out)
+    assert "leads default at pass@1: 58.3%" in told
+    assert "cannot be told from it" in told
+    assert "| 3 | weak | 12.5% |" in told
+    assert "1 model is not ranked" in told
+    assert _call("report", out) == told
+
+
+def test_movers(tmp_path: Path) -> None:
+    put(tmp_path / "lake", expand([(f"p{i}", 4, 1) for i in range(12)], model="m"), "0.parquet")
+    run(tmp_path / "lake", tmp_path / "out")
+    put(tmp_path / "lake", expand([(f"p{i}", 4, 4) for i in range(12)], model="m"), "1.parquet")
+    run(tmp_path / "lake", tmp_path / "out")
+    assert "| m | 25.0 | 62.5 | +37.5 | more than noise of the attempts |" in _call("report", tmp_path / "out")
+
+
+def test_a_hostile_name_is_only_a_name_in_markdown(wild: Path) -> None:
+    told = _call("report", wild)
+    assert "<img" not in told.replace("\\<img", "")
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+    assert inert("@all [x](https://e) `c` |") == "\\@all \\[x\\](https\\://e) \\`c\\` \\|"
+
+
+def test_csv_is_whole_and_starts_no_formula(wild: Path, tmp_path: Path) -> None:
+    _call("export", wild, tmp_path)
+    for path in tmp_path.glob("*.csv"):
+        for line in csv.reader(_text(path)):
+            assert not [cell for cell in line if cell[:1] in "=@\t\r" and cell], path.name
+    told = list(csv.DictReader(_text(tmp_path / "leaderboard.csv")))
+    board = {(row["model"], row["metric"]): row for row in asked(wild, "FROM leaderboard")}
+    assert len(told) == len(board)
+    for row in told:
+        mine = board[row["model"].removeprefix("'"), row["metric"]]
+        assert row["value"] == ("" if mine["value"] is None else repr(mine["value"]))
+        assert row["lo"] == ("" if mine["lo"] is None else repr(mine["lo"]))
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["settings"]["uncertainty"]
+    assert {row["model"].removeprefix("'") for row in told} == set(HOSTILE)
+
+
+def test_parquet_holds_the_same(out: Path, tmp_path: Path) -> None:
+    _call("export", out, tmp_path, "--format", "parquet")
+    frame = pl.read_parquet(tmp_path / "pairs.parquet")
+    assert frame["lift"].to_list() == [
+        row["lift"] for row in asked(out, "FROM pair ORDER BY benchmark, protocol, metric, model_a, model_b")
+    ]
+
+
+def test_a_protocol_becomes_columns(tmp_path: Path) -> None:
+    rows = expand([(f"p{i}", 2, i % 3 % 2) for i in range(12)], model="m", temperature="0.2")
+    put(tmp_path / "lake", rows)
+    run(tmp_path / "lake", tmp_path / "out", '[protocol]\ncolumns = ["temperature"]\n')
+    _call("export", tmp_path / "out", tmp_path / "e")
+    (first, *_) = csv.DictReader(_text(tmp_path / "e" / "leaderboard.csv"))
+    assert first["temperature"] == "0.2"
+
+
+def test_xlsx_holds_the_same_numbers_and_texts_as_text(wild: Path, tmp_path: Path) -> None:
+    _call("export", wild, tmp_path, "--format", "xlsx")
+    book = openpyxl.load_workbook(tmp_path / "leaderboard.xlsx")
+    names = ["Read me", "Leaderboard", "Curves", "Subjects", "Pairs", "Problems", "History", "Run"]
+    assert book.sheetnames == names
+    head, *body = book["Leaderboard"].iter_rows()
+    at = {cell.value: i for i, cell in enumerate(head)}
+    values = [row[at["value"]].value for row in body]
+    order = "ORDER BY benchmark, protocol, metric, rank NULLS LAST, model"
+    assert values == [row["value"] for row in asked(wild, f"FROM leaderboard {order}")]
+    assert {row[at["model"]].data_type for row in body} == {"s"}
+    assert "=HYPERLINK(1)" in {row[at["model"]].value for row in body}
+    assert book["Leaderboard"].freeze_panes == "A2"
+    assert body[0][at["value"]].number_format == "0.0%"
+    assert len(book["Curves"]._charts) == 1
+    assert any(row[0].value == "pass@k" for row in book["Read me"].iter_rows())
+
+
+@pytest.mark.parametrize("command", [("report",), ("page", "--html", "x.html"), ("export", "x"), ("show",)])
+def test_no_leaderboard_is_said(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [command[0], str(tmp_path), *command[1:]])
+    assert done.exit_code == 5
+    assert "no leaderboard here" in done.output
