@@ -50,6 +50,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
     running = webdriver.Chrome(options=options, service=service)
+    running.set_script_timeout(120)  # a crowded machine is slow, not wrong
     yield running
     running.quit()
 
@@ -262,7 +263,7 @@ def test_hostile_names_do_nothing(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("name", "width"), [("plain.html", 1280), ("many.html", 360)])
+@pytest.mark.parametrize(("name", "width"), [("plain.html", 1280), ("hostile.html", 360)])
 def test_accessible(page: Page, name: str, width: int, scheme: str) -> None:
     """axe-core, levels A and AA, every fold open."""
     page.open(name, width=width, scheme=scheme)

@@ -120,8 +120,8 @@ def leaderboard(out: Path, asked: Asked) -> str | None:
         )
     boards = [(head, list(group)) for head, group in groupby(rows, key=lambda row: row[:3])]
     if asked.form in ("csv", "json"):
-        kept = [row for _, board in boards for row in board[: asked.top]]
-        return to_csv(columns, kept, spreadsheet=True) if asked.form == "csv" else to_json(columns, kept)
+        some = [row for _, board in boards for row in board[: asked.top]]
+        return to_csv(columns, some, spreadsheet=True) if asked.form == "csv" else to_json(columns, some)
     lines = {head: [Line(*row[3:]) for row in board] for head, board in boards}
     if asked.form == "markdown":
         return "\n\n".join(_markdown(head, name, board[: asked.top]) for head, board in lines.items())

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import xlsxwriter
-from xlsxwriter.worksheet import Worksheet
+import xlsxwriter  # type: ignore[import-untyped]
+from xlsxwriter.worksheet import Worksheet  # type: ignore[import-untyped]
 
 from scorelake.errors import UsageError
 from scorelake.metrics import families
@@ -33,7 +33,7 @@ LONGEST_TEXT, MOST_ROWS, CHARTED = 32_767, 1_048_575, 8
 """What a sheet can hold, and the curves that are drawn."""
 
 
-class Precise(Worksheet):
+class Precise(Worksheet):  # type: ignore[misc]
     """A sheet whose numbers keep all their digits; the library's own cuts the seventeenth."""
 
     def _xml_number_element(self, number: float, attributes: Any = None) -> None:
