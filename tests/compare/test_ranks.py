@@ -128,6 +128,13 @@ def test_too_few_problems_give_no_ranges(tmp_path: Path) -> None:
     assert found == {"a": (1, None, None, None, None, None), "b": (2, None, None, None, None, None)}
 
 
+def test_a_range_is_widened_to_the_rank_by_value(tmp_path: Path) -> None:
+    """B wins every problem that the two share and differ on, but A left out those that nobody solves."""
+    counts = [*_model("a", [0] * 8 + [1] * 172), *_model("b", [1] * 180 + [0] * 20)]
+    found = _places(scored(tmp_path, counts))
+    assert (found["a"][:3], found["b"][:3]) == ((1, 1, 2), (2, 1, 2))
+
+
 def test_ranges_contain_ranks_where_models_miss_problems(tmp_path: Path) -> None:
     """Values are of each one's own problems, flips of those in common: the range is widened to the rank."""
     rng = np.random.default_rng(3)
