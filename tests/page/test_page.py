@@ -14,6 +14,7 @@ from counted import scored
 from looked_at import HOSTILE, Tables, hostile, model, plain
 from scorelake.cli import app
 from scorelake.page.build import html
+from scorelake.page.svg import axis_labels, on_axis
 from scorelake.read.numbers import Scale, millionths, scale, ticks
 
 
@@ -190,3 +191,14 @@ def test_digits_follow_the_interval() -> None:
     assert scale([(37.0, 30.0, 44.0)]) == Scale(False, 1)
     assert ticks(0.45, 0.65) == [0.45, 0.5, 0.55, 0.6, 0.65]
     assert ticks(-2, 6) == [-2, 0, 2, 4, 6]
+
+
+def test_no_mark_lies_beyond_the_axis() -> None:
+    """Or it would stand in the next column."""
+    assert on_axis((0.1, 0.7)) == [0.2, 0.4, 0.6]
+    assert on_axis((0.0, 1.0))[0] == 0.0
+    assert on_axis((0.0, 1.0))[-1] == 1.0
+    assert [">20<" in axis_labels((0.1, 0.7), percent=True), ">0<" in axis_labels((0.1, 0.7), percent=True)] == [
+        True,
+        False,
+    ]

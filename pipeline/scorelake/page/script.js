@@ -40,21 +40,22 @@
     return out;
   };
   const axis = (m) => (state.zoom && m.percent ? [0, 1] : state.all || state.search ? m.whole : m.axis);
+  const marks = (ends) => ticks(...ends).filter((t) => t >= ends[0] - 1e-9 && t <= ends[1] + 1e-9);
   const share = (x, ends) => `${Math.round(((x - ends[0]) / (ends[1] - ends[0])) * 10000) / 100}%`;
 
   // --- the table --------------------------------------------------------------------------------------------------
   const rows = (where) => all(where, ".scores tbody tr");
   const whisker = (cell, m, row) => {
     const ends = axis(m), unit = m.percent ? 1e6 : 1, picture = draw("svg", { class: "whisker", "aria-hidden": "true" });
-    for (const t of ticks(...ends)) picture.append(draw("line", { class: "grid", x1: share(t, ends), x2: share(t, ends), y1: 0, y2: "100%" }));
+    for (const t of marks(ends)) picture.append(draw("line", { class: "grid", x1: share(t, ends), x2: share(t, ends), y1: 0, y2: "100%" }));
     if (row[1] !== null) picture.append(draw("line", { class: "span", x1: share(row[1] / unit, ends), x2: share(row[2] / unit, ends), y1: "50%", y2: "50%" }));
     if (row[0] !== null) picture.append(draw("circle", { class: "dot", cx: share(row[0] / unit, ends), cy: "50%", r: 5 }));
     cell.replaceChildren(picture);
   };
   const labels = (m) => {
-    const ends = axis(m), seen = ticks(...ends), picture = place().querySelector(".ticks");
-    picture.replaceChildren(...seen.map((t, i) => {
-      const node = draw("text", { x: share(t, ends), y: 12, "text-anchor": i === 0 ? "start" : i === seen.length - 1 ? "end" : "middle" });
+    const ends = axis(m), picture = place().querySelector(".ticks");
+    picture.replaceChildren(...marks(ends).map((t) => {
+      const node = draw("text", { x: share(t, ends), y: 12, "text-anchor": t <= ends[0] ? "start" : t >= ends[1] ? "end" : "middle" });
       node.textContent = String(Math.round(t * (m.percent ? 100 : 1) * 1e6) / 1e6);
       return node;
     }));

@@ -94,10 +94,15 @@ def share(value: float, axis: tuple[float, float]) -> str:
     return f"{round((value - axis[0]) / (axis[1] - axis[0]) * 100, 2):g}%"
 
 
+def on_axis(axis: tuple[float, float]) -> list[float]:
+    """Round numbers on an axis, none beyond its ends."""
+    return [tick for tick in ticks(*axis) if axis[0] - 1e-9 <= tick <= axis[1] + 1e-9]
+
+
 def whisker(value: float | None, lo: float | None, hi: float | None, axis: tuple[float, float]) -> Markup:
     """A dot with its interval on the axis that all rows share; the numbers stand beside it."""
     marks = [
-        tag("line", class_="grid", x1=share(t, axis), x2=share(t, axis), y1="0", y2="100%") for t in ticks(*axis)
+        tag("line", class_="grid", x1=share(t, axis), x2=share(t, axis), y1="0", y2="100%") for t in on_axis(axis)
     ]
     if lo is not None and hi is not None:
         marks.append(tag("line", class_="span", x1=share(lo, axis), x2=share(hi, axis), y1="50%", y2="50%"))
@@ -109,9 +114,8 @@ def whisker(value: float | None, lo: float | None, hi: float | None, axis: tuple
 def axis_labels(axis: tuple[float, float], percent: bool) -> Markup:
     """The numbers above the whiskers."""
     texts = []
-    seen = ticks(*axis)
-    for i, tick in enumerate(seen):
-        anchor = "start" if i == 0 else "end" if i == len(seen) - 1 else "middle"
+    for tick in on_axis(axis):
+        anchor = "start" if tick <= axis[0] else "end" if tick >= axis[1] else "middle"
         words = f"{round(tick * 100, 6):g}" if percent else f"{tick:g}"
         texts.append(tag("text", words, x=share(tick, axis), y="12", text_anchor=anchor))
     return tag("svg", *texts, class_="ticks", aria_hidden="true")
