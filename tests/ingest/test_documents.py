@@ -143,7 +143,7 @@ def test_packed(tmp_path: Path) -> None:
 
 def test_a_first_look_at_a_large_document(tmp_path: Path) -> None:
     """The beginning tells the keys, wherever it is cut off."""
-    record = {"id": "x", "text": 'a "quoted", [text] {with} \\ everything' * 50, "list": [1, {"b": [2]}]}
+    record = {"id": "x", "text": 'a "quoted", ]text} {with[ \\ everything, ' * 50, "list": [1, {"b": [2]}]}
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"first": 1, "second": {"k": "v"}, "rows": [record] * 1000}))
     sight = look(path)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-PASS = 1 << 18
+PASS = 1 << 17
 """Entries that are looked at together."""
 
 
@@ -108,50 +109,64 @@ def tally(ledgers: Ledgers, most: int = PASS) -> Tally:
     """Add up ledgers, some problems at a time, and where these have too many attempts, some attempts at a time."""
     out = Tally()
     rows = sum(path.stat().st_size for path, _ in ledgers) // ENTRY.itemsize
-    passes = max(1, -(-rows // most))
-    sizes = np.zeros(passes, np.int64)
-    for entries in _entries(ledgers, most):
-        sizes += np.bincount((entries["problem"] % np.uint64(passes)).astype(np.int64), minlength=passes)
+    passes = np.uint64(max(1, -(-rows // most)))
+    sizes = np.zeros(int(passes), np.int64)
+    for problem, _ in _pieces(ledgers, most):
+        sizes += np.bincount((problem % passes).astype(np.int64), minlength=int(passes))
     for number in np.flatnonzero(sizes):
         parts = -(-int(sizes[number]) // (2 * most))
-        some = [
-            _attempts(out, np.concatenate([*_some(ledgers, most, passes, int(number), parts, part)]))
-            for part in range(parts)
-        ]
+        mine = partial(_in, passes, np.uint64(number))
+        some = [_attempts(out, np.concatenate([*_some(ledgers, most, mine, parts, i)])) for i in range(parts)]
         _problems(out, np.concatenate(some))
     return out
 
 
-def _entries(ledgers: Ledgers, most: int) -> Iterator[NDArray[Any]]:
-    """Everything, a piece at a time, with hashes that hold across sources."""
+Problems = NDArray[np.uint64]
+"""Hashes that tell problems apart across sources."""
+
+
+def _in(passes: np.uint64, number: np.uint64, problem: Problems) -> NDArray[np.bool_]:
+    mine: NDArray[np.bool_] = problem % passes == number
+    return mine
+
+
+def _pieces(ledgers: Ledgers, most: int) -> Iterator[tuple[Problems, Callable[[NDArray[Any]], NDArray[Any]]]]:
+    """Ledgers a piece at a time: the problems of the entries, and the entries of those rows that are wanted."""
     for i, (path, told) in enumerate(ledgers):
         salt = _salt(told)
         with path.open("rb") as file:
             at = 0
             while len(raw := np.fromfile(file, ENTRY, most)):
-                found = np.empty(len(raw), _FOUND)
-                for key in ENTRY.names or ():
-                    found[key] = raw[key]
-                found["problem"], found["attempt"] = _mixed(raw["problem"], salt), _mixed(raw["attempt"], salt)
-                found["source"], found["row"] = i, np.arange(at, at + len(raw))
+                problem = _mixed(raw["problem"], salt)
+                yield problem, partial(_found, raw, problem, salt, i, at)
                 at += len(raw)
-                yield found
 
 
-def _some(ledgers: Ledgers, most: int, passes: int, number: int, parts: int, part: int) -> Iterator[NDArray[Any]]:
-    for entries in _entries(ledgers, most):
-        mine = entries["problem"] % np.uint64(passes) == number
-        if parts > 1:
-            mine &= entries["attempt"] % np.uint64(parts) == part
-        yield entries[mine]
+def _found(
+    raw: NDArray[Any], problem: Problems, salt: np.uint64, source: int, at: int, rows: NDArray[Any]
+) -> NDArray[Any]:
+    out = np.empty(len(rows), _FOUND)
+    for key in ENTRY.names or ():
+        out[key] = raw[key][rows]
+    out["problem"], out["attempt"] = problem[rows], _mixed(out["attempt"], salt)
+    out["source"], out["row"] = source, rows + at
+    return out
+
+
+def _some(
+    ledgers: Ledgers, most: int, mine: Callable[[Problems], NDArray[Any]], parts: int, part: int
+) -> Iterator[Any]:
+    """Entries of some problems; of several parts, those whose attempts are in one of them."""
+    for problem, found in _pieces(ledgers, most):
+        entries = found(np.flatnonzero(mine(problem)))
+        yield entries[entries["attempt"] % np.uint64(parts) == part] if parts > 1 else entries
 
 
 def example(ledgers: Ledgers, problem: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """(source, row) of two rows of a problem that tell different things of it."""
-    found = np.concatenate(
-        [each[(each["problem"] == problem) & (each["asked"] > 0)] for each in _entries(ledgers, PASS)]
-    )
-    one, two = found[found["asked"].argmin()], found[found["asked"].argmax()]
+    every = np.concatenate([*_some(ledgers, PASS, lambda problems: problems == problem, 1, 0)])
+    told = every[every["asked"] > 0]
+    one, two = told[told["asked"].argmin()], told[told["asked"].argmax()]
     return (int(one["source"]), int(one["row"])), (int(two["source"]), int(two["row"]))
 
 
