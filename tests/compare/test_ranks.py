@@ -126,6 +126,7 @@ def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
 def test_too_few_problems_give_no_ranges(tmp_path: Path) -> None:
     found = _places(scored(tmp_path, [*_model("a", [1] * 19), *_model("b", [0] * 19)]))
     assert found == {"a": (1, None, None, None, None, None), "b": (2, None, None, None, None, None)}
+    assert _places(scored(tmp_path / "alone", _model("a", [1]))) == {"a": (1, None, None, None, None, None)}
 
 
 def test_a_range_is_widened_to_the_rank_by_value(tmp_path: Path) -> None:
