@@ -38,7 +38,7 @@ from scorelake.settings import Settings, load
 STEPS = (
     "scorelake.tasks.count",
     "scorelake.count.partial.count",
-    "scorelake.count.partial.write",
+    "scorelake.count.partial._write",
     "scorelake.partials.describe",
     "scorelake.tasks.replace_folder",
     "scorelake.tasks.merge",
