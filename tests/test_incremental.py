@@ -113,4 +113,8 @@ class History(RuleBasedStateMachine):
 
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(max_examples=int(os.environ.get("HISTORIES", "2")), stateful_step_count=8)
+TestHistory.settings = settings(
+    max_examples=int(os.environ.get("HISTORIES", "2")),
+    stateful_step_count=6,
+    derandomize="HISTORIES" not in os.environ,
+)
