@@ -17,6 +17,7 @@ import numpy as np
 
 from scorelake.metrics.chance import Units
 from scorelake.metrics.draws import Floats
+from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 
 MODELS, PROBLEMS, ATTEMPTS = 50, 20_000, 16
@@ -45,7 +46,7 @@ def race(title: str, missing: float) -> None:
     a, b = np.triu_indices(MODELS, 1)
     start = time.perf_counter()
     units = Units.of(np.random.default_rng(3).integers(0, 2**64, PROBLEMS, dtype=np.uint64))
-    sample = Sample(matrix, units.of_problem, units.key, a, b, np.arange(MODELS))
+    sample = Sample(Matrix.of(matrix), units.of_problem, units.key, a, b, np.arange(MODELS))
     lifts, _ = resampled(sample, plan, plan.enough(a.size))
     ours = time.perf_counter() - start
     start = time.perf_counter()

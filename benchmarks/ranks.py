@@ -24,6 +24,7 @@ from scorelake.compare.examined import examined
 from scorelake.compare.pairs import pairs
 from scorelake.metrics.chance import Units
 from scorelake.metrics.draws import Floats
+from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import sign_test
 from scorelake.settings import Settings
@@ -106,7 +107,9 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     scores = rng.binomial(design.n, rates.clip(0, 1)) / design.n
     units = Units.of(rng.integers(0, 2**64, design.problems, dtype=np.uint64))
     names = [f"{i:02d}" for i in range(design.models)]
-    board = Board(Place("sim", None, "", names), [], np.full(scores.shape, design.n), scores[None], units)
+    matrix = Matrix.of(scores)
+    n = np.where(np.isnan(matrix.numbers), 0, design.n)
+    board = Board(Place("sim", None, "", names), [], matrix.place, n, [matrix.numbers], units)
     settings = Settings.model_validate({"compare": {"seed": number}})
     (found,) = examined([board], [PASS], lambda *_: set(names), settings)
     table = pairs(MODEL_PAIR, [found], [PASS], ("benchmark",), settings)
@@ -131,7 +134,7 @@ def skewed_tests(share: float) -> list[str]:
         scores = np.stack([rng.binomial(n, p) / n for p in (a, b)], axis=1).reshape(2 * lakes, problems)
         units = Units.of(rng.integers(0, 2**64, problems, dtype=np.uint64))
         first = 2 * np.arange(lakes)
-        sample = Sample(scores, units.of_problem, units.key, first, first + 1, np.arange(0))
+        sample = Sample(Matrix.of(scores), units.of_problem, units.key, first, first + 1, np.arange(0))
         lifts, _ = resampled(sample, Plan(), 10_000)
         flip, sign = lifts.p_two_sided <= 0.05, sign_test(lifts.wins_a, lifts.wins_b)[1] <= 0.05
         covered = (lifts.lo <= 0) & (lifts.hi >= 0)

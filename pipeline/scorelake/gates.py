@@ -139,9 +139,9 @@ def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, 
     return out
 
 
-def written(run: dict[str, Any], counts: pl.DataFrame) -> None:
+def written(run: dict[str, Any], counts: Problems) -> None:
     """What is in the files of the snapshot, read back, is what was merged into them."""
-    there = int(counts["n"].sum()), int(counts["ungraded"].sum())
+    there = int(counts.sums["n"].sum()), int(counts.sums["ungraded"].sum())
     if there != (run["graded"], run["ungraded"]):
         raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
 
@@ -150,7 +150,7 @@ def refuse_huge(counts: Problems) -> None:
     """Raise if rewards are so large that their sums and squares are no numbers any more."""
     if "rewards" not in counts.more:
         return
-    ends = counts.files.select(least=pl.col("rewards").list.min().min(), most=pl.col("rewards").list.max().max())
+    ends = counts.files.select(least=pl.col("rewards").list.first().min(), most=pl.col("reward_max").max())
     for reward in ends.collect().row(0):
         if reward is not None and abs(reward) > HUGE:
             raise DataError(

@@ -6,9 +6,8 @@ of their texts, and every later stage adds up and lines up numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,17 @@ from numpy.typing import NDArray
 
 from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import blocks
-from scorelake.tables import COUNTS, GROUP, KEYS
+from scorelake.tables import COUNTS, GROUP, KEYS, LISTS
 from scorelake.threads import side_by_side
 
 Codes = NDArray[np.uint32]
-_REWARDS = {"reward_mean": pl.Float64(), "reward_max": pl.Float64()}
 _FEW = 1 << 18
 """Cells of a histogram of which every block of rows may have a table of its own."""
 
 
 @dataclass(frozen=True)
 class Problems:
-    """All problems of a snapshot, file by file, each in the order of its keys."""
+    """All problems of a snapshot, file by file, each in the order of its keys; twelve bytes for each."""
 
     groups: pl.DataFrame
     """The distinct GROUP columns in their order; a row's number is its code."""
@@ -38,15 +36,16 @@ class Problems:
     """The distinct problem ids in their order, likewise."""
     group: Codes
     name: Codes
-    counts: pl.DataFrame
-    """n, c and ungraded of every problem."""
+    pairs: Distinct
+    """The distinct (n, c), and which of them each problem has."""
+    binary: bool
+    """There is a c; where there is none, it is 0 in the pairs."""
+    sums: pl.DataFrame
+    """n and ungraded added up, one row per group, in their order."""
+    rows: tuple[int, ...]
+    """Problems of each file."""
     files: pl.LazyFrame
     """The same rows with every column, as they are on the disk."""
-
-    @cached_property
-    def pairs(self) -> Distinct:
-        """The distinct (n, c), and which of them each problem has."""
-        return distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
 
     def histogram(self) -> pl.DataFrame:
         """How many problems of a group share (n, c), in the order of all three."""
@@ -54,7 +53,7 @@ class Problems:
         cells = self.groups.height * pairs.n.size
 
         def cell(rows: slice) -> NDArray[np.int64]:
-            return self.group[rows].astype(np.int64) * pairs.n.size + pairs.place[rows]
+            return self.group[rows].astype(np.int64) * pairs.n.size + pairs.place[rows].astype(np.int64)
 
         if cells <= max(1 << 20, 4 * self.group.size):  # a table of counts is faster than a sort
             parts = blocks(self.group.size, 1) if cells <= _FEW else [slice(None)]
@@ -65,21 +64,10 @@ class Problems:
             found, many = np.unique(cell(slice(None)), return_counts=True)
         group, pair = np.divmod(found, max(1, pairs.n.size))
         c = pl.Series(pairs.c[pair])
-        if self.counts["c"].null_count():  # a lake of rewards has no c at all
+        if not self.binary:
             c = pl.Series([None], dtype=pl.Int64).new_from_index(0, c.len())
         told = {"n": pairs.n[pair], "c": c, "problems": many.astype(np.int64)}
         return self.named(pl.DataFrame({"group": group, **told}))
-
-    @cached_property
-    def sums(self) -> pl.DataFrame:
-        """n and ungraded added up, one row per group, in their order."""
-        added = {name: np.zeros(self.groups.height, dtype=np.int64) for name in ("n", "ungraded")}
-
-        def add(name: str) -> None:
-            np.add.at(added[name], self.group, self.counts[name].to_numpy())
-
-        side_by_side(add, added)
-        return pl.concat([self.groups, pl.DataFrame(added)], how="horizontal")
 
     def distinct_problems(self, label: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many different problem ids the rows of each label have; labels are numbers from 0 on."""
@@ -100,13 +88,10 @@ class Problems:
         """The columns that are on the disk only: carried ones, and lists of outcomes."""
         return [name for name in self.files.collect_schema().names() if name not in (*KEYS, *COUNTS)]
 
-    def reward_ends(self) -> pl.DataFrame:
-        """reward_mean and reward_max of every problem, null where there are none."""
-        if "rewards" not in self.more:
-            return pl.DataFrame(schema=_REWARDS).clear(self.counts.height)
-        total = (pl.col("rewards") * pl.col("reward_counts").cast(pl.List(pl.Float64))).list.sum()
-        mean = pl.when(pl.col("reward_counts").list.len() > 0).then(total / pl.col("reward_counts").list.sum())
-        return self.files.select(reward_mean=mean, reward_max=pl.col("rewards").list.max()).collect()
+    @property
+    def kept(self) -> list[str]:
+        """Those of them that are one value each."""
+        return [name for name in self.more if name not in LISTS]
 
     def moved(self, folder: Path) -> Problems:
         """The same problems after their folder got another name."""
@@ -115,6 +100,45 @@ class Problems:
     def others(self, columns: Sequence[str]) -> pl.DataFrame:
         """More columns of the same rows, read now."""
         return self.files.select(columns).collect() if columns else pl.DataFrame()
+
+    def ranks(self, column: str) -> Codes:
+        """For each problem the place of its value in a column among all values of it; none at all comes first."""
+        if column == KEYS[-1]:
+            return self.name
+        values = self.groups[column] if column in GROUP else self.others([column]).to_series()
+        rank = values.rank("dense").fill_null(0).cast(pl.UInt32).to_numpy()
+        return rank[self.group] if column in GROUP else rank
+
+    def parts(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Numbers of the keys, COUNTS and more columns, file by file."""
+        end = 0
+        for i, many in enumerate(self.rows):
+            here = slice(end, end := end + many)
+            numbers = pl.DataFrame({"_group": self.group[here], "_name": self.name[here]})
+            told = self.files.slice(here.start, many) if i else self.files.head(many)
+            yield pl.concat([numbers, told.select(*COUNTS, *columns).collect()], how="horizontal")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What metrics say of problems: once for all that have the same (n, c), or of each problem by itself."""
+
+    place: NDArray[np.integer[Any]] | None
+    """The cell of each problem; None where each has one of its own."""
+    n: NDArray[np.int64]
+    """Attempts, for each cell."""
+    values: Sequence[NDArray[np.float64]]
+    """The finite values of each metric, NaN where undefined, for each cell."""
+
+    def cell(self, rows: slice | NDArray[np.int64]) -> NDArray[Any]:
+        """The cells of some problems, by their numbers."""
+        if self.place is not None:
+            return self.place[rows]
+        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+    def of_problems(self, cells: NDArray[Any]) -> NDArray[Any]:
+        """What is told of cells, for each problem."""
+        return cells if self.place is None else cells[self.place]
 
 
 def read(folder: Path) -> Problems:
@@ -130,21 +154,39 @@ def read(folder: Path) -> Problems:
     fresh = (names != names.shift()).fill_null(value=True)
     rank = np.empty(texts.len(), dtype=np.uint32)
     rank[order.to_numpy()] = fresh.cast(pl.UInt32).cum_sum().to_numpy() - np.uint32(1)
-    group, name = (np.empty(sum(file.name.size for file in files), dtype=np.uint32) for _ in range(2))
+    rows = [file.name.size for file in files]
+    group, name, place = (np.empty(sum(rows), dtype=np.uint32) for _ in range(3))
+    pairs = distinct(*(np.concatenate([getattr(file.pairs, name) for file in files]) for name in ("n", "c")))
     ends = [
         np.cumsum(sizes)
-        for sizes in ([f.name.size for f in files], [f.texts.len() for f in files], [f.runs.height for f in files])
+        for sizes in (
+            rows,
+            [f.texts.len() for f in files],
+            [f.runs.height for f in files],
+            [f.pairs.n.size for f in files],
+        )
     ]
 
     def fill(i: int) -> None:
-        file, (row, text, runs) = files[i], (int(end[i]) for end in ends)
+        file, (row, text, runs, pair) = files[i], (int(end[i]) for end in ends)
         here = slice(row - file.name.size, row)
         name[here] = rank[text - file.texts.len() : text][file.name]
         group[here] = np.repeat(places[runs - file.runs.height : runs], file.runs["len"].to_numpy())
+        place[here] = pairs.place[pair - file.pairs.n.size : pair][file.pairs.place]
 
     side_by_side(fill, range(len(files)))
-    counts = pl.concat([file.counts for file in files], rechunk=True)
-    return Problems(groups, names.filter(fresh), group, name, counts, _files(folder))
+    sums = run.group_by(GROUP).agg(pl.col("n", "ungraded").sum()).sort(GROUP)
+    return Problems(
+        groups,
+        names.filter(fresh),
+        group,
+        name,
+        Distinct(pairs.n, pairs.c, place),
+        all(file.binary for file in files),
+        sums,
+        tuple(rows),
+        _files(folder),
+    )
 
 
 class _File:
@@ -157,14 +199,18 @@ class _File:
             column: Any = table[key].unify_dictionaries().combine_chunks()
             keys[key] = pl.Series(column.dictionary, dtype=pl.String), column.indices.to_numpy()
         self.texts, self.name = keys["problem_id"]
-        self.counts: pl.DataFrame = pl.DataFrame(table.select(COUNTS), schema=dict.fromkeys(COUNTS, pl.Int64))
+        counts = pl.DataFrame(table.select(COUNTS), schema=dict.fromkeys(COUNTS, pl.Int64))
+        self.binary = not counts["c"].null_count()
+        pairs = distinct(*(counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
+        self.pairs = Distinct(pairs.n, pairs.c, pairs.place.astype(np.uint32))
         begins = np.zeros(table.num_rows, dtype=bool)
         for key in GROUP:
             begins |= np.diff(keys[key][1], prepend=-1) != 0
         first = np.flatnonzero(begins)
         named = {key: keys[key][0].gather(keys[key][1][first]) for key in GROUP}
-        self.runs = pl.DataFrame({**named, "len": np.diff(first, append=table.num_rows)})
-        """Equal groups in sequence: which, and how many rows."""
+        added = {name: np.add.reduceat(counts[name].to_numpy(), first) for name in ("n", "ungraded")}
+        self.runs = pl.DataFrame({**named, **added, "len": np.diff(first, append=table.num_rows)})
+        """Equal groups in sequence: which, what they add up to, and how many rows."""
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -15,7 +15,6 @@ from typing import Any
 import polars as pl
 
 from scorelake import gates, problems, tasks
-from scorelake.compare.boards import Values
 from scorelake.compare.evidence import comparable, evidence
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
@@ -30,7 +29,7 @@ from scorelake.publish.shown import Base, base
 from scorelake.publish.snapshot import Output, locked
 from scorelake.score import histogram, summaries, traced
 from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
-from scorelake.score.values import per_problem
+from scorelake.score.values import Scored
 from scorelake.settings import Settings
 from scorelake.store import memory
 from scorelake.store.disk import is_remote, remove
@@ -179,7 +178,7 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     memory.give_back()
     work.progress("scoring", 0, 4)
     counts = problems.read(work.staged / "problem_counts")
-    gates.written(run, counts.counts)
+    gates.written(run, counts)
     gates.refuse_huge(counts)
     tables = _score(counts, partials, settings, notes, work.progress)
     size = _size(tables[MODEL_SUMMARY.name], counts)
@@ -216,8 +215,8 @@ def _fit(
 
 def _size(summary: pl.DataFrame, counts: problems.Problems) -> dict[str, Any]:
     """What was published, in numbers."""
-    place = counts.groups.select(pl.struct("benchmark", "subject").rank("dense")).to_series().to_numpy()
-    distinct = pl.Series(place.astype("int64")[counts.group] * counts.names.len() + counts.name).n_unique()
+    place = counts.groups.select(pl.struct("benchmark", "subject").rank("dense")).to_series().to_numpy() - 1
+    distinct = int(counts.distinct_problems(place.astype("int64")[counts.group]).sum())
     return {
         "metrics": summary["metric"].n_unique(),
         "models": summary["model"].n_unique(),
@@ -364,26 +363,15 @@ def _score(
     )
     warnings += stopped(settings, outcomes)
     progress("scoring", 1, 4)
-    scores = summaries.tables(counted, fine, settings, outcomes)
+    compared = comparable(choose_compared(settings, outcomes))
+    scored = Scored(counted, settings, outcomes, again=[*compared, *traced.told(settings, outcomes)[1]])
+    scores = summaries.tables(scored, fine)
     progress("scoring", 2, 4)
-    traced_scores = traced.tables(counted, settings, outcomes)
+    traced_scores = traced.tables(scored)
     progress("scoring", 3, 4)
-    compared = _compare(counted, settings, outcomes, scores)
+    found = evidence(counted, compared, scored.cells(compared), settings, scores)
     progress("scoring", 4, 4)
-    return {PROBLEM_HISTOGRAM.name: fine, **scores, **traced_scores, **compared}
-
-
-def _compare(
-    counted: problems.Problems, settings: Settings, outcomes: Outcomes, scores: dict[str, pl.DataFrame]
-) -> dict[str, pl.DataFrame]:
-    """Pairs and ranks, from the same scores per problem as the summaries."""
-    chosen = comparable(choose_compared(settings, outcomes))
-
-    def scorer(rows: pl.DataFrame) -> list[Values]:
-        whole = rows.height == counted.counts.height
-        return per_problem(chosen, rows, settings, outcomes, counted.pairs if whole else None)
-
-    return evidence(counted, chosen, scorer, settings, scores)
+    return {PROBLEM_HISTOGRAM.name: fine, **scores, **traced_scores, **found}
 
 
 def _names(settings: Settings) -> None:

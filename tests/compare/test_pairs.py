@@ -14,6 +14,7 @@ from scorelake.compare.boards import cluster_keys
 from scorelake.counts import hashed, problem_hashes
 from scorelake.errors import UsageError
 from scorelake.metrics.chance import Units
+from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import benjamini_hochberg, holm
 
@@ -78,7 +79,7 @@ def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: P
             a, b = np.triu_indices(3, 1)
             subjects = pl.Series([f"s{int(p) % 2}" for p in order])
             units = Units.of(problem_hashes(hashed(subjects), hashed(pl.Series(order))))
-            sample = Sample(columns, units.of_problem, units.key, a, b, np.arange(0))
+            sample = Sample(Matrix.of(columns), units.of_problem, units.key, a, b, np.arange(0))
             lifts, _ = resampled(sample, Plan(500, 9), 500)
             where = f"metric = '{name}'" + (f" AND subject = '{subject}'" if subject else "")
             got = rows(out, f"FROM {table} WHERE {where} ORDER BY model_a, model_b")

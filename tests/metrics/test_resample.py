@@ -20,6 +20,7 @@ from scorelake.metrics import gaps as summing
 from scorelake.metrics import resample
 from scorelake.metrics.chance import Units, chance
 from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, percentiles, resampled
 
 
@@ -40,7 +41,7 @@ def _all(scores: Floats, plan: Plan, cluster: Ints | None = None, ranked: Ints |
     a, b = np.triu_indices(scores.shape[0], 1)
     units = _units(scores.shape[1], cluster)
     every = np.arange(len(scores)) if ranked is None else ranked
-    sample = Sample(scores, units.of_problem, units.key, a, b, every, units.clustered)
+    sample = Sample(Matrix.of(scores), units.of_problem, units.key, a, b, every, units.clustered)
     return resampled(sample, plan, plan.resamples)
 
 
@@ -67,7 +68,7 @@ def test_intervals_against_a_loop_in_fractions(missing: float, clustered: bool) 
     cluster = np.random.default_rng(0).permutation(np.arange(30) % 12) if clustered else None
     lifts, _ = _all(scores, plan, cluster)
     units = _units(30, cluster)
-    times = chance(units.key, 300, 3).times[units.of_problem].astype(int).tolist()
+    times = chance(units.key, 300, 3).times.T[units.of_problem].astype(int).tolist()
     for i, gaps in enumerate(_gaps(scores).values()):
         lift = sum(gap for _, gap in gaps) / Fraction(len(gaps))
         drawn = []
@@ -93,7 +94,7 @@ def test_flips_against_a_loop_in_fractions(missing: float, clustered: bool) -> N
     cluster = np.random.default_rng(0).permutation(np.arange(30) % 12) if clustered else None
     lifts, ranks = _all(scores, plan, cluster)
     units = _units(30, cluster)
-    signs = (chance(units.key, 300, 3).heads[units.of_problem].astype(int) * 2 - 1).tolist()
+    signs = (chance(units.key, 300, 3).heads.T[units.of_problem].astype(int) * 2 - 1).tolist()
     farthest, far = np.zeros((5, 300)), {}
     for i, ((a, b), gaps) in enumerate(_gaps(scores).items()):
         flips = [sum((signs[p][r] * gap for p, gap in gaps), Fraction(0)) for r in range(300)]
@@ -202,7 +203,7 @@ def test_leading_against_counting() -> None:
     scores[4] = scores[2]  # a tie
     _, ranks = _all(scores, plan)
     units = _units(40)
-    drawn = chance(units.key, 400, 1).times[units.of_problem]
+    drawn = chance(units.key, 400, 1).times.T[units.of_problem]
     totals = np.rint(7 * scores).astype(int) @ drawn.astype(int)
     lead = totals == totals.max(axis=0)
     assert ranks.best == pytest.approx((lead / lead.sum(axis=0)).mean(axis=1), abs=1e-15)
@@ -266,7 +267,9 @@ def test_laws(c: Ints, confidence: float) -> None:
     a, b = (x[(both.sum(axis=2) >= 2)[np.triu_indices(len(c), 1)]] for x in np.triu_indices(len(c), 1))
     ranked = np.arange(len(c)) if a.size == len(c) * (len(c) - 1) // 2 else np.arange(0)
     units = _units(c.shape[1])
-    lifts, ranks = resampled(Sample(scores, units.of_problem, units.key, a, b, ranked), Plan(100, 0, confidence), 100)
+    lifts, ranks = resampled(
+        Sample(Matrix.of(scores), units.of_problem, units.key, a, b, ranked), Plan(100, 0, confidence), 100
+    )
     assert (lifts.lo <= lifts.near_lo).all()
     assert (lifts.near_lo <= lifts.lift).all()
     assert (lifts.lift <= lifts.near_hi).all()
@@ -290,7 +293,7 @@ def test_parts_of_the_problems_add_up() -> None:
         units = Units.of(key[which])
         drawn = chance(units.key, 64, 1)
         return np.rint(7 * scores[:, which]) @ np.concatenate(
-            [drawn.times[units.of_problem], drawn.heads[units.of_problem]], axis=1, dtype=np.float64
+            [drawn.times.T[units.of_problem], drawn.heads.T[units.of_problem]], axis=1, dtype=np.float64
         )
 
     assert np.array_equal(sums(slice(0, 37)) + sums(slice(37, 100)), sums(slice(None)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,14 +12,10 @@ from numpy.typing import NDArray
 from scorelake.counts import hashed, problem_hashes
 from scorelake.metrics.chance import Units, Words
 from scorelake.metrics.draws import Floats, Ints, blocks
-from scorelake.problems import Codes, Problems
+from scorelake.metrics.matrix import Matrix, Places, places
+from scorelake.problems import Cells, Codes, Problems
 from scorelake.settings import Settings
 from scorelake.threads import side_by_side
-
-Values = Callable[[slice], Floats]
-"""Some of the rows -> their finite values, NaN where undefined."""
-Scorer = Callable[[pl.DataFrame], Sequence[Values]]
-"""Rows of problem_counts in, without keys; for each metric their values out."""
 
 
 @dataclass(frozen=True)
@@ -40,59 +36,55 @@ class Board:
     place: Place
     spans: list[tuple[str, int, int]]
     """(name, first column, end) of each subject."""
-    attempts: Ints
-    """n, models x problems; 0 where a model did not attempt the problem."""
-    scores: Floats
-    """metrics x models x problems, NaN where not scored."""
+    attempted: Places
+    """What each model did on each problem, models x problems: a place in the lists below; 0 for nothing."""
+    n: Ints
+    """Attempts, for each place."""
+    values: Sequence[Floats]
+    """The values of each metric, for each place."""
     units: Units
     """What is drawn and flipped as a whole."""
+
+    def scores(self) -> Iterator[Matrix]:
+        """The scores by each metric, NaN where there is none."""
+        return (Matrix(self.attempted, numbers) for numbers in self.values)
 
     def split(self) -> Iterator[Board]:
         """One board per subject, with the models that attempted any of it."""
         return (self._part(span, slice(*span[1:])) for span in self.spans)
 
     def _part(self, span: tuple[str, int, int], columns: slice) -> Board:
-        here = np.flatnonzero(self.attempts[:, columns].any(axis=1))
+        attempted = self.attempted[:, columns]
+        here = np.flatnonzero(attempted.any(axis=1))
         models = [self.place.models[i] for i in here]
-        attempts, scores = self.attempts[:, columns], self.scores[:, :, columns]
-        if here.size < len(attempts):
-            attempts, scores = attempts[here], scores[:, here]
+        if here.size < len(attempted):
+            attempted = attempted[here]
         place = Place(self.place.benchmark, span[0], self.place.protocol, models)
         units = replace(self.units, of_problem=self.units.of_problem[columns])
-        return Board(place, [span], attempts, scores, units)
+        return Board(place, [span], attempted, self.n, self.values, units)
 
 
-def boards(problems: Problems, scorer: Scorer, settings: Settings) -> Iterator[Board]:
+def boards(problems: Problems, cells: Cells, settings: Settings) -> Iterator[Board]:
     """One board at a time, in the order of benchmark and protocol."""
-    groups = problems.groups.with_row_index("group")
-    cluster = settings.columns.cluster
-    also = [name for name in problems.more if name == cluster or name not in settings.carried]
-    rows = pl.concat([problems.counts, problems.others(also)], how="horizontal")
-    attempted = rows["n"].to_numpy() > 0
+    groups, cluster = problems.groups.with_row_index("group"), settings.columns.cluster
+    clusters = None if cluster is None else problems.others([cluster]).to_series()
+    attempted = cells.of_problems(cells.n > 0)
     for board in groups.sort("benchmark", "protocol").partition_by("benchmark", "protocol", maintain_order=True):
         inside = attempted
         if board.height < groups.height:
             mine = np.zeros(groups.height, dtype=bool)
             mine[board["group"].to_numpy()] = True
             inside = attempted & mine[problems.group]
-        group, name, some = problems.group, problems.name, rows
-        if not inside.all():
-            here = np.flatnonzero(inside)
-            group, name, some = group[here], name[here], rows[here]
-        if some.height:
-            yield _board(board, problems.names, group, name, some, scorer(some), cluster)
+        rows = None if inside.all() else np.flatnonzero(inside)
+        if rows is None or rows.size:
+            yield _board(board, problems, cells, rows, clusters)
 
 
 def _board(
-    groups: pl.DataFrame,
-    names: pl.Series,
-    group: Codes,
-    name: Codes,
-    rows: pl.DataFrame,
-    values: Sequence[Values],
-    cluster: str | None,
+    groups: pl.DataFrame, problems: Problems, cells: Cells, rows: Ints | None, clusters: pl.Series | None
 ) -> Board:
-    """The groups of a board, all names, the group and name of each of its rows, and the rows with their scores."""
+    """A board of some groups and of the rows that are theirs, or of all rows."""
+    group, name = (each if rows is None else each[rows] for each in (problems.group, problems.name))
     there = np.zeros(int(group.max()) + 1, dtype=bool)
     there[group] = True
     present = groups.filter(pl.col("group").is_in(np.flatnonzero(there)))
@@ -102,25 +94,21 @@ def _board(
         number[present["group"].to_numpy()] = present[key].replace_strict(texts, np.arange(texts.len())).to_numpy()
     of_model, of_subject = of_group
     ends, problem, which = _line_up(of_subject, group, name, subjects.len())
-    shape = (models.len(), int(ends[-1]))
-    attempts, n = np.zeros(shape, dtype=np.int64), rows["n"].to_numpy()
-    scores = np.empty((len(values), *shape))
-    if rows.height < attempts.size:  # a model did not try every problem
-        scores[:] = np.nan
+    attempted = np.zeros((models.len(), int(ends[-1])), dtype=places(cells.n.size))
 
     def place(some: slice) -> None:
-        cell = of_model[group[some]].astype(np.int64) * shape[1] + problem[some]
-        attempts.ravel()[cell] = n[some]
-        for matrix, value in zip(scores, values, strict=True):
-            matrix.ravel()[cell] = value(some)
+        at = of_model[group[some]].astype(np.int64) * attempted.shape[1] + problem[some]
+        attempted.ravel()[at] = cells.cell(some if rows is None else rows[some]) + 1
 
-    side_by_side(place, blocks(rows.height, 4))
+    side_by_side(place, blocks(group.size, 4))
     spans = list(zip(subjects.to_list(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True))
-    own = problem_hashes(hashed(subjects)[which[0]], hashed(names.gather(which[1])))
-    if cluster is not None:
-        own = cluster_keys(rows[cluster].gather(_first_model(of_model[group], problem)), own)
+    own = problem_hashes(hashed(subjects)[which[0]], hashed(problems.names.gather(which[1])))
+    if clusters is not None:
+        first = _first_model(of_model[group], problem)
+        own = cluster_keys(clusters.gather(first if rows is None else rows[first]), own)
     here = Place(groups["benchmark"][0], None, groups["protocol"][0], models.to_list())
-    return Board(here, spans, attempts, scores, Units.of(own))
+    values = [np.concatenate([[np.nan], each]) for each in cells.values]
+    return Board(here, spans, attempted, np.concatenate([[0], cells.n]), values, Units.of(own))
 
 
 def _line_up(

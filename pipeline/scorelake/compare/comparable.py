@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from scorelake.compare.boards import Board
 from scorelake.metrics import Metric
-from scorelake.metrics.draws import Ints, blocks
+from scorelake.metrics.draws import Ints
+from scorelake.metrics.matrix import common
 from scorelake.settings import Compare
 
 REFUSED = "not comparable: "
@@ -32,9 +33,11 @@ class Tried:
 
     @classmethod
     def on(cls, board: Board) -> Tried:
-        tried = board.attempts > 0
-        least = np.where(tried, board.attempts, np.iinfo(np.int64).max).min(axis=1)
-        return cls(tried.shape[1], tried.sum(axis=1), common(tried), least, board.attempts.max(axis=1))
+        tried, fewest = board.n > 0, np.where(board.n > 0, board.n, np.iinfo(np.int64).max)
+        ends = [(fewest[row].min(), board.n[row].max()) for row in board.attempted]
+        least, most = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+        shared = common(board.attempted, tried)
+        return cls(board.attempted.shape[1], np.diagonal(shared).copy(), shared, least, most)
 
     def spans(self) -> list[str]:
         """Attempts per problem of each model, as text."""
@@ -43,15 +46,6 @@ class Tried:
     def apart(self, i: Ints, j: Ints) -> NDArray[np.bool_]:
         """Models whose n have nothing in common."""
         return (self.most[i] < self.least[j]) | (self.most[j] < self.least[i])
-
-
-def common(true: NDArray[np.bool_]) -> Ints:
-    """How many columns are true in two rows, rows x rows."""
-    out = np.zeros((len(true), len(true)), dtype=np.int64)
-    for columns in blocks(true.shape[1], max(16, len(true))):
-        some = true[:, columns].astype(np.float32)  # exact: a block has fewer columns than 2^24
-        out += (some @ some.T).astype(np.int64)
-    return out
 
 
 def refusals(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
 
-from scorelake.compare.boards import Board, Place, Scorer, cluster_keys
+from scorelake.compare.boards import Board, Place, cluster_keys
 from scorelake.compare.examined import examined
 from scorelake.compare.pairs import pairs
 from scorelake.counts import hashed, problem_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.chance import Units
+from scorelake.metrics.draws import Floats
+from scorelake.metrics.matrix import places
 from scorelake.settings import Settings
 from scorelake.tables import MODEL_PAIR
 
 PROBLEM = ("subject", "problem_id")
+Scorer = Callable[[pl.DataFrame], Floats]
+"""Rows of problem_counts in; their finite values of the metric out."""
 
 
 def duel(
@@ -43,14 +47,11 @@ def _board(
     told = told.filter(pl.col("n") > 0)
     problems = told.unique(PROBLEM, keep="first", maintain_order=True).sort(PROBLEM)
     place = told.join(problems.select(*PROBLEM).with_row_index("_at"), on=PROBLEM, how="left", maintain_order="left")
-    cell = place["_side"].to_numpy(), place["_at"].to_numpy()
-    attempts = np.zeros((2, problems.height), dtype=np.int64)
-    scores = np.full((1, 2, problems.height), np.nan)
-    attempts[cell] = told["n"].to_numpy()
-    (values,) = scorer(told)
-    scores[0][cell] = values(slice(None))
+    attempted = np.zeros((2, problems.height), dtype=places(told.height))
+    attempted[place["_side"].to_numpy(), place["_at"].to_numpy()] = np.arange(1, told.height + 1)
+    n, value = np.concatenate([[0], told["n"].to_numpy()]), np.concatenate([[np.nan], scorer(told)])
     key = problem_hashes(hashed(problems["subject"]), hashed(problems["problem_id"]))
     cluster = settings.columns.cluster
     if cluster is not None and cluster in problems.columns:
         key = cluster_keys(problems[cluster], key)
-    return Board(Place(benchmark, None, "", list(names)), [], attempts, scores, Units.of(key))
+    return Board(Place(benchmark, None, "", list(names)), [], attempted, n, [value], Units.of(key))

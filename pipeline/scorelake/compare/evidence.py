@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from scorelake.compare.boards import Place, Scorer, boards
+from scorelake.compare.boards import Place, boards
 from scorelake.compare.examined import Found, Valued, examined
 from scorelake.compare.graders import answer_noise
 from scorelake.compare.pairs import pairs
 from scorelake.compare.ranks import ranks
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
-from scorelake.problems import Problems
+from scorelake.problems import Cells, Problems
 from scorelake.settings import Settings
 from scorelake.tables import (
     ANSWER_NOISE,
@@ -44,7 +44,7 @@ def comparable(chosen: Sequence[Metric]) -> list[Metric]:
 def evidence(
     problems: Problems,
     chosen: Sequence[Metric],
-    scorer: Scorer,
+    cells: Cells,
     settings: Settings,
     scores: dict[str, pl.DataFrame],
 ) -> dict[str, pl.DataFrame]:
@@ -53,7 +53,7 @@ def evidence(
     parts: list[Found] = []
     summary, by_subject = scores[MODEL_SUMMARY.name], scores[SUBJECT_SUMMARY.name]
     valued = _valued(summary, by_subject)
-    for board in boards(problems, scorer, settings):
+    for board in boards(problems, cells, settings):
         subjects = list(board.split())
         alone = len(subjects) == 1  # a benchmark of one subject: the same evidence
         whole, *found = examined([board, *([] if alone else subjects)], chosen, valued, settings)

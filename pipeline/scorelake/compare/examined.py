@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from scorelake.compare.boards import Board, Place
-from scorelake.compare.comparable import REFUSED, Tried, common, refusals, standing
+from scorelake.compare.comparable import REFUSED, Tried, refusals, standing
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Ints
+from scorelake.metrics.matrix import common
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, resampled
 from scorelake.settings import Settings
 
@@ -72,8 +73,8 @@ def _examined(board: Board, chosen: Sequence[Metric], valued: Valued, settings: 
     tried = Tried.on(board)
     standings = standing(tried, settings.compare)
     found = []
-    for metric, scores in zip(chosen, board.scores, strict=True):
-        usable = common(~np.isnan(scores))
+    for metric, scores in zip(chosen, board.scores(), strict=True):
+        usable = common(scores.place, ~np.isnan(scores.numbers))
         refused = refusals(tried, usable[a, b], a, b, metric, settings.compare)
         compared = np.flatnonzero(refused[0].is_null().to_numpy())
         have = valued(board.place, metric)

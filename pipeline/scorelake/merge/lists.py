@@ -15,14 +15,28 @@ from scorelake.store.parquet import arrow
 
 
 def rewards(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problems: int) -> list[pl.Series]:
-    """The rewards of every problem, rising, and how many attempts got each."""
+    """The rewards of every problem, rising, and how many attempts got each; and their mean and the best of them."""
     rows = _rows(certain, resolved)
     owner, score, n = (rows[name].to_numpy() for name in (PROBLEM, "score", "n"))
     if not _sorted(owner, score):  # as every partial has them
         order = _rising(owner, score)
         owner, score, n = owner[order], score[order], n[order]
     starts = np.flatnonzero(_new(owner, score))
-    return _lists(owner[starts], {"rewards": score[starts], "reward_counts": _summed(n, starts)}, problems)
+    owner, score, n = owner[starts], score[starts], _summed(n, starts)
+    lists = _lists(owner, {"rewards": score, "reward_counts": n}, problems)
+    return [*lists, *_ends(owner, score, n, problems)]
+
+
+def _ends(owner: Ints, score: NDArray[np.float64], n: Ints, problems: int) -> list[pl.Series]:
+    """Mean and best reward of every problem, null where it has none."""
+    with np.errstate(over="ignore", invalid="ignore"):  # rewards too large to be added up are refused by name later
+        total, many = (np.bincount(owner, each, problems) for each in (score * n, n))
+        mean = np.divide(total, many, out=np.full(problems, np.nan), where=many > 0)
+    last = np.flatnonzero(np.diff(owner, append=-1))  # rewards rise
+    best = np.full(problems, np.nan)
+    best[owner[last]] = score[last]
+    ends = zip(("reward_mean", "reward_max"), (mean, best), strict=True)
+    return [pl.Series(name, np.where(many > 0, column, np.nan)).fill_nan(None) for name, column in ends]
 
 
 def answers(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problems: int) -> list[pl.Series]:

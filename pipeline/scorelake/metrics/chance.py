@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,14 +50,27 @@ class Units:
 
 @dataclass(frozen=True)
 class Chance:
-    """units x resamples: how often each unit is drawn, and its sign as 0 or 1."""
+    """resamples x units: how often each unit is drawn, and its sign as 0 or 1."""
 
     times: NDArray[np.uint8]
     heads: NDArray[np.uint8]
 
     @property
     def resamples(self) -> int:
-        return int(self.times.shape[1])
+        return len(self.times)
+
+    def of(self, units: Ints) -> Chance:
+        """The chances of some units, in rising order."""
+        if units.size == self.times.shape[1]:
+            return self
+        return Chance(*(np.take(each, units, axis=1) for each in (self.times, self.heads)))
+
+    def numbers(self, rows: slice, kind: type[np.floating[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Some resamples as numbers to multiply by, units x resamples: how often drawn, and -1 or 1."""
+        signs = self.heads[rows].astype(kind)
+        signs *= 2
+        signs -= 1
+        return self.times[rows].astype(kind).T, signs.T
 
 
 def chance(key: Words, resamples: int, seed: int) -> Chance:
@@ -75,4 +89,4 @@ def _chance(keys: bytes, resamples: int, seed: int) -> Chance:
         words[unit] = np.random.Philox(key=own).random_raw(draws + flips)
     times = TIMES[words[:, :draws].copy().view(np.uint8)[:, :resamples]]
     heads = np.unpackbits(words[:, draws:].copy().view(np.uint8), axis=1)[:, :resamples]
-    return Chance(times, heads)
+    return Chance(*(np.ascontiguousarray(each.T) for each in (times, heads)))  # used some resamples at a time

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, blocks
@@ -25,7 +25,7 @@ class Distinct(NamedTuple):
 
     n: Ints
     c: Ints
-    place: Ints
+    place: NDArray[Any]
 
 
 def whole(what: str, values: ArrayLike) -> Ints:

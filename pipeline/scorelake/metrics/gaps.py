@@ -6,7 +6,8 @@ whatever order, in however many parts and on however many threads it is made. Eq
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_TIMES
 from scorelake.metrics.draws import BLOCK, Floats, Ints
+from scorelake.metrics.matrix import Matrix
 from scorelake.threads import side_by_side
 
 _ALIKE = 1e-9
@@ -26,37 +28,40 @@ class Table:
     Rows of one kind are scored on the same problems. Mostly there is one kind.
     """
 
-    def __init__(self, scores: Floats, unit: Ints) -> None:
+    def __init__(self, scores: Matrix, unit: Ints) -> None:
         order = np.argsort(unit, kind="stable")
         self.begins = np.flatnonzero(np.diff(unit[order], prepend=-1))
         self.unit = unit[order][self.begins]
         """The units that have a problem here, in their order."""
-        largest = max(np.nanmax(scores, initial=1.0), -np.nanmin(scores, initial=-1.0))
-        self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, scores.shape[1])))) - 52)
-        self.steps: Floats = np.empty(scores.shape)
-
-        def place(i: int) -> None:
-            np.rint(scores[i, order] / self.step, out=self.steps[i])
-
-        side_by_side(place, range(len(scores)))
-        scored = ~np.isnan(self.steps)
-        self.complete = bool(scored.all())
+        numbers, problems = scores.numbers, scores.place.shape[1]
+        largest = max(np.nanmax(numbers, initial=1.0), -np.nanmin(numbers, initial=-1.0))
+        self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, problems)))) - 52)
+        place = scores.place if (order[1:] > order[:-1]).all() else np.take(scores.place, order, axis=1)
+        self.steps = Matrix(place, np.rint(numbers / self.step))
+        self.rows, self.problems = place.shape
         first: dict[bytes, int] = {}
-        keys = [np.packbits(row).tobytes() for row in scored]
+        keys = side_by_side(self._scored, range(self.rows))
         for i, key in enumerate(keys):
             first.setdefault(key, i)
         number = {key: i for i, key in enumerate(first)}
         self.kind = np.array([number[key] for key in keys], dtype=np.int64)
-        self.counts = self._by_unit([scored[i].astype(np.float64) for i in first.values()])
+        there = Matrix(place, (~np.isnan(numbers)).astype(np.float64))
+        self.counts = self._by_unit(there, list(first.values()))
         """Problems scored, kinds x units."""
-        self.sums = self._by_unit(list(self.steps))
+        self.complete = bool((self.counts.sum(axis=1) == self.problems).all())
+        filled = Matrix(place, np.nan_to_num(self.steps.numbers, nan=0.0))
+        self.sums = self._by_unit(filled, range(self.rows))
         """Steps added up, rows x units."""
 
-    def _by_unit(self, rows: list[Floats]) -> Floats:
+    def _scored(self, row: int) -> bytes:
+        """Which problems of a row are scored."""
+        return hashlib.sha256(np.packbits(~np.isnan(self.steps.numbers)[self.steps.place[row]]).tobytes()).digest()
+
+    def _by_unit(self, numbers: Matrix, rows: Sequence[int]) -> Floats:
         out = np.zeros((len(rows), self.begins.size))
 
         def add(i: int) -> None:
-            out[i] = self.added(np.nan_to_num(rows[i], nan=0.0), self.begins)
+            out[i] = self.added(numbers.rows(rows[i]), self.begins)
 
         side_by_side(add, range(len(rows)) if self.begins.size else [])
         return out
@@ -69,7 +74,7 @@ class Table:
 
     def parts(self, rows: int) -> Iterator[tuple[slice, slice]]:
         """Units, and the columns of their problems, a block of so many rows at a time."""
-        problems, units = self.steps.shape[1], self.begins.size
+        problems, units = self.problems, self.begins.size
         each = max(1, BLOCK // 8 * units // max(1, rows * problems))
         for first in range(0, units, each):
             end = min(first + each, units)
@@ -109,7 +114,7 @@ def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
     size, square = np.zeros(many), np.zeros(many)
     by_unit, counts = (np.empty((many, table.begins.size)) for _ in range(2))
     for units, columns in table.parts(many):
-        gap = table.steps[b, columns] - table.steps[a, columns]
+        gap = table.steps.rows(b, columns) - table.steps.rows(a, columns)
         begins = table.begins[units] - columns.start
         if table.complete:
             counts[:, units] = table.counts[0, units]

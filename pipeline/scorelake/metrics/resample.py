@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from threading import Lock
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_TIMES, Chance, Words, chance
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
 from scorelake.metrics.gaps import Gaps, Table, gaps, uneven
+from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import side_by_side
 
@@ -54,7 +53,7 @@ class Sample:
     common, of two units at least, and every two ranked rows must be a pair, the lower row first.
     """
 
-    scores: Floats
+    scores: Matrix
     unit: Ints
     key: Words
     a: Ints
@@ -101,8 +100,7 @@ class Ranks:
 def resampled(sample: Sample, plan: Plan, resamples: int) -> tuple[Lifts, Ranks]:
     """Compare the pairs of a sample, and rank its rows."""
     table, drawn = Table(sample.scores, sample.unit), chance(sample.key, resamples, plan.seed)
-    drawn = Chance(drawn.times[table.unit], drawn.heads[table.unit])
-    return _Pairs(sample, table, drawn, plan).found()
+    return _Pairs(sample, table, drawn.of(table.unit), plan).found()
 
 
 class _Pairs:
@@ -110,7 +108,7 @@ class _Pairs:
 
     def __init__(self, sample: Sample, table: Table, drawn: Chance, plan: Plan) -> None:
         self.sample, self.table, self.drawn, self.plan = sample, table, drawn, plan
-        rows, pairs, many = len(table.steps), sample.a.size, drawn.resamples
+        rows, pairs, many = table.rows, sample.a.size, drawn.resamples
         self.lifts = Lifts.empty(pairs)
         self.as_far, self.farther, self.coins_a, self.coins_b = np.zeros((4, pairs), dtype=np.int64)
         """How many flips of a pair came as far from zero as its data, and farther; its wins as tosses of a coin."""
@@ -130,7 +128,7 @@ class _Pairs:
     def _draw(self, columns: slice) -> None:
         """The mean of every row in each resample, over its own problems, and its sum in each flip."""
         table, rows = self.table, len(self.table.sums)
-        times, signs = _numbers(self.drawn, columns, np.float64)
+        times, signs = self.drawn.numbers(columns, np.float64)
         drawn = np.concatenate([table.sums, table.counts]) @ times
         self.means[:, columns] = ratio(drawn[:rows], drawn[rows + table.kind]) * table.step
         self.flipped[:, columns] = table.sums @ signs
@@ -183,7 +181,7 @@ class _Pairs:
         scale = 2.0 ** np.floor(np.log2(most))[:, None]
         whole = np.rint(rows * scale).astype(np.float32)
         for columns in blocks(self.drawn.resamples, _CACHED * units):
-            times, signs = _numbers(self.drawn, columns, np.float32)
+            times, signs = self.drawn.numbers(columns, np.float32)
             top, bottom = np.split((whole @ times) / scale, 2)
             lifted[:, columns] = ratio(top, bottom) * self.table.step
             flipped[:, columns] = (whole[:many] @ signs) / scale[:many]
@@ -255,14 +253,6 @@ class _Pairs:
         leads = means >= means.max(axis=0) - self.table.step
         share: Floats = (leads / leads.sum(axis=0)).mean(axis=1)
         return share
-
-
-def _numbers(drawn: Chance, columns: slice, kind: type[np.floating[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Some columns of the chances, as numbers to multiply by: how often drawn, and -1 or 1."""
-    signs = drawn.heads[:, columns].astype(kind)
-    signs *= 2
-    signs -= 1
-    return drawn.times[:, columns].astype(kind), signs
 
 
 def _coins(gap: Gaps, clustered: bool) -> tuple[Ints, Ints]:

@@ -27,7 +27,6 @@ from scorelake.tables import (
     DIGEST,
     EVIDENCE,
     HISTORY,
-    LISTS,
     PROBLEM,
     PROBLEM_COUNT,
     PROBLEM_COUNTS,
@@ -147,11 +146,12 @@ def _detach(db: duckdb.DuckDBPyConnection) -> None:
 
 def _problems(db: duckdb.DuckDBPyConnection, problems: Problems) -> None:
     """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
-    carried = problems.others([name for name in problems.more if name not in LISTS])
-    numbers = pl.DataFrame({"_group": problems.group, "_name": problems.name})
     _load(db, PROBLEM_GROUP, problems.groups.with_row_index("_group"))
     _load(db, PROBLEM_NAME, pl.DataFrame({"problem_id": problems.names}).with_row_index("_name"))
-    _load(db, PROBLEM_COUNT, pl.concat([numbers, problems.counts, problems.reward_ends(), carried], how="horizontal"))
+    absent = [name for name in PROBLEM_COUNT.schema if name.startswith("reward_") and name not in problems.kept]
+    for i, part in enumerate(problems.parts(problems.kept)):
+        known = part.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
+        _load(db, PROBLEM_COUNT, known.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)), more=i > 0)
 
 
 def _protocols(db: duckdb.DuckDBPyConnection, problems: Problems) -> dict[str, str]:
@@ -169,10 +169,12 @@ def _comment_keys(db: duckdb.DuckDBPyConnection, names: dict[str, str]) -> None:
             db.execute(f"COMMENT ON COLUMN {table}.{column} IS 'the protocol column {_quoted(key)}'")
 
 
-def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:
+def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame, *, more: bool = False) -> None:
+    """A table of a frame; or more rows of one that is there."""
     table.check(frame.select(*table.columns))
     db.register("frame", frame)
-    db.execute(f"CREATE TABLE {home_of(table)} AS SELECT * FROM frame")
+    home = home_of(table)
+    db.execute(f"INSERT INTO {home} FROM frame" if more else f"CREATE TABLE {home} AS FROM frame")
     db.unregister("frame")
 
 

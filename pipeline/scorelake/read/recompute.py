@@ -12,8 +12,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from scorelake import problems
-from scorelake.compare.boards import Values
-from scorelake.compare.duel import duel
+from scorelake.compare.duel import Scorer, duel
 from scorelake.compare.evidence import comparable
 from scorelake.compare.pairs import protocol_gap
 from scorelake.errors import UsageError
@@ -112,20 +111,16 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
 
 def _outcomes(counted: problems.Problems, settings: Settings) -> Outcomes:
     """What the counts of a snapshot allow."""
-    counts = counted.counts
     return Outcomes(
-        binary=counts["c"].null_count() < counts.height,
+        binary=counted.binary,
         rewards="rewards" in counted.more,
-        top_n=int(counts["n"].max() or 0),  # type: ignore[arg-type]
+        top_n=int(counted.pairs.n.max(initial=0)),
         answers=settings.answers and "answer_counts" in counted.more,
     )
 
 
-def _scorer(chosen: Metric, settings: Settings, outcomes: Outcomes) -> Any:
-    def scorer(rows: pl.DataFrame) -> list[Values]:
-        return per_problem([chosen], rows, settings, outcomes)
-
-    return scorer
+def _scorer(chosen: Metric, settings: Settings, outcomes: Outcomes) -> Scorer:
+    return lambda rows: per_problem([chosen], rows, settings, outcomes)[0]
 
 
 def _groups(counted: problems.Problems, model: str, benchmark: str | None) -> dict[str, list[str]]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from scorelake.metrics.draws import Ints
-from scorelake.problems import Problems
+from scorelake.problems import Codes, Problems
 from scorelake.score import histogram
 from scorelake.settings import Settings
-from scorelake.tables import GROUP
+from scorelake.tables import GROUP, KEYS
 
 MODEL = ("benchmark", "model", "protocol")
 SLICE = ("benchmark", "slice", "slice_value", "model", "protocol")
 OF_BENCHMARK = "problems_of_benchmark"
-ROW = "_row"
-"""Numbers the problems where there are rewards or answers: each is scored once and gathered into every table."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,9 @@ class Grouping:
     keys: Sequence[str]
     histogram: pl.DataFrame
     totals: pl.DataFrame
+    counted: Problems
     problems: pl.LazyFrame
+    """The rows as they are on the disk, with the columns of this grouping."""
     cluster: str | None = None
 
     def starts(self, rows: pl.DataFrame) -> Ints:
@@ -43,17 +43,43 @@ class Grouping:
         """Where each cluster begins, if there are any."""
         return None if self.cluster is None else _starts(rows, (*self.keys, self.cluster))
 
+    def lined_up(self) -> tuple[Ints, Ints, Ints | None]:
+        """All problems, group by group in the order of their keys; and where groups and clusters begin."""
+        together = [self.cluster] if self.cluster else []
+        group, clusters = self._places(self.keys), self._places((*self.keys, *together))
+        order = np.argsort(
+            self._places(dict.fromkeys((*self.keys, *together, "subject", "problem_id"))), kind="stable"
+        )
+        begins = [np.flatnonzero(np.diff(each[order], prepend=-1)) for each in (group, clusters)]
+        return order, begins[0], begins[1] if together else None
 
-def grouped(counted: Problems, fine: pl.DataFrame, settings: Settings, numbered: bool) -> list[Grouping]:
-    """Models, their subjects, and each slice, in this order; the problems numbered if they are scored one by one."""
-    files = counted.files.with_row_index(ROW) if numbered else counted.files
+    def _places(self, columns: Iterable[str]) -> Ints:
+        """For each problem a number that rises with its values in some columns."""
+        place = np.zeros(self.counted.group.size, dtype=np.int64)
+        for column in columns:
+            rank = self._ranks(column)
+            many = int(rank.max(initial=0)) + 1
+            if int(place.max(initial=0)) >= (1 << 62) // many:  # ranks of what there is need less room
+                place = np.unique(place, return_inverse=True)[1]
+            place = place * many + rank
+        return place
+
+    def _ranks(self, column: str) -> Codes:
+        if column in KEYS:
+            return self.counted.ranks(column)
+        values = self.problems.select(column).collect().to_series()
+        return values.rank("dense").fill_null(0).cast(pl.UInt32).to_numpy()
+
+
+def grouped(counted: Problems, fine: pl.DataFrame, settings: Settings) -> list[Grouping]:
+    """Models, their subjects, and each slice, in this order."""
     whole = _attempted(counted)
-    out = [_grouping(files, keys, whole, settings, fine, counted.sums) for keys in (MODEL, GROUP)]
+    out = [_grouping(counted, counted.files, keys, whole, settings, fine) for keys in (MODEL, GROUP)]
     for column in settings.by:
         value = pl.col(column).cast(pl.String)
-        sliced = files.with_columns(slice=pl.lit(column), slice_value=value)
+        sliced = counted.files.with_columns(slice=pl.lit(column), slice_value=value)
         part = _attempted(counted, counted.others([column]).select(value).to_series())
-        out.append(_grouping(sliced, SLICE, part.with_columns(slice=pl.lit(column)), settings))
+        out.append(_grouping(counted, sliced, SLICE, part.with_columns(slice=pl.lit(column)), settings))
     return out
 
 
@@ -82,26 +108,26 @@ def _attempted(counted: Problems, sliced: pl.Series | None = None) -> pl.DataFra
 
 
 def _grouping(
+    counted: Problems,
     problems: pl.LazyFrame,
     keys: Sequence[str],
     attempted: pl.DataFrame,
     settings: Settings,
     fine: pl.DataFrame | None = None,
-    sums: pl.DataFrame | None = None,
 ) -> Grouping:
-    """Problems by some keys, from a finer histogram and sums where there are; with clusters, by cluster too."""
+    """Problems by some keys, from a finer histogram where there is one; with clusters, by cluster too."""
     shared = [key for key in keys if key != "model"]
     whole = attempted.group_by(shared).agg(pl.col(OF_BENCHMARK).sum())
-    totals = histogram.totals(problems if sums is None else sums.lazy(), keys).join(
+    totals = histogram.totals(problems if fine is None else counted.sums.lazy(), keys).join(
         whole, on=shared, how="left", nulls_equal=True, maintain_order="left"
     )
     cluster = settings.columns.cluster
     if cluster is not None:
         problems = problems.with_columns(histogram.clustered(cluster))
         counts = histogram.histogram(problems, (*keys, histogram.CLUSTER))
-        return Grouping(keys, counts, totals, problems, histogram.CLUSTER)
+        return Grouping(keys, counts, totals, counted, problems, histogram.CLUSTER)
     counts = histogram.histogram(problems, keys) if fine is None else histogram.coarser(fine, keys)
-    return Grouping(keys, counts, totals, problems)
+    return Grouping(keys, counts, totals, counted, problems)
 
 
 def _starts(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -17,26 +16,25 @@ from scorelake import metrics
 from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.draws import Ints
-from scorelake.problems import Problems
-from scorelake.score import answers, beliefs, rewards
+from scorelake.score import beliefs
 from scorelake.score.choose import Outcomes, choose
 from scorelake.score.curves import curve
-from scorelake.score.groups import OF_BENCHMARK, ROW, Grouping, grouped
+from scorelake.score.groups import OF_BENCHMARK, Grouping, grouped
 from scorelake.score.overall import overall
+from scorelake.score.values import Scored
 from scorelake.settings import UNIFORM, Settings
 from scorelake.tables import CURVE, EARLIER, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
-from scorelake.threads import side_by_side
 
 ASIDE = ("units", "low", "high")
 """What averages over benchmarks need of a row besides its columns: the size of the sample, and what values can be."""
 
 
-def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+def tables(scored: Scored, fine: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Scores of models, of their subjects, and of the slices asked for."""
+    settings, outcomes = scored.settings, scored.outcomes
     beliefs.check(settings, outcomes)
-    groups = grouped(counted, fine, settings, numbered=outcomes.answers or outcomes.rewards or outcomes.earlier)
-    chosen = choose(settings, outcomes)
-    made = summarize(chosen, groups, settings, outcomes)
+    groups = grouped(scored.counted, fine, settings)
+    made = summarize(choose(settings, outcomes), groups, scored)
     models, subjects, *slices = (frame.drop(ASIDE) for frame in made)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     return {
@@ -48,25 +46,21 @@ def tables(counted: Problems, fine: pl.DataFrame, settings: Settings, outcomes: 
     }
 
 
-def summarize(
-    chosen: Sequence[Metric], groupings: Sequence[Grouping], settings: Settings, outcomes: Outcomes
-) -> list[pl.DataFrame]:
+def summarize(chosen: Sequence[Metric], groupings: Sequence[Grouping], scored: Scored) -> list[pl.DataFrame]:
     """One summary table per grouping: groups x metrics, and beside its columns those of ASIDE."""
+    settings, outcomes = scored.settings, scored.outcomes
     from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
     from_answers = [m for m in chosen if m.family.vote is not None]
     from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
     rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
     if from_counts and outcomes.earlier:
-        _informed_rows(from_counts, groupings, settings, outcomes, rows)
+        _informed_rows(from_counts, groupings, scored, rows)
     elif from_counts:
         _count_rows(from_counts, groupings, settings, outcomes, rows)
     if from_rewards:
-        problems = groupings[0].problems.select(rewards.columns(outcomes.earlier)).collect()
-        _problem_rows(from_rewards, rewards.estimates(problems, from_rewards, settings), groupings, settings, rows)
+        _problem_rows(from_rewards, scored.of_rewards(from_rewards), groupings, settings, rows)
     if from_answers:
-        ballots = answers.ballots(groupings[0].problems.select("n", "c", *answers.COLUMNS).collect())
-        votes = side_by_side(partial(metrics.of_answers, ballots=ballots), from_answers)
-        _problem_rows(from_answers, votes, groupings, settings, rows)
+        _problem_rows(from_answers, scored.of_answers(from_answers), groupings, settings, rows)
     return [
         _table(grouping, {metric: mine[metric] for metric in chosen})
         for grouping, mine in zip(groupings, rows, strict=True)
@@ -108,12 +102,12 @@ def _count_rows(
 def _informed_rows(
     chosen: list[Metric],
     groupings: Sequence[Grouping],
-    settings: Settings,
-    outcomes: Outcomes,
+    scored: Scored,
     rows: list[dict[Metric, Summaries]],
 ) -> None:
     """The same where every problem has a prior of its own: each distinct (n, c) with its earlier counts once."""
-    counts = groupings[0].problems.select("n", "c", EARLIER["n"], EARLIER["c"]).collect()
+    settings, outcomes = scored.settings, scored.outcomes
+    counts = scored.counted.others(["n", "c", EARLIER["n"], EARLIER["c"]])
     known = counts.unique().sort(counts.columns)
     found = counts.join(known.with_row_index("place"), on=counts.columns, how="left", maintain_order="left")["place"]
     prior = beliefs.per_row(beliefs.beta(settings, outcomes) or UNIFORM, known)
@@ -163,10 +157,7 @@ def _problem_rows(
 ) -> None:
     """Estimates of every problem, made once, gathered into each grouping; `where` says which column is whose."""
     for grouping, mine in zip(groupings, rows, strict=True):
-        together = [grouping.cluster] if grouping.cluster else []
-        order = tuple(dict.fromkeys((*grouping.keys, *together, "subject", "problem_id")))
-        table = grouping.problems.select(*order, ROW).sort(order).collect()
-        place, ones = table[ROW].cast(pl.Int64).to_numpy(), np.ones(table.height, dtype=np.int64)
+        place, starts, clusters = grouping.lined_up()
         place = place if where is None else where[place]
-        shape = Shape(place, ones, grouping.starts(table), grouping.clusters(table))
+        shape = Shape(place, np.ones(place.size, dtype=np.int64), starts, clusters)
         mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))

@@ -8,35 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from scorelake.metrics import Metric
 from scorelake.problems import Problems
 from scorelake.score.choose import Outcomes, choose
-from scorelake.score.values import per_problem
+from scorelake.score.values import Scored, kinds, per_problem
 from scorelake.settings import Settings
 from scorelake.tables import COUNT_SCORE, PROBLEM_SCORE
 
 _IN_SQL = ("pass@k", "pass^k")
 
 
-def tables(counted: Problems, settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+def tables(scored: Scored) -> dict[str, pl.DataFrame]:
     """Values of the metrics named in the settings; none where none are named."""
-    chosen = [metric for metric in choose(settings, outcomes) if _told(metric, settings)]
-    each = [
-        m for m in chosen if m.family.vote is not None or (m.family.finite is not None and _of_problem(m, outcomes))
-    ]
-    shared = [metric for metric in chosen if metric not in each]
+    shared, each = told(scored.settings, scored.outcomes)
     return {
-        COUNT_SCORE.name: COUNT_SCORE.check(_by_counts(counted, shared, settings, outcomes)),
-        PROBLEM_SCORE.name: PROBLEM_SCORE.check(_by_problem(counted, each, settings, outcomes)),
+        COUNT_SCORE.name: COUNT_SCORE.check(_by_counts(scored.counted, shared, scored.settings, scored.outcomes)),
+        PROBLEM_SCORE.name: PROBLEM_SCORE.check(_by_problem(scored, each)),
     }
 
 
-def _of_problem(metric: Metric, outcomes: Outcomes) -> bool:
-    """It depends on more than the problem's n and c."""
-    return outcomes.rewards or (outcomes.earlier and metric.family.name == "bayes@N")
+def told(settings: Settings, outcomes: Outcomes) -> tuple[list[Metric], list[Metric]]:
+    """The metrics that are told per (n, c), and those that depend on more than a problem's n and c."""
+    of = kinds([metric for metric in choose(settings, outcomes) if _told(metric, settings)], outcomes)
+    return of["counts"], [*of["rewards"], *of["answers"], *of["earlier"]]
 
 
 def _told(metric: Metric, settings: Settings) -> bool:
@@ -50,21 +46,19 @@ def _by_counts(counted: Problems, chosen: Sequence[Metric], settings: Settings, 
     pairs = pl.DataFrame({"n": counted.pairs.n, "c": counted.pairs.c})
     values = per_problem(chosen, pairs, settings, outcomes) if chosen else []
     frames = [
-        pairs.with_columns(*_named(metric), pl.Series("value", value(slice(None))).fill_nan(None))
+        pairs.with_columns(*_named(metric), pl.Series("value", value).fill_nan(None))
         for metric, value in zip(chosen, values, strict=True)
     ]
     return _all(frames, COUNT_SCORE.schema)
 
 
-def _by_problem(counted: Problems, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes) -> pl.DataFrame:
+def _by_problem(scored: Scored, chosen: Sequence[Metric]) -> pl.DataFrame:
     if not chosen:
         return pl.DataFrame(schema=PROBLEM_SCORE.schema)
-    lists = [name for name in counted.more if name not in settings.carried]
-    rows = pl.concat([counted.counts, counted.others(lists)], how="horizontal")
-    numbers = pl.DataFrame({"_group": counted.group, "_name": counted.name})
+    numbers = pl.DataFrame({"_group": scored.counted.group, "_name": scored.counted.name})
     frames = [
-        numbers.with_columns(*_named(metric), pl.Series("value", np.asarray(value(slice(None)))).fill_nan(None))
-        for metric, value in zip(chosen, per_problem(chosen, rows, settings, outcomes), strict=True)
+        numbers.with_columns(*_named(metric), pl.Series("value", value).fill_nan(None))
+        for metric, value in zip(chosen, scored.values(chosen), strict=True)
     ]
     return _all(frames, PROBLEM_SCORE.schema)
 
