@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -27,6 +28,19 @@ def side_by_side(task: Callable[[Item], Result], items: Iterable[Item], threads:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+@contextmanager
+def plain_products() -> Iterator[None]:
+    """Products of matrices on the thread that asks for them, since our own threads are as many as the cores.
+
+    The library behind numpy would start as many again for each, and they wait for each other in a loop: comparing 20
+    models of 10 million attempts took 2.0 instead of 1.1 seconds of processor time.
+    """
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  (only comparisons need it)
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 def _cores() -> int:

@@ -18,7 +18,7 @@ from scorelake.metrics.draws import Floats, Ints, blocks, ratio
 from scorelake.metrics.gaps import Gaps, Table, gaps, uneven
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test
-from scorelake.threads import side_by_side
+from scorelake.threads import plain_products, side_by_side
 
 _WORK = 1 << 29
 """Resampled lifts of all pairs that are looked at; where there are more pairs, they have fewer resamples each."""
@@ -120,8 +120,9 @@ class _Pairs:
         self.lock = Lock()
 
     def found(self) -> tuple[Lifts, Ranks]:
-        side_by_side(self._draw, list(blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape))))
-        side_by_side(self._compare, list(self._blocks()))
+        with plain_products():
+            side_by_side(self._draw, list(blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape))))
+            side_by_side(self._compare, list(self._blocks()))
         self._test()
         return self.lifts, Ranks(*self._range(), self._leading())
 
