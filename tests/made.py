@@ -22,8 +22,8 @@ from scorelake.counts import (
     bits,
     group_hashes,
     hashed,
+    key_hashes,
     mix,
-    problem_hashes,
 )
 from scorelake.tables import KEYS
 
@@ -34,7 +34,7 @@ Said: TypeAlias = tuple[dict[Key, dict[str, Any]], Counter[tuple[Any, ...]]]
 def real_hashes(keys: Sequence[Key]) -> Words:
     """The hashes that partials are ordered by."""
     columns = [hashed(pl.Series([key[i] for key in keys], dtype=pl.String)) for i in range(len(KEYS))]
-    return problem_hashes(group_hashes(columns[:-1]), columns[-1])
+    return key_hashes(*group_hashes(columns[:-1]), columns[-1])
 
 
 def counts(

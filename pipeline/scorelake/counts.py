@@ -89,17 +89,27 @@ def _batch(sizes: NDArray[Any], low: int, most: int = 1 << 24) -> int:
     return high
 
 
-def group_hashes(columns: Sequence[Words]) -> Words:
-    """A hash of every group from those of its texts, 0 for null, in the order of its columns."""
-    out = np.full(columns[0].size, SEED_LOW, np.uint64)
-    for column in columns:
-        out = mix(out ^ column)
-    return out
+def group_hashes(columns: Sequence[Words]) -> tuple[Words, Words]:
+    """Two hashes of every group from those of its texts, 0 for null: of benchmark and subject alone, and of all."""
+    own = np.full(columns[0].size, SEED_LOW, np.uint64)
+    for i, column in enumerate(columns):
+        own = mix(own ^ column)
+        if i == 1:
+            place = own
+    return place, own
 
 
-def problem_hashes(group: Words, name: Words) -> Words:
-    """A hash of every problem: of its group and its name."""
-    return mix(group + name * np.uint64(SEED_LOW))
+def problem_hashes(place: Words, name: Words) -> Words:
+    """A hash of every problem: of where it is asked, and its name."""
+    return mix(place + name * np.uint64(SEED_LOW))
+
+
+def key_hashes(place: Words, own: Words, name: Words) -> Words:
+    """A hash of what one model did on a problem, under one protocol.
+
+    The upper half is that of the problem: whatever is cut by it has all models of a problem together.
+    """
+    return problem_hashes(place, name) ^ own >> np.uint64(32)
 
 
 def identities(texts: pl.Series) -> tuple[Words, Words]:

@@ -37,7 +37,7 @@ def plain_products() -> Iterator[None]:
     The library behind numpy would start as many again for each, and they wait for each other in a loop: comparing 20
     models of 10 million attempts took 2.0 instead of 1.1 seconds of processor time.
     """
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415  (only comparisons need it)
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # noqa: PLC0415  (loads slowly)
 
     with threadpool_limits(1, user_api="blas"):
         yield

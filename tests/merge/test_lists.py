@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,17 @@ def answers_by_hand(rows: list[pl.DataFrame], problems: int) -> list[tuple[list[
     return [([n for n, _ in mine], [c for _, c in mine]) for mine in pairs]
 
 
+def check_ends(ends: list[tuple[Any, Any]], lists: list[tuple[list[float], list[int]]]) -> None:
+    """Mean and best of every problem, against exact fractions."""
+    for (mean, best), (scores, n) in zip(ends, lists, strict=True):
+        if not scores:
+            assert (mean, best) == (None, None)
+            continue
+        assert best == max(scores)
+        exact = sum(Fraction(score) * many for score, many in zip(scores, n, strict=True)) / sum(n)
+        assert abs(Fraction(mean) - exact) <= Fraction(max(map(abs, scores))) * Fraction(1, 10**14)
+
+
 SCORES = {
     "few": [0.0, 0.5, 1.0],
     "signs": [-1e300, -2.5, -1.0, 0.0, 1e-300, 1.0, 1e300],
@@ -70,7 +82,9 @@ def test_lists(scores: list[float], problems: int) -> None:
         for some, more in ((certain, None), (certain, resolved), (None, resolved), (certain.head(0), None)):
             parts = [graded_rows(some)] if some is not None else []
             parts += [more] if more is not None else []
-            assert listed(rewards(some, more, problems)) == rewards_by_hand(parts, problems)
+            made = rewards(some, more, problems)
+            assert listed(made[:2]) == rewards_by_hand(parts, problems)
+            check_ends(listed(made[2:]), rewards_by_hand(parts, problems))
             assert listed(answers(some, more, problems)) == answers_by_hand(parts, problems)
 
 
@@ -82,6 +96,8 @@ def test_names_and_types() -> None:
         assert [(column.name, column.dtype) for column in made] == [
             ("rewards", pl.List(pl.Float64)),
             ("reward_counts", pl.List(pl.Int64)),
+            ("reward_mean", pl.Float64),
+            ("reward_max", pl.Float64),
             ("answer_counts", pl.List(pl.Int64)),
             ("answer_passes", pl.List(pl.Int64)),
         ]
@@ -91,7 +107,8 @@ def test_names_and_types() -> None:
 def test_attempts_without_a_verdict_are_not_listed() -> None:
     rows = details(1, 300, [0.5, 1.0])
     none = rows.with_columns(passed=pl.lit(0, pl.Int64), failed=pl.lit(0, pl.Int64))
-    assert listed(rewards(none, None, 2)) == listed(answers(none, None, 2)) == [([], []), ([], [])]
+    assert listed(rewards(none, None, 2)) == [([], [], None, None)] * 2
+    assert listed(answers(none, None, 2)) == [([], []), ([], [])]
     assert graded_rows(rows)["n"].sum() == rows.select(pl.sum_horizontal("passed", "failed")).to_series().sum()
     assert graded_rows(rows)["c"].sum() == rows["passed"].sum()
 

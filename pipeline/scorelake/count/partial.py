@@ -31,7 +31,7 @@ from scorelake.store import parquet
 from scorelake.store.disk import writing
 from scorelake.store.files import File, RenamedError, Shard
 
-FORMAT = 4
+FORMAT = 5
 """Raise when partials of an older version must not be added to new ones."""
 LEAST = 1 << 17
 """Rows from which on the tally, which takes half a second to load, is faster than the plain way."""

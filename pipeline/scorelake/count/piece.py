@@ -21,7 +21,7 @@ from scorelake.count.kinds import COUNTED
 from scorelake.count.rows import Codebook, unsorted
 from scorelake.count.shape import Shape
 from scorelake.count.tally import LOW_BITS, NAME_BITS, Cells
-from scorelake.counts import DOUBT, HASH, KINDS, PROBLEM, TOLD, WORD, Counts, Ints, Words, problem_hashes
+from scorelake.counts import DOUBT, HASH, KINDS, PROBLEM, TOLD, WORD, Counts, Ints, Words, key_hashes
 from scorelake.store.parquet import arrow
 from scorelake.tables import GROUP, KEYS
 
@@ -35,7 +35,7 @@ class Texts:
     """For each column of GROUP, the place of a group's text."""
     name: NDArray[np.uint32]
     """The place of a name's text."""
-    hashes: tuple[Words, Words]
+    hashes: tuple[Words, Words, Words]
     carries: NDArray[np.uint32]
     carried: dict[str, pl.Series]
 
@@ -116,7 +116,8 @@ class _Part:
         key = cells.key >> np.uint64(LOW_BITS)
         group = (key >> np.uint64(NAME_BITS)).astype(np.uint32)
         name = (key & np.uint64((1 << NAME_BITS) - 1)).astype(np.uint32)
-        hashes = problem_hashes(texts.hashes[0][group], texts.hashes[1][name])
+        asked, own, names = texts.hashes
+        hashes = key_hashes(asked[group], own[group], names[name])
         place = np.argsort(hashes)
         if _mixed(hashes[place], key[place]):  # two problems share a hash
             place = np.lexsort([key, hashes])

@@ -37,7 +37,7 @@ from scorelake.counts import (
     group_hashes,
     hashed,
     identities,
-    problem_hashes,
+    key_hashes,
     repeated,
 )
 from scorelake.store import parquet
@@ -147,7 +147,7 @@ def _counts(counted: pl.DataFrame, keys: list[str], details: list[str], shape: S
     """From one row per key and detail to counts, in the order of the hashes."""
     each = [_hashes(counted[key]) for key in keys]
     groups = [words for key, words in zip(keys, each, strict=True) if key != KEYS[-1]]
-    hashes = problem_hashes(group_hashes(groups), each[keys.index(KEYS[-1])])
+    hashes = key_hashes(*group_hashes(groups), each[keys.index(KEYS[-1])])
     counted = counted.with_columns(pl.Series(HASH, hashes), _protocol(counted, keys)).sort(HASH, *KEYS)
     owner = counted.select(pl.struct(KEYS).rle_id()).to_series()
     ends = [name for name in counted.columns if name.startswith(("min:", "max:"))]

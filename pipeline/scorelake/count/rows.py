@@ -57,7 +57,7 @@ class Codebook:
         self.names = Vocabulary()
         self.columns = {key: Vocabulary() for key in (*GROUP[:-1], *(f"protocol {name}" for name in protocol))}
         self.groups = Vocabulary()
-        self.group_hashes: Words = np.zeros(1, np.uint64)
+        self.group_hashes: tuple[Words, Words] = (np.zeros(1, np.uint64), np.zeros(1, np.uint64))
         self.lock = Lock()
         self.carried = {name: Carried() for name in carried}
         self.carries = Vocabulary()
@@ -67,12 +67,12 @@ class Codebook:
         all_of_them = (self.names, self.groups, self.carries, *self.columns.values())
         return sum(each.bytes for each in all_of_them) + sum(each.bytes for each in self.carried.values())
 
-    def hashes(self) -> tuple[Words, Words]:
-        """Of groups and of names, by their codes."""
-        if self.group_hashes.size <= self.groups.count:
+    def hashes(self) -> tuple[Words, Words, Words]:
+        """Of benchmark and subject of a group, of all of it, and of names, by their codes."""
+        if self.group_hashes[0].size <= self.groups.count:
             with self.lock:
                 self.group_hashes = _hash_groups(self)
-        return self.group_hashes, self.names.hashes
+        return *self.group_hashes, self.names.hashes
 
     def tuples(self, vocabulary: Vocabulary, width: int) -> Codes:
         """The codes that a code of several columns stands for, one row each; the first is of nothing."""
@@ -81,8 +81,8 @@ class Codebook:
         return np.concatenate([np.zeros((1, width), np.uint32), used.view(np.uint32).reshape(count, width)])
 
 
-def _hash_groups(book: Codebook) -> Words:
-    """A hash of every group, of its texts alone; protocol columns one after the other."""
+def _hash_groups(book: Codebook) -> tuple[Words, Words]:
+    """The hashes of every group, of its texts alone; protocol columns one after the other."""
     tuples = book.tuples(book.groups, len(book.columns))
     return group_hashes([each.hashes[tuples[:, i]] for i, each in enumerate(book.columns.values())])
 

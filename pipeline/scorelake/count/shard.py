@@ -74,7 +74,7 @@ class _Work:
 
     def _plain(self, first: Words, more: Sequence[Words]) -> None:
         assert self.main is not None
-        for again in self.main.take(first, _columns(more, first.size), *self.book.hashes()):
+        for again in self.main.take(first, _columns(more, first.size), *self._hashes()):
             self.repeat(again)
 
     def _spelled(self, rows: Rows, which: slice | NDArray[np.bool_]) -> None:
@@ -85,7 +85,12 @@ class _Work:
         words, carried = rows.more, self.shape.carried
         words = [*words[:carried], *attempt, *words[carried:], *([] if rows.at is None else [rows.at])]
         first = rows.first[which]
-        self.told.take(first, _columns([column[which] for column in words], first.size), *self.book.hashes())
+        self.told.take(first, _columns([column[which] for column in words], first.size), *self._hashes())
+
+    def _hashes(self) -> tuple[Words, Words]:
+        """Rows are dealt by their problem, whoever attempted it."""
+        place, _, names = self.book.hashes()
+        return place, names
 
     def repeat(self, again: Words) -> None:
         """Rows whose attempt has its bits already, with the attempt spelled out."""
@@ -93,7 +98,7 @@ class _Work:
         number = (again[:, 0] & _NUMBER) >> np.uint64(KIND_BITS)
         words, carried = list(again[:, 1:].T), self.shape.carried
         words = [*words[:carried], np.full(number.size, INTEGER), number, *words[carried:]]
-        self.told.take(again[:, 0] & ~_NUMBER, _columns(words, number.size), *self.book.hashes())
+        self.told.take(again[:, 0] & ~_NUMBER, _columns(words, number.size), *self._hashes())
 
     def counts(self, threads: int) -> Iterator[Counts]:
         """Everything that was taken, in pieces; what was handed over is held no longer."""

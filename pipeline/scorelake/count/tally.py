@@ -43,20 +43,20 @@ def pack(group: Any, name: Any, place: Any, kind: Any, out: Any) -> None:
 
 
 @compiled
-def hash_of(key: Any, group_hashes: Any, name_hashes: Any) -> Any:
+def hash_of(key: Any, place_hashes: Any, name_hashes: Any) -> Any:
     """The hash of a problem, of its texts alone; the same as counts.problem_hashes() makes with numpy."""
-    return mix(group_hashes[key >> _NAME] + name_hashes[key & _NAMES] * _ODD)
+    return mix(place_hashes[key >> _NAME] + name_hashes[key & _NAMES] * _ODD)
 
 
 @compiled
 def _deal(
-    first: Any, more: Any, at: Any, group_hashes: Any, name_hashes: Any, hands: Any, held: Any, bits: Any
+    first: Any, more: Any, at: Any, place_hashes: Any, name_hashes: Any, hands: Any, held: Any, bits: Any
 ) -> Any:
     """Rows into the hands of their partitions; where it stopped, and which hand is full."""
     most, shift, wide = hands.shape[1], U(64) - bits, more.shape[1]
     for j in range(at, first.size):
         row = first[j]
-        p = hash_of(row >> _LOW, group_hashes, name_hashes) >> shift
+        p = hash_of(row >> _LOW, place_hashes, name_hashes) >> shift
         place = held[p]
         hands[p, place, 0] = row
         for w in range(wide):
@@ -209,7 +209,7 @@ class Tally:
     def used(self) -> int:
         return sum(part.used for part in self.parts)
 
-    def take(self, first: Words, more: Words, group_hashes: Words, name_hashes: Words) -> list[Words]:
+    def take(self, first: Words, more: Words, place_hashes: Words, name_hashes: Words) -> list[Words]:
         """Count rows: their first words, and the others. Returns rows whose attempt was there already."""
         with self.lock:
             hands, held = (
@@ -219,7 +219,7 @@ class Tally:
             )
         at, aside = 0, []
         while at < first.size:
-            at, full = _deal(first, more, at, group_hashes, name_hashes, hands, held, self.bits)
+            at, full = _deal(first, more, at, place_hashes, name_hashes, hands, held, self.bits)
             if full >= 0:
                 aside.append(self.parts[full].add(hands[full]))
                 held[full] = 0
