@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_TIMES
-from scorelake.metrics.draws import BLOCK, Floats, Ints
-from scorelake.metrics.matrix import Matrix
+from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks
+from scorelake.metrics.matrix import Matrix, Places, places
 from scorelake.threads import side_by_side
 
+_LONG = 1 << 12
 _ALIKE = 1e-9
 """Relative spread below which all gaps of a pair count as equally large."""
 
@@ -38,6 +39,9 @@ class Table:
         self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, problems)))) - 52)
         place = scores.place if (order[1:] > order[:-1]).all() else np.take(scores.place, order, axis=1)
         self.steps = Matrix(place, np.rint(numbers / self.step))
+        level = _levels(self.steps.numbers)
+        self.levels = np.take(level, place)
+        """Which of two scores is higher, without what they are; 0 where there is none."""
         self.rows, self.problems = place.shape
         first: dict[bytes, int] = {}
         keys = side_by_side(self._scored, range(self.rows))
@@ -108,25 +112,58 @@ def uneven(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
 
 
 def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
-    """All sums of some pairs, in one pass over their problems. Scores within a step of each other are equal."""
+    """All sums of some pairs. Scores within a step of each other are equal."""
+    by_unit, counts = _by_unit(table, a, b)
     many = a.size
     wins_a, wins_b = np.zeros((2, many), dtype=np.int64)
     size, square = np.zeros(many), np.zeros(many)
-    by_unit, counts = (np.empty((many, table.begins.size)) for _ in range(2))
-    for units, columns in table.parts(many):
-        gap = table.steps.rows(b, columns) - table.steps.rows(a, columns)
-        begins = table.begins[units] - columns.start
-        if table.complete:
-            counts[:, units] = table.counts[0, units]
-        else:
-            lost = np.isnan(gap)
-            gap[lost] = 0
-            counts[:, units] = table.added(1.0 - lost, begins)
-        by_unit[:, units] = table.added(gap, begins)
-        wins_a += (gap < -1).sum(axis=1)
-        wins_b += (gap > 1).sum(axis=1)
+    for columns in blocks(table.problems, many):
+        ours, theirs = table.levels[a, columns], table.levels[b, columns]
+        more, less = ours > theirs, ours < theirs
+        if not table.complete:
+            both = (ours > 0) & (theirs > 0)
+            more &= both
+            less &= both
+        wins_a += _true(more)
+        wins_b += _true(less)
         if not uneven(wins_a + wins_b, size, square).all():  # once they are, they stay so
-            np.abs(gap, out=gap)
+            gap = np.abs(table.steps.rows(b, columns) - table.steps.rows(a, columns))
+            if not table.complete:
+                gap[np.isnan(gap)] = 0
             size += gap.sum(axis=1)
             square += np.einsum("ij,ij->i", gap, gap)
     return Gaps(counts.sum(axis=1).astype(np.int64), wins_a, wins_b, size, square, by_unit, counts)
+
+
+def _by_unit(table: Table, a: Ints, b: Ints) -> tuple[Floats, Floats]:
+    """Gaps and problems of each unit: of rows scored on the same problems, differences of sums that are there."""
+    kind = table.kind[a]
+    if (kind == table.kind[b]).all():
+        return table.sums[b] - table.sums[a], table.counts[kind]
+    by_unit, counts = (np.empty((a.size, table.begins.size)) for _ in range(2))
+    for units, columns in table.parts(a.size):
+        gap = table.steps.rows(b, columns) - table.steps.rows(a, columns)
+        begins = table.begins[units] - columns.start
+        lost = np.isnan(gap)
+        gap[lost] = 0
+        counts[:, units] = table.added(1.0 - lost, begins)
+        by_unit[:, units] = table.added(gap, begins)
+    return by_unit, counts
+
+
+def _levels(steps: Floats) -> Places:
+    """Numbers that rise with the scores, equal where these are within a step of each other; 0 where there is none."""
+    known = np.unique(steps[~np.isnan(steps)])
+    level = np.cumsum(np.diff(known, prepend=-np.inf) > 1)
+    out = np.zeros(steps.size, dtype=places(int(level[-1]) if level.size else 0))
+    there = ~np.isnan(steps)
+    out[there] = level[np.searchsorted(known, steps[there])]
+    return out
+
+
+def _true(flags: NDArray[np.bool_]) -> Ints:
+    """How many are true in each row; of long rows one by one, which is several times faster."""
+    if flags.shape[1] < _LONG:
+        few: Ints = flags.sum(axis=1)
+        return few
+    return np.array([np.count_nonzero(row) for row in flags], dtype=np.int64)
