@@ -111,7 +111,7 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     n = np.where(np.isnan(matrix.numbers), 0, design.n)
     board = Board(Place("sim", None, "", names), [], matrix.place, n, [matrix.numbers], units)
     settings = Settings.model_validate({"compare": {"seed": number}})
-    (found,) = examined([board], [PASS], lambda *_: set(names), settings)
+    (found,) = examined(board, [], [PASS], lambda *_: set(names), settings)
     table = pairs(MODEL_PAIR, [found], [PASS], ("benchmark",), settings)
     a, b = (table[name].cast(int).to_numpy() for name in ("model_a", "model_b"))
     truth = np.sign(design.behind[a] - design.behind[b])

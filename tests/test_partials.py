@@ -41,7 +41,7 @@ def test_what_is_written_is_read(tmp_path: Path, details: bool) -> None:
         whole = Counts(whole.texts, whole.problems, whole.details.sort(PROBLEM))
     piece = write(whole, tmp_path)
     hashes = whole.problems[HASH].to_list()
-    assert piece == Piece(0, hashes[0], hashes[-1], whole.problems.height, whole.rows, 120 * details, 0)
+    assert piece == Piece(0, hashes[0], hashes[-1], whole.problems.height, whole.rows, 120 * details)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(piece.names)
     back = read(tmp_path, piece, 0, ALL, details=True)
     assert back is not None
@@ -74,15 +74,20 @@ def test_details_only_where_they_are_wanted(tmp_path: Path) -> None:
     assert back.details is None
 
 
-def test_texts_that_pieces_share_are_written_once(tmp_path: Path) -> None:
+def test_every_piece_has_the_texts_that_it_uses_and_no_others(tmp_path: Path) -> None:
     """And pieces of several texts are added up by what their codes stand for."""
     writer, one, other = Writer(tmp_path), add([counts(1, 60)]), add([counts(2, 50)])
     half = one.problems.height // 2
     parts = [Counts(one.texts, one.problems[:half]), Counts(one.texts, one.problems[half:]), other]
     pieces = [writer.write(part) for part in parts]
-    assert [piece.texts for piece in pieces] == [0, 0, 1]
-    assert len(list(tmp_path.glob("texts-*"))) == 2
     back = [part for part in (read(tmp_path, piece, 0, ALL, details=False) for piece in pieces) if part is not None]
+    for part in back:
+        for key in KEYS:
+            assert set(part.problems[key]) == set(range(len(part.texts[key])))
+    first = int(one.problems[HASH][0])
+    some = read(tmp_path, pieces[0], first, first, details=False)
+    assert some is not None
+    assert [len(some.texts[key]) for key in KEYS] == [1] * len(KEYS)
     assert said(add(back)) == said(add([one, other]))
 
 
@@ -139,7 +144,7 @@ PARTIAL = Partial(
     rewards=False,
     answers="none",
     carried={"tier": "numbers"},
-    pieces=(Piece(0, 1, ALL, 5, 9, 4, 0), Piece(1, 1, 5, 2, 3, 0, 0)),
+    pieces=(Piece(0, 1, ALL, 5, 9, 4), Piece(1, 1, 5, 2, 3, 0)),
     checksum="abc",
 )
 IDENTITY = {"format": 3, "counting": {"columns": {"model": "m"}}}
@@ -160,8 +165,8 @@ def test_a_description_comes_back(home: Path) -> None:
     home.rename(home.with_name("y"))
     assert described(home.with_name("y")) is None, "of another folder"
     assert (PARTIAL.problems, PARTIAL.weight) == (7, 8)
-    names = [path.name for path in PARTIAL.contents(home)]
-    assert names == ["counts-00000.arrow", "texts-00000.arrow", "details-00000.arrow", "counts-00001.arrow"]
+    names = [path.stem for path in PARTIAL.contents(home)]
+    assert names == ["counts-00000", "texts-00000", "details-00000", "counts-00001", "texts-00001"]
 
 
 def test_a_damaged_description_is_none(home: Path) -> None:

@@ -2,7 +2,8 @@
 
 A folder holds the description (shard.json) and the counts in pieces, each a range of hashes in order, so that a merge
 reads any range of problems from every partial, whatever the size of the lake. Files are Arrow's own,
-compressed by lz4, which takes a third of the time of Parquet. Texts that several pieces share are in one file.
+compressed by lz4, which takes a third of the time of Parquet. Every piece has its own texts: pieces are cut by
+problem, so that hardly any problem id is in two of them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,14 +40,12 @@ class Piece:
     rows: int
     details: int
     """Rows of the file beside it; 0 if there is none."""
-    texts: int
-    """The file of the texts that its codes stand for."""
 
     @property
     def names(self) -> list[str]:
         return [
             f"counts-{self.number:05d}.arrow",
-            f"texts-{self.texts:05d}.arrow",
+            f"texts-{self.number:05d}.arrow",
             *([f"details-{self.number:05d}.arrow"] if self.details else []),
         ]
 
@@ -86,7 +85,7 @@ class Partial:
         return sum(piece.problems + piece.details // 4 for piece in self.pieces)
 
     def contents(self, home: Path) -> list[Path]:
-        return [home / name for name in dict.fromkeys(name for piece in self.pieces for name in piece.names)]
+        return [home / name for piece in self.pieces for name in piece.names]
 
 
 def describe(home: Path, partial: Partial, identity: Mapping[str, Any]) -> None:
@@ -127,17 +126,15 @@ def sound(home: Path, partial: Partial) -> bool:
 
 
 class Writer:
-    """Counts into a folder, piece by piece; the texts of neighbours that share them only once."""
+    """Counts into a folder, piece by piece."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.pieces, self.files = home, 0, -1
-        self.texts: Mapping[str, pa.Array[Any]] = {}
+        self.home, self.pieces = home, 0
 
     def write(self, counts: Counts) -> Piece:
         """Counts in the order of their hashes. What the file must hold is taken from the counts."""
+        counts = _used(counts)
         problems, details = counts.problems, counts.details
-        if counts.texts is not self.texts:
-            self.texts, self.files = counts.texts, self.files + 1
         hashes = problems[HASH].to_numpy()
         made = Piece(
             self.pieces,
@@ -146,17 +143,30 @@ class Writer:
             problems.height,
             counts.rows,
             0 if details is None else details.height,
-            self.files,
         )
         self.pieces += 1
         path, texts = (self.home / name for name in made.names[:2])
-        if not texts.exists():
-            _write(pa.table({key: _one(self.texts[key]) for key in KEYS}), texts, compression=None)
+        _write(pa.table({key: _one(counts.texts[key]) for key in KEYS}), texts, compression=None)
         _write(_narrow(problems), path)
         if made.details:
             assert details is not None
             _write(_narrow(details), self.home / made.names[2])
         return made
+
+
+def _used(counts: Counts) -> Counts:
+    """The same counts with no text that none of them has."""
+    texts, columns = {}, []
+    for key in KEYS:
+        codes = counts.problems[key].to_numpy()
+        there = np.zeros(len(counts.texts[key]), dtype=bool)
+        there[codes] = True
+        used = np.flatnonzero(there)
+        place = np.empty(there.size, dtype=np.uint32)
+        place[used] = np.arange(used.size, dtype=np.uint32)
+        texts[key] = counts.texts[key].take(arrow(used))
+        columns.append(pl.Series(key, place[codes]))
+    return replace(counts, texts=texts, problems=counts.problems.with_columns(columns))
 
 
 def _one(texts: pa.Array[Any]) -> pa.Array[Any]:
@@ -194,16 +204,14 @@ def _table(path: Path) -> pa.Table:
         return pa.ipc.open_file(source).read_all()
 
 
-def read_texts(home: Path, piece: Piece) -> dict[str, pa.Array[Any]]:
+def _texts(home: Path, piece: Piece) -> dict[str, pa.Array[Any]]:
     """What the codes of a piece stand for; not read from the disk before it is looked at."""
     told = _table(home / piece.names[1])
     lists: Any = {key: told[key].chunk(0) for key in KEYS}
     return {key: lists[key].values for key in KEYS}
 
 
-def read(
-    home: Path, piece: Piece, low: int, high: int, details: bool, texts: dict[str, pa.Array[Any]] | None = None
-) -> Counts | None:
+def read(home: Path, piece: Piece, low: int, high: int, details: bool) -> Counts | None:
     """The problems of a piece whose hashes are from low to high, with details if wanted; None if there are none."""
     if piece.low > high or piece.high < low or not piece.problems:
         return None
@@ -221,7 +229,8 @@ def read(
             begin = int(np.searchsorted(owner, np.uint32(first)))
             told = told.slice(begin, int(np.searchsorted(owner, np.uint32(end))) - begin)
             told = told.with_columns(pl.col(PROBLEM) - first)
-    return Counts(texts or read_texts(home, piece), problems, told)
+    counts = Counts(_texts(home, piece), problems, told)
+    return counts if end - first == piece.problems else _used(counts)
 
 
 def _wide(content: pa.Table) -> pl.DataFrame:

@@ -229,6 +229,8 @@ class Compare(Part):
     """The share of the benchmark's problems that a model must have attempted to be ranked."""
     margin: float | None = Field(None, gt=0)
     """A difference that does not matter: with it, models can be equivalent or not worse."""
+    max_pairs: int = Field(200_000, ge=1)
+    """More in one table: every model is compared with the leaders and its neighbours in rank; others when asked."""
     allow_different_n: bool = False
 
 

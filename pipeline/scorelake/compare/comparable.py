@@ -14,6 +14,7 @@ from scorelake.metrics.draws import Ints
 from scorelake.metrics.matrix import common
 from scorelake.settings import Compare
 
+Codes = NDArray[np.int8]
 REFUSED = "not comparable: "
 """How a claim begins that gives a reason instead of a number."""
 
@@ -43,27 +44,36 @@ class Tried:
         """Attempts per problem of each model, as text."""
         return [_span(low, high) for low, high in zip(self.least.tolist(), self.most.tolist(), strict=True)]
 
-    def apart(self, i: Ints, j: Ints) -> NDArray[np.bool_]:
-        """Models whose n have nothing in common."""
-        return (self.most[i] < self.least[j]) | (self.most[j] < self.least[i])
+    def apart(self) -> NDArray[np.bool_]:
+        """Models whose n have nothing in common, models x models."""
+        below: NDArray[np.bool_] = self.most[:, None] < self.least
+        return below | below.T
 
 
-def refusals(
-    tried: Tried, usable: Ints, a: Ints, b: Ints, metric: Metric, asked: Compare
-) -> tuple[pl.Series, pl.Series]:
-    """For every pair what makes the two incomparable, or null; once as B against A, once as A against B.
+def obstacles(tried: Tried, usable: Ints, asked: Compare) -> Codes:
+    """What makes two models incomparable, models x models: the number of a reason, or 0.
 
     `usable` is the number of problems on which both have the metric.
     """
-    shared = tried.shared[a, b]
+    shared = tried.shared
     few = shared < asked.min_problems
-    whole = few & (shared == tried.many[a]) & (shared == tried.many[b])
-    apart = tried.apart(a, b) if not asked.allow_different_n else np.zeros(a.size, dtype=bool)
-    code = np.select([whole, few, apart, usable < asked.min_problems], [1, 2, 3, 4], 0)
+    whole = few & (shared == tried.many[:, None]) & (shared == tried.many)
+    apart = tried.apart() if not asked.allow_different_n else np.zeros(few.shape, dtype=bool)
+    found = np.select([whole, few, apart, usable < asked.min_problems], np.arange(1, 5, dtype=np.int8), np.int8(0))
+    return np.asarray(found, dtype=np.int8)
+
+
+def refusals(
+    tried: Tried, code: Codes, usable: Ints, a: Ints, b: Ints, metric: Metric, asked: Compare
+) -> tuple[pl.Series, pl.Series]:
+    """The reasons of some pairs in words, null where there is none; once as B against A, once as A against B.
+
+    `code` and `usable` are of these pairs.
+    """
     spans = pl.Series(tried.spans(), dtype=pl.String)
     out = []
     for one, two in ((a, b), (b, a)):
-        told = pl.DataFrame({"code": code, "shared": shared, "usable": usable})
+        told = pl.DataFrame({"code": code, "shared": tried.shared[a, b], "usable": usable})
         told = told.with_columns(
             pl.Series("many", tried.many[one]),
             pl.Series("others", tried.many[two]),

@@ -35,7 +35,8 @@ def duel(
 
     In: the rows of problem_counts of either side, whose problems are the same if their subject and id are.
     """
-    found = examined([_board(names, sides, benchmark, scorer, settings)], [metric], lambda *_: set(), settings)
+    board = _board(names, sides, benchmark, scorer, settings)
+    found = examined(board, [], [metric], lambda *_: set(), settings)
     return pairs(MODEL_PAIR, found, [metric], ("benchmark",), settings)
 
 

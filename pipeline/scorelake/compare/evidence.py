@@ -56,7 +56,7 @@ def evidence(
     for board in boards(problems, cells, settings):
         subjects = list(board.split())
         alone = len(subjects) == 1  # a benchmark of one subject: the same evidence
-        whole, *found = examined([board, *([] if alone else subjects)], chosen, valued, settings)
+        whole, *found = examined(board, [] if alone else subjects, chosen, valued, settings)
         wholes.append(whole)
         parts += [whole.of(subjects[0].place)] if alone else found
     return {

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scorelake.compare.boards import Board, Place
-from scorelake.compare.comparable import REFUSED, Tried, refusals, standing
+from scorelake.compare.comparable import REFUSED, Codes, Tried, obstacles, refusals, standing
 from scorelake.metrics import Metric
-from scorelake.metrics.draws import Ints
-from scorelake.metrics.matrix import common
+from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.matrix import Matrix, common
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, resampled
 from scorelake.settings import Settings
 
@@ -25,6 +26,9 @@ class Measured:
     """One metric on one board: its pairs, compared or refused, and its ranks."""
 
     metric: Metric
+    a: Ints
+    b: Ints
+    """The two models of every pair, by number, the first in the order of their names first."""
     problems: Ints
     """On how many problems both models of every pair have the metric."""
     refused: tuple[pl.Series, pl.Series]
@@ -44,8 +48,6 @@ class Found:
     """A board's pairs, and what each metric says of them."""
 
     place: Place
-    a: Ints
-    b: Ints
     standing: list[str | None]
     """For every model why it is not ranked."""
     metrics: list[Measured]
@@ -60,48 +62,104 @@ def plan_of(settings: Settings) -> Plan:
     return Plan(asked.resamples, asked.seed, settings.uncertainty.confidence)
 
 
-def examined(boards: Sequence[Board], chosen: Sequence[Metric], valued: Valued, settings: Settings) -> list[Found]:
-    """Boards that share their units, such as a benchmark and its subjects, share the resamples too."""
-    models = [len(board.place.models) for board in boards]
-    pairs = len(chosen) * sum(many * (many - 1) // 2 for many in models)
+def examined(
+    whole: Board, parts: Sequence[Board], chosen: Sequence[Metric], valued: Valued, settings: Settings
+) -> list[Found]:
+    """A benchmark and its subjects: they share their units, and so the resamples too."""
+    most = settings.compare.max_pairs
+    of_part = _each(parts, len(chosen), most)
+    boards = [(whole, _each([whole], len(chosen), most)), *((part, of_part) for part in parts)]
+    pairs = len(chosen) * sum(_told(len(board.place.models), each) for board, each in boards)
     resamples = plan_of(settings).enough(pairs)
-    return [_examined(board, chosen, valued, settings, resamples) for board in boards]
+    return [_examined(board, chosen, valued, settings, resamples, each) for board, each in boards]
 
 
-def _examined(board: Board, chosen: Sequence[Metric], valued: Valued, settings: Settings, resamples: int) -> Found:
-    a, b = np.triu_indices(len(board.place.models), 1)
+def _each(boards: Sequence[Board], metrics: int, most: int) -> int | None:
+    """To how many others every model is compared, so that a table has not too many pairs; None for all."""
+    models = [len(board.place.models) for board in boards]
+    if metrics * sum(_told(many, None) for many in models) <= most:
+        return None
+    return max(2, most // (metrics * sum(models)))
+
+
+def _told(models: int, each: int | None) -> int:
+    """How many pairs, at most, so many models are compared in."""
+    every = models * (models - 1) // 2
+    return every if each is None else min(every, models * each)
+
+
+def _pairs(values: Floats, each: int | None) -> tuple[Ints, Ints]:
+    """All pairs; or every model with the leaders, and with those that come after it in rank, half of each."""
+    many = values.size
+    if each is None or _told(many, each) == _told(many, None):
+        return np.triu_indices(many, 1)
+    order = np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")
+    leaders = each // 2
+    ahead = [np.repeat(np.arange(min(leaders, many)), many), np.tile(np.arange(many), min(leaders, many))]
+    near = [(np.arange(many - step), np.arange(step, many)) for step in range(1, each - leaders + 1)]
+    one, two = (np.concatenate(side) for side in zip(ahead, *near, strict=True))
+    one, two = order[one], order[two]
+    code = np.unique((np.minimum(one, two) * many + np.maximum(one, two))[one != two])
+    return np.divmod(code, many)
+
+
+def _examined(
+    board: Board,
+    chosen: Sequence[Metric],
+    valued: Valued,
+    settings: Settings,
+    resamples: int,
+    each: int | None,
+) -> Found:
     tried = Tried.on(board)
     standings = standing(tried, settings.compare)
     found = []
     for metric, scores in zip(chosen, board.scores(), strict=True):
-        usable = common(scores.place, ~np.isnan(scores.numbers))
-        refused = refusals(tried, usable[a, b], a, b, metric, settings.compare)
-        compared = np.flatnonzero(refused[0].is_null().to_numpy())
+        there = ~np.isnan(scores.numbers)
+        usable = common(scores.place, there)
+        code = obstacles(tried, usable, settings.compare)
+        a, b = _pairs(_averages(scores, there), each)
+        refused = refusals(tried, code[a, b], usable[a, b], a, b, metric, settings.compare)
+        compared = np.flatnonzero(code[a, b] == 0)
         have = valued(board.place, metric)
-        ranked = [i for i, model in enumerate(board.place.models) if standings[i] is None and model in have]
-        ranges = _settled(usable, np.array(ranked, dtype=np.int64), a[compared], b[compared], settings)
+        ranked = np.array(
+            [i for i, model in enumerate(board.place.models) if standings[i] is None and model in have],
+            dtype=np.int64,
+        )
+        ranges = _settled(usable, code, ranked, a.size == _told(tried.many.size, None), settings)
         sample = Sample(
             scores,
             board.units.of_problem,
             board.units.key,
             a[compared],
             b[compared],
-            np.array(ranked if ranges else [], dtype=np.int64),
+            ranked if ranges else ranked[:0],
             board.units.clustered,
         )
         lifts, ranks = resampled(sample, plan_of(settings), resamples)
+        problems = usable[a, b]
         refused, compared, lifts = _alone(refused, compared, lifts)
         settled = ranks if ranges else None
-        found.append(Measured(metric, usable[a, b], refused, compared, lifts, sample.ranked, settled, resamples))
-    return Found(board.place, a, b, standings, found)
+        found.append(Measured(metric, a, b, problems, refused, compared, lifts, sample.ranked, settled, resamples))
+    return Found(board.place, standings, found)
 
 
-def _settled(usable: Ints, ranked: Ints, a: Ints, b: Ints, settings: Settings) -> bool:
-    """Enough problems in common for ranges of ranks: of every two ranked models, all of which are compared."""
-    inside = np.isin(a, ranked) & np.isin(b, ranked)
-    whole = np.count_nonzero(inside) == ranked.size * (ranked.size - 1) // 2
-    enough = ranked.size and usable[np.ix_(ranked, ranked)].min() >= settings.compare.min_problems
-    return bool(whole and enough)
+def _averages(scores: Matrix, there: NDArray[np.bool_]) -> Floats:
+    """The mean of every row over its own problems."""
+    filled = np.where(there, scores.numbers, 0)
+    return np.array([filled[row].sum() / max(1, np.count_nonzero(there[row])) for row in scores.place])
+
+
+def _settled(usable: Ints, code: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
+    """Ranges of ranks hold every two ranked models against each other, on enough problems.
+
+    Where not every pair is told, only models that are scored on the same problems are.
+    """
+    inside = np.ix_(ranked, ranked)
+    apart = code[inside][np.triu_indices(ranked.size, 1)]
+    enough = ranked.size > 0 and usable[inside].min() >= settings.compare.min_problems
+    alike = every_pair or bool((usable[inside] == usable.diagonal()[ranked]).all())
+    return bool(enough and alike and not apart.any())
 
 
 def _alone(

@@ -59,9 +59,9 @@ def _pairs(found: Found, measured: Measured) -> pl.DataFrame:
     )
     every = pl.DataFrame(
         {
-            "pair": np.arange(found.a.size),
-            "model_a": models.gather(found.a),
-            "model_b": models.gather(found.b),
+            "pair": np.arange(measured.a.size),
+            "model_a": models.gather(measured.a),
+            "model_b": models.gather(measured.b),
             "problems": measured.problems,
             "claim": measured.refused[0],
             "claim_a": measured.refused[1],

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scorelake.counts import DOUBT, OUTCOMES, PROBLEM, TOLD, Counts, added, attempt_name, together
 from scorelake.merge import lists
 from scorelake.merge.duplicates import Resolved, in_doubt, resolve, spelled_out
-from scorelake.partials import Partial, Piece, as_dictionary, read, read_texts, table
+from scorelake.partials import Partial, Piece, as_dictionary, read, table
 from scorelake.sorting import by_ranks
 from scorelake.store.disk import beside, remove, writing
 from scorelake.store.parquet import arrow
@@ -137,13 +137,10 @@ def _read(bucket: Bucket, details: bool) -> Counts | None:
     place = {path: i for i, path in enumerate(files)}
     todo = [(partial, piece) for partial in bucket.partials for piece in partial.pieces]
     homes = {partial.name: Path(bucket.folder) / partial.name for partial in bucket.partials}
-    texts = {(partial.name, piece.texts): piece for partial, piece in todo}
-    books = {which: read_texts(homes[which[0]], piece) for which, piece in texts.items()}
 
     def one(work: tuple[Partial, Piece]) -> Counts | None:
         partial, piece = work
-        book = books[partial.name, piece.texts]
-        counts = read(homes[partial.name], piece, bucket.low, bucket.high, details, book)
+        counts = read(homes[partial.name], piece, bucket.low, bucket.high, details)
         if counts is None or counts.details is None or "at" not in counts.details.columns:
             return counts
         rank = np.array([place[file.path] for file in partial.files], np.uint64)

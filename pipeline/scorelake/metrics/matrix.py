@@ -41,6 +41,8 @@ def places(many: int) -> type[np.unsignedinteger[Any]]:
 
 def common(place: Places, there: NDArray[np.bool_]) -> Ints:
     """In how many columns two rows both have something that is there; rows x rows."""
+    if there[place].all():
+        return np.full((len(place), len(place)), place.shape[1])
     out = np.zeros((len(place), len(place)), dtype=np.int64)
     flags = there.astype(np.float32)
     for columns in blocks(place.shape[1], max(16, len(place))):

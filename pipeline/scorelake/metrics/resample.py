@@ -28,6 +28,8 @@ _NEAR, _FAR = 1 << 19, 128
 are made ready for it."""
 _CACHED = 4
 """Parts of a block of numbers: chances are used while they are in the processor's own cache."""
+_ROUNDED = 1e-5
+"""Numbers of 32 bits that are equal differ by less."""
 _EXACT = 1 << 24
 """Whole numbers up to here are exact in 32 bits."""
 
@@ -50,7 +52,8 @@ class Sample:
     """Rows of scores over problems (NaN where not scored), pairs of rows to compare, and rows to rank.
 
     `unit` says which of the units with the numbers `key` each problem belongs to. Every pair must have a problem in
-    common, of two units at least, and every two ranked rows must be a pair, the lower row first.
+    common, of two units at least. Every two ranked rows must be a pair, the lower row first, or all of them be scored
+    on the same problems.
     """
 
     scores: Matrix
@@ -113,18 +116,22 @@ class _Pairs:
         self.as_far, self.farther, self.coins_a, self.coins_b = np.zeros((4, pairs), dtype=np.int64)
         """How many flips of a pair came as far from zero as its data, and farther; its wins as tosses of a coin."""
         self.means, self.flipped = (np.empty((rows, many)) for _ in range(2))
+        ranked = sample.ranked
+        self.alike = bool((table.kind[ranked] == table.kind[ranked[:1]]).all())
+        """Ranked rows are scored on the same problems: flips of any two are differences of what is there."""
         self.place = np.full(rows, -1)
-        self.place[sample.ranked] = np.arange(sample.ranked.size)
-        self.farthest = np.zeros((sample.ranked.size, many))
+        self.farthest = np.zeros((ranked.size, many if ranked.size else 0), dtype=np.float32)
         """Over all rivals of a ranked row, the largest |t| of each flip."""
+        if not self.alike:
+            self.place[ranked] = np.arange(ranked.size)
         self.lock = Lock()
 
     def found(self) -> tuple[Lifts, Ranks]:
         with plain_products():
             side_by_side(self._draw, list(blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape))))
             side_by_side(self._compare, list(self._blocks()))
-        self._test()
-        return self.lifts, Ranks(*self._range(), self._leading())
+            self._test()
+            return self.lifts, Ranks(*self._range(), self._leading())
 
     def _draw(self, columns: slice) -> None:
         """The mean of every row in each resample, over its own problems, and its sum in each flip."""
@@ -232,12 +239,16 @@ class _Pairs:
         """Ranks that are left to a row: below those significantly above it, above those significantly below."""
         many = self.sample.ranked.size
         lo, hi = np.ones(many, dtype=np.int64), np.full(many, many, dtype=np.int64)
-        if many < 2:
-            return lo, hi
         place = int(np.ceil(self.plan.confidence * (self.drawn.resamples + 1))) - 1
-        if place >= self.drawn.resamples:
+        if many < 2 or place >= self.drawn.resamples:
             return lo, hi
-        limit = np.partition(self.farthest, place, axis=1)[:, place]
+        all_of_them = self._rivals() if self.alike else None
+        limit = np.partition(self.farthest, place, axis=1)[:, place] * (1 + _ROUNDED)
+        if all_of_them is not None:
+            for row, ahead in enumerate(all_of_them):
+                lo[row] += np.count_nonzero(ahead > limit[row])
+                hi[row] -= np.count_nonzero(-ahead > limit[row])
+            return lo, hi
         a, b, t = self.place[self.sample.a], self.place[self.sample.b], self.lifts.t
         both = (a >= 0) & (b >= 0)
         a, b, t = a[both], b[both], t[both]
@@ -245,6 +256,37 @@ class _Pairs:
             np.add.at(lo, me[ahead > limit[me]], 1)
             np.add.at(hi, me[-ahead > limit[me]], -1)
         return lo, hi
+
+    def _rivals(self) -> Floats:
+        """How far each ranked row is ahead of each, and what the flips make of it, where all have the same problems.
+
+        As in a block of pairs, but of all pairs, and nothing else of them: t of two rows is the difference of two
+        sums over the distance of two rows, and all distances come from one product.
+        """
+        sums = self.table.sums[self.sample.ranked] * self.table.step
+        total, off = sums.sum(axis=1), sums - sums.mean(axis=0)
+        square = np.einsum("ij,ij->i", off, off)
+        apart = square[:, None] + square - 2 * (off @ off.T)
+        apart[apart <= 1e-12 * (square[:, None] + square)] = np.inf  # equal rows
+        inverse = (1 / np.sqrt(apart)).astype(np.float32)
+        flipped = self.flipped[self.sample.ranked] * self.table.step
+        flipped -= flipped.mean(axis=0)
+
+        def most(columns: slice) -> None:
+            mine = np.ascontiguousarray(flipped[:, columns], dtype=np.float32)
+            gap = np.empty_like(mine)
+            for row in range(len(mine)):
+                np.subtract(mine, mine[row], out=gap)
+                np.abs(gap, out=gap)
+                np.multiply(gap, inverse[row][:, None], out=gap)
+                gap.max(axis=0, out=self.farthest[row, columns])
+
+        side_by_side(most, blocks(self.drawn.resamples, _CACHED * len(flipped)))
+        ahead: Floats = total - total[:, None]
+        grain = self.table.problems * self.table.step
+        ahead[np.abs(ahead) <= grain] = 0  # below the grid: equal, not a tiny winner
+        ahead *= inverse
+        return ahead
 
     def _leading(self) -> Floats:
         """The share of resamples in which a row leads; equals share the lead."""
