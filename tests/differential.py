@@ -41,7 +41,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake import tasks
-from scorelake.errors import DataError, ScorelakeError
+from scorelake.errors import DataError, ScorelakeError, UsageError
 from scorelake.lake.listing import listing
 from scorelake.merge.buckets import buckets, merge
 from scorelake.publish.snapshot import Output
@@ -317,6 +317,8 @@ class Recount:
         """The reason for which the lake must be refused, by the first gate that it meets."""
         policy, rows = self.settings.policy, [row for some in self.rows.values() for row in some]
         nameless = [s for s in self.lake.files if self.settings.columns.attempt not in s.columns]
+        if self.settings.duplicates.policy == "exact" and len(nameless) == len(self.lake.files):
+            return f"no column {self.settings.columns.attempt}"
         if self.settings.duplicates.policy == "exact" and nameless:
             return f"{len(nameless):,} of the lake's files cannot be read"
         if self.rejected > policy.max_rejected:
@@ -497,7 +499,7 @@ def verify(lake: Lake, home: Path, rng: random.Random) -> tuple[str, list[str]]:
         title = f"[{name}; {memory}]"
         try:
             report = limited(PATIENCE_S, lambda: count(folder, out, mine, cut, lake.taken))  # noqa: B023 - called at once
-        except DataError as error:
+        except (DataError, UsageError) as error:
             if expected.error is None or expected.error not in str(error):
                 wrong.append(f"{title} refused: {str(error)[:600]}; right: {expected.error}")
             continue

@@ -52,7 +52,7 @@ def evidence(
     wholes: list[Found] = []
     parts: list[Found] = []
     summary, by_subject = scores[MODEL_SUMMARY.name], scores[SUBJECT_SUMMARY.name]
-    valued = _valued(summary, by_subject)
+    valued = _valued(summary, by_subject, chosen)
     for board in boards(problems, cells, settings):
         subjects = list(board.split())
         alone = len(subjects) == 1  # a benchmark of one subject: the same evidence
@@ -68,12 +68,13 @@ def evidence(
     }
 
 
-def _valued(summary: pl.DataFrame, by_subject: pl.DataFrame) -> Valued:
+def _valued(summary: pl.DataFrame, by_subject: pl.DataFrame, chosen: Sequence[Metric]) -> Valued:
     """Who has a value: by benchmark, subject (None for all), protocol and metric."""
     keys = ("benchmark", "subject", "protocol", "metric")
     whole = summary.with_columns(subject=pl.lit(None, pl.String))
     both = pl.concat([some.select(*keys, "model", "value") for some in (whole, by_subject)]).drop_nulls("value")
-    known = {key: set(some["model"]) for key, some in both.partition_by(keys, as_dict=True).items()}
+    mine = both.filter(pl.col("metric").is_in([metric.name for metric in chosen]))
+    known = {tuple(key): set(models) for *key, models in mine.group_by(keys).agg("model").iter_rows()}
 
     def valued(place: Place, metric: Metric) -> set[str]:
         return known.get((place.benchmark, place.subject, place.protocol, metric.name), set())

@@ -124,8 +124,8 @@ def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
             both = (ours > 0) & (theirs > 0)
             more &= both
             less &= both
-        wins_a += _true(more)
-        wins_b += _true(less)
+        wins_a += true_in_rows(more)
+        wins_b += true_in_rows(less)
         if not uneven(wins_a + wins_b, size, square).all():  # once they are, they stay so
             gap = np.abs(table.steps.rows(b, columns) - table.steps.rows(a, columns))
             if not table.complete:
@@ -161,7 +161,7 @@ def _levels(steps: Floats) -> Places:
     return out
 
 
-def _true(flags: NDArray[np.bool_]) -> Ints:
+def true_in_rows(flags: NDArray[np.bool_]) -> Ints:
     """How many are true in each row; of long rows one by one, which is several times faster."""
     if flags.shape[1] < _LONG:
         few: Ints = flags.sum(axis=1)

@@ -15,12 +15,12 @@ import numpy as np
 
 from scorelake.metrics.chance import MOST_TIMES, Chance, Words, chance
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
-from scorelake.metrics.gaps import Gaps, Table, gaps, uneven
+from scorelake.metrics.gaps import Gaps, Table, gaps, true_in_rows, uneven
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import plain_products, side_by_side
 
-_WORK = 1 << 29
+_WORK = 1 << 27
 """Resampled lifts of all pairs that are looked at; where there are more pairs, they have fewer resamples each."""
 _FEWEST = 2000
 _NEAR, _FAR = 1 << 19, 128
@@ -173,8 +173,8 @@ class _Pairs:
         self.coins_a[at], self.coins_b[at] = _coins(gap, self.sample.clustered)
         np.abs(flipped, out=flipped)
         far = np.abs(total)
-        self.as_far[at] = (flipped >= (far - grain)[:, None]).sum(axis=1)
-        self.farther[at] = (flipped > (far + grain)[:, None]).sum(axis=1)
+        self.as_far[at] = true_in_rows(flipped >= (far - grain)[:, None])
+        self.farther[at] = true_in_rows(flipped > (far + grain)[:, None])
         self._rival(self.place[a], self.place[b], flipped, norm)
 
     def _of_their_own(self, gap: Gaps) -> tuple[Floats, Floats, Floats]:
@@ -313,10 +313,12 @@ def percentiles(values: Floats, instead: Floats, tails: tuple[float, ...]) -> li
 
     As whole numbers of 16 bits: these are sorted several times faster than values are selected, all tails at once.
     """
-    lost = np.isnan(values)
-    if lost.any():
+    low = values.min(axis=1)
+    if np.isnan(low).any():
+        lost = np.isnan(values)
         values[lost] = np.broadcast_to(instead[:, None], values.shape)[lost]
-    most = np.maximum(values.max(axis=1), -values.min(axis=1))
+        low = values.min(axis=1)
+    most = np.maximum(values.max(axis=1), -low)
     scale = np.divide(32_767, most, out=np.ones_like(most), where=most > 0)
     values *= scale[:, None]
     codes = np.rint(values, out=values).astype(np.int16)

@@ -90,27 +90,43 @@ class Shape:
     clusters: Ints | None = None
     mixture: Mixture | None = None
 
-    def groups(self) -> Iterator[_Group]:
-        """Every group by itself."""
+    def batches(self, width: int) -> Iterator[_Batch]:
+        """Some groups at a time: as many as stay in the processor's cache with so many numbers for each row."""
         weight = self.problems.astype(np.float64)
-        ends = [*self.starts[1:].tolist(), self.place.size]
-        for i, (low, high) in enumerate(zip(self.starts.tolist(), ends, strict=True)):
-            rows, clusters, priors = slice(low, high), None, [(1.0, self.place[low:high])]
+        ends = np.append(self.starts[1:], self.place.size)
+        first, groups = 0, self.starts.size
+        while first < groups:
+            low = int(self.starts[first])
+            last = max(first + 1, int(np.searchsorted(ends, low + CACHED // width, "right")))
+            high = int(ends[last - 1])
+            rows, clusters, priors = slice(low, high), None, [(np.ones(last - first), self.place[low:high])]
             if self.clusters is not None:
                 clusters = self.clusters[slice(*np.searchsorted(self.clusters, (low, high)))] - low
             if self.mixture is not None:
-                priors = [
-                    (float(w[i]), at[rows]) for w, at in zip(self.mixture.weight, self.mixture.place, strict=True)
-                ]
-            yield _Group(self.place[rows], weight[rows], priors, clusters)
+                mixed = zip(self.mixture.weight, self.mixture.place, strict=True)
+                priors = [(share[first:last], at[rows]) for share, at in mixed]
+            yield _Batch(self.place[rows], weight[rows], self.starts[first:last] - low, priors, clusters)
+            first = last
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Batch:
+    """Rows of some groups, one group after the other."""
+
     place: Ints
     weight: Floats
-    priors: list[tuple[float, Ints]]
+    starts: Ints
+    priors: list[tuple[Floats, Ints]]
+    """Of each prior its weight in every group, and its columns of the estimate."""
     clusters: Ints | None
+
+    def total(self, numbers: Floats) -> Floats:
+        """Weighted sums over the rows of each group, which come last; each adds its own rows in their order."""
+        return np.add.reduceat(numbers * self.weight, self.starts, axis=-1)
+
+    def spread(self, numbers: Floats) -> Floats:
+        """What is told of groups, for each of their rows."""
+        return np.repeat(numbers, np.diff(self.starts, append=self.place.size), axis=-1)
 
 
 def aggregate(
@@ -131,7 +147,7 @@ def aggregate(
     for kind in dict.fromkeys(kinds):
         alike = [estimate for estimate, its in zip(estimates, kinds, strict=True) if its == kind]
         panel = _Panel(alike)
-        sums = _Sums.stacked(side_by_side(panel.sums, shape.groups()))
+        sums = _Sums.joined(side_by_side(panel.sums, shape.batches(panel.value[:, :, 0].size)))
         for i, estimate in enumerate(alike):
             out[id(estimate)] = _summaries(estimate, shape, sums.of(i), confidence, min_coverage, clip)
     return [out[id(estimate)] for estimate in estimates]
@@ -180,7 +196,7 @@ def _rerun(estimate: Estimate, shape: Shape, value: Floats, confidence: float) -
 
 @dataclass(frozen=True)
 class _Sums:
-    """What is needed of a group, metrics x parts (x parts); of many groups, those come last."""
+    """What is needed of groups: metrics x parts (x parts) x groups."""
 
     mu: Floats
     spread: Floats
@@ -194,8 +210,8 @@ class _Sums:
     """How large that sample is: problems scored, or clusters with one."""
 
     @staticmethod
-    def stacked(groups: Sequence[_Sums]) -> _Sums:
-        return _Sums(*(np.stack([getattr(group, f.name) for group in groups], axis=-1) for f in fields(_Sums)))
+    def joined(batches: Sequence[_Sums]) -> _Sums:
+        return _Sums(*(np.concatenate([getattr(some, f.name) for some in batches], axis=-1) for f in fields(_Sums)))
 
     def of(self, metric: int) -> _Sums:
         return _Sums(*(getattr(self, f.name)[metric] for f in fields(_Sums)))
@@ -213,55 +229,57 @@ class _Panel:
         """None of them has a posterior."""
         self.covariance = np.nan_to_num(np.stack([estimate.covariance for estimate in estimates]), nan=0.0)
 
-    def sums(self, group: _Group) -> _Sums:
+    def sums(self, batch: _Batch) -> _Sums:
         """Some metrics at a time, as many as stay in the processor's cache."""
-        step = max(1, CACHED // (group.place.size * self.value.shape[1]))
-        parts = [self._sums(group, slice(i, i + step)) for i in range(0, len(self.value), step)]
+        step = max(1, CACHED // (batch.place.size * self.value.shape[1]))
+        parts = [self._sums(batch, slice(i, i + step)) for i in range(0, len(self.value), step)]
         return _Sums(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Sums)))
 
-    def _sums(self, group: _Group, some: slice) -> _Sums:
-        mu, spread = self._posterior(group, some)
-        weight = group.weight
-        off = self.value[some].take(group.place, axis=-1)
-        scored = None if self.scored is None else self.scored[some].take(group.place, axis=-1)
-        count = np.full(len(off), weight.sum()) if scored is None else _total(scored, weight)
-        average = ratio(_total(off, weight), count[:, None])
-        off -= average[..., None]
+    def _sums(self, batch: _Batch, some: slice) -> _Sums:
+        mu, spread = self._posterior(batch, some)
+        off = self.value[some].take(batch.place, axis=-1)
+        scored = None if self.scored is None else self.scored[some].take(batch.place, axis=-1)
+        all_of_them = np.add.reduceat(batch.weight, batch.starts)
+        count = np.tile(all_of_them, (len(off), 1)) if scored is None else batch.total(scored)
+        average = ratio(batch.total(off), count[:, None])
+        off -= batch.spread(np.nan_to_num(average, nan=0.0))
         if scored is not None:
             off *= scored[:, None]
-            off[count == 0] = 0
         units = count
-        if group.clusters is None:
-            squares = np.einsum("mir,mjr,r->mij", off, off, weight) if off.shape[1] > 1 else _squares(off, weight)
+        if batch.clusters is None:
+            squares = batch.total(off[:, :, None] * off[:, None])
             sample = ratio(ratio(squares, (count - 1)[:, None, None]), count[:, None, None])
         else:
-            seen = weight[None] if scored is None else weight * scored
-            sample, units = _between_clusters(off * weight, seen, count, group.clusters)
+            seen = batch.weight[None] if scored is None else batch.weight * scored
+            sample, units = _between_clusters(off * batch.weight, seen, count, batch)
         return _Sums(mu, spread, count, average, sample, units)
 
-    def _posterior(self, group: _Group, some: slice) -> tuple[Floats, Floats]:
-        """Means (metrics x parts) and their covariance, over every problem that has a posterior.
+    def _posterior(self, batch: _Batch, some: slice) -> tuple[Floats, Floats]:
+        """Means (metrics x parts x groups) and their covariance, over every problem that has a posterior.
 
         avg@N has none without attempts. Of a mixture: the average within the priors, and the spread between them.
         """
         if self.blind:
             parts = self.mean[some].shape[:2]
-            return np.full(parts, np.nan), np.full((*parts, parts[1]), np.nan)
+            return (
+                np.full((*parts, batch.starts.size), np.nan),
+                np.full((*parts, parts[1], batch.starts.size), np.nan),
+            )
         found = []
-        for _, place in group.priors:
+        for _, place in batch.priors:
             if self.known is None:
-                m = np.full(1, group.weight.sum())
+                m = np.add.reduceat(batch.weight, batch.starts)[None]
             else:
-                m = _total(self.known[some].take(place, axis=-1), group.weight)
-            mean = ratio(_total(self.mean[some].take(place, axis=-1), group.weight), m[:, None])
-            within = _total(self.covariance[some].take(place, axis=-1), group.weight)
+                m = batch.total(self.known[some].take(place, axis=-1))
+            mean = ratio(batch.total(self.mean[some].take(place, axis=-1)), m[:, None])
+            within = batch.total(self.covariance[some].take(place, axis=-1))
             found.append((mean, ratio(within, m[:, None, None] ** 2)))
         if len(found) == 1:
             return found[0]
         mu, spread = np.zeros_like(found[0][0]), np.zeros_like(found[0][1])
-        for (share, _), (mean, _) in zip(group.priors, found, strict=True):
+        for (share, _), (mean, _) in zip(batch.priors, found, strict=True):
             mu += share * mean
-        for (share, _), (mean, within) in zip(group.priors, found, strict=True):
+        for (share, _), (mean, within) in zip(batch.priors, found, strict=True):
             spread += share * (within + (mean - mu)[:, :, None] * (mean - mu)[:, None])
         return mu, spread
 
@@ -274,27 +292,19 @@ def _filled(numbers: Floats) -> tuple[Floats, Floats | None]:
     return np.where(there[:, None], numbers, 0), there.astype(np.float64)
 
 
-def _total(numbers: Floats, weight: Floats) -> Floats:
-    """Weighted sums over the rows, which come last; einsum adds in an order that depends on their number alone."""
-    total: Floats = np.einsum("...r,r->...", numbers, weight)
-    return total
-
-
-def _squares(off: Floats, weight: Floats) -> Floats:
-    """The same of the squares, for metrics of one part."""
-    return _total(off * off, weight)[..., None]
-
-
-def _between_clusters(off: Floats, scored: Floats, count: Floats, clusters: Ints) -> tuple[Floats, Floats]:
+def _between_clusters(off: Floats, scored: Floats, count: Floats, batch: _Batch) -> tuple[Floats, Floats]:
     """Covariance of the means when whole clusters are the sample, and how many have a problem scored.
 
     Clusters of one problem each give the plain covariance.
     """
+    clusters = batch.clusters
+    assert clusters is not None
+    starts = np.searchsorted(clusters, batch.starts)
     sums = np.add.reduceat(off, clusters, axis=-1)
-    units = (np.add.reduceat(scored, clusters, axis=-1) > 0).sum(axis=-1).astype(np.float64)
-    units = np.broadcast_to(units, count.shape)
+    there = (np.add.reduceat(scored, clusters, axis=-1) > 0).astype(np.float64)
+    units = np.broadcast_to(np.add.reduceat(there, starts, axis=-1), count.shape)
     many = units[:, None, None]
-    squares = np.einsum("mir,mjr->mij", sums, sums)
+    squares = np.add.reduceat(sums[:, :, None] * sums[:, None], starts, axis=-1)
     return ratio(squares, count[:, None, None] ** 2) * ratio(many, many - 1), units
 
 
