@@ -316,11 +316,11 @@ class Recount:
     def _error(self, conflicts: int) -> str | None:
         """The reason for which the lake must be refused, by the first gate that it meets."""
         policy, rows = self.settings.policy, [row for some in self.rows.values() for row in some]
-        nameless = [s for s in self.lake.files if self.settings.columns.attempt not in s.columns]
-        if self.settings.duplicates.policy == "exact" and len(nameless) == len(self.lake.files):
-            return f"no column {self.settings.columns.attempt}"
+        attempt = self.settings.columns.attempt
+        nameless = [s for s in self.lake.files if attempt not in s.columns]
         if self.settings.duplicates.policy == "exact" and nameless:
-            return f"{len(nameless):,} of the lake's files cannot be read"
+            everywhere = len(nameless) == len(self.lake.files)
+            return f"no column {attempt}" if everywhere else f"{len(nameless):,} of the lake's files cannot be read"
         if self.rejected > policy.max_rejected:
             return f"{self.rejected:,} rows rejected"
         ungraded = sum(not row["graded"] for row in rows)

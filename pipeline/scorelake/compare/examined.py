@@ -16,6 +16,7 @@ from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.matrix import Matrix, common
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, resampled
 from scorelake.settings import Settings
+from scorelake.threads import plain_products, side_by_side
 
 Valued = Callable[[Place, Metric], set[str]]
 """The models of a board that have a value of a metric."""
@@ -71,7 +72,12 @@ def examined(
     boards = [(whole, _each([whole], len(chosen), most)), *((part, of_part) for part in parts)]
     pairs = len(chosen) * sum(_told(len(board.place.models), each) for board, each in boards)
     resamples = plan_of(settings).enough(pairs)
-    return [_examined(board, chosen, valued, settings, resamples, each) for board, each in boards]
+
+    def one(work: tuple[Board, int | None]) -> Found:
+        return _examined(work[0], chosen, valued, settings, resamples, work[1])
+
+    with plain_products():
+        return [one(boards[0]), *side_by_side(one, boards[1:])]  # the first makes the chances that all of them share
 
 
 def _each(boards: Sequence[Board], metrics: int, most: int) -> int | None:

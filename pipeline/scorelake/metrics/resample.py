@@ -18,7 +18,7 @@ from scorelake.metrics.draws import Floats, Ints, blocks, ratio
 from scorelake.metrics.gaps import Gaps, Table, gaps, true_in_rows, uneven
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test
-from scorelake.threads import plain_products, side_by_side
+from scorelake.threads import side_by_side
 
 _WORK = 1 << 27
 """Resampled lifts of all pairs that are looked at; where there are more pairs, they have fewer resamples each."""
@@ -127,11 +127,10 @@ class _Pairs:
         self.lock = Lock()
 
     def found(self) -> tuple[Lifts, Ranks]:
-        with plain_products():
-            side_by_side(self._draw, list(blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape))))
-            side_by_side(self._compare, list(self._blocks()))
-            self._test()
-            return self.lifts, Ranks(*self._range(), self._leading())
+        side_by_side(self._draw, list(blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape))))
+        side_by_side(self._compare, list(self._blocks()))
+        self._test()
+        return self.lifts, Ranks(*self._range(), self._leading())
 
     def _draw(self, columns: slice) -> None:
         """The mean of every row in each resample, over its own problems, and its sum in each flip."""
