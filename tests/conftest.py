@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +91,11 @@ def tables(out: Path) -> dict[str, bytes]:
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs the cluster comes first: so one worker of xdist has all of it, and there is only one cluster."""
+    items.sort(key=lambda item: item.path.parent.name != "engines")
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What did not run for want of a browser is said where nobody overlooks it."""
     skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
@@ -116,20 +123,24 @@ class Nodes:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        # a lost node is noticed after two seconds instead of half a minute
+        # a lost node, which refuses connections, is noticed after two seconds; a slow one has all the time it needs
         quick = {
             "health_check_initial_delay_ms": 0,
             "health_check_period_ms": 500,
-            "health_check_timeout_ms": 2000,
+            "health_check_timeout_ms": 30_000,
             "health_check_failure_threshold": 4,
         }
         self.cluster = Cluster()
+        self.cache = tempfile.mkdtemp()
         self.add(_system_config=quick, include_dashboard=False)
         self.add()
         self.address: str = self.cluster.address
 
     def add(self, **options: Any) -> Any:
-        return self.cluster.add_node(num_cpus=1, object_store_memory=80 << 20, **options)
+        """One more node, with a cache of its own."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SCORELAKE_CACHE", self.cache)
+            return self.cluster.add_node(num_cpus=1, object_store_memory=80 << 20, **options)
 
     def kill(self, node: Any) -> None:
         """SIGKILL to everything of a node."""
@@ -142,6 +153,7 @@ def nodes() -> Iterator[Nodes]:
     running = Nodes()
     yield running
     running.cluster.shutdown()
+    shutil.rmtree(running.cache)
 
 
 @pytest.fixture(scope="session")

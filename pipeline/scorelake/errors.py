@@ -6,6 +6,7 @@ is a defect of ours and may show a traceback.
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 
@@ -49,6 +50,17 @@ class ClusterError(ScorelakeError):
     """The cluster could not do the work: workers died again and again, or nothing there is large enough."""
 
     exit_code = 4
+
+
+class EndedError(StorageError):
+    """A process that did a part of the work was ended by a signal, from outside or through its own doing."""
+
+    def __init__(self, number: int, hint: str | None = None) -> None:
+        super().__init__(f"the process that did it was ended by {signal.Signals(number).name}", hint=hint)
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EndedError, (self.number, self.hint)
 
 
 class UsageError(ScorelakeError):

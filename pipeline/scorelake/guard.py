@@ -7,20 +7,26 @@ Should the parent be killed, the child ends as well: a job whose caller is gone 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from types import FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from scorelake.errors import StorageError
+from scorelake.errors import EndedError, StorageError
 
-Suspect: TypeAlias = tuple[str, Callable[[], int], Callable[[str], None]]
+Suspect: TypeAlias = tuple[str, Callable[[], int], Callable[[str], object]]
 """A file's name, a try to count it alone, and how to leave a verdict on it."""
 CRASHES = tuple(getattr(signal, f"SIG{name}") for name in ("ABRT", "BUS", "FPE", "ILL", "SEGV", "TRAP"))
 """Signals by which a process ends through its own doing."""
+AFTER_A_CRASH = "after_a_crash"
+"""The attribute of a task that names another one, to be done instead where the first has ended its worker."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def in_child(work: Callable[[], int]) -> int:
@@ -56,15 +62,70 @@ def surviving(work: Callable[[bool], int], suspects: Callable[[bool], list[Suspe
         for name, tried, condemn in suspects(full):
             ended = in_child(tried)
             if -ended in CRASHES:
-                condemn(
-                    f"reading it ends the process ({signal.Signals(-ended).name}): the file is damaged or encrypted"
-                )
+                condemn(verdict(-ended))
                 found.append(name)
     if not found:
         told = signal.Signals(-code).name
         hint = "it may have had too little memory: try --memory" if -code == signal.SIGKILL else "please report this"
         raise StorageError(f"the job was ended by {told}; nothing was published", hint=hint)
     return in_child(lambda: work(False))
+
+
+def verdict(number: int) -> str:
+    """What is said of a file on which a process ended by this signal."""
+    return f"reading it ends the process ({signal.Signals(number).name}): the file is damaged or encrypted"
+
+
+def apart(task: Callable[[Item], Result], item: Item) -> Result:
+    """What a task gives, done in a new process that ends with this one; EndedError if a signal ended it.
+
+    New, and no fork: a worker of a cluster has threads that a fork would break.
+    """
+    ours, theirs = os.pipe()
+    command = [sys.executable, "-c", f"from scorelake.guard import serve; serve({theirs})"]
+    paths = os.pathsep.join(sys.path)
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, pass_fds=[theirs], env={**os.environ, "PYTHONPATH": paths}
+    )
+    os.close(theirs)
+    assert child.stdin is not None
+    try:
+        with os.fdopen(ours, "rb") as told, suppress(BrokenPipeError):
+            pickle.dump((task, item), child.stdin)
+            child.stdin.flush()
+            answer = told.read()
+        code = child.wait()
+    except BaseException:
+        child.send_signal(signal.SIGINT)  # it removes what it has half-written
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(3)
+        raise
+    finally:
+        child.kill()
+        child.wait()
+        with suppress(OSError):
+            child.stdin.close()
+    if code < 0:
+        raise EndedError(-code)
+    if code > 0:
+        raise StorageError(f"the process that did it ended with exit code {code}", hint="please report this")
+    done, result = pickle.loads(answer)
+    if done:
+        return result  # type: ignore[no-any-return]
+    raise result
+
+
+def serve(answer: int) -> None:
+    """The other side of `apart`: a task and its item come in by stdin, what becomes of them goes out by the pipe."""
+    task, item = pickle.load(sys.stdin.buffer)
+    Thread(target=_end_with, args=(sys.stdin.fileno(),), daemon=True).start()
+    try:
+        told: tuple[bool, Any] = True, task(item)
+    except Exception as error:
+        told = False, error
+    with os.fdopen(answer, "wb") as out:
+        pickle.dump(told, out)
+    os._exit(0)  # the thread that waits for the other side is in no hurry
 
 
 def _done(work: Callable[[], int]) -> int:

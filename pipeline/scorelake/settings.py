@@ -243,6 +243,7 @@ class Run(Part):
     bucket_rows: int | None = Field(None, gt=0)
     threads: int | None = Field(None, gt=0)
     """Of one task. By default every core of this machine; on a cluster, where tasks run side by side, one."""
+    silent_s: float = Field(60.0, gt=0)  # seconds without a sign of a cluster's worker until another one tries
 
     @property
     def memory(self) -> float:

@@ -19,7 +19,8 @@ from scorelake import partials
 from scorelake.count import fit
 from scorelake.count import partial as counting
 from scorelake.engines import Engine, local
-from scorelake.errors import DataError, ScorelakeError, StorageError
+from scorelake.errors import DataError, EndedError, ScorelakeError, StorageError
+from scorelake.guard import AFTER_A_CRASH, CRASHES, apart, verdict
 from scorelake.lake.download import at_hand
 from scorelake.merge.buckets import Bucket, Merged
 from scorelake.merge.buckets import merge as merge_bucket
@@ -28,6 +29,7 @@ from scorelake.settings import Settings
 from scorelake.store.disk import beside, checksum, is_remote, remove, replace_folder, writing
 from scorelake.store.files import File, Shard, stat
 from scorelake.threads import side_by_side
+from scorelake.words import many
 
 if TYPE_CHECKING:
     from scorelake.store.mirror import Mirror
@@ -55,12 +57,19 @@ class Count:
     def task(self) -> counting.Task:
         return counting.Task(self.shard, self.settings, self.least)
 
+    def __str__(self) -> str:
+        first, *more = self.shard.files
+        return first.path + (f" and {many(len(more), 'more file')}" if more else "")
+
 
 @dataclass(frozen=True)
 class Merge:
     bucket: Bucket
     mirror: Mirror | None = None
     """Set where other machines made the partials, or will use what comes of them."""
+
+    def __str__(self) -> str:
+        return f"bucket {Path(self.bucket.path).stem}"
 
 
 def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: str, *, every_file: bool) -> None:
@@ -92,18 +101,53 @@ def count_all(tasks: Sequence[Count]) -> list[Partial]:
     return side_by_side(count, alone, pl.thread_pool_size())
 
 
+def count_apart(tasks: Sequence[Count]) -> list[Partial]:
+    """The same after a worker crashed: in a process of its own. If that ends through its own doing, so is every file
+    tried alone, and one that ends it gets its verdict."""
+    try:
+        return apart(count_all, tasks)
+    except EndedError as error:
+        if error.number not in CRASHES:
+            raise
+        crash = error
+    alone = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
+    partials = [_tried(task) for task in alone]
+    if not any(partial.way == CONDEMNED for partial in partials):
+        raise crash
+    return partials
+
+
+setattr(count_all, AFTER_A_CRASH, count_apart)
+
+
+def _tried(task: Count) -> Partial:
+    """One file, counted in a process of its own or condemned."""
+    try:
+        return apart(count, task)
+    except EndedError as error:
+        if error.number not in CRASHES:
+            raise
+        return condemn(task, verdict(error.number))
+
+
 def count(task: Count) -> Partial:
     """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
-    if task.mirror is None:
+    task, mirror = _here(task), task.mirror
+    if mirror is None:
         return _count(task)
     home = Path(task.folder) / task.task.name
     with writing(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)
-        sent = not task.again and task.mirror.bring(f"partials/{home.name}") and finished(home) is not None
+        sent = not task.again and mirror.bring(f"partials/{home.name}") and finished(home) is not None
     partial = _count(task)
     if not sent:
-        task.mirror.send(home)
+        mirror.send(home)
     return partial
+
+
+def _here(task: Count) -> Count:
+    """A task that came from another machine works in this one's mirror."""
+    return task if task.mirror is None else replace(task, folder=task.mirror.here(task.folder))
 
 
 def _count(task: Count) -> Partial:
@@ -177,7 +221,7 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
     return out
 
 
-def condemn(task: Count, reason: str) -> None:
+def condemn(task: Count, reason: str) -> Partial:
     """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
     empty = dict.fromkeys(("read", "graded", "ungraded", "rejected"), 0)
@@ -195,12 +239,15 @@ def condemn(task: Count, reason: str) -> None:
         pieces=(),
         checksum=checksum(),
     )
-    home = Path(task.folder) / partial.name
+    home = Path(_here(task).folder) / partial.name
     aside = beside(home)
     with writing(home):
         aside.mkdir(parents=True)
         partials.describe(aside, partial, counting.identity(task.settings))
         replace_folder(aside, home)
+    if task.mirror is not None:
+        task.mirror.send(home)
+    return partial
 
 
 def merge_all(tasks: Sequence[Merge]) -> list[Merged]:
@@ -215,6 +262,7 @@ def merge(task: Merge) -> Merged:
     bucket = task.bucket
     if task.mirror is None:
         return merge_bucket(bucket)
+    bucket = replace(bucket, folder=task.mirror.here(bucket.folder), path=task.mirror.here(bucket.path))
     with writing(bucket.path):
         Path(bucket.path).parent.mkdir(parents=True, exist_ok=True)
         if not task.mirror.bring(*(f"partials/{partial.name}" for partial in bucket.partials)):

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 import ray
 
-from conftest import Nodes, ask, run, snapshot, tables
+import crashing
+from conftest import Nodes, ask, expand, put, run, snapshot, tables
 from scorelake import engines, synth, tasks
-from scorelake.engines import local
+from scorelake.engines import attempts, joining, local
 from scorelake.engines import ray as module
 from scorelake.engines.ray import Ray
 from scorelake.errors import ClusterError, DataError, UsageError
-from scorelake.partials import Partial
 from scorelake.settings import load
+from scorelake.store.mirror import Mirror
 
-CUT = "[run]\nshard_mb = 0.001\nbucket_rows = 300\n"
+CUT = "[run]\nshard_mb = 0.001\nbucket_rows = 60\n"
 """The same cut as on one machine makes the same files."""
 
 
@@ -89,22 +95,22 @@ def test_memory_of_a_task_is_its_share_of_a_node(engine: Ray) -> None:
 
 
 class Slow:
-    """Counting that takes a moment and leaves a note when it begins and when it ends."""
+    """Tasks of one stage that take a moment and leave a note when they begin and when they end."""
 
-    def __init__(self, notes: Path) -> None:
-        self.notes = notes
+    def __init__(self, notes: Path, stage: str = "count_all") -> None:
+        self.notes, self.stage = notes, stage
         notes.mkdir()
 
-    def __call__(self, todo: Sequence[tasks.Count]) -> list[Partial]:
-        (one,) = todo
-        note = self.notes / f"{one.task.name}-{os.getpid()}-{ray.get_runtime_context().get_node_id()}"
+    def __call__(self, todo: Sequence[Any]) -> Any:
+        name = hashlib.sha256(" ".join(str(one) for one in todo).encode()).hexdigest()[:8]
+        note = self.notes / f"{name}-{os.getpid()}-{ray.get_runtime_context().get_node_id()}"
         note.touch()
-        time.sleep(0.4)
+        time.sleep(0.3)
         from scorelake import tasks as own  # the worker's, which are as they were
 
-        partials = own.count_all(todo)
+        result = getattr(own, self.stage)(todo)
         note.with_suffix(".done").touch()
-        return partials
+        return result
 
     def begun(self) -> list[str]:
         return sorted(path.name for path in self.notes.glob("*[!.]*") if path.suffix != ".done")
@@ -116,15 +122,18 @@ class Slow:
         return [(int(pid), node) for _, pid, node in told]
 
 
+STAGES = {"count_all": "counting", "merge_all": "merging"}
+
+
 def struck(
     engine: Ray, lake: Path, out: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch, strike: Callable[[], None]
 ) -> int:
-    """The job, struck once while it counts; how many tasks began more than once."""
-    monkeypatch.setattr(tasks, "count_all", slow)
+    """The job, struck once in the middle of a stage; how many tasks began more than once."""
+    monkeypatch.setattr(tasks, slow.stage, slow)
     waiting = [strike]
 
     def progress(stage: str, done: int, of: int) -> None:
-        if stage == "counting" and 0 < done < of and waiting:
+        if stage == STAGES[slow.stage] and 0 < done < of and waiting:
             waiting.pop()()
 
     report = run(lake, out, CUT, engine=engine, progress=progress)
@@ -140,10 +149,11 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_killed(
-    engine: Ray, lake: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    engine: Ray, lake: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    slow = Slow(tmp_path / "notes")
+    slow = Slow(tmp_path / "notes", stage)
 
     def strike() -> None:
         until(lambda: bool(slow.running()))
@@ -153,10 +163,17 @@ def test_a_worker_killed(
     assert tables(tmp_path / "out") == expected
 
 
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_node_killed(
-    nodes: Nodes, engine: Ray, lake: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes,
+    engine: Ray,
+    lake: Path,
+    tmp_path: Path,
+    expected: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
 ) -> None:
-    doomed, slow = nodes.add(), Slow(tmp_path / "notes")
+    doomed, slow = nodes.add(), Slow(tmp_path / "notes", stage)
     until(lambda: engine.at_once == 3)
 
     def strike() -> None:
@@ -169,14 +186,135 @@ def test_a_node_killed(
 
 
 def test_a_task_that_always_kills_its_worker(engine: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRIES", 1)
-    with pytest.raises(ClusterError, match="could not be finished in 2 attempts") as caught:
-        list(engine.map(suicide, [0]))
-    assert caught.value.exit_code == 4
+    monkeypatch.setattr(attempts, "ATTEMPTS", 2)
+    with pytest.raises(ClusterError, match="could not be finished in 2 attempts: the worker crashed") as caught:
+        list(engine.map(suicide, ["a.parquet"]))
+    assert (caught.value.where, caught.value.exit_code) == ("suicide(a.parquet)", 4)
 
 
-def suicide(_: int) -> None:
+def suicide(_: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_workers_that_run_out_of_memory(
+    nodes: Nodes, engine: Ray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node on which Ray's memory monitor takes any memory for too much: it ends five workers, and no more."""
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_memory_usage_threshold", "0.001")
+        patch.setenv("RAY_memory_monitor_refresh_ms", "100")
+        full = nodes.add(memory=900 << 30)
+    try:
+        said: list[str] = []
+        there = replace(engine, memory=500 << 30, rest_s=0.0, say=said.append)
+        with pytest.raises(ClusterError, match="in 5 attempts: Ray's memory monitor ended the worker") as caught:
+            list(there.map(greedy, [str(tmp_path)]))
+    finally:
+        nodes.kill(full)
+    assert len(list(tmp_path.iterdir())) <= 5
+    assert [words[-6:] for words in said] == [f"{number} of 5" for number in (2, 3, 4, 5)]
+    assert (caught.value.where, caught.value.exit_code) == (f"greedy({tmp_path})", 4)
+    assert "memory_gb" in str(caught.value.hint)
+
+
+def greedy(notes: str) -> None:
+    (Path(notes) / f"{os.getpid()}").touch()
+    time.sleep(60)
+
+
+def test_a_stopped_worker(engine: Ray, tmp_path: Path) -> None:
+    """Others finish meanwhile; then it is named, its work is done elsewhere, and it is gone."""
+    said: list[str] = []
+    quick = replace(engine, silent_s=2.0, say=said.append)
+    stopped = tmp_path / "stopped"
+    assert list(quick.map(stopping, [("a", ""), ("b", str(stopped)), ("c", "")])) == ["a", "b", "c"]
+    process = int(stopped.read_text())
+    words = next(words for words in said if f"worker {process} of node " in words)  # on a busy machine not the only
+    assert words.startswith(f"warning: stopping(b, {stopped}): worker")
+    assert words.endswith("has been silent for 2 s; attempt 2 of 5 runs elsewhere")
+    until(lambda: not Path(f"/proc/{process}").exists())
+
+
+def stopping(told: tuple[str, str]) -> str:
+    """The first attempt stops its worker."""
+    name, note = told
+    if note and not Path(note).exists():
+        Path(note).write_text(f"{os.getpid()}")
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return name
+
+
+def test_workers_that_always_stop(engine: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "ATTEMPTS", 2)
+    quick = replace(engine, silent_s=0.9)
+    with pytest.raises(ClusterError, match=r"in 2 attempts: worker \d+ of node .* was silent for 0\.9 s") as caught:
+        list(quick.map(stop, ["b.parquet"]))
+    assert (caught.value.where, caught.value.exit_code) == ("stop(b.parquet)", 4)
+
+
+def stop(_: str) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_worker_that_was_stopped_before_it_began(engine: Ray) -> None:
+    """Ray takes it for idle and gives it work, which it never begins, while others do theirs."""
+    said: list[str] = []
+    quick = replace(engine, silent_s=2.0, say=said.append)
+    idle = max(quick.map(process, range(4)))
+    os.kill(idle, signal.SIGSTOP)
+    try:
+        assert idle not in set(quick.map(process, range(6)))
+    finally:
+        os.kill(idle, signal.SIGKILL)
+    assert any("a worker that never began has been silent for 2 s; attempt 2 of 5" in words for words in said)
+
+
+def process(_: int) -> int:
+    time.sleep(0.2)
+    return os.getpid()
+
+
+def test_every_processor_is_taken(engine: Ray) -> None:
+    """By somebody else's work: said after a while, and an error in the end."""
+    said: list[str] = []
+    held = ray.remote(lambda: time.sleep(60)).options(num_cpus=1)
+    others = [held.remote() for _ in range(2)]
+    try:
+        hasty = replace(engine, silent_s=0.5, patience=4.0, say=said.append)
+        with pytest.raises(ClusterError, match=r"no task has begun, for \d+ s") as caught:
+            list(hasty.map(abs, [1]))
+    finally:
+        for other in others:
+            ray.cancel(other, force=True)
+    assert caught.value.exit_code == 4
+    (words,) = said
+    assert re.fullmatch(r"warning: no task has begun; waiting for room since \d+ s, at most 4 s", words)
+
+
+def test_a_file_that_ends_the_worker_is_named(engine: Ray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets its verdict, which is remembered; the files beside it are counted."""
+    ray.cloudpickle.register_pickle_by_value(crashing)
+    monkeypatch.setattr(tasks, "count_all", crashing.count_all)
+    for name in ("good", "evil", "other"):
+        put(tmp_path / "lake", expand([("p", 4, 2)], model=name), f"{name}.parquet")
+    with pytest.raises(DataError, match=r"evil\.parquet: reading it ends the process \(SIGABRT\)"):
+        run(tmp_path / "lake", tmp_path / "out", engine=engine)
+    report = run(tmp_path / "lake", tmp_path / "out", engine=engine, allow_quarantine=True)
+    assert [file for file, _ in report.quarantine] == ["evil.parquet"]
+    assert report.files_reused == 3
+    assert ask(tmp_path / "out", "SELECT DISTINCT model FROM model_summary ORDER BY ALL") == [("good",), ("other",)]
+
+
+def test_workers_have_a_cache_of_their_own(nodes: Nodes, engine: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCORELAKE_CACHE", "/the/drivers")
+    mirror = Mirror.of("s3://bucket/out")
+    assert mirror.folder.startswith("/the/drivers/")
+    (there,) = engine.map(folder, [mirror])
+    assert there == mirror.folder.replace("/the/drivers", nodes.cache)
+
+
+def folder(mirror: Mirror) -> str:
+    return mirror.folder
 
 
 def test_interrupted(nodes: Nodes, engine: Ray, lake: Path, tmp_path: Path) -> None:
@@ -254,17 +392,58 @@ def test_no_node_is_large_enough(engine: Ray) -> None:
         list(greedy.map(abs, [1]))
 
 
+@pytest.mark.parametrize("address", ["nowhere", "ray://127.0.0.1:1", ":6379", "host:port", "127.0.0.1:99999"])
+def test_no_address(address: str) -> None:
+    with pytest.raises(UsageError, match="not an address"), engines.connect("ray", address, load()):
+        pass
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("127.0.0.1:1", "no Ray cluster answers"),
-        ("nowhere", "not an address"),
-        ("ray://127.0.0.1:1", "not an address"),
+        ("127.0.0.1:1", "no Ray cluster answers: Connection refused"),
+        ("no-such-host.invalid:6379", "no Ray cluster answers: "),
+        (f"{'x' * 70}.example:6379", "no Ray cluster answers: "),
     ],
 )
 def test_no_cluster_there(address: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said), engines.connect("ray", address, load()):
+    with pytest.raises(ClusterError, match=said) as caught, engines.connect("ray", address, load()):
         pass
+    assert (caught.value.where, caught.value.exit_code) == (address, 4)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "something listens there, but says nothing"),
+        (b"", "something listens there, but says nothing"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is no Ray cluster but a web server"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers there is no Ray cluster$"),
+        (b"-ERR unknown command\r\n", "what answers there is no Ray cluster$"),
+    ],
+)
+def test_something_else_is_there(answer: bytes | None, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that accepts and is silent, one that hangs up, a web server, and others that talk."""
+    monkeypatch.setattr(joining, "ANSWER", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            there, _ = server.accept()
+            with there:
+                there.recv(64)
+                there.sendall(answer or b"")
+                if answer is None:
+                    there.recv(64)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ClusterError) as caught, engines.connect("ray", address, load()):
+            pass
+        thread.join()
+    assert re.search(said, caught.value.what)
+    assert (caught.value.where, caught.value.exit_code) == (address, 4)
+    assert "6379" in str(caught.value.hint)
 
 
 def test_an_address_is_for_ray() -> None:

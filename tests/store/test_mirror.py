@@ -2,9 +2,9 @@
 
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -23,7 +23,6 @@ from scorelake.run import Report, job, part
 from scorelake.settings import Settings, Storage
 from scorelake.store.mirror import BOARD, Mirror, fetch_board
 from scorelake.store.objects import Objects
-from scorelake.tasks import Merge
 
 Cli = Callable[..., CompletedProcess[str]]
 
@@ -195,32 +194,30 @@ def test_garbage(bucket: str, tmp_path: Path) -> None:
 
 
 class Elsewhere:
-    """An engine on a machine that shares no disk with this one: the same work in other folders."""
+    """An engine on a machine that shares no disk with this one, and has a SCORELAKE_CACHE of its own."""
 
     at_once = 2
     memory_gb = None
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
 
     def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        return (task(tuple(self._moved(each) for each in item)) for item in items)
-
-    def _moved(self, item: Any) -> Any:
-        here, there = item.mirror.folder, str(self.folder)
-        mirror = replace(item.mirror, folder=there)
-        if isinstance(item, Merge):
-            bucket = item.bucket
-            folder, path = (text.replace(here, there) for text in (bucket.folder, bucket.path))
-            return replace(item, mirror=mirror, bucket=replace(bucket, folder=folder, path=path))
-        return replace(item, mirror=mirror, folder=item.folder.replace(here, there))
+        for item in items:
+            sent = pickle.dumps(item)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("SCORELAKE_CACHE", str(self.cache))
+                result = task(pickle.loads(sent))
+            yield result
 
 
 def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
-    lake, url, node = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
+    """Each works in its own mirror, below its own SCORELAKE_CACHE, not in the driver's."""
+    lake, url, cache = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
     settings = Settings(storage=QUICK, run={"bucket_rows": 1})
     out = Output.at(url, QUICK)
-    assert job(lake, out, settings, engine=Elsewhere(node)).status == "published"
+    assert job(lake, out, settings, engine=Elsewhere(cache)).status == "published"
+    (node,) = cache.iterdir()
     assert len(list((node / "partials").glob("[!.]*"))) == 3
     merged = {path.name for path in node.glob("snapshots/*/problem_counts/*")}
     shown = {Path(name).name for name in published(url, tmp_path) if "problem_counts" in name}

@@ -6,7 +6,6 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,7 +118,7 @@ def _job(
     from scorelake.lake.shards import everywhere
 
     shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, COUNTING) as where:
+    with engines.connect(engine, address, settings, shared, COUNTING, messages.say) as where:
         from scorelake.publish.snapshot import Output
         from scorelake.run import job
 
@@ -280,9 +279,7 @@ def _settings(
     return settings
 
 
-def _suspects(
-    lake: str, out: str, settings: Settings, full: bool
-) -> list[tuple[str, Callable[[], int], Callable[[str], None]]]:
+def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Suspect]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
     from functools import partial
 

@@ -29,7 +29,11 @@ class Engine(Protocol):
         """What one task may use, where that is not for this machine to say."""
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results in the order of the items, each as soon as it is done."""
+        """Results in the order of the items, each as soon as it is done.
+
+        An item says in str() what it is, for errors. A task may name another one, to be done instead after it has
+        crashed its worker: see guard.AFTER_A_CRASH.
+        """
 
 
 def connect(
@@ -38,10 +42,12 @@ def connect(
     settings: Settings,
     shared: Iterable[str] = (),
     modules: Iterable[str] = (),
+    say: Callable[[str], None] | None = None,
 ) -> AbstractContextManager[Engine]:
     """An engine by its name, for as long as it is needed.
 
     Every machine it uses must see the shared paths; workers elsewhere load the modules while there is no task yet.
+    Warnings, such as of workers that were lost, are said; by default they are logged.
     """
     if name == "local":
         if address is not None:
@@ -54,4 +60,4 @@ def connect(
             f"--engine ray needs a package that is not installed: {error.name}",
             hint="pip install 'scorelake[ray]'",
         ) from None
-    return ray.connected(address or "auto", settings.run, shared, modules)
+    return ray.connected(address or "auto", settings.run, shared, modules, say or ray.LOG)

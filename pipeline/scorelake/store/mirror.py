@@ -13,8 +13,9 @@ import shutil
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from scorelake.errors import LakeError, LockedError
 from scorelake.settings import PATIENCE, Storage
@@ -38,6 +39,16 @@ class Mirror:
     url: str
     folder: str
     storage: Storage = PATIENCE
+    sender: str | None = None
+    """The folder on the machine that sent this one here."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On another machine it is that machine's own folder, wherever its SCORELAKE_CACHE is."""
+        return _arrived, (self.url, self.folder, self.storage)
+
+    def here(self, path: str | Path) -> str:
+        """Where a path in the sender's folder is in this one."""
+        return str(Path(self.folder) / Path(path).relative_to(self.sender or self.folder))
 
     @classmethod
     def of(cls, url: str, storage: Storage = PATIENCE) -> Mirror:
@@ -200,6 +211,10 @@ class Mirror:
             yield
         except ChangedError as error:
             raise LockedError("the output changed while it was read", where=error.where, hint="run again") from None
+
+
+def _arrived(url: str, folder: str, storage: Storage) -> Mirror:
+    return replace(Mirror.of(url, storage), sender=folder)
 
 
 def _needed(found: Object) -> bool:
