@@ -6,7 +6,12 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import polars as pl
+
 from counted import Row, scored
+from scorelake.publish.snapshot import Output
+from scorelake.run import job
+from scorelake.settings import Settings
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -49,6 +54,62 @@ def hostile(home: Path) -> Path:
         for row in model(name, [max(0, 4 - i), 2, 1, 3] * 5, benchmark="b</script><i>\u202e")
     ]
     return scored(home, rows)
+
+
+LONG = "lab/" + "a-very-long-name_" * 10 + "end"
+
+
+def busy(home: Path) -> Path:
+    """Two benchmarks, two protocols, subjects, slices, makers, a long name, an unranked model, and four runs.
+
+    The third run has more problems, the fourth other settings.
+    """
+    rates = {"north/big": 30, "north/small": 18, "south/one": 29, LONG: 12, "alone": 6}
+    first = [row for name, rate in rates.items() for row in _tries(name, rate, 30, "maths", "0.2")]
+    first += _tries("few", 20, 6, "maths", "0.2")
+    first += [row for name in ("north/big", "south/one") for row in _tries(name, 22, 30, "maths", "1.0")]
+    first += [row for name in ("north/big", "alone") for row in _tries(name, 15, 12, "code", "0.2")]
+    again = [row for name, rate in rates.items() for row in _tries(name, rate + 4, 30, "maths", "0.2", "b")]
+    more = [row for name in rates for row in _tries(name, 10, 33, "maths", "0.2", "c")[-18:]]
+    keys = {
+        "protocol": {"columns": ("temperature",)},
+        "by": ("level",),
+        "columns": {"carry": ("level",)},
+    }
+    runs = [(first, {}), (again, {}), (more, {}), (_tries("alone", 30, 30, "maths", "0.2", "d"), {"min_problems": 9})]
+    for i, (rows, compare) in enumerate(runs):
+        (home / "lake").mkdir(parents=True, exist_ok=True)
+        pl.DataFrame(rows).write_parquet(home / "lake" / f"{i}.parquet")
+        settings = Settings.model_validate({**keys, "compare": compare, "metrics": {"names": ("pass@1", "pass@2")}})
+        job(home / "lake", Output(home / "out"), settings)
+    return home / "out"
+
+
+def heavy(home: Path) -> Path:
+    """300 models of ten makers, 60 problems, two attempts each."""
+    rows: list[Row] = []
+    for i in range(300):
+        solved = [sum((i * 7 + j * 11 + k * 31) % 97 < 90 - i // 4 for k in range(2)) for j in range(60)]
+        rows += model(f"lab-{i % 10}/model-{i:03d}", solved, 2)
+    return scored(home, rows, metrics={"names": ("pass@1",)}, compare={"resamples": 200})
+
+
+def _tries(model: str, rate: int, problems: int, benchmark: str, temperature: str, batch: str = "a") -> list[Row]:
+    """Six attempts a problem; the higher the rate, the more problems are solved more often."""
+    return [
+        {
+            "model": model,
+            "benchmark": benchmark,
+            "subject": ("algebra", "7", "geometry")[i % 3],
+            "problem_id": f"{benchmark}-{i}",
+            "attempt": f"{batch}{j}",
+            "temperature": temperature,
+            "level": "hard" if i % 4 else "easy",
+            "passed": (i * 7 + j * 5 + len(batch + model)) % 41 < rate,
+        }
+        for i in range(problems)
+        for j in range(6)
+    ]
 
 
 class Tables(HTMLParser):

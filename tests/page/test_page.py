@@ -5,6 +5,7 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from counted import rows as asked
 from counted import scored
 from looked_at import HOSTILE, Tables, hostile, model, plain
 from scorelake.cli import app
+from scorelake.page import build
 from scorelake.page.build import html
 from scorelake.page.svg import axis_labels, on_axis
 from scorelake.read.numbers import Scale, millionths, scale, ticks
@@ -90,21 +92,42 @@ def test_every_other_number_too(out: Path, page: str) -> None:
 def test_the_data_of_the_script_are_those_of_the_tables(out: Path, page: str) -> None:
     data = _data(page)
     (board,) = data["boards"]
+    views = {None: board["whole"]} | {view["name"]: view for view in board["subjects"]}
+    assert data["left"] == []
     found = 0
-    for row in asked(out, "FROM leaderboard"):
-        metric = board["metrics"][row["metric"]]
-        mine = metric["rows"][board["models"].index(row["model"])]
+    for row in asked(out, "SELECT NULL AS subject, * FROM leaderboard UNION ALL BY NAME FROM subject_leaderboard"):
+        view, at = views[row["subject"]], board["models"].index(row["model"])
+        mine = view["metrics"][row["metric"]]["rows"][at]
+        assert view["counts"][at] == [row["problems"], row["problems_of_benchmark"], row["attempts"]]
         assert mine[3:6] == [row["rank"], row["rank_lo"], row["rank_hi"]]
         for x, told in zip((row["value"], row["lo"], row["hi"]), mine, strict=False):
             assert (told is None) == (x is None)
             assert x is None or abs(told / 1e6 - x) < 2e-6
         found += 1
-    assert found == 4 * len(board["metrics"])
+    assert found == 3 * 4 * len(board["whole"]["metrics"])
 
 
-def _data(page: str) -> dict[str, list[dict[str, dict[str, dict[str, list[list[int]]]]]]]:
+def _data(page: str) -> dict[str, Any]:
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
     return json.loads(text)  # type: ignore[no-any-return]
+
+
+def test_what_finds_no_room_is_left_out_and_named(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("LEAST", 0), ("PER_MODEL", 0)):
+        monkeypatch.setattr(build, name, value)
+    small = html(out)
+    data = _data(small)
+    assert len(small) < len(html(out, metric="pass@2")) + 10_000
+    assert data["left"] == [
+        "scores by subject",
+        "other metrics",
+        "pairs of all models",
+        "the history of all models",
+        "the problems of all models",
+        "other metrics by subject",
+    ]
+    assert list(data["boards"][0]["whole"]["metrics"]) == ["pass@1"]
+    assert Tables(small).of("scores") == Tables(html(out)).of("scores")
 
 
 def test_nothing_is_loaded_and_nothing_writes_html(page: str) -> None:

@@ -118,9 +118,14 @@ def test_forms_top_and_footer(out: Path) -> None:
     told = json.loads("\n".join(_shown(out, "--format", "json", "--top", "2")))
     assert [row["model"] for row in told] == ["a", "b"]
     assert _shown(out, "--format", "csv")[0].startswith("benchmark,part,protocol,model,value,lo,hi")
-    assert "| 1-2 | a | 0.5000 |" in "\n".join(_shown(out, "--format", "markdown"))
+    told = "\n".join(_shown(out, "--format", "markdown", "--top", "2"))
+    assert "| 1-2 | a | 0.5000 |" in told
+    assert told.endswith("\n1 more model and 1 that is not ranked; --top shows more")
+    assert "few is not ranked: attempted 9 of 40 problems" in "\n".join(_shown(out, "--format", "markdown"))
     lines = _shown(out, "--top", "1")
-    assert "3 more models; --top shows more" in lines
+    assert "2 more models and 1 that is not ranked; --top shows more" in lines
+    assert "1 that is not ranked; --top shows more" in _shown(out, "--top", "3")
+    assert not [line for line in _shown(out, "--top", "4") if "shows more" in line]
     assert lines[-1].startswith("Run 2")
     assert lines[-1].endswith("UTC, lake lake.")
 

@@ -81,14 +81,24 @@ def page(
 
 
 @app.command()
-def report(out: Out, metric: Metric = None) -> None:
+def report(
+    out: Out,
+    metric: Metric = None,
+    page: Annotated[
+        str | None,
+        typer.Option(help="The address of the page, to link to. Default: OUT/leaderboard.html, if current."),
+    ] = None,
+) -> None:
     """Print one page of Markdown for a pull request or a chat: verdict, top ten, movers, warnings."""
     with messages.failures():
+        from scorelake.read.report import is_of
         from scorelake.read.report import report as written
         from scorelake.read.session import reading
 
+        beside = Path(out) / "leaderboard.html"
         with reading(out) as folder:
-            typer.echo(written(folder, metric), nl=False)
+            address = page or (beside.as_posix() if is_of(beside, folder) else None)
+            typer.echo(written(folder, metric, address), nl=False)
 
 
 @app.command()

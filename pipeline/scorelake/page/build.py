@@ -14,19 +14,25 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from scorelake import metrics as registered
+from scorelake.page.data import data, told
 from scorelake.page.history import history
+from scorelake.page.pairs import pairs
 from scorelake.page.problems import problems
-from scorelake.page.sections import Asked, Place, axis, view
-from scorelake.read.board import Board, Facts, Reader, facts, opened
-from scorelake.read.movers import changed_settings
-from scorelake.read.numbers import millionths
-from scorelake.read.verdict import verdict, warnings
+from scorelake.page.sections import Asked, Place, view
+from scorelake.read.board import Facts, Reader, facts, opened
+from scorelake.read.movers import changed_settings, run_before
+from scorelake.read.verdict import warnings
 from scorelake.words import visible
 
 SHORT = 24
 """Names up to this length need no places to break at."""
-BUDGET = 400_000
-"""Numbers of boards in the page's data; beyond, only the metric of the page stays, and the page says so."""
+LEAST, PER_MODEL, LARGEST = 260_000, 13_000, 3_000_000
+"""Bytes of a page: so many, more for every model of a board, at most so many. Of the data for its script, what would
+exceed them is left out, and the page says so."""
+SCRIPTS = ("script.js", "table.js", "drawings.js", "start.js")
+"""One script, in parts."""
+DATA = Markup("<!-- data -->")
+"""Where the data will stand. No name can say this: in names, < is escaped."""
 
 
 def html(folder: Path, metric: str | None = None, title: str | None = None, names: str = "ids", top: int = 50) -> str:
@@ -35,38 +41,34 @@ def html(folder: Path, metric: str | None = None, title: str | None = None, name
         known = facts(read)
         asked = Asked(known.metric(metric), top, names)
         places = [Place(known, board, read, asked) for board in known.boards]
-        boards = [view(place) | {"problems": problems(place), "history": history(place)} for place in places]
+        boards = [
+            view(place) | {"pairs": pairs(place), "problems": problems(place), "history": history(place)}
+            for place in places
+        ]
         head = _head(known, read, title)
-        warned = warnings(known, asked.metric, changed_settings(read, known.run))
-    heavy = sum(len(lines) for board in known.boards for lines in board.lines.values()) * 7 > BUDGET
-    data = {
-        "metric": asked.metric,
-        "top": top,
-        "boards": [
-            _data(known, place, shown, [place.metric] if heavy else list(place.board.lines))
-            for place, shown in zip(places, boards, strict=True)
-        ],
-    }
-    style, script = (_file(name) for name in ("style.css", "script.js"))
-    return (
-        _environment()
-        .get_template("template.html")
-        .render(
-            head=head,
-            warned=warned,
-            boards=boards,
-            metric=asked.metric,
-            top=top,
-            families=_families(known),
-            settings=_flat(known.settings),
-            cut=heavy,
-            confidence=f"{known.confidence:.0%}",
-            style=Markup(style),
-            script=Markup(script),
-            data=Markup(_json(data)),
-            policy=_policy(script, style),
+        warned = warnings(known, asked.metric, changed_settings(read, run_before(read, known.run), known.run))
+        style, script = _file("style.css"), _script()
+        page = (
+            _environment()
+            .get_template("template.html")
+            .render(
+                head=head,
+                grave=[w.text for w in warned if w.grave],
+                mild=[w.text for w in warned if not w.grave],
+                boards=boards,
+                metric=asked.metric,
+                top=top,
+                families=_families(known),
+                settings="\n".join(_flat(known.settings)),
+                confidence=f"{known.confidence:.0%}",
+                style=Markup(style),
+                script=Markup(script),
+                data=DATA,
+                policy=_policy(script, style),
+            )
         )
-    )
+        room = min(LEAST + PER_MODEL * sum(len(place.lines) for place in places), LARGEST) - len(page.encode())
+        return page.replace(DATA, told(data(places, boards, room)), 1)
 
 
 def _head(known: Facts, read: Reader, title: str | None) -> dict[str, Any]:
@@ -105,70 +107,21 @@ def _median(seen: list[tuple[int, int]]) -> int:
     return 0
 
 
-def _data(known: Facts, place: Place, shown: dict[str, Any], metrics: list[str]) -> dict[str, Any]:
-    """What the script switches between: every metric of a board, its models in the order of the page."""
-    order = {line.model: i for i, line in enumerate(place.lines)}
-    out: dict[str, Any] = {
-        "title": shown["title"],
-        "models": [known.label[model] for model in order],
-        "metrics": {name: _metric(known, place.board, name, order, place.asked.top) for name in metrics},
-    }
-    if shown["curves"]:
-        out["curves"] = shown["curves"]["data"]
-    if shown["problems"]:
-        out["problems"] = shown["problems"]["data"]
-    return out
-
-
-def _metric(known: Facts, board: Board, name: str, order: dict[str, int], top: int) -> dict[str, Any]:
-    lines, scale = board.lines[name], board.scale(name)
-    number = millionths if scale.percent else float
-    rows: list[Any] = [None] * len(order)
-    reasons = {}
-    for line in lines:
-        if line.model in order:
-            ends = [None if x is None else number(x) for x in (line.value, line.lo, line.hi)]
-            partly = int(line.scored < line.problems)
-            rows[order[line.model]] = [*ends, line.rank, line.rank_lo, line.rank_hi, partly]
-            if line.rank is None and line.reason:
-                reasons[order[line.model]] = line.reason
-    family, k = known.families[name]
-    return {
-        "family": family,
-        "k": k,
-        "percent": int(scale.percent),
-        "places": scale.places,
-        "axis": axis(lines[:top]),
-        "whole": axis(lines),
-        "verdict": verdict(known, board, name),
-        "rows": rows,
-        "reasons": reasons,
-    }
-
-
 def _families(known: Facts) -> list[tuple[str, str, str]]:
     """Formula and source of every family on the page."""
     used = {family for family, _ in known.families.values()}
     return [(f.name, f.formula, f.reference) for f in registered.families() if f.name in used]
 
 
-def _flat(settings: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+def _flat(settings: dict[str, Any], above: str = "") -> list[str]:
+    """The settings that are set, a line each."""
     out = []
     for key, value in settings.items():
         if isinstance(value, dict):
-            out += _flat(value, f"{above}{key}.")
+            out += _flat(value, f"{above}{visible(key)}.")
         elif value not in (None, (), [], ""):
-            out.append((f"{above}{visible(key)}", visible(json.dumps(value, ensure_ascii=False))))
+            out.append(f"{above}{visible(key)} = {visible(json.dumps(value, ensure_ascii=False))}")
     return out
-
-
-def _json(data: dict[str, Any]) -> str:
-    """JSON that no HTML parser and no script takes for anything else."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-    for char, escaped in escapes.items():
-        text = text.replace(char, escaped)
-    return text
 
 
 def _policy(script: str, style: str) -> str:
@@ -189,6 +142,11 @@ def named(text: str) -> Markup:
 @cache
 def _file(name: str) -> str:
     return (resources.files("scorelake.page") / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """The parts of the script as one, whose names nothing else sees."""
+    return '"use strict";\n(() => {\n' + "\n".join(_file(name) for name in SCRIPTS) + "})();\n"
 
 
 @cache

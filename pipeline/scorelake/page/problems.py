@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
+from string import ascii_letters, digits
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.sections import FLAGGED, HEATED, MATRIX, Place
+from scorelake.page.sections import FLAGGED, HEATED, MANY, MATRIX, Place
 from scorelake.read.labels import shortened
 from scorelake.read.verdict import title
 from scorelake.words import visible
@@ -15,13 +18,22 @@ SELECT subject, problem_id, models, attempts, solved_by, difficulty, saturated, 
 FROM problem_stats WHERE benchmark = ? AND protocol = ? ORDER BY difficulty, subject, problem_id
 """
 _CELLS = """
-SELECT model, subject, problem_id, n, c FROM problem_counts
-WHERE benchmark = ? AND protocol = ? AND n > 0 AND c IS NOT NULL
+WITH placed AS (
+    SELECT subject, problem_id, row_number() OVER (ORDER BY difficulty, subject, problem_id) - 1 AS spot
+    FROM problem_stats WHERE benchmark = $benchmark AND protocol = $protocol
+), shown AS (
+    SELECT subject, problem_id, row_number() OVER (ORDER BY spot) - 1 AS spot
+    FROM placed WHERE spot IN (SELECT unnest($shown))
+)
+SELECT model, list(spot ORDER BY spot), list(n ORDER BY spot), list(c ORDER BY spot)
+FROM problem_counts JOIN shown USING (subject, problem_id)
+WHERE benchmark = $benchmark AND protocol = $protocol AND n > 0 AND c IS NOT NULL GROUP BY model
 """
-FIRST = 35
-"""Characters of the packed matrix start here, above the ones that JSON or HTML would escape most."""
-LARGEST = 80
-"""The largest n that one character holds; beyond, a cell is told in percent."""
+ALPHABET = ascii_letters + digits
+MOST_KINDS = 20_000
+"""More different (n, c) than this are told in percent."""
+
+Cell = tuple[int, int] | None
 
 
 def problems(place: Place) -> dict[str, Any] | None:
@@ -49,7 +61,7 @@ def problems(place: Place) -> dict[str, Any] | None:
         "known": place.read.rows(_KNOWN, *place.key)[0][0] >= 8,
         "hardest": [
             (name[row[:2]], visible(row[0]), f"{row[5]:.2f}", f"{row[4]:,} of {row[2]:,}", f"{row[3]:,}")
-            for row in list(reversed(stats))[:FLAGGED]
+            for row in list(reversed(stats))[: FLAGGED if len(place.lines) <= MANY else FLAGGED // 2]
         ],
         **_matrix(place, stats, name),
     }
@@ -69,42 +81,55 @@ def _names(place: Place, stats: list[tuple[Any, ...]]) -> dict[tuple[str, str], 
 
 
 def _matrix(place: Place, stats: list[tuple[Any, ...]], name: dict[tuple[str, str], str]) -> dict[str, Any]:
-    """The drawing, and every cell as one character: c of n, for the first models and at most so many problems."""
-    models = [line.model for line in place.lines][:MATRIX]
+    """The drawing of the first models and at most so many problems, and every cell as one character."""
+    models = [line.model for line in place.lines]
     step = max(len(stats) / HEATED, 1.0)
-    shown = [stats[int(i * step)][:2] for i in range(int(len(stats) / step))]
-    column = {key: i for i, key in enumerate(shown)}
-    row = {model: i for i, model in enumerate(models)}
-    cells: list[list[tuple[int, int] | None]] = [[None] * len(shown) for _ in models]
-    for model, subject, problem, n, c in place.read.rows(_CELLS, *place.key):
-        if model in row and (subject, problem) in column:
-            cells[row[model]][column[subject, problem]] = (n, c)
-    labels = [place.label(model) for model in models]
+    shown = [int(i * step) for i in range(int(len(stats) / step))]
+    cells = _cells(place, models, shown)
+    rounded = len({cell for line in cells for cell in line}) > MOST_KINDS
+    if rounded:
+        cells = [[cell and (100, round(100 * cell[1] / cell[0])) for cell in line] for line in cells]
+    labels = [place.label(model) for model in models[:MATRIX]]
     words = f"Who solves which problem of {title(place.board)}"
+    kinds = _kinds(cells)
+    sign = {kind: char for char, kind in kinds.items()}
     return {
-        "heat": svg.heat([[_step(cell) for cell in line] for line in cells], labels, words),
+        "heat": svg.heat([[_step(cell) for cell in line] for line in cells[:MATRIX]], labels, words),
         "names": [shortened(label, 28) for label in labels],
-        "left": (len(place.lines) - len(models), len(stats) - len(shown)),
+        "left": (len(models) - len(labels), len(stats) - len(shown)),
         "data": {
-            "n": ["".join(_packed(cell, 0) for cell in line) for line in cells],
-            "c": ["".join(_packed(cell, 1) for cell in line) for line in cells],
-            "problems": [name[key] for key in shown],
+            "kinds": kinds,
+            "cells": ["".join(sign[cell] if cell else " " for cell in line) for line in cells],
+            "names": [name[stats[at][:2]] for at in shown],
+            "drawn": len(labels),
+            "rounded": int(rounded),
         },
     }
 
 
-def _step(cell: tuple[int, int] | None) -> int | None:
+def _cells(place: Place, models: list[str], shown: list[int]) -> list[list[Cell]]:
+    """(n, c) of every model at the problems shown, by difficulty; None where there was no graded attempt."""
+    row = {model: i for i, model in enumerate(models)}
+    cells: list[list[Cell]] = [[None] * len(shown) for _ in models]
+    given = {"benchmark": place.board.benchmark, "protocol": place.board.protocol, "shown": shown}
+    for model, columns, ns, cs in place.read.table(_CELLS, given)[1]:
+        if model in row:
+            for at, n, c in zip(columns, ns, cs, strict=True):
+                cells[row[model]][at] = (n, c)
+    return cells
+
+
+def _kinds(cells: list[list[Cell]]) -> dict[str, tuple[int, int]]:
+    """A character for every (n, c), the frequent ones short."""
+    seen = Counter(cell for line in cells for cell in line)
+    order = sorted((kind for kind in seen if kind is not None), key=lambda kind: (-seen[kind], kind))
+    beyond = (chr(0x4E00 + i) for i in range(len(order)))
+    return dict(zip(chain(ALPHABET, beyond), order, strict=False))
+
+
+def _step(cell: Cell) -> int | None:
     """Five steps: never, seldom, sometimes, mostly, always."""
     if cell is None:
         return None
     n, c = cell
-    return 0 if c == 0 else 4 if c == n else 1 + min(int(3 * c / n), 2)
-
-
-def _packed(cell: tuple[int, int] | None, part: int) -> str:
-    if cell is None:
-        return " "
-    n, c = cell
-    if n > LARGEST:
-        n, c = LARGEST, round(c / n * LARGEST)
-    return chr(FIRST + (n, c)[part])
+    return 0 if c == 0 else 4 if c == n else 1 + min(3 * c // n, 2)

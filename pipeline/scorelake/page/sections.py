@@ -14,14 +14,16 @@ from scorelake.read.board import Board, Facts, Line, Reader
 from scorelake.read.labels import shortened
 from scorelake.read.numbers import Scale, ticks
 from scorelake.read.verdict import tiers, title, verdict
-from scorelake.words import visible
+from scorelake.words import many, visible
 
-COLOURED, MATRIX, SUBJECTS, FLAGGED, HEATED = 3, 32, 24, 24, 1000
+COLOURED, MATRIX, SUBJECTS, FLAGGED, HEATED = 3, 40, 24, 24, 1000
 """Curves in colour; models against each other; models by subject; problems listed; problems drawn."""
-SMALL_MATRIX = 20
-"""The same with more than 100 models, so that the page stays light."""
+FEW, MANY = 3, 100
+"""Up to so many models have large rows; with more than so many, tables are shorter, so that the page stays light."""
 SMALL = 20
 """Problems below which a score by subject is greyed."""
+UNGRADED = 0.05
+"""The share of attempts without a verdict from which on a model is flagged."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,9 @@ def leaderboard(place: Place) -> dict[str, Any]:
     """The table: every model with its place, its score, its interval as text and drawn, and what it rests on."""
     lines, scale = place.lines, place.scale
     ranked = [line for line in lines if line.rank is not None]
-    band = dict(zip((line.model for line in ranked), tiers(ranked), strict=True))
+    band = dict(zip((line.model for line in ranked), _bands(tiers(ranked)), strict=True))
     ends = axis(lines[: place.asked.top])
-    moved = _moves(place)
+    moved, flags = _moves(place), _flags(place)
     rows = [
         {
             "i": i,
@@ -87,10 +89,12 @@ def leaderboard(place: Place) -> dict[str, Any]:
             "score": scale.text(line.value) + "*" * (line.value is not None and line.scored < line.problems),
             "range": scale.between(line.lo, line.hi),
             "plot": svg.whisker(line.value, line.lo, line.hi, ends) if i < place.asked.top else "",
-            "band": band.get(line.model, 0) % 2,
+            "band": band.get(line.model, "t0"),
             "change": moved.get(line.model),
             "problems": f"{line.problems:,} of {line.of_benchmark:,}",
             "attempts": f"{line.attempts:,}",
+            "each": f"{line.attempts / line.problems:.1f}" if line.problems else "0",
+            "flags": flags.get(line.model, ""),
             "reason": line.reason if line.rank is None else None,
         }
         for i, line in enumerate(lines)
@@ -102,7 +106,32 @@ def leaderboard(place: Place) -> dict[str, Any]:
         "moves": bool(moved),
         "unit": scale.unit,
         "single": len(lines) == 1,
+        "few": len(lines) <= FEW,
     }
+
+
+def _bands(tiers: list[int]) -> list[str]:
+    """Classes of the rows: the shade of their tier, and the bar that joins the rows of one tier."""
+    out = []
+    for i, tier in enumerate(tiers):
+        before, after = i > 0 and tiers[i - 1] == tier, i + 1 < len(tiers) and tiers[i + 1] == tier
+        told = (" joined" if before or after else "", " first" if after and not before else "")
+        out.append(f"t{tier % 2}{told[0]}{told[1]}{' last' if before and not after else ''}")
+    return out
+
+
+def _flags(place: Place) -> dict[str, str]:
+    """What a reader must know of single models: problems that they miss, attempts without a verdict."""
+    sql = "SELECT model, ungraded FROM model_summary WHERE benchmark = ? AND protocol = ? AND metric = ?"
+    ungraded = dict(place.read.rows(sql, *place.key, place.metric))
+    out = {}
+    for line in place.lines:
+        missed, none = line.of_benchmark - line.problems, ungraded[line.model]
+        told = [f"misses {many(missed, 'problem')}"] if missed and line.rank is not None else []
+        if none and none >= UNGRADED * (none + line.attempts):
+            told.append(f"{none / (none + line.attempts):.0%} of its attempts are ungraded")
+        out[line.model] = "; ".join(told)
+    return out
 
 
 def _moves(place: Place) -> dict[str, dict[str, Any]]:
@@ -149,11 +178,11 @@ def curves(place: Place) -> dict[str, Any] | None:
     ks = sorted({int(p.x) for points in found.values() for p in points})
     return {
         "panels": panels,
-        "legend": [(i + 1, place.label(model), svg.mark(i, 7, 7)) for i, model in enumerate(order[:COLOURED])],
+        "legend": [(i + 1, place.label(model), svg.mark(i, (7, 7))) for i, model in enumerate(order[:COLOURED])],
         "ks": ks,
         "rows": [
             (place.label(model), family, [_at(found[family, model], k) for k in ks])
-            for model in order[:10]
+            for model in order[: 10 if len(order) <= MANY else 5]
             for family in ("pass@k", "pass^k")
             if (family, model) in found
         ],
@@ -221,54 +250,6 @@ def _gap(place: Place, model: str, found: dict[tuple[str, str], list[svg.Point]]
     )
 
 
-def pairs(place: Place) -> dict[str, Any] | None:
-    """Who beats whom: the lift of the row over the column, in rank order, marked where it is not settled."""
-    sql = """
-        SELECT model_a, model_b, problems, lift, lo, hi, wins_a, wins_b, ties, q, claim FROM pair
-        WHERE benchmark = ? AND protocol = ? AND metric = ?
-    """
-    shown = [line.model for line in place.lines if line.rank is not None]
-    shown = shown[: MATRIX if len(shown) <= 100 else SMALL_MATRIX]
-    wanted = set(shown)
-    found = {
-        (row[1], row[0]): row[2:]
-        for row in place.read.rows(sql, *place.key, place.metric)
-        if row[0] in wanted and row[1] in wanted
-    }
-    if len(shown) < 2 or not found:
-        return None
-    most = max([abs(cell[1]) for cell in found.values() if cell[1] is not None] or [1.0]) or 1.0
-    rows = []
-    for a in shown:
-        cells = [None if a == b else _cell(place, a, b, found.get((a, b)), most) for b in shown]
-        rows.append((place.label(a), cells))
-    return {
-        "rows": rows,
-        "names": [shortened(place.label(model), 24) for model in shown],
-        "left": sum(line.rank is not None for line in place.lines) - len(shown),
-        "settled": sum(cell[8] in ("improvement", "regression") for cell in found.values()) // 2,
-        "of": len(found) // 2,
-        "metric": place.metric,
-    }
-
-
-def _cell(place: Place, a: str, b: str, pair: tuple[Any, ...] | None, most: float) -> dict[str, Any]:
-    """One cell: a number, a class for its colour, and the whole comparison in words."""
-    names = f"{place.label(a)} against {place.label(b)}"
-    if pair is None or pair[1] is None:
-        return {"text": "\u2013", "step": 0, "open": True, "about": f"{names}: {pair[8] if pair else 'not compared'}"}
-    problems, lift, lo, hi, wins_b, wins_a, ties, q, claim = pair
-    settled = claim in ("improvement", "regression")
-    scale = Scale(True, 1) if place.scale.percent else Scale(False)
-    about = (
-        f"{names}: {scale.signed(lift)} points ({scale.signed(lo)} to {scale.signed(hi)}) on {problems:,} problems; "
-        f"ahead on {wins_a:,}, behind on {wins_b:,}, equal on {ties:,}; q = {q:.2g}: "
-        + ("settled" if settled else claim if claim != "inconclusive" else "not settled")
-    )
-    step = round(4 * lift / most)
-    return {"text": scale.signed(lift) if settled else "=", "step": step, "open": not settled, "about": about}
-
-
 def subjects(place: Place) -> list[dict[str, Any]]:
     """Heat tables: scores by subject, and by every slice that was asked for."""
     by = """
@@ -293,11 +274,12 @@ def _heat(place: Place, what: str, rows: list[tuple[Any, ...]]) -> dict[str, Any
         return None
     cells = {(row[1], row[0]): row[2:] for row in rows}
     columns = names[:SUBJECTS]
-    many = [max((cells[key][3] for key in cells if key[1] == name), default=0) for name in columns]
-    shown = [line.model for line in place.lines][:SUBJECTS]
+    most = [max((cells[key][3] for key in cells if key[1] == name), default=0) for name in columns]
+    shown = [line.model for line in place.lines][: SUBJECTS if len(place.lines) <= MANY else SUBJECTS // 2]
     return {
         "what": what,
-        "names": [(shortened(visible(str(name)), 40), n) for name, n in zip(columns, many, strict=True)],
+        "small": SMALL,
+        "names": [(shortened(visible(str(name)), 40), n) for name, n in zip(columns, most, strict=True)],
         "rows": [(place.label(m), [_subject(place, cells.get((m, name))) for name in columns]) for m in shown],
         "left": (len(place.lines) - len(shown), len(names) - len(columns)),
     }
@@ -360,7 +342,6 @@ def view(place: Place) -> dict[str, Any]:
         "verdict": verdict(place.facts, place.board, place.metric),
         "board": leaderboard(place),
         "curves": curves(place),
-        "pairs": pairs(place),
         "subjects": subjects(place),
         "budget": budget(place),
     }

@@ -6,7 +6,7 @@ are escaped here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 
@@ -14,8 +14,16 @@ from markupsafe import Markup, escape
 
 from scorelake.read.numbers import ticks
 
-MARKS = ("circle", "square", "triangle", "diamond", "cross", "bar", "ring")
-"""A shape for every coloured line, so that colour is never alone."""
+SHAPES = (
+    "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
+    "m-3 -3h6v6h-6z",
+    "m0 -4.5l4.5 8h-9z",
+    "m0 -4.5l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
+    "m-4 -1h3v-3h2v3h3v2h-3v3h-2v-3h-3z",
+    "m-1.5 -5h3v10h-3z",
+    "m0 4.5l4.5 -8h-9z",
+)
+"""A shape for every coloured line, drawn around a place, so that colour is never alone."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +97,9 @@ def drawing(frame: Frame, title: str, about: str, *children: object, **attribute
     )
 
 
-def share(value: float, axis: tuple[float, float]) -> str:
+def along(value: float, axis: tuple[float, float]) -> str:
     """A place on an axis in percent of its length."""
-    return f"{round((value - axis[0]) / (axis[1] - axis[0]) * 100, 2):g}%"
+    return f"{round((value - axis[0]) / (axis[1] - axis[0]) * 100, 2):g}"
 
 
 def on_axis(axis: tuple[float, float]) -> list[float]:
@@ -100,15 +108,16 @@ def on_axis(axis: tuple[float, float]) -> list[float]:
 
 
 def whisker(value: float | None, lo: float | None, hi: float | None, axis: tuple[float, float]) -> Markup:
-    """A dot with its interval on the axis that all rows share; the numbers stand beside it."""
-    marks = [
-        tag("line", class_="grid", x1=share(t, axis), x2=share(t, axis), y1="0", y2="100%") for t in on_axis(axis)
-    ]
+    """A dot with its interval on the axis that all rows share; the numbers stand beside it.
+
+    Its width is a hundred units whatever its size: a row has few elements, for there may be hundreds of rows.
+    """
+    marks = [tag("path", class_="grid", d="".join(f"M{along(t, axis)} 0v10" for t in on_axis(axis)))]
     if lo is not None and hi is not None:
-        marks.append(tag("line", class_="span", x1=share(lo, axis), x2=share(hi, axis), y1="50%", y2="50%"))
+        marks.append(tag("path", class_="span", d=f"M{along(lo, axis)} 5H{along(hi, axis)}"))
     if value is not None:
-        marks.append(tag("circle", class_="dot", cx=share(value, axis), cy="50%", r="5"))
-    return tag("svg", *marks, class_="whisker", aria_hidden="true")
+        marks.append(tag("path", class_="dot", d=f"M{along(value, axis)} 5h0"))
+    return tag("svg", *marks, class_="whisker", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true")
 
 
 def axis_labels(axis: tuple[float, float], percent: bool) -> Markup:
@@ -117,7 +126,7 @@ def axis_labels(axis: tuple[float, float], percent: bool) -> Markup:
     for tick in on_axis(axis):
         anchor = "start" if tick <= axis[0] else "end" if tick >= axis[1] else "middle"
         words = f"{round(tick * 100, 6):g}" if percent else f"{tick:g}"
-        texts.append(tag("text", words, x=share(tick, axis), y="12", text_anchor=anchor))
+        texts.append(tag("text", words, x=f"{along(tick, axis)}%", y="12", text_anchor=anchor))
     return tag("svg", *texts, class_="ticks", aria_hidden="true")
 
 
@@ -183,9 +192,7 @@ def heat(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: str)
                 start = x
     drawn = [tag("path", d="".join(paths[step]), class_=f"s{step}") for step in sorted(paths)]
     about = f"{len(rows)} models from {names[0]} down, {wide} problems from easy to hard." if names else ""
-    return drawing(
-        frame, title, about, *drawn, class_="heat", preserveAspectRatio="none", tabindex="0", data_rows=len(rows)
-    )
+    return drawing(frame, title, about, *drawn, class_="heat", preserveAspectRatio="none", tabindex="0")
 
 
 def curves(series: Sequence[Series], frame: Frame, title: str, percent: bool, named: bool) -> Markup:
@@ -200,7 +207,8 @@ def curves(series: Sequence[Series], frame: Frame, title: str, percent: bool, na
         marks.append(_coloured(frame, s))
         if named:
             x = frame.at(s.points[-1].x, 0)[0]
-            words = s.name if len(s.name) <= 16 else f"{s.name[:15]}\u2026"
+            last = s.name.rsplit("/", maxsplit=1)[-1]
+            words = last if len(last) <= 15 else f"{last[:14]}\u2026"
             marks.append(tag("text", words, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
     about = "; ".join(
         f"{s.name}: {s.points[0].value:.3f} at {s.points[0].x:g}, {s.points[-1].value:.3f} at {s.points[-1].x:g}"
@@ -223,23 +231,13 @@ def _coloured(frame: Frame, s: Series) -> Markup:
     partly = s.points[max(len(whole) - 1, 0) :] if len(whole) < len(s.points) else []
     drawn = [tag("path", d=_path(frame, whole), class_="line")] if whole else []
     drawn += [tag("path", d=_path(frame, partly), class_="line dashed")] if len(partly) > 1 else []
-    drawn += [mark((s.colour or 1) - 1, *frame.at(p.x, p.value)) for p in s.points]
+    drawn.append(mark((s.colour or 1) - 1, *(frame.at(p.x, p.value) for p in s.points)))
     return tag("g", *drawn, class_=f"c{s.colour}")
 
 
-def mark(which: int, x: float, y: float) -> Markup:
-    """A small shape at a place."""
-    shape = MARKS[which % len(MARKS)]
-    if shape in ("circle", "ring"):
-        return tag("circle", cx=x, cy=y, r="3.5", class_="mark" if shape == "circle" else "mark hollow")
-    paths = {
-        "square": f"M{x - 3:.1f} {y - 3:.1f}h6v6h-6z",
-        "triangle": f"M{x:.1f} {y - 4.5:.1f}l4.5 8h-9z",
-        "diamond": f"M{x:.1f} {y - 4.5:.1f}l4.5 4.5l-4.5 4.5l-4.5 -4.5z",
-        "cross": f"M{x - 4:.1f} {y - 1:.1f}h3v-3h2v3h3v2h-3v3h-2v-3h-3z",
-        "bar": f"M{x - 1.5:.1f} {y - 5:.1f}h3v10h-3z",
-    }
-    return tag("path", d=paths[shape], class_="mark")
+def mark(which: int, *places: tuple[float, float]) -> Markup:
+    """The same small shape at some places."""
+    return tag("path", d="".join(f"M{x} {y}{SHAPES[which % len(SHAPES)]}" for x, y in places), class_="mark")
 
 
 def _path(frame: Frame, points: Iterable[Point]) -> str:
@@ -260,12 +258,13 @@ def _apart(series: Sequence[Series], frame: Frame) -> list[tuple[Series, float]]
 
 def _axes(frame: Frame, percent: bool) -> list[Markup]:
     """Gridlines with their numbers, and k = 1, 2, 4, ... below."""
-    out = []
+    out, lines = [], ""
     for tick in ticks(*frame.y):
         _, y = frame.at(frame.x[0], tick)
         words = f"{round(tick * 100, 6):g}%" if percent else f"{tick:g}"
-        out.append(tag("line", class_="grid", x1=frame.left, x2=frame.width - frame.right, y1=y, y2=y))
+        lines += f"M{frame.left} {y}H{frame.width - frame.right}"
         out.append(tag("text", words, x=frame.left - 7, y=y + 4, text_anchor="end"))
+    out.append(tag("path", class_="grid", d=lines))
     k = int(frame.x[0])
     while frame.log and k <= frame.x[1]:
         x, _ = frame.at(k, frame.y[0])
@@ -276,22 +275,27 @@ def _axes(frame: Frame, percent: bool) -> list[Markup]:
 
 
 def timeline(
-    series: Sequence[Series], runs: Sequence[str], changed: Sequence[int], percent: bool, title: str
+    series: Sequence[Series], runs: Sequence[str], changed: Mapping[int, str], percent: bool, title: str
 ) -> Markup:
     """Scores over runs with their intervals; a dashed line stands where problems or settings changed."""
     ends = [v for s in series for p in s.points for v in (p.value, p.lo, p.hi) if v is not None]
     tick = ticks(min(ends), max(ends))
+    if len(tick) < 2:
+        tick = [tick[0] - 0.5, tick[0] + 0.5]
     frame = Frame(640, 260, 46, 20, 12, 30, (0, max(len(runs) - 1, 1)), (tick[0], tick[-1]))
     marks = _axes(frame, percent)
-    for i in changed:
+    for i, what in changed.items():
         x, _ = frame.at(i, tick[0])
-        note = tag("title", f"problems or settings changed with the run of {runs[i]}")
-        marks.append(tag("line", note, class_="changed", x1=x, x2=x, y1=12, y2=230))
+        note = tag("title", f"{runs[i]}: {what}")
+        marks.append(tag("path", note, class_="changed", d=f"M{x} 12V230"))
     for s in series:
-        for p in s.points:
-            if p.lo is not None and p.hi is not None:
-                (x, y1), (_, y2) = frame.at(p.x, p.lo), frame.at(p.x, p.hi)
-                marks.append(tag("line", class_=f"c{s.colour} span", x1=x, x2=x, y1=y1, y2=y2))
+        bars = [
+            f"M{x} {frame.at(p.x, p.lo)[1]}V{frame.at(p.x, p.hi)[1]}"
+            for p in s.points
+            if p.lo is not None and p.hi is not None
+            for x in [frame.at(p.x, p.lo)[0]]
+        ]
+        marks.append(tag("g", tag("path", class_="bars", d="".join(bars)), class_=f"c{s.colour}"))
         marks.append(_coloured(frame, s))
     for i, anchor in ((0, "start"), (len(runs) - 1, "end")):
         marks.append(tag("text", runs[i], x=frame.at(i, tick[0])[0], y=252, text_anchor=anchor))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -19,11 +19,18 @@ from scorelake.read.session import session
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_LINES = """
-SELECT benchmark, protocol, metric, model, value, lo, hi, rank, rank_lo, rank_hi, p_best, problems, problems_scored,
-    problems_of_benchmark, attempts, reason
-FROM leaderboard
+_LINE = """
+metric, model, value, lo, hi, rank, rank_lo, rank_hi, p_best, problems, problems_scored, problems_of_benchmark,
+attempts, reason
+"""
+_LINES = f"""
+SELECT benchmark, protocol, {_LINE} FROM leaderboard
 ORDER BY benchmark, protocol, metric, rank NULLS LAST, value DESC NULLS LAST, model
+"""
+_SUBJECT_LINES = f"""
+SELECT subject, {_LINE} FROM subject_leaderboard
+WHERE benchmark = ? AND protocol = ? AND (? IS NULL OR metric = ?)
+ORDER BY subject, metric, rank NULLS LAST, value DESC NULLS LAST, model
 """
 DEFAULTS = ("pass@1", "avg@N", "bayes@N")
 """What a board shows unless it is told otherwise: the first of these that the lake allows."""
@@ -66,6 +73,8 @@ class Board:
     label: str
     """The protocol as people read it; empty where there is none."""
     lines: dict[str, list[Line]]
+    subject: str | None = None
+    """The subject, where it is the board of one subject only."""
 
     def scale(self, metric: str) -> Scale:
         return scale((line.value, line.lo, line.hi) for line in self.lines[metric])
@@ -134,17 +143,32 @@ def facts(read: Reader) -> Facts:
     families = {name: (family, k) for name, family, k in read.rows(_FAMILIES)}
     boards = []
     for (benchmark, protocol), group in groupby(rows, key=lambda row: (row[0], row[1])):
-        lines: dict[str, list[Line]] = {}
-        for row in group:
-            line = Line(*row[3:])
-            alone = line.of_benchmark == 1  # one problem says nothing about others
-            lines.setdefault(row[2], []).append(replace(line, lo=None, hi=None) if alone else line)
-        boards.append(Board(benchmark, protocol, called[protocol], lines))
+        boards.append(Board(benchmark, protocol, called[protocol], _lines(row[2:] for row in group)))
     if not boards:
         raise UsageError("this leaderboard has no scores", hint="look at its run with `scorelake sql OUT 'FROM run'`")
     quarantine = read.rows("SELECT file, reason FROM quarantine WHERE run_id = ? ORDER BY ALL", run["run_id"])
     told = labels(name for (name,) in read.rows("SELECT DISTINCT model FROM model_summary ORDER BY ALL"))
     return Facts(run, _settings(read, run), [(str(a), str(b)) for a, b in quarantine], boards, families, told)
+
+
+def by_subject(read: Reader, board: Board, metric: str | None = None) -> list[Board]:
+    """The boards of the subjects of a board, at every metric or at one; none where there is one subject."""
+    rows = read.rows(_SUBJECT_LINES, board.benchmark, board.protocol, metric, metric)
+    boards = [
+        replace(board, subject=subject, lines=_lines(row[1:] for row in group))
+        for subject, group in groupby(rows, key=lambda row: row[0])
+    ]
+    return boards if len(boards) > 1 else []
+
+
+def _lines(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Line]]:
+    """The lines of a board by metric."""
+    out: dict[str, list[Line]] = {}
+    for metric, *told in rows:
+        line = Line(*told)
+        alone = line.of_benchmark == 1  # one problem says nothing about others
+        out.setdefault(metric, []).append(replace(line, lo=None, hi=None) if alone else line)
+    return out
 
 
 _FAMILIES = "SELECT DISTINCT metric, family, k FROM model_summary ORDER BY family, k NULLS FIRST, metric"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from scorelake.read.board import Board, Reader
 
@@ -42,19 +43,26 @@ def _told(outside: bool | None, was: int | None, problems: int | None) -> str:
     return "more than noise of the attempts" if outside else "within the noise of the attempts"
 
 
-def changed_settings(read: Reader, run: dict[str, object]) -> list[str]:
-    """Settings that differ from those of the run before, by their keys."""
+def changed_settings(read: Reader, before: dict[str, Any] | None, now: dict[str, Any]) -> list[str]:
+    """Settings that differ between two runs and that scores may depend on, by their keys."""
+    if before is None or before["settings"] == now["settings"]:
+        return []
     rows = read.rows(
         """
-        WITH before AS (SELECT settings FROM run WHERE number < ? ORDER BY number DESC LIMIT 1)
         SELECT coalesce(one.key, two.key)
-        FROM (FROM setting WHERE settings = (FROM before)) AS one
+        FROM (FROM setting WHERE settings = ?) AS one
         FULL JOIN (FROM setting WHERE settings = ?) AS two ON one.key = two.key
-        WHERE one.value IS DISTINCT FROM two.value AND EXISTS (FROM before)
+        WHERE one.value IS DISTINCT FROM two.value
             AND split_part(coalesce(one.key, two.key), '.', 1) NOT IN ('run', 'storage', 'gates')
         ORDER BY 1
         """,
-        run["number"],
-        run["settings"],
+        before["settings"],
+        now["settings"],
     )
     return [str(key) for (key,) in rows]
+
+
+def run_before(read: Reader, run: dict[str, Any]) -> dict[str, Any] | None:
+    """The run that was published before this one."""
+    found = read.dicts("FROM run WHERE number < ? ORDER BY number DESC LIMIT 1", run["number"])
+    return found[0] if found else None

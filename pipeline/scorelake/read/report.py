@@ -1,29 +1,41 @@
-"""One Markdown page for a pull request or a chat: verdict, top ten, movers, warnings."""
+"""One Markdown page for a pull request or a chat: verdict, top ten, movers, warnings, and a link to the page."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from scorelake.read.board import Board, Facts, Reader, facts, opened
-from scorelake.read.movers import changed_settings, movers
+from scorelake.read.movers import changed_settings, movers, run_before
 from scorelake.read.verdict import title, verdict, warnings
 
 TOP = 10
+_ADDRESS = "/:?#@!$&'*+,;=%~"
+"""Signs that mean something in an address; the others are spelled out, so that none ends the link."""
 
 
-def report(folder: Path, metric: str | None = None) -> str:
-    """The report of an output as Markdown."""
+def report(folder: Path, metric: str | None = None, page: str | None = None) -> str:
+    """The report of an output as Markdown; `page` is the address of its page, to link to."""
     with opened(folder) as read:
         known = facts(read)
         name = known.metric(metric)
         boards = [_board(known, read, board, name) for board in known.boards if name in board.lines]
-        warned = warnings(known, name, changed_settings(read, known.run))
+        warned = warnings(known, name, changed_settings(read, run_before(read, known.run), known.run))
     parts = [_head(known), *boards]
     if warned:
         parts.append("**Warnings**\n\n" + "\n".join(f"- {plain(each.text)}" for each in warned))
+    if page is not None:
+        parts.append(f"[The whole leaderboard](<{quote(page, safe=_ADDRESS)}>)")
     return "\n\n".join(parts) + "\n"
+
+
+def is_of(page: Path, folder: Path) -> bool:
+    """Whether a file is the page of the run that an output shows."""
+    with opened(folder) as read:
+        run = str(read.rows("SELECT run_id FROM run WHERE shown")[0][0])
+    return page.is_file() and run in page.read_text(encoding="utf-8", errors="replace")
 
 
 def plain(text: str) -> str:
@@ -62,6 +74,10 @@ def _board(known: Facts, read: Reader, board: Board, metric: str) -> str:
         parts.append(table(("Rank", "Model", plain(metric), f"{known.confidence:.0%} interval"), rows, (0, 2)))
     if len(lines) > TOP:
         parts.append(f"{len(lines) - TOP:,} more models are ranked.")
+    below = [line for line in board.lines[metric] if line.rank is None]
+    parts += [f"{plain(known.label[line.model])} is not ranked: {plain(line.reason or '')}" for line in below[:TOP]]
+    if len(below) > TOP:
+        parts.append(f"{len(below) - TOP:,} more models are not ranked.")
     moved = [
         (known.label[m.model], scale.text(m.before), scale.text(m.now), scale.signed(m.change), m.told)
         for m in movers(read, board, metric, 5)

@@ -21,7 +21,7 @@ from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.labels import shortened
 from scorelake.read.names import there
 from scorelake.read.session import to_csv, to_json
-from scorelake.words import visible
+from scorelake.words import many, visible
 
 _BAR = 24
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
@@ -124,7 +124,7 @@ def leaderboard(out: Path, asked: Asked) -> str | None:
         return to_csv(columns, some, spreadsheet=True) if asked.form == "csv" else to_json(columns, some)
     lines = {head: [Line(*row[3:]) for row in board] for head, board in boards}
     if asked.form == "markdown":
-        return "\n\n".join(_markdown(head, name, board[: asked.top]) for head, board in lines.items())
+        return "\n\n".join(_markdown(head, name, board, asked.top) for head, board in lines.items())
     console = _console()
     for head, board in lines.items():
         kept = board[: asked.top]
@@ -133,8 +133,8 @@ def leaderboard(out: Path, asked: Asked) -> str | None:
         for line in kept:
             if line.reason:
                 console.print(Text(f"{visible(line.model)} is not ranked: {visible(line.reason)}"), soft_wrap=True)
-        if len(board) > len(kept):
-            console.print(Text(f"{len(board) - len(kept):,} more models; --top shows more", style="dim"))
+        if left := _left(board[len(kept) :]):
+            console.print(Text(left, style="dim"))
     for text in _footer(known, [line for board in lines.values() for line in board]):
         console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
     return None
@@ -174,15 +174,26 @@ def _query(read: Reader, known: Facts, metric: str, asked: Asked) -> tuple[str, 
     return _ROWS.format(**parts), given
 
 
-def _markdown(head: tuple[Any, ...], metric: str, lines: list[Line]) -> str:
+def _left(lines: list[Line]) -> str:
+    """How many models --top leaves out, those that are not ranked told apart; nothing where there are none."""
+    unranked = sum(line.reason is not None for line in lines)
+    told = [many(len(lines) - unranked, "more model")] if len(lines) > unranked else []
+    told += [f"{unranked:,} that {'is' if unranked == 1 else 'are'} not ranked"] if unranked else []
+    return f"{' and '.join(told)}; --top shows more" if told else ""
+
+
+def _markdown(head: tuple[Any, ...], metric: str, lines: list[Line], top: int | None) -> str:
     from scorelake.read.report import plain, table  # noqa: PLC0415  (only for this form)
 
-    told = [line.cells((0, 1)) for line in lines]
+    kept = lines[:top]
+    told = [line.cells((0, 1)) for line in kept]
     columns = ("rank", "model", "score", "interval", "problems", "attempts")
     body = table(
         [plain(metric) if c == "score" else c for c in columns], [[t[c].strip() for c in columns] for t in told]
     )
-    return f"**{plain(_title(head, metric))}**\n\n{body}"
+    notes = [f"{visible(line.model)} is not ranked: {visible(line.reason)}" for line in kept if line.reason]
+    notes += [left] if (left := _left(lines[len(kept) :])) else []
+    return "\n\n".join([f"**{plain(_title(head, metric))}**", body, *map(plain, notes)])
 
 
 def _console() -> Console:

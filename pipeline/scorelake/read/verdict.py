@@ -27,8 +27,8 @@ def spelled(many: int) -> str:
 
 
 def title(board: Board) -> str:
-    """A board as people call it: the benchmark, and the protocol where there is one."""
-    return " \u00b7 ".join(visible(part) for part in (board.benchmark, board.label) if part)
+    """A board as people call it: the benchmark, the protocol where there is one, the subject where it is of one."""
+    return " \u00b7 ".join(visible(part) for part in (board.benchmark, board.label, board.subject) if part)
 
 
 def verdict(facts: Facts, board: Board, metric: str) -> str:
