@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from made import same_hash
+from scorelake.count import vocabulary
 from scorelake.count.vocabulary import Vocabulary, identify
 from scorelake.counts import hashed
 
@@ -20,11 +22,11 @@ def array(texts: Sequence[str | None], kind: Any = None) -> pa.Array[Any]:
     return pa.array(texts, kind or pa.large_string())
 
 
-def exact(vocabulary: Vocabulary, texts: Sequence[str | None], codes: Any) -> None:
+def exact(known_texts: Vocabulary, texts: Sequence[str | None], codes: Any) -> None:
     """Every code stands for its text, null is 0, and there are no more codes than texts."""
-    known = vocabulary.texts(null=True).to_pylist()
+    known = known_texts.texts(null=True).to_pylist()
     assert known[0] is None
-    assert len(known) == len(set(known)) == vocabulary.count + 1
+    assert len(known) == len(set(known)) == known_texts.count + 1
     assert [known[code] for code in codes] == list(texts)
 
 
@@ -124,3 +126,29 @@ def test_bytes_that_are_no_utf8_raise() -> None:
     vocabulary.codes(pa.array([b"fine", b"\xff\xfe"], pa.large_binary()))
     with pytest.raises(pa.ArrowInvalid, match=r"(?i)utf8"):
         vocabulary.texts()
+
+
+def test_a_code_is_told_only_when_it_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread is still learning a text when another finds it: everything by its code must be there by then."""
+    learn, learnt, go = vocabulary._learn, Event(), Event()
+
+    def slow(*known: Any) -> Any:
+        done = learn(*known)
+        learnt.set()
+        assert go.wait(30)
+        return done
+
+    monkeypatch.setattr(vocabulary, "_learn", slow)
+    texts, mine = pa.array(["a text"], pa.large_string()), Vocabulary()
+    told: list[tuple[int, int]] = []
+    first = Thread(target=mine.codes, args=(texts,))
+    second = Thread(target=lambda: told.append((int(mine.codes(texts)[0]), mine.count)))
+    first.start()
+    assert learnt.wait(30)
+    second.start()
+    second.join(0.2)
+    assert told == []
+    go.set()
+    for thread in (first, second):
+        thread.join(30)
+    assert told == [(1, 1)]

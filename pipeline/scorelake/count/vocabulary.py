@@ -216,6 +216,9 @@ class Vocabulary:
         many = _find(data, offsets, self.seed, self.table, self.starts, self.arena, out, news)
         if many:
             self._learn(data, offsets, news[:many], out)
+        if int(out.max(initial=0)) > self.count:  # somebody else is learning these very texts
+            with self.lock:
+                pass
         if texts.null_count:
             out[np.asarray(texts.is_null())] = 0
         return out
