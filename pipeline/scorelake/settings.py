@@ -227,10 +227,8 @@ class Compare(Part):
     """Fewer in common: no number and no range of ranks."""
     min_share: float = Field(0.9, ge=0, le=1)
     """The share of the benchmark's problems that a model must have attempted to be ranked."""
-    margin: float | None = Field(None, gt=0)
-    """A difference that does not matter: with it, models can be equivalent or not worse."""
-    max_pairs: int = Field(200_000, ge=1)
-    """More in one table: every model is compared with the leaders and its neighbours in rank; others when asked."""
+    margin: float | None = Field(None, gt=0)  # a difference that does not matter
+    max_pairs: int = Field(200_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
     allow_different_n: bool = False
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from counted import Row, rows, scored
-from scorelake.read.claim import Asked, claims
+from scorelake.read.claim import Asked, compared
+from scorelake.read.session import reading
 
 MODELS = 30
 ASKED = ("problems", "lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided")
@@ -61,6 +62,7 @@ def test_any_other_pair_is_compared_when_asked_for(tmp_path: Path) -> None:
     out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS})
     pair = "model_a = 'm05' AND model_b = 'm20'"
     assert rows(out, f"FROM comparison WHERE {pair}") == []
-    (told,) = claims(str(out), Asked("m05", "m20", "pass@1"))
+    with reading(str(out)) as folder:
+        (told,) = compared(folder, str(out), Asked("m05", "m20", "pass@1"))
     (row,) = rows(scored(tmp_path / "all", _models()), f"FROM comparison WHERE {pair}")
-    assert f"{row['lift']:+.4f}" in told
+    assert {name: told.row[name] for name in ASKED} == {name: row[name] for name in ASKED}

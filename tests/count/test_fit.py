@@ -133,12 +133,16 @@ def test_object_storage(bucket: str, tmp_path: Path) -> None:
         run(url, tmp_path / "out", f"[storage]\ntimeout_s = {QUICK.timeout_s}\nretry_s = {QUICK.retry_s}\n")
 
 
+def columns(*pairs: str) -> dict[str, str]:
+    return {f"columns.{key}": name for key, name in mapped(pairs).items()}
+
+
 def test_columns_by_the_command(tmp_path: Path) -> None:
     put(tmp_path / "lake", FOREIGN.rename({"correct": "a=b"}))
-    settings = load(**mapped(["model=Model", "problem_id=task_id", "passed=a=b"]))
+    settings = load(**columns("model=Model", "problem_id=task_id", "passed=a=b"))
     assert settings.columns.passed == "a=b"
     (tmp_path / "c.toml").write_text('[columns]\nmodel = "x"\nsubject = "y"')
-    over = load(tmp_path / "c.toml", **mapped(["model=Model", "answer="])).columns
+    over = load(tmp_path / "c.toml", **columns("model=Model", "answer=")).columns
     assert (over.model, over.subject, over.answer) == ("Model", "y", "")
     for wrong in (["model"], ["models=x"], ["carry=x"], ["model=x", "model=y"]):
         with pytest.raises(UsageError, match="--column"):
