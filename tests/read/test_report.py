@@ -43,7 +43,19 @@ def test_the_report(out: Path) -> None:
     assert "cannot be told from it" in told
     assert "| 3 | weak | 12.5% |" in told
     assert "1 model is not ranked" in told
+    assert "\nfew is not ranked: attempted 5 of 36 problems, 33 needed to be ranked\n" in told
     assert _call("report", out) == told
+
+
+def test_the_report_links_to_the_page(tmp_path: Path) -> None:
+    out = plain(tmp_path)
+    assert "](" not in _call("report", out)
+    told = _call("report", out, "--page", "https://e.org/a b)<x>?y=1#pin=m")
+    assert told.endswith("[The whole leaderboard](<https://e.org/a%20b%29%3Cx%3E?y=1#pin=m>)\n")
+    _call("page", out, "--html", out / "leaderboard.html")
+    assert _call("report", out).endswith(f"[The whole leaderboard](<{out.as_posix()}/leaderboard.html>)\n")
+    (out / "leaderboard.html").write_text("the page of another run", encoding="utf-8")
+    assert "](" not in _call("report", out)
 
 
 def test_movers(tmp_path: Path) -> None:

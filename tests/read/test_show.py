@@ -88,7 +88,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scored(tmp_path_factory.mktemp("named"), [row for name in names for row in _model(name, [2, 0] * 20)])
 
 
-@pytest.mark.parametrize("width", [44, 60, 80, 90, 120, 160])
+@pytest.mark.parametrize("width", [36, 40, 44, 60, 80, 90, 120, 160])
 def test_it_fits_any_width(
     named: Path, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from scorelake.page import svg
 from scorelake.page.pairs import packed
-from scorelake.page.sections import MANY, MATRIX, Place, axis
+from scorelake.page.sections import MANY, MATRIX, Place
 from scorelake.read.board import Board, by_subject
 from scorelake.read.labels import labels
 from scorelake.read.numbers import millionths
@@ -67,8 +67,6 @@ def _board(place: Place, its: Told, benchmark: str) -> Told:
         out["problems"] = its["problems"]["data"] | {"cells": its["problems"]["data"]["cells"][:MATRIX]}
     if its["history"]:
         out["history"] = its["history"]["data"] | {"rows": its["history"]["data"]["rows"][:MATRIX]}
-    if its["pairs"]:
-        out["most"] = its["pairs"]["most"]
     return out
 
 
@@ -155,8 +153,6 @@ def _metric(place: Place, board: Board, name: str) -> Told:
         "k": k,
         "percent": int(scale.percent),
         "places": scale.places,
-        "axis": axis(lines[: place.asked.top]),
-        "whole": axis(lines),
         "verdict": verdict(place.facts, board, name),
         "rows": rows,
         "reasons": reasons,

@@ -65,14 +65,14 @@ const matrix = () => {
   section.querySelector(".counted").hidden = anew;
   const [head, ...body] = section.written;
   if (!anew) { table.tHead.replaceChildren(head); table.tBodies[0].replaceChildren(...body); ready(table); return; }
-  const shown = [...new Set([...first, ...pinned])], half = board().models.length > data.many, lifts = shown.flatMap((a) => shown.filter((b) => b !== a).map((b) => Math.abs(pair(its, a, b).lift)));
+  const shown = [...new Set([...first, ...pinned])], half = board().models.length > data.many, lifts = first.flatMap((a) => first.filter((b) => b !== a).map((b) => Math.abs(pair(its, a, b).lift)));
   const top = make("tr"), most = Math.max(...lifts, 0) || 1;
   top.append(make("th", { scope: "col" }, "Model"), ...shown.map((i) => { const th = make("th", { scope: "col" }); th.append(make("bdi", {}, cut(board().models[i], 24))); return th; }));
   table.tHead.replaceChildren(top);
   table.tBodies[0].replaceChildren(...shown.map((a, y) => {
-    const tr = make("tr"), th = make("th", { scope: "row" }), self = make("td", { class: "self", colspan: half ? y + 1 : 1 });
+    const tr = make("tr"), th = make("th", { scope: "row" });
     th.append(make("bdi", {}, board().models[a]));
-    tr.append(th, ...shown.map((b, x) => (x === y ? self : half && x < y ? null : pair_cell(its, m, a, b, most))).filter(Boolean));
+    tr.append(th, ...shown.slice(0, half ? y + 1 : shown.length).map((b, x) => (x === y ? make("td", { class: "self" }) : pair_cell(its, m, a, b, most))));
     return tr;
   }));
   ready(table);
@@ -99,12 +99,12 @@ const duel = (node) => {
     const step = STEPS[e.key], td = inside(e);
     if (!step || !td) return;
     e.preventDefault();
-    const lists = [...td.closest("tbody").rows], before = (tr) => tr.cells[1].colSpan - 1;  // half a matrix starts with one wide cell
-    let x = td.cellIndex + before(td.parentNode), y = td.parentNode.sectionRowIndex;
+    const lists = td.closest("tbody").rows;
+    let x = td.cellIndex, y = td.parentNode.sectionRowIndex;
     for (let tries = 0; tries < 2; tries += 1) {  // over the diagonal
       x += step[0];
       y += step[1];
-      const next = lists[y] && lists[y].cells[x - before(lists[y])];
+      const next = lists[y] && lists[y].cells[x];
       if (next && next.tagName === "TD" && !next.classList.contains("self")) { choose(next, true); return; }
     }
   });

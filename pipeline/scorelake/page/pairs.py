@@ -22,7 +22,7 @@ Found = dict[tuple[str, str], tuple[Any, ...]]
 def pairs(place: Place) -> dict[str, Any] | None:
     """The lift of the row over the column, in rank order, marked where it is not settled.
 
-    With many models only the half above the diagonal: the other half says the same with the other sign.
+    With many models only the half below the diagonal: the other half says the same with the other sign.
     """
     ranked = [line.model for line in place.lines if line.rank is not None]
     shown = ranked[:MATRIX]
@@ -34,7 +34,7 @@ def pairs(place: Place) -> dict[str, Any] | None:
     half = len(place.lines) > MANY
     rows = []
     for i, a in enumerate(shown):
-        others = shown[i + 1 :] if half else [b for b in shown if b != a]
+        others = shown[:i] if half else [b for b in shown if b != a]
         rows.append((place.label(a), i, [_cell(place, a, b, found.get((a, b)), most) for b in others]))
     return {
         "rows": rows,
@@ -44,7 +44,6 @@ def pairs(place: Place) -> dict[str, Any] | None:
         "settled": sum(pair[8] in SETTLED for pair in between),
         "of": len(between),
         "stricter": _stricter(place, found, shown),
-        "most": most,
     }
 
 

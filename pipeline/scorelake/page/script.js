@@ -55,10 +55,15 @@ const ticks = (lo, hi) => {
   return out;
 };
 
+// --- makers: the part of a name before the slash ------------------------------------------------------------------
+const group_of = (name) => (name.includes("/") ? name.slice(0, name.indexOf("/")) : "without a maker");
+const groups = () => { const many = new Set(board().models.map(group_of)).size; return many > 1 && many < board().models.length ? many : 0; };
+
 // --- state: in the address, so that a view can be linked ----------------------------------------------------------
 const settle = () => {
   state.subject = view().name;
   if (!Object.hasOwn(view().metrics, state.metric)) state.metric = Object.hasOwn(view().metrics, asked()) ? asked() : Object.keys(view().metrics)[0];
+  state.group = state.group && groups() > 0;
   state.pins = [...new Set(state.pins)].filter((name) => board().models.includes(name)).slice(0, MOST_PINS);
 };
 const remember = () => {

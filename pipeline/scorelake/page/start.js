@@ -19,8 +19,7 @@ const controls = () => {
   $("k").setAttribute("aria-valuetext", state.metric);
   $("search").value = state.search;
   $("pick-search").hidden = board().models.length < 4;
-  const groups = new Set(board().models.map(group_of)).size;
-  $("pick-group").hidden = groups < 2 || groups === board().models.length;
+  $("pick-group").hidden = !groups();
   $("group").checked = state.group;
   $("zoom").checked = state.zoom;
   all(place(), ".scope").forEach((node) => { node.hidden = !state.subject; });
@@ -76,7 +75,7 @@ const on_paper = () => {  // every board, every row, no folds
   paper.addEventListener("change", print);
   if (paper.matches) print();
 };
-const phone = matchMedia("(max-width: 47rem)");
+const phone = matchMedia("(max-width: 52rem)");
 const enhance = (node, its) => {
   for (const th of all(node, ".scores thead th[data-key]")) {
     const button = make("button", { type: "button" }), key = th.dataset.key;

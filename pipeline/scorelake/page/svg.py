@@ -165,14 +165,14 @@ def strip(difficulties: Sequence[float], title: str) -> Markup:
     for d in difficulties:
         bins[min(int(d * 20), 19)] += 1
     most = max([*bins, 1])
-    frame = Frame(600, 120, 0, 0, 8, 24, (0, 20), (0, most))
+    frame = Frame(600, 126, 0, 0, 8, 30, (0, 20), (0, most))
     bars = []
     for i, many in enumerate(bins):
         x, y = frame.at(i, many)
         about = tag("title", f"{many:,} problems with difficulty {i / 20:.2f} to {(i + 1) / 20:.2f}")
         bars.append(tag("rect", about, class_="bin", x=x + 1, y=y, width=28, height=round(96 - y, 1)))
     ends = [("0 easy: all attempts pass", 0, "start"), ("1 hard: none does", 600, "end")]
-    texts = [tag("text", words, x=x, y=114, text_anchor=anchor) for words, x, anchor in ends]
+    texts = [tag("text", words, x=x, y=118, text_anchor=anchor) for words, x, anchor in ends]
     told = ", ".join(f"{many} from {i / 20:.2f}" for i, many in enumerate(bins) if many)
     return drawing(frame, title, f"Problems per step of difficulty: {told}.", *bars, *texts, class_="chart strip")
 

@@ -8,22 +8,25 @@ const row_of = (tr) => metric().rows[Number(tr.dataset.i)] || NONE;
 const name_of = (tr) => board().models[Number(tr.dataset.i)];
 const counts_of = (tr) => view().counts[Number(tr.dataset.i)] || [0, 0, 0];
 const rank = (row) => (row[3] === null ? DASH : row[4] === null || row[4] === row[5] ? String(row[3]) : `${row[4]}\u2013${row[5]}`);
-const group_of = (name) => (name.includes("/") ? name.slice(0, name.indexOf("/")) : "without a maker");
 
 // --- dots and intervals on one axis -------------------------------------------------------------------------------
-const axis = (m) => (state.zoom && m.percent ? [0, 1] : state.all || state.search ? m.whole : m.axis);
+const axis = (m, shown) => {
+  if (state.zoom && m.percent) return [0, 1];
+  const ends = shown.flatMap((tr) => row_of(tr).slice(0, 3)).filter((x) => x !== null), unit = m.percent ? 1e6 : 1;
+  const seen = ends.length ? ticks(Math.min(...ends) / unit, Math.max(...ends) / unit) : [0, 1];
+  return seen.length > 1 ? [seen[0], seen[seen.length - 1]] : [seen[0] - 0.5, seen[0] + 0.5];
+};
 const marks = (ends) => ticks(...ends).filter((t) => t >= ends[0] - 1e-9 && t <= ends[1] + 1e-9);
 const share = (x, ends) => Math.round(((x - ends[0]) / (ends[1] - ends[0])) * 10000) / 100;
-const whisker = (cell, m, row) => {
-  const ends = axis(m), unit = m.percent ? 1e6 : 1, at = (x) => share(x / unit, ends);
+const whisker = (cell, m, row, ends) => {
+  const unit = m.percent ? 1e6 : 1, at = (x) => share(x / unit, ends);
   const picture = draw("svg", { class: "whisker", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
   picture.append(draw("path", { class: "grid", d: marks(ends).map((t) => `M${share(t, ends)} 0v10`).join("") }));
   if (row[1] !== null) picture.append(draw("path", { class: "span", d: `M${at(row[1])} 5H${at(row[2])}` }));
   if (row[0] !== null) picture.append(draw("path", { class: "dot", d: `M${at(row[0])} 5h0` }));
   cell.replaceChildren(picture);
 };
-const labels = (m) => {
-  const ends = axis(m);
+const labels = (m, ends) => {
   place().querySelector(".ticks").replaceChildren(...marks(ends).map((t) => draw("text", {
     x: `${share(t, ends)}%`, y: 12, "text-anchor": t <= ends[0] ? "start" : t >= ends[1] ? "end" : "middle",
   }, String(Math.round(t * (m.percent ? 100 : 1) * 1e6) / 1e6))));
@@ -117,16 +120,17 @@ const pin_button = (tr) => {
   return button;
 };
 const sift = () => {
-  const words = state.search.toLowerCase().trim(), where = place(), m = metric(), drawn = `${state.subject} ${state.metric} ${axis(m)}`;
-  if (where.dataset.drawn !== drawn) { rows(where).forEach((tr) => tr.querySelector(".plot").replaceChildren()); labels(m); where.dataset.drawn = drawn; }
+  const words = state.search.toLowerCase().trim(), where = place(), m = metric();
   const matching = rows(where).filter((tr) => !words || name_of(tr).toLowerCase().includes(words));
   const first = state.group ? [...matching].sort(by_place) : matching;
   const some = new Set(state.all || words ? matching : first.slice(0, data.top));
   const shown = rows(where).filter((tr) => some.has(tr) || state.pins.includes(name_of(tr)));
+  const ends = axis(m, shown), drawn = `${state.subject} ${state.metric} ${ends}`;
+  if (where.dataset.drawn !== drawn) { rows(where).forEach((tr) => tr.querySelector(".plot").replaceChildren()); labels(m, ends); where.dataset.drawn = drawn; }
   for (const tr of shown) {
     const pinned = state.pins.includes(name_of(tr));
     tr.className = "t0";
-    if (!tr.querySelector(".whisker")) whisker(tr.querySelector(".plot"), m, row_of(tr));
+    if (!tr.querySelector(".whisker")) whisker(tr.querySelector(".plot"), m, row_of(tr), ends);
     const button = tr.querySelector(".pin") || pin_button(tr);
     button.setAttribute("aria-pressed", String(pinned));
     button.textContent = pinned ? "\u25c6" : "\u25c7";

@@ -29,6 +29,9 @@ _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
 _DROPPED = ("attempts", "problems", "coverage", "best", "")
 """Columns that go where a terminal is narrow, in this order; the last is the bar."""
 
+_SHORTEST = 12
+"""Names are cut to this length before columns move together."""
+
 _COLUMNS = "value, lo, hi, problems_scored, problems, attempts"
 _ROWS = """
 SELECT benchmark, {part} AS part, label AS protocol, model, {columns}, {ranks}
@@ -220,11 +223,12 @@ def _fitted(console: Console, head: tuple[Any, ...], metric: str, lines: list[Li
             return table
         drop.append(column)
         table = _table(head, metric, lines, drop)
-    over = _width(console, table) - console.width
-    if over > 0:
-        longest = max(len(visible(line.model)) for line in lines)
-        table = _table(head, metric, lines, drop, max(longest - over, 5))
-    return table
+    longest = max(len(visible(line.model)) for line in lines)
+    for pad in (1, 0):
+        over = _width(console, _table(head, metric, lines, drop, pad=pad)) - console.width
+        if over <= 0 or longest - over >= _SHORTEST * pad:
+            break
+    return _table(head, metric, lines, drop, max(longest - over, 5) if over > 0 else 0, pad)
 
 
 def _width(console: Console, table: Table) -> int:
@@ -232,10 +236,12 @@ def _width(console: Console, table: Table) -> int:
     return console.measure(table, options=console.options.update(width=100_000)).maximum
 
 
-def _table(head: tuple[Any, ...], metric: str, lines: list[Line], drop: list[str], longest: int = 0) -> Table:
+def _table(
+    head: tuple[Any, ...], metric: str, lines: list[Line], drop: list[str], longest: int = 0, pad: int = 1
+) -> Table:
     """A board: ranked models, then below a rule those that are not ranked."""
     title = Text(_title(head, metric), style="bold")
-    table = Table(box=_RULED, title=title, title_justify="left")
+    table = Table(box=_RULED, title=title, title_justify="left", padding=(0, pad))
     axis = _axis(lines)
     told = [line.cells(axis) for line in lines]
     left, styles = ("model", "interval", ""), {"score": "bold", "": "cyan"}
