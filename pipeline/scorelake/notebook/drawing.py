@@ -17,7 +17,7 @@ from scorelake.store.disk import replace_text
 WIDTH, ROW, HEAD, PAD, NAMES = 760, 26, 48, 12, 200
 """Of a drawing: its width, a row, the room for a title, the rim, and where names end."""
 _SHAPES = re.compile(
-    r"(svg|text|line|\.whisker|\.ticks|\.grid|\.dot|\.line|\.dashed|\.chart|\.others|\.mark|\.heat|\[class\^=c\]"
+    r"(svg|text|line|path|\.whisker|\.ticks|\.grid|\.dot|\.line|\.dashed|\.chart|\.others|\.mark|\.heat|\[class\^=c\]"
     r"|\.c\d|\.s\d)(?![\w-])"
 )
 """How the rules of the page's style begin that are for drawings."""
