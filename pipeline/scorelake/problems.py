@@ -44,8 +44,13 @@ class Problems:
     """n and ungraded added up, one row per group, in their order."""
     rows: tuple[int, ...]
     """Problems of each file."""
-    files: pl.LazyFrame
-    """The same rows with every column, as they are on the disk."""
+    folder: Path
+    """Where the same rows are, with every column."""
+
+    @property
+    def files(self) -> pl.LazyFrame:
+        """The rows as they are on the disk."""
+        return pl.scan_parquet(_paths(self.folder), glob=False)
 
     def histogram(self) -> pl.DataFrame:
         """How many problems of a group share (n, c), in the order of all three."""
@@ -95,7 +100,7 @@ class Problems:
 
     def moved(self, folder: Path) -> Problems:
         """The same problems after their folder got another name."""
-        return replace(self, files=_files(folder))
+        return replace(self, folder=folder)
 
     def others(self, columns: Sequence[str]) -> pl.DataFrame:
         """More columns of the same rows, read now."""
@@ -112,11 +117,11 @@ class Problems:
     def parts(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Numbers of the keys, COUNTS and more columns, file by file."""
         end = 0
-        for i, many in enumerate(self.rows):
+        for path, many in zip(_paths(self.folder), self.rows, strict=True):
             here = slice(end, end := end + many)
             numbers = pl.DataFrame({"_group": self.group[here], "_name": self.name[here]})
-            told = self.files.slice(here.start, many) if i else self.files.head(many)
-            yield pl.concat([numbers, told.select(*COUNTS, *columns).collect()], how="horizontal")
+            told = pl.read_parquet(path, columns=[*COUNTS, *columns], glob=False)
+            yield pl.concat([numbers, told], how="horizontal")
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,7 @@ def read(folder: Path) -> Problems:
         all(file.binary for file in files),
         sums,
         tuple(rows),
-        _files(folder),
+        folder,
     )
 
 
@@ -215,7 +220,3 @@ class _File:
 
 def _paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.parquet"))
-
-
-def _files(folder: Path) -> pl.LazyFrame:
-    return pl.scan_parquet(_paths(folder), glob=False)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from counted import Row, rows, scored
+from scorelake.compare import examined
 from scorelake.read.claim import Asked, compared
 from scorelake.read.session import reading
 
@@ -66,3 +67,32 @@ def test_any_other_pair_is_compared_when_asked_for(tmp_path: Path) -> None:
         (told,) = compared(folder, str(out), Asked("m05", "m20", "pass@1"))
     (row,) = rows(scored(tmp_path / "all", _models()), f"FROM comparison WHERE {pair}")
     assert {name: told.row[name] for name in ASKED} == {name: row[name] for name in ASKED}
+
+
+def test_far_too_many_models_are_ranked_and_compared_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examined, "MOST_MODELS", MODELS - 1)
+    out = scored(tmp_path, _models())
+    assert rows(out, "FROM comparison") == rows(out, "FROM subject_comparison") == []
+    ranks = rows(out, "SELECT rank, rank_lo, reason FROM leaderboard WHERE metric = 'pass@1'")
+    assert sorted(row["rank"] for row in ranks)[0] == 1
+    assert {(row["rank_lo"], row["reason"]) for row in ranks} == {(None, None)}
+    with reading(str(out)) as folder:
+        (told,) = compared(folder, str(out), Asked("m05", "m20", "pass@1"))
+    assert told.row["lift"] > 0
+
+
+def test_strangers_are_told_unless_there_are_too_many(tmp_path: Path) -> None:
+    counts = [
+        {"model": f"{kind}{i}", "problem_id": f"p{p}", "n": 1, "c": 1, "temperature": kind}
+        for kind in ("hot", "cold")
+        for i in range(3)
+        for p in range(30)
+    ]
+    protocol = {"columns": ["temperature"]}
+    told = rows(scored(tmp_path / "few", counts, protocol=protocol), "FROM comparison WHERE lift IS NULL")
+    assert len(told) == 9
+    assert all("protocol differs" in row["claim"] and row["model_a"] < row["model_b"] for row in told)
+    out = scored(tmp_path / "many", counts, protocol=protocol, compare={"max_pairs": 8})
+    assert rows(out, "FROM comparison WHERE lift IS NULL") == []

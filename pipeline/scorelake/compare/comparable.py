@@ -26,8 +26,6 @@ class Tried:
     problems: int
     many: Ints
     """Problems of each model."""
-    shared: Ints
-    """Problems that two models have in common, models x models."""
     least: Ints
     most: Ints
     """The fewest and the most attempts of a model on a problem."""
@@ -35,10 +33,8 @@ class Tried:
     @classmethod
     def on(cls, board: Board) -> Tried:
         tried, fewest = board.n > 0, np.where(board.n > 0, board.n, np.iinfo(np.int64).max)
-        ends = [(fewest[row].min(), board.n[row].max()) for row in board.attempted]
-        least, most = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-        shared = common(board.attempted, tried)
-        return cls(board.attempted.shape[1], np.diagonal(shared).copy(), shared, least, most)
+        told = [(np.count_nonzero(tried[row]), fewest[row].min(), board.n[row].max()) for row in board.attempted]
+        return cls(board.attempted.shape[1], *np.array(told, dtype=np.int64).reshape(-1, 3).T)
 
     def spans(self) -> list[str]:
         """Attempts per problem of each model, as text."""
@@ -50,12 +46,16 @@ class Tried:
         return below | below.T
 
 
-def obstacles(tried: Tried, usable: Ints, asked: Compare) -> Codes:
+def in_common(board: Board) -> Ints:
+    """Problems that two models both attempted, models x models."""
+    return common(board.attempted, board.n > 0)
+
+
+def obstacles(tried: Tried, shared: Ints, usable: Ints, asked: Compare) -> Codes:
     """What makes two models incomparable, models x models: the number of a reason, or 0.
 
-    `usable` is the number of problems on which both have the metric.
+    In: on how many problems both have an attempt, and the metric.
     """
-    shared = tried.shared
     few = shared < asked.min_problems
     whole = few & (shared == tried.many[:, None]) & (shared == tried.many)
     apart = tried.apart() if not asked.allow_different_n else np.zeros(few.shape, dtype=bool)
@@ -64,16 +64,16 @@ def obstacles(tried: Tried, usable: Ints, asked: Compare) -> Codes:
 
 
 def refusals(
-    tried: Tried, code: Codes, usable: Ints, a: Ints, b: Ints, metric: Metric, asked: Compare
+    tried: Tried, code: Codes, shared: Ints, usable: Ints, a: Ints, b: Ints, metric: Metric, asked: Compare
 ) -> tuple[pl.Series, pl.Series]:
     """The reasons of some pairs in words, null where there is none; once as B against A, once as A against B.
 
-    `code` and `usable` are of these pairs.
+    What makes the two incomparable, and the problems that they share, are of these pairs.
     """
     spans = pl.Series(tried.spans(), dtype=pl.String)
     out = []
     for one, two in ((a, b), (b, a)):
-        told = pl.DataFrame({"code": code, "shared": tried.shared[a, b], "usable": usable})
+        told = pl.DataFrame({"code": code, "shared": shared, "usable": usable})
         told = told.with_columns(
             pl.Series("many", tried.many[one]),
             pl.Series("others", tried.many[two]),

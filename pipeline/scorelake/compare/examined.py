@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.compare.boards import Board, Place
-from scorelake.compare.comparable import REFUSED, Codes, Tried, obstacles, refusals, standing
+from scorelake.compare.comparable import REFUSED, Codes, Tried, in_common, obstacles, refusals, standing
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.matrix import Matrix, common
@@ -20,6 +20,10 @@ from scorelake.threads import plain_products, side_by_side
 
 Valued = Callable[[Place, Metric], set[str]]
 """The models of a board that have a value of a metric."""
+
+
+MOST_MODELS = 10_000
+"""On a board with more nobody is compared beforehand: what two models share is a number for every two of them."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +123,15 @@ def _examined(
 ) -> Found:
     tried = Tried.on(board)
     standings = standing(tried, settings.compare)
-    found = []
+    if len(standings) > MOST_MODELS:
+        return Found(board.place, standings, [])
+    shared, found = in_common(board), []
     for metric, scores in zip(chosen, board.scores(), strict=True):
         there = ~np.isnan(scores.numbers)
         usable = common(scores.place, there)
-        code = obstacles(tried, usable, settings.compare)
+        code = obstacles(tried, shared, usable, settings.compare)
         a, b = _pairs(_averages(scores, there), each)
-        refused = refusals(tried, code[a, b], usable[a, b], a, b, metric, settings.compare)
+        refused = refusals(tried, code[a, b], shared[a, b], usable[a, b], a, b, metric, settings.compare)
         compared = np.flatnonzero(code[a, b] == 0)
         have = valued(board.place, metric)
         ranked = np.array(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def pairs(
     frames = [
         pl.DataFrame(schema=schema),
         *(_pairs(each, measured).select(*schema) for each in found for measured in each.metrics),
-        pl.DataFrame(_strangers([each.place for each in found], chosen, keys), schema),
+        pl.DataFrame(_strangers([each.place for each in found], chosen, keys, settings.compare.max_pairs), schema),
     ]
     adjusted = _claimed(_adjusted(pl.concat(frames)), settings).drop(_NEAR)
     return table.check(ordered(adjusted, chosen, (*keys, "protocol"), ("model_a", "model_b")))
@@ -113,21 +113,35 @@ def _claimed(told: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     return told.with_columns(columns)
 
 
-def _strangers(places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Rows for two models of a benchmark that never ran under the same protocol."""
+def _strangers(
+    places: Sequence[Place], chosen: Sequence[Metric], keys: tuple[str, ...], most: int
+) -> list[dict[str, Any]]:
+    """Rows for two models of a benchmark that never ran under the same protocol; none where there are too many."""
     protocols: dict[tuple[str, ...], dict[str, frozenset[str]]] = {}
     for place in places:
         ran = protocols.setdefault(tuple(getattr(place, key) for key in keys), {})
         ran.update({model: ran.get(model, frozenset()) | {place.protocol} for model in place.models})
+    pairs = [(group, *pair) for group, ran in protocols.items() for pair in _apart(ran, most)]
+    if len(chosen) * len(pairs) > most:
+        return []
     return [
         dict(zip(keys, group, strict=True))
         | {"metric": metric.name, "model_a": a, "model_b": b}
-        | {"claim": protocol_gap(ran[a], ran[b]), "claim_a": protocol_gap(ran[b], ran[a])}
-        for group, ran in protocols.items()
-        for a, b in combinations(sorted(ran), 2)
-        if not ran[a] & ran[b]
+        | {"claim": protocol_gap(protocols[group][a], protocols[group][b])}
+        | {"claim_a": protocol_gap(protocols[group][b], protocols[group][a])}
+        for group, a, b in pairs
         for metric in chosen
     ]
+
+
+def _apart(ran: dict[str, frozenset[str]], most: int) -> Iterator[tuple[str, str]]:
+    """Pairs of models without a common protocol, the first by name first; a few more than so many at most."""
+    alike: dict[frozenset[str], list[str]] = {}
+    for model in sorted(ran):
+        alike.setdefault(ran[model], []).append(model)
+    apart = [(alike[one], alike[two]) for one, two in combinations(alike, 2) if not one & two]
+    every = ((min(pair), max(pair)) for ours, theirs in apart for pair in product(ours, theirs))
+    return islice(every, most + 1)
 
 
 @lru_cache

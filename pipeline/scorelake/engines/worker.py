@@ -16,7 +16,7 @@ Told = tuple[str, Any]
 
 
 def _living(every: float) -> Callable[[str], Callable[[], None]]:
-    """A function that begins to say, every so many seconds, that a task is alive, and gives what to call in the end."""
+    """A function that begins to say, again and again, that a task is alive; it gives what to call in the end."""
     space = SPACE
 
     def alive(name: str) -> Callable[[], None]:
