@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from conftest import attempts, expand, put, run, tables
+from conftest import UNSHRUNK, attempts, expand, put, run, tables
 
 
 def test_only_new_and_changed_files_are_read(tmp_path: Path) -> None:
@@ -96,14 +96,15 @@ class History(RuleBasedStateMachine):
 
     @rule(shard=st.sampled_from([0.001, 256.0]))
     def publish(self, shard: float) -> None:
-        run(self.lake, self.out, self._config(shard))
+        run(self.lake, self.out, self._config(shard), allow_empty=True)
 
     @invariant()
     def incremental_equals_full(self) -> None:
         if not hasattr(self, "home") or not (self.out / "leaderboard.duckdb").exists():
             return
-        run(self.lake, self.out, self._config(256.0))
-        run(self.lake, self.home / "full", self._config(256.0), full=True)
+        # a history may well lose all values of maj@2, which no run publishes unless told
+        run(self.lake, self.out, self._config(256.0), allow_empty=True)
+        run(self.lake, self.home / "full", self._config(256.0), full=True, allow_empty=True)
         mine, theirs = tables(self.out), tables(self.home / "full")
         assert mine == theirs
 
@@ -114,7 +115,8 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(
-    max_examples=int(os.environ.get("HISTORIES", "2")),
+    max_examples=int(os.environ.get("HISTORIES", "5")),
     stateful_step_count=6,
     derandomize="HISTORIES" not in os.environ,
+    phases=UNSHRUNK,
 )

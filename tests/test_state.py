@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from conftest import expand, put
+from conftest import UNSHRUNK, expand, put
 from scorelake import run as module
 from scorelake.errors import LockedError, ScorelakeError
 from scorelake.publish.garbage import collect_garbage
@@ -255,5 +255,8 @@ class State(RuleBasedStateMachine):
 
 TestState = State.TestCase
 TestState.settings = settings(
-    max_examples=int(os.environ.get("STATES", "2")), stateful_step_count=6, derandomize="STATES" not in os.environ
+    max_examples=int(os.environ.get("STATES", "4")),
+    stateful_step_count=6,
+    derandomize="STATES" not in os.environ,
+    phases=UNSHRUNK,
 )

@@ -53,14 +53,14 @@ class ClusterError(ScorelakeError):
 
 
 class EndedError(StorageError):
-    """A process that did a part of the work was ended by a signal, from outside or through its own doing."""
+    """A process that did a part of the work was ended by a signal, from outside or through its own doing.
 
-    def __init__(self, number: int, hint: str | None = None) -> None:
-        super().__init__(f"the process that did it was ended by {signal.Signals(number).name}", hint=hint)
-        self.number = number
+    What is said ends with the name of the signal.
+    """
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return EndedError, (self.number, self.hint)
+    @property
+    def number(self) -> int:
+        return signal.Signals[self.what.rpartition(" ")[2]]
 
 
 class UsageError(ScorelakeError):

@@ -106,7 +106,7 @@ def apart(task: Callable[[Item], Result], item: Item) -> Result:
         with suppress(OSError):
             child.stdin.close()
     if code < 0:
-        raise EndedError(-code)
+        raise EndedError(f"the process that did it was ended by {signal.Signals(-code).name}")
     if code > 0:
         raise StorageError(f"the process that did it ended with exit code {code}", hint="please report this")
     done, result = pickle.loads(answer)

@@ -55,16 +55,11 @@ class Columns(Part):
     cluster: str | None = None
     carry: tuple[str, ...] = ()
 
-    @field_validator("carry")
+    @field_validator("carry", "cluster")
     @classmethod
-    def _not_ours(cls, carry: tuple[str, ...]) -> tuple[str, ...]:
-        return _free(carry)
-
-    @field_validator("cluster")
-    @classmethod
-    def _not_a_key(cls, cluster: str | None) -> str | None:
-        _free(() if cluster is None else (cluster,))
-        return cluster
+    def _not_ours(cls, given: Any) -> Any:
+        free = _free((given,) if isinstance(given, str) else given or ())
+        return free if isinstance(given, tuple) else given
 
     @model_validator(mode="after")
     def _either(self) -> Columns:

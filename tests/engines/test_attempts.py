@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scorelake.engines.attempts import ATTEMPTS, CRASH, MEMORY, Attempt, Attempts, Work, called, failure
+from scorelake.engines.attempts import ATTEMPTS, CRASH, MEMORY, NODE, Attempt, Attempts, Work, called, failure
 
 
 class Cluster:
@@ -46,17 +46,17 @@ def test_lost_attempts_are_repeated_so_often_and_no_more() -> None:
     cluster = Cluster()
     for number in range(1, ATTEMPTS + 1):
         (attempt,) = cluster.attempts.alive
-        cluster.attempts.lost(attempt, CRASH if number % 2 else "the node was lost", cluster.now)
+        cluster.attempts.lost(attempt, CRASH if number % 2 else NODE, cluster.now)
         assert cluster.work().is_lost == (number == ATTEMPTS)
         assert len(cluster.hand_over()) == (number < ATTEMPTS)
     assert ATTEMPTS == 5
     assert cluster.said == [
         f"warning: task(0): {why}; attempt {number} of 5"
-        for number, why in ((2, CRASH), (3, "the node was lost"), (4, CRASH), (5, "the node was lost"))
+        for number, why in ((2, CRASH), (3, NODE), (4, CRASH), (5, NODE))
     ]
     error = failure(cluster.work())
     assert (error.where, error.exit_code) == ("task(0)", 4)
-    assert error.what == (f"could not be finished in 5 attempts: {CRASH} (3 times); the node was lost (2 times)")
+    assert error.what == (f"could not be finished in 5 attempts: {CRASH} (3 times); {NODE} (2 times)")
 
 
 def test_after_a_full_memory_there_is_a_pause_that_grows() -> None:
@@ -68,7 +68,7 @@ def test_after_a_full_memory_there_is_a_pause_that_grows() -> None:
         assert not cluster.hand_over()
         cluster.now += 0.1
         assert cluster.hand_over()
-    assert not cluster.work().crashed
+    assert not cluster.work().is_suspicious
     assert "memory_gb" in str(failure(cluster.work()).hint)
 
 
@@ -127,8 +127,15 @@ def test_a_silent_worker_that_is_ended_is_no_second_loss() -> None:
     (second,) = cluster.hand_over()
     cluster.attempts.lost(first, CRASH, cluster.now)
     assert cluster.work().ended == ["worker was silent for 60 s"]
-    assert not cluster.work().crashed
     assert cluster.work().alive == [second]
+
+
+@pytest.mark.parametrize(("why", "suspicious"), [(MEMORY, False), (NODE, False), (CRASH, True), ("SIGKILL", True)])
+def test_work_may_itself_be_what_ends_its_worker(why: str, suspicious: bool) -> None:
+    cluster = Cluster()
+    assert not cluster.work().is_suspicious
+    cluster.attempts.lost(cluster.work().alive[0], why, cluster.now)
+    assert cluster.work().is_suspicious == suspicious
 
 
 def test_who_waits_for_room_is_not_silent() -> None:

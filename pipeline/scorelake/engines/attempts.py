@@ -20,7 +20,8 @@ ATTEMPTS = 5
 LONGEST = 160
 """Letters of what a piece of work is called."""
 MEMORY, CRASH = "Ray's memory monitor ended the worker", "the worker crashed or was killed"
-"""Two ways in which an attempt ends that something can be done about."""
+NODE = "the node was lost"
+"""Ways in which an attempt ends that have a name; others are told as they come."""
 
 
 @dataclass(eq=False)
@@ -57,9 +58,9 @@ class Work:
         return not self._hopes and self.tried < ATTEMPTS and now >= self.not_before
 
     @property
-    def crashed(self) -> bool:
-        """Its worker ended, and nobody knows why: the work itself may do that."""
-        return CRASH in self.ended
+    def is_suspicious(self) -> bool:
+        """Its worker ended or fell silent, and nobody knows why: the work itself may do that."""
+        return any(why not in (MEMORY, NODE) for why in self.ended)
 
     @property
     def is_lost(self) -> bool:

@@ -25,7 +25,7 @@ import ray
 from ray.experimental import internal_kv
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from scorelake.engines.attempts import CRASH, MEMORY, Attempt, Attempts, Work, called, failure
+from scorelake.engines.attempts import CRASH, MEMORY, NODE, Attempt, Attempts, Work, called, failure
 from scorelake.engines.joining import join, line
 from scorelake.engines.worker import SPACE, end, runner
 from scorelake.errors import ClusterError, UsageError
@@ -49,9 +49,7 @@ GB = 1 << 30
 LOST: dict[tuple[type[Exception], ...], str] = {
     (ray.exceptions.OutOfMemoryError,): MEMORY,
     (ray.exceptions.WorkerCrashedError,): CRASH,
-    (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError): (
-        "the node was lost"
-    ),
+    (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError): NODE,
 }
 """Errors of Ray by which an attempt is lost, and what to call them."""
 LOG = logging.getLogger(__name__).warning
@@ -119,15 +117,17 @@ class Ray:
             self.cancel([attempt.ref for attempt in attempts.alive])
 
     def _hand_over(self, task: Callable[[Any], Any]) -> Callable[[Work], tuple[Ref, str]]:
-        """How an attempt is begun: the first like all first ones, others on any node, and with more care if a worker
-        crashed and the task says how."""
+        """How an attempt is begun: the first like all first ones, others on any node, and with more care if the
+        work itself may have ended a worker and the task says how."""
         careful = getattr(task, AFTER_A_CRASH, None)
         packed = ray.put(_pickled(task))
         with_care = packed if careful is None else ray.put(_pickled(careful))
 
         def hand_over(work: Work) -> tuple[Ref, str]:
             name = f"{self._name}/{secrets.token_hex(8)}"
-            ref = self._remote(again=work.tried > 0).remote(with_care if work.crashed else packed, work.packed, name)
+            ref = self._remote(again=work.tried > 0).remote(
+                with_care if work.is_suspicious else packed, work.packed, name
+            )
             self._running.add(ref)
             return ref, name
 

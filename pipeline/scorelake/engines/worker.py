@@ -15,12 +15,12 @@ Told = tuple[str, Any]
 """done, failed, lost, unlike or blind; and what there is to say."""
 
 
-def _living(every: float) -> Callable[[str], Callable[[], None]]:
-    """A function that begins to say, again and again, that a task is alive; it gives what to call in the end."""
+def speaker(every: float) -> Callable[[str], Callable[[], None]]:
+    """A function that begins to say under a name, every so many seconds, that this process is alive; it gives what to
+    call in the end."""
     space = SPACE
 
     def alive(name: str) -> Callable[[], None]:
-        """Begin to say so; what to call in the end."""
         import contextlib  # noqa: PLC0415
         import json  # noqa: PLC0415
         import os  # noqa: PLC0415
@@ -54,7 +54,7 @@ def _living(every: float) -> Callable[[str], Callable[[], None]]:
 def runner(shared: tuple[str, ...], wanted: dict[str, str], every: float) -> Callable[[bytes, bytes, str], Told]:
     """A function that does a task where lake and output are seen and versions are as wanted, and says all the while,
     every so many seconds, that it is alive."""
-    alive = _living(every)
+    alive = speaker(every)
 
     def run(task: bytes, item: bytes, name: str) -> Told:
         import importlib  # noqa: PLC0415
