@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from importlib import resources
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from counted import rows as asked
 from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, plain
 from scorelake.page.build import html
+from scorelake.read.labels import shortened
 
 pytestmark = [
     pytest.mark.skipif(
@@ -117,6 +118,12 @@ class Page:
             element,
             value,
         )
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait for what comes with the next picture."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, 60).until(lambda _: true())
 
     def hash(self) -> str:
         return self.js("return location.hash")  # type: ignore[no-any-return]
@@ -230,7 +237,8 @@ def test_benchmark_protocol_subject(page: Page, pages: Path, busy_out: Path) -> 
     (heat,) = (rows for kind, rows in tables.tables if "by-subject" in kind and len(rows) == 7)
     page.put("subject", "7")
     scores = dict(zip(page.names(), (row[1] for row in page.board()), strict=True))
-    assert scores == {row[0]: row[1] for row in heat[1:]}
+    short = {shortened(name, 60): name for name in scores}
+    assert scores == {short[row[0]]: row[1] for row in heat[1:]}
     assert "in 7" in page.all("h2")[0].text
     assert "maths · temperature=0.2 · 7" in page.all(".verdict")[0].text
     assert page.all(".scope")
@@ -241,14 +249,14 @@ def test_benchmark_protocol_subject(page: Page, pages: Path, busy_out: Path) -> 
     page.put("k", 1)
     cells = "return [...document.querySelectorAll('.by-subject tbody tr')].map(tr => tr.cells[1].textContent)"
     assert page.js(cells) == [
-        dict(zip(page.names(), (row[1] for row in page.board()), strict=True))[row[0]] for row in heat[1:]
+        dict(zip(page.names(), (row[1] for row in page.board()), strict=True))[short[row[0]]] for row in heat[1:]
     ]
     page.put("subject", "")
     pairs = (
         "return [...document.querySelectorAll('.duel tbody tr')].map(tr => [...tr.cells].map(td => td.textContent))"
     )
     lifts = {
-        (row["model_b"], row["model_a"]): row
+        (row["model_b"][:59], row["model_a"][:59]): row
         for row in asked(
             busy_out, "FROM pair WHERE benchmark = 'maths' AND protocol LIKE '%0.2%' AND metric = 'pass@2'"
         )
@@ -256,7 +264,7 @@ def test_benchmark_protocol_subject(page: Page, pages: Path, busy_out: Path) -> 
     told = page.js(pairs)
     for name, *cells in told:
         for (other, *_), cell in zip(told, cells, strict=True):
-            row = lifts.get((name, other))
+            row = lifts.get((name[:59], other[:59]))
             settled = row is not None and row["claim"] in ("improvement", "regression")
             signed = f"{Decimal(row['lift'] * 100).quantize(Decimal('0.1'), ROUND_HALF_UP):+}" if row else ""
             assert cell == ("" if row is None else signed.replace("-", "\u2212") if settled else "=")
@@ -369,10 +377,10 @@ def test_print_is_light_and_complete(page: Page) -> None:
     page.open("heavy.html")
     assert len(page.names()) == 50
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert len(page.names()) == 300
+    page.until(lambda: len(page.names()) == 300)
     assert page.js("return [...document.querySelectorAll('.scores tbody tr')].every(e => e.checkVisibility())")
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-    assert len(page.names()) == 50
+    page.until(lambda: len(page.names()) == 50)
 
 
 def test_hostile_names_do_nothing(page: Page) -> None:

@@ -122,7 +122,8 @@ def test_movers(out: Path, parts: dict[Any, str]) -> None:
     )
     _, *told = _table(parts[board], "Who moved most")
     assert [row[:4] for row in told] == [
-        [row["model"], _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])] for row in moved
+        [shortened(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
+        for row in moved
     ]
     assert moved
     assert "No score moved since the run before." in parts["code", "0.2"]
@@ -131,7 +132,7 @@ def test_movers(out: Path, parts: dict[Any, str]) -> None:
 @pytest.mark.parametrize("board", BOARDS)
 def test_budget(board: tuple[str, str], out: Path, parts: dict[Any, str]) -> None:
     z = NormalDist().inv_cdf(0.975)
-    budget = {row["model"]: row for row in asked(out, f"FROM budget WHERE {_of(board)}")}
+    budget = {shortened(row["model"], 60): row for row in asked(out, f"FROM budget WHERE {_of(board)}")}
     _, *told = _table(parts[board], "Half width")
     assert {row[0] for row in told} == set(budget)
     for name, now, endless, twice, bar, share, size in told:
@@ -159,7 +160,8 @@ def test_pairs(board: tuple[str, str], out: Path, parts: dict[Any, str], data: d
             assert [its["lift"][i], its["lo"][i], its["hi"][i]] == list(map(int, mine))
             assert its["claim"][i] == claims.get(row["claim"], "=")
     head, *told = _table(parts[board], "Lift of the row")
-    lifts = {(row["model_b"], row["model_a"]): row for row in pairs if row["metric"] == "pass@1"}
+    short = {model: shortened(model, 60) for model in models}
+    lifts = {(short[row["model_b"]], short[row["model_a"]]): row for row in pairs if row["metric"] == "pass@1"}
     for name, *cells in told:
         for other, cell in zip((row[0] for row in told), cells, strict=True):
             row = lifts.get((name, other))
@@ -173,7 +175,8 @@ def test_subjects_and_slices(out: Path, parts: dict[Any, str]) -> None:
     for what, table, column in (("subject", "subject_summary", "subject"), ("level", "slice_summary", "slice_value")):
         head, *told = _table(parts[board], f"pass@1 in each {what}")
         values = {
-            (r["model"], r[column]): r for r in asked(out, f"FROM {table} WHERE {_of(board)} AND metric = 'pass@1'")
+            (shortened(r["model"], 60), r[column]): r
+            for r in asked(out, f"FROM {table} WHERE {_of(board)} AND metric = 'pass@1'")
         }
         names = sorted({part for _, part in values})
         many = [max(r["problems"] for (_, part), r in values.items() if part == each) for each in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from datetime import datetime, timedelta
@@ -12,7 +13,8 @@ import openpyxl
 import pytest
 from typer.testing import CliRunner
 
-from looked_at import busy
+from counted import scored
+from looked_at import busy, model
 from scorelake.cli import app
 
 OFFICE = shutil.which("soffice") or shutil.which("libreoffice")
@@ -35,14 +37,37 @@ def _opened(path: Path, home: Path) -> openpyxl.Workbook:
     return openpyxl.load_workbook(home / "new" / path.name, data_only=True)
 
 
+def test_the_chart_is_of_one_protocol(tmp_path: Path) -> None:
+    """Under two protocols a model has two curves; they must not become one line, nor none."""
+    rows = [row for t in ("a", "b") for name in ("m", "o") for row in model(name, [4, 2, 1] * 6, temperature=t)]
+    _export(scored(tmp_path, rows, protocol={"columns": ("temperature",)}), tmp_path)
+    book = openpyxl.load_workbook(tmp_path / "leaderboard.xlsx")
+    (chart,) = book["Curves"]._charts
+    head = [cell.value for cell in book["Curves"][1]]
+    drawn = []
+    for series in chart.series:
+        first, last = (int(row) for row in re.findall(r"\$(\d+)", series.yVal.numRef.f))
+        rows = [
+            dict(zip(head, (cell.value for cell in book["Curves"][row]), strict=True))
+            for row in range(first, last + 1)
+        ]
+        assert [row["k"] for row in rows] == sorted({row["k"] for row in rows})
+        drawn += [{(row["benchmark"], row["temperature"], row["family"], row["model"]) for row in rows}]
+    assert drawn == [{("default", "a", "pass@k", "m")}, {("default", "a", "pass@k", "o")}]
+
+
+def _export(out: Path, folder: Path) -> None:
+    done = CliRunner().invoke(app, ["export", str(out), str(folder), "--format", "xlsx"])
+    assert done.exit_code == 0, done.output
+
+
 @needs_office
 def test_libreoffice_reads_the_same_numbers(tmp_path: Path) -> None:
     """LibreOffice writes fifteen digits of every number; what it holds beyond them, a formula tells.
 
     Decimals are read there to the last place of a float (7.4 is off by one in it now and then), which is all it has.
     """
-    done = CliRunner().invoke(app, ["export", str(busy(tmp_path / "busy")), str(tmp_path), "--format", "xlsx"])
-    assert done.exit_code == 0, done.output
+    _export(busy(tmp_path / "busy"), tmp_path)
     path = tmp_path / "leaderboard.xlsx"
     ours, theirs = openpyxl.load_workbook(path), _opened(path, tmp_path)
     assert theirs.sheetnames == ours.sheetnames

@@ -71,7 +71,7 @@ const matrix = () => {
   table.tHead.replaceChildren(top);
   table.tBodies[0].replaceChildren(...shown.map((a, y) => {
     const tr = make("tr"), th = make("th", { scope: "row" });
-    th.append(make("bdi", {}, board().models[a]));
+    th.append(make("bdi", {}, cut(board().models[a], 60)));
     tr.append(th, ...shown.slice(0, half ? y + 1 : shown.length).map((b, x) => (x === y ? make("td", { class: "self" }) : pair_cell(its, m, a, b, most))));
     return tr;
   }));

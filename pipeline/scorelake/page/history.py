@@ -47,7 +47,7 @@ def history(place: Place) -> dict[str, Any] | None:
         "changed": bool(changed),
         "movers": [
             (
-                place.label(m.model),
+                place.short(m.model),
                 place.scale.text(m.before),
                 place.scale.text(m.now),
                 place.scale.signed(m.change),

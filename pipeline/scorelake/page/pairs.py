@@ -35,7 +35,7 @@ def pairs(place: Place) -> dict[str, Any] | None:
     rows = []
     for i, a in enumerate(shown):
         others = shown[:i] if half else [b for b in shown if b != a]
-        rows.append((place.label(a), i, [_cell(place, a, b, found.get((a, b)), most) for b in others]))
+        rows.append((place.short(a), i, [_cell(place, a, b, found.get((a, b)), most) for b in others]))
     return {
         "rows": rows,
         "half": half,

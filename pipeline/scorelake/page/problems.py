@@ -53,6 +53,7 @@ def problems(place: Place) -> dict[str, Any] | None:
         "strip": svg.strip(
             [row[5] for row in stats], f"Difficulty of {len(stats):,} problems of {title(place.board)}"
         ),
+        "bins": svg.bins_told(svg.binned([row[5] for row in stats])),
         "many": len(stats),
         "flags": [
             (what, len(rows), [name[row[:2]] for row in rows[:FLAGGED]], max(len(rows) - FLAGGED, 0))

@@ -66,6 +66,9 @@ class Place:
     def label(self, model: str) -> str:
         return self.facts.label[model]
 
+    def short(self, model: str) -> str:
+        return self.facts.short[model]
+
 
 def axis(lines: list[Line]) -> tuple[float, float]:
     """Round ends around all intervals."""
@@ -181,7 +184,7 @@ def curves(place: Place) -> dict[str, Any] | None:
         "legend": [(i + 1, place.label(model), svg.mark(i, (7, 7))) for i, model in enumerate(order[:COLOURED])],
         "ks": ks,
         "rows": [
-            (place.label(model), family, [_at(found[family, model], k) for k in ks])
+            (place.short(model), family, [_at(found[family, model], k) for k in ks])
             for model in order[: 10 if len(order) <= MANY else 5]
             for family in ("pass@k", "pass^k")
             if (family, model) in found
@@ -280,7 +283,7 @@ def _heat(place: Place, what: str, rows: list[tuple[Any, ...]]) -> dict[str, Any
         "what": what,
         "small": SMALL,
         "names": [(shortened(visible(str(name)), 40), n) for name, n in zip(columns, most, strict=True)],
-        "rows": [(place.label(m), [_subject(place, cells.get((m, name))) for name in columns]) for m in shown],
+        "rows": [(place.short(m), [_subject(place, cells.get((m, name))) for name in columns]) for m in shown],
         "left": (len(place.lines) - len(shown), len(names) - len(columns)),
     }
 
@@ -317,7 +320,7 @@ def budget(place: Place) -> dict[str, Any] | None:
         about = f"attempts make {100 * part:.0f}% of the variance, problems {100 - 100 * part:.0f}%"
         rows.append(
             (
-                place.label(line.model),
+                place.short(line.model),
                 *told,
                 svg.stack(part, about),
                 f"{100 * part:.0f}%",

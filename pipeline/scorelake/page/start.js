@@ -64,16 +64,19 @@ const scheme = () => {
 };
 const on_paper = () => {  // every board, every row, no folds
   let closed = [];
-  const print = () => {
+  const print = (now) => {
     closed.forEach((node) => { node.open = false; });
-    if (!paper.matches) { show(); return; }
+    closed = [];
+    if (!now) { show(); return; }
     $("boards").replaceChildren(...boards);
     boards.forEach((node) => rows(node).forEach((tr) => tr.home.append(tr)));
     closed = all(document, "details:not([open])");
     closed.forEach((node) => { node.open = true; });
   };
-  paper.addEventListener("change", print);
-  if (paper.matches) print();
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
+  paper.addEventListener("change", () => print(paper.matches));
+  if (paper.matches) print(true);
 };
 const phone = matchMedia("(max-width: 52rem)");
 const enhance = (node, its) => {

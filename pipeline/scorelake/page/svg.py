@@ -161,9 +161,7 @@ def stack(part: float, caption: str) -> Markup:
 
 def strip(difficulties: Sequence[float], title: str) -> Markup:
     """How many problems are how hard: one column per twentieth of the scale, from solved by all to solved by none."""
-    bins = [0] * 20
-    for d in difficulties:
-        bins[min(int(d * 20), 19)] += 1
+    bins = binned(difficulties)
     most = max([*bins, 1])
     frame = Frame(600, 126, 0, 0, 8, 30, (0, 20), (0, most))
     bars = []
@@ -173,8 +171,20 @@ def strip(difficulties: Sequence[float], title: str) -> Markup:
         bars.append(tag("rect", about, class_="bin", x=x + 1, y=y, width=28, height=round(96 - y, 1)))
     ends = [("0 easy: all attempts pass", 0, "start"), ("1 hard: none does", 600, "end")]
     texts = [tag("text", words, x=x, y=118, text_anchor=anchor) for words, x, anchor in ends]
-    told = ", ".join(f"{many} from {i / 20:.2f}" for i, many in enumerate(bins) if many)
-    return drawing(frame, title, f"Problems per step of difficulty: {told}.", *bars, *texts, class_="chart strip")
+    return drawing(frame, title, bins_told(bins), *bars, *texts, class_="chart strip")
+
+
+def binned(difficulties: Sequence[float]) -> list[int]:
+    """How many problems there are in each twentieth of the scale."""
+    bins = [0] * 20
+    for d in difficulties:
+        bins[min(int(d * 20), 19)] += 1
+    return bins
+
+
+def bins_told(bins: Sequence[int]) -> str:
+    told = ", ".join(f"{many:,} from {i / 20:.2f}" for i, many in enumerate(bins) if many)
+    return f"Problems per step of difficulty: {told}."
 
 
 def heat(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: str) -> Markup:

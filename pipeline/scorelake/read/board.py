@@ -32,6 +32,8 @@ SELECT subject, {_LINE} FROM subject_leaderboard
 WHERE benchmark = ? AND protocol = ? AND (? IS NULL OR metric = ?)
 ORDER BY subject, metric, rank NULLS LAST, value DESC NULLS LAST, model
 """
+SHORT = 60
+"""Characters of a name where there is little room."""
 DEFAULTS = ("pass@1", "avg@N", "bayes@N")
 """What a board shows unless it is told otherwise: the first of these that the lake allows."""
 
@@ -92,6 +94,8 @@ class Facts:
     """Family and k of every metric."""
     label: dict[str, str] = field(repr=False)
     """What to show for every model."""
+    short: dict[str, str] = field(repr=False)
+    """The same where there is little room, such as beside a wide table."""
 
     @property
     def confidence(self) -> float:
@@ -147,8 +151,9 @@ def facts(read: Reader) -> Facts:
     if not boards:
         raise UsageError("this leaderboard has no scores", hint="look at its run with `scorelake sql OUT 'FROM run'`")
     quarantine = read.rows("SELECT file, reason FROM quarantine WHERE run_id = ? ORDER BY ALL", run["run_id"])
-    told = labels(name for (name,) in read.rows("SELECT DISTINCT model FROM model_summary ORDER BY ALL"))
-    return Facts(run, _settings(read, run), [(str(a), str(b)) for a, b in quarantine], boards, families, told)
+    models = [name for (name,) in read.rows("SELECT DISTINCT model FROM model_summary ORDER BY ALL")]
+    files = [(str(a), str(b)) for a, b in quarantine]
+    return Facts(run, _settings(read, run), files, boards, families, labels(models), labels(models, SHORT))
 
 
 def by_subject(read: Reader, board: Board, metric: str | None = None) -> list[Board]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ SHEETS = {
     "History": "history",
 }
 PERCENT = {"value", "lo", "hi", "se", "lift", "coverage", "p_best", "mu", "mu_lo", "mu_hi", "rerun_lo", "rerun_hi"}
+WIDE = {"model", "model_a", "model_b", "problem_id", "run_id", "reason", "claim"}
 LONGEST_TEXT, MOST_ROWS, CHARTED = 32_767, 1_048_575, 8
 """What a sheet can hold, and the curves that are drawn."""
 
@@ -114,7 +116,8 @@ def _sheet(book: Any, name: str, columns: list[str], rows: list[tuple[Any, ...]]
                 sheet.write_string(i, j, visible(str(cell))[:LONGEST_TEXT])
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, max(len(rows), 1), len(columns) - 1)
-    sheet.set_column(0, len(columns) - 1, 14)
+    for j, column in enumerate(columns):
+        sheet.set_column(j, j, 30 if column in WIDE else 14)
     if name == "Subjects" and rows and "value" in columns:
         j = columns.index("value")
         scale = {"type": "2_color_scale", "min_color": "#FFFFFF", "max_color": "#7FB2D3"}
@@ -128,15 +131,18 @@ def _chart(book: Any, known: Facts, curves: Table) -> None:
     metric = known.metric(None)
     first = [line.model for line in board.lines.get(metric, [])][:CHARTED]
     chart = book.add_chart({"type": "scatter", "subtype": "straight_with_markers"})
-    k, value, model, family, benchmark = (columns.index(c) for c in ("k", "value", "model", "family", "benchmark"))
+    k, value, model, family = (columns.index(c) for c in ("k", "value", "model", "family"))
+    here = {columns.index("benchmark"): board.benchmark, family: "pass@k"}
+    for key, is_ in json.loads(board.protocol or "{}").items():
+        here[columns.index(f"protocol_{key}" if f"protocol_{key}" in columns else key)] = is_
+    drawn = [
+        (i, row)
+        for i, row in enumerate(rows, start=1)
+        if row[value] is not None and all(row[j] == is_ for j, is_ in here.items())
+    ]
     name = labels(first, 60)
     for one in first:
-        mine = [
-            i
-            for i, row in enumerate(rows, start=1)
-            if (row[model], row[family], row[benchmark]) == (one, "pass@k", board.benchmark)
-            and row[value] is not None
-        ]
+        mine = [i for i, row in drawn if row[model] == one]
         if mine and mine == list(range(mine[0], mine[-1] + 1)):
             ends = mine[0], mine[-1]
             where = {
