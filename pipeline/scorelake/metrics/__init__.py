@@ -1,55 +1,88 @@
 """Metric kernels: counts per problem in, scores with their uncertainty out. numpy and scipy only.
 
->>> from scorelake import metrics
->>> metrics.finite("pass@2", n=[5, 5], c=[3, 4]).round(2).tolist()
-[0.9, 1.0]
->>> metrics.summarize("pass@2", n=[5, 5], c=[3, 4]).value
-0.95
+`n` is the number of graded attempts of a problem, `c` how many were correct, `k` the number of draws. `R` is a matrix
+of attempts, a row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
 
-`n` is the number of graded attempts of a problem, `c` how many were correct, `k` the number of draws.
+>>> sl.metrics.pass_at_k(n=[5, 5], c=[3, 4], k=2)
+0.95
+>>> sl.metrics.finite("pass@2", n=[5, 5], c=[3, 4]).round(2).tolist()
+[0.9, 1.0]
+>>> sl.metrics.summarize("pass@2", n=[5, 5], c=[3, 4]).value
+0.95
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike
-
 from scorelake.errors import MetricError
 from scorelake.metrics import families as _families  # noqa: F401  (fills the registry)
-from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
-from scorelake.metrics.draws import Floats
-from scorelake.metrics.estimate import Estimate, blend, evaluate, of_answers, of_ends, of_levels
+from scorelake.metrics.attempts import Attempts
+from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_ends, of_levels
+from scorelake.metrics.functions import (
+    auc_at_k,
+    avg,
+    bayes,
+    g_pass_at_k_tau,
+    geo_spectrum_at_k,
+    geom_at_k,
+    geom_ds_at_k,
+    maj_at_k,
+    max_at_k,
+    mg_pass_at_k,
+    pass_at_k,
+    pass_hat_k,
+    threshold_spectrum_at_k,
+)
+from scorelake.metrics.groups import (
+    finite,
+    finite_levels,
+    posterior,
+    posterior_levels,
+    summarize,
+    summarize_all,
+    summarize_levels,
+)
 from scorelake.metrics.interval import interval, rerun
+from scorelake.metrics.profile import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.registry import Family, Metric, canonical, families, parse, parse_own, spectrum, threshold
-from scorelake.metrics.summary import Mixture, Shape, Summaries, Summary, aggregate, check_shares
+from scorelake.metrics.summary import Mixture, Shape, Summaries, Summary, aggregate
 from scorelake.metrics.vote import Ballots, vote
 
 __all__ = [
+    "Attempts",
     "Ballots",
     "Estimate",
     "Family",
     "Metric",
     "MetricError",
     "Mixture",
+    "Profile",
     "Shape",
     "Summaries",
     "Summary",
     "aggregate",
+    "auc_at_k",
+    "avg",
+    "bayes",
     "canonical",
     "evaluate",
     "families",
     "finite",
     "finite_levels",
+    "g_pass_at_k_tau",
+    "geo_spectrum_at_k",
+    "geom_at_k",
+    "geom_ds_at_k",
     "interval",
+    "maj_at_k",
+    "max_at_k",
+    "mg_pass_at_k",
     "of_answers",
     "of_ends",
     "of_levels",
     "parse",
     "parse_own",
+    "pass_at_k",
+    "pass_hat_k",
     "posterior",
     "posterior_levels",
     "rerun",
@@ -57,144 +90,9 @@ __all__ = [
     "summarize",
     "summarize_all",
     "summarize_levels",
+    "tailpass",
+    "tailpass_empirical",
     "threshold",
+    "threshold_spectrum_at_k",
     "vote",
 ]
-
-
-def finite(name: str | Metric, n: ArrayLike, c: ArrayLike) -> Floats:
-    """The unbiased finite-bank value of each problem; NaN where k > n."""
-    (out,) = _per_problem(name, n, c, (1.0, 1.0), ("value",))
-    return out
-
-
-def posterior(
-    name: str | Metric, n: ArrayLike, c: ArrayLike, prior: tuple[float, float] = (1.0, 1.0)
-) -> tuple[Floats, Floats]:
-    """Posterior mean and variance of each problem under a Beta prior, for any k >= 1."""
-    mean, variance = _per_problem(name, n, c, prior_pair(prior), ("mean", "variance"))
-    return mean, variance
-
-
-def finite_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike) -> Floats:
-    """avg@N, bayes@N or max@k of each problem from its counts per reward level (problems x levels)."""
-    levels, table = level_table(rewards, counts)
-    value: Floats = of_levels(_of_rewards(name), levels, table, level_prior(rewards, None)).value[0]
-    return value
-
-
-def posterior_levels(
-    name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: ArrayLike | None = None
-) -> tuple[Floats, Floats]:
-    """Posterior mean and variance of avg@N, bayes@N or max@k under Dirichlet(1 + prior_counts)."""
-    estimate = _of_levels(name, rewards, counts, prior_counts)
-    return estimate.mean[0], estimate.covariance[0, 0]
-
-
-def summarize(
-    name: str | Metric,
-    n: ArrayLike,
-    c: ArrayLike,
-    problems: ArrayLike | None = None,
-    prior: tuple[float, float] = (1.0, 1.0),
-    confidence: float = 0.95,
-    min_coverage: float = 0.9,
-) -> Summary:
-    """One metric of one group; `problems` says how many problems share each (n, c), by default one."""
-    return summarize_all([name], n, c, problems, prior, confidence, min_coverage)[0]
-
-
-def summarize_all(
-    names: Sequence[str | Metric],
-    n: ArrayLike,
-    c: ArrayLike,
-    problems: ArrayLike | None = None,
-    prior: tuple[float, float] = (1.0, 1.0),
-    confidence: float = 0.95,
-    min_coverage: float = 0.9,
-) -> list[Summary]:
-    """Many metrics of one group: the problems are collapsed once and the distributions shared."""
-    metrics = [_metric(name) for name in names]
-    check_shares(confidence, min_coverage)
-    whole_n, whole_c = pairs(n, c)
-    times = _times(problems, whole_n.shape)
-    n_, c_, place = distinct(whole_n, whole_c)
-    weight = np.bincount(place, times, minlength=n_.size).astype(np.int64)
-    n_, c_, weight = n_[weight > 0], c_[weight > 0], weight[weight > 0]
-    if weight.size == 0:
-        return [_empty()] * len(metrics)
-    shape = Shape(np.arange(weight.size), weight, np.zeros(1, dtype=np.int64))
-    estimates = evaluate(metrics, n_, c_, prior_pair(prior))
-    return [summaries.first() for summaries in aggregate(estimates, shape, confidence, min_coverage)]
-
-
-def summarize_levels(
-    name: str | Metric,
-    rewards: ArrayLike,
-    counts: ArrayLike,
-    problems: ArrayLike | None = None,
-    prior_counts: ArrayLike | None = None,
-    confidence: float = 0.95,
-    min_coverage: float = 0.9,
-) -> Summary:
-    """The same for avg@N, bayes@N and max@k over reward levels."""
-    estimate = _of_levels(name, rewards, counts, prior_counts)
-    check_shares(confidence, min_coverage)
-    times = _times(problems, (estimate.value.shape[1],)).astype(np.int64)
-    rows = np.flatnonzero(times)
-    if rows.size == 0:
-        return _empty()
-    shape = Shape(rows, times[rows], np.zeros(1, dtype=np.int64))
-    return aggregate([estimate], shape, confidence, min_coverage)[0].first()
-
-
-def _metric(name: str | Metric) -> Metric:
-    return name if isinstance(name, Metric) else parse(name)
-
-
-def _of_rewards(name: str | Metric) -> Metric:
-    metric = _metric(name)
-    if metric.family.finite is None:
-        raise MetricError(
-            f"{metric.name}: only avg@N, bayes@N and max@k are defined on reward levels",
-            hint="the others need passed / not passed: use finite() and posterior() with n and c",
-        )
-    return metric
-
-
-def _of_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: ArrayLike | None) -> Estimate:
-    levels, table = level_table(rewards, counts)
-    mass = level_prior(rewards, prior_counts)
-    if mass.shape[0] not in (1, table.shape[0]):
-        raise MetricError(f"prior_counts has {mass.shape[0]} rows for {table.shape[0]} problems")
-    return of_levels(_of_rewards(name), levels, table, mass)
-
-
-def _per_problem(
-    name: str | Metric, n: ArrayLike, c: ArrayLike, prior: tuple[float, float], want: tuple[str, ...]
-) -> list[Floats]:
-    metric = _metric(name)
-    whole_n, whole_c = pairs(n, c)
-    n_, c_, place = distinct(whole_n, whole_c)
-    (estimate,) = evaluate([metric], n_, c_, prior)
-    out = {"value": estimate.value[0], "mean": estimate.mean[0], "variance": estimate.covariance[0, 0]}
-    if estimate.powers is not None:  # one problem is its own group
-        out["value"], _ = blend(estimate.value, estimate.covariance, estimate.powers)
-        out["mean"], out["variance"] = blend(estimate.mean, estimate.covariance, estimate.powers)
-    return [out[column][place].reshape(whole_n.shape)[()] for column in want]
-
-
-def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
-    """Multiplicities as weights for bincount; exact up to 2^53 problems."""
-    if problems is None:
-        return np.ones(int(np.prod(shape)))
-    times = whole("problems", problems)
-    try:
-        return np.broadcast_to(times, shape).ravel().astype(np.float64)
-    except ValueError:
-        raise MetricError(f"problems has shape {times.shape}, n and c have {shape}") from None
-
-
-def _empty() -> Summary:
-    undefined: dict[str, Any] = dict.fromkeys((field.name for field in fields(Summary)), float("nan"))
-    return Summary(**undefined | {"problems": 0, "problems_scored": 0})
