@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from scorelake.publish.snapshot import Output
-from scorelake.read.session import query
+from scorelake.read.claim import Asked, compared, tell
+from scorelake.read.session import query, reading, settings_shown
 from scorelake.run import job
 from scorelake.settings import Settings
 
@@ -38,3 +39,9 @@ def scored(home: Path, counts: Iterable[Row], **settings: Any) -> Path:
 def rows(out: Path, sql: str) -> list[Row]:
     columns, values = query(out, sql)
     return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def claims(out: str, asked: Asked) -> list[str]:
+    """What a comparison says, as text."""
+    with reading(out) as folder:
+        return [tell(each, settings_shown(folder)) for each in compared(folder, out, asked)]

@@ -30,6 +30,7 @@ LAYERS = (
     ("tasks",),
     ("run", "read"),
     ("page",),
+    ("notebook",),
     ("__init__",),
     ("messages",),
     ("cli",),

@@ -91,8 +91,9 @@ def job(
     allow_empty: bool = False,
     engine: Engine = local,
     progress: Progress = lambda stage, done, of: None,
+    called: str | None = None,
 ) -> Report:
-    """Score a lake into an output folder; with nothing new, change nothing."""
+    """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
     memory.keep()
     _names(settings)
     settings = shards.fitted(settings, engine.memory_gb)
@@ -106,7 +107,7 @@ def job(
     with locked(out):  # the lake is listed after it, so that no run knows an older lake than the one before it
         out = out.fresh().claimed()
         before = base(out)
-        begun = _begun(location, settings, before)
+        begun = _begun(called or location, settings, before)
         plan = _plan(location, out, settings, full, engine)
         staged = stage(out, begun["run_id"])
         try:

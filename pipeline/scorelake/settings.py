@@ -369,7 +369,7 @@ def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | No
 
 
 def mapped(pairs: Iterable[str]) -> dict[str, str]:
-    """Flags from KEY=NAME, as --column has them."""
+    """Which column is what, from KEY=NAME as --column has them."""
     out: dict[str, str] = {}
     for pair in pairs:
         key, given, name = pair.partition("=")
@@ -377,7 +377,7 @@ def mapped(pairs: Iterable[str]) -> dict[str, str]:
         if not given or key not in NAMING:
             what = "must be KEY=NAME" if not given else f"unknown key {key}"
             raise UsageError(f"{what}, got {pair}", where="--column", hint=f"{meant}known keys: {', '.join(NAMING)}")
-        if out.setdefault(f"columns.{key}", name) != name:
+        if out.setdefault(key, name) != name:
             raise UsageError(f"{key} is given twice, and differently", where="--column")
     return out
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from counted import Row, lake, rows, scored
+from counted import Row, claims, lake, rows, scored
 from scorelake.cli import app
 from scorelake.errors import UsageError
 from scorelake.publish.snapshot import Output
-from scorelake.read.claim import Asked, claims
+from scorelake.read.claim import Asked
 from scorelake.run import job
 from scorelake.settings import Settings
 

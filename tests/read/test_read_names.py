@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from counted import scored
+from counted import claims, scored
 from scorelake.errors import UsageError
-from scorelake.read.claim import Asked, claims
+from scorelake.read.claim import Asked
 from scorelake.read.names import canonical, says, there
 from scorelake.tables import protocol_label
 

@@ -5,23 +5,21 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import scorelake
 from scorelake import guard, messages
 from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
 
 if TYPE_CHECKING:
-    from scorelake.run import Progress, Report
+    from scorelake.run import Report
     from scorelake.settings import Settings
 
-COUNTING = ("scorelake.tasks", "scorelake.count.shard")
-"""What workers of a cluster load before there is work for them."""
 GUARDED = "guarded"
 """Said by the entry point alone: the job runs in a child, so that no file can end the command without a word."""
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")]
@@ -80,18 +78,18 @@ def score(
     scores: Scores = False,
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
-    names = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
-    flags = {"metrics.names": names, "by": tuple(by or ()), "run.memory_gb": memory}
+    asked: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
     told = messages.Told(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
-    options = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
+    options = {"address": address, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
 
     def settings() -> Settings:
-        return _settings(lake, config, engine, column, **flags)
+        return _settings(lake, column, engine, **asked)
 
     def work(full: bool) -> int:
         with messages.failures(told):
             with messages.Bar(quiet) as progress:
-                report = _job(lake, out, settings(), engine, address, progress, full=full, **options)
+                how = {**options, "engine": engine.value, "full": full, "progress": progress, "say": messages.say}
+                report = _planned(lake, out, settings(), how) if dry_run else _scored(lake, out, column, asked, how)
             told.done(report)
         return 0
 
@@ -103,26 +101,20 @@ def score(
     raise typer.Exit(code)
 
 
-def _job(
-    lake: str,
-    out: str,
-    settings: Settings,
-    engine: EngineName,
-    address: str | None,
-    progress: Progress,
-    **options: bool,
-) -> Report:
-    """The job on the engine asked for."""
-    from scorelake import engines
-    from scorelake.lake.iceberg import CATALOG
-    from scorelake.lake.shards import everywhere
+def _planned(lake: str, out: str, settings: Settings, how: dict[str, Any]) -> Report:
+    """What the job would read."""
+    from scorelake.notebook.scoring import scored
 
-    shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, COUNTING, messages.say) as where:
-        from scorelake.publish.snapshot import Output
-        from scorelake.run import job
+    return scored(lake, out, settings, dry_run=True, **how)
 
-        return job(lake, Output.at(out, settings.storage), settings, engine=where, progress=progress, **options)
+
+def _scored(lake: str, out: str, column: list[str] | None, asked: dict[str, Any], how: dict[str, Any]) -> Report:
+    """What the job did."""
+    from scorelake.settings import mapped
+
+    board = scorelake.score(lake, out=out, columns=mapped(column or ()), **asked, **how)
+    assert board.report is not None
+    return board.report
 
 
 @app.command()
@@ -213,10 +205,9 @@ def count(
     ] = None,
 ) -> None:
     """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
-    flags = {"by": tuple(by or ()), "run.memory_gb": memory}
 
     def settings() -> Settings:
-        return _settings(lake, config, EngineName.local, column, **flags)
+        return _settings(lake, column, config=config, by=tuple(by or ()), memory=memory)
 
     def work(_: bool) -> int:
         with messages.failures():
@@ -266,17 +257,12 @@ def synth(
         messages.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 
 
-def _settings(
-    lake: str, config: Path | None, engine: EngineName, column: list[str] | None = None, **flags: Any
-) -> Settings:
-    """Settings, and as many threads as they say where tasks run here: Polars asks once, when it is loaded."""
-    from scorelake.lake.description import settings_of
+def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **asked: Any) -> Settings:
+    """Settings as `score` makes them."""
+    from scorelake.notebook.scoring import settings_for
     from scorelake.settings import mapped
 
-    settings = settings_of(lake, config, **flags, **mapped(column or ()))
-    if settings.run.threads and engine is EngineName.local:
-        os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
-    return settings
+    return settings_for(lake, columns=mapped(column or ()), engine=engine.value, **asked)
 
 
 def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Suspect]:

@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 
+import scorelake
 from scorelake import messages
 from scorelake.cli.app import Out, app
 from scorelake.errors import UsageError
-from scorelake.words import visible, visible_lines
+from scorelake.words import visible
 
 
 class Format(StrEnum):
@@ -41,10 +42,9 @@ def compare(
 ) -> None:
     """Say what the problems both models attempted show, and what they do not."""
     with messages.failures():
-        from scorelake.read.claim import Asked, claims
-
-        asked = Asked(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-        messages.data("\n\n".join(visible_lines(claim) for claim in claims(out, asked)))
+        with scorelake.open(out) as board:
+            told = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
+        messages.data(str(told))
 
 
 @app.command()
@@ -58,13 +58,13 @@ def sql(
 ) -> None:
     """Run one query in a read-only session that cannot touch other files."""
     with messages.failures():
-        from scorelake.read import session
-
         if spreadsheet and format is Format.json:
             raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
         as_table = format is Format.table and not spreadsheet
-        with session.reading(out) as folder:
-            columns, rows = session.query(folder, query, limit=session.MOST + 1 if as_table else None)
+        from scorelake.read import session
+
+        with scorelake.open(out) as board:
+            columns, rows = board.rows(query, limit=session.MOST + 1 if as_table else None)
         if as_table:
             from scorelake.read import show as pages
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
 from scorelake.read.names import canonical, says, there
-from scorelake.read.session import query, reading, settings_shown
+from scorelake.read.session import query, settings_shown
 
 if TYPE_CHECKING:
     from scorelake.read.recompute import Kept, Told
@@ -61,16 +61,17 @@ class Comparison:
     both: str = "attempted by both under the same protocol"
 
 
-def claims(out: str, asked: Asked) -> list[str]:
-    """One claim per benchmark and protocol: from the published pairs, or made now from the stored counts."""
+def compared(folder: Path, out: str, asked: Asked) -> list[Comparison]:
+    """One comparison per benchmark and protocol: from the published pairs, or made now from the stored counts.
+
+    folder is where the leaderboard is read, out the output whose snapshots have the counts.
+    """
     if len(asked.protocols) > 2 or len(asked.runs) > 2:
         raise UsageError("two sides are compared, not more", hint="--protocol and --run may be given once or twice")
-    with reading(out) as folder:
-        settings = settings_shown(folder)
-        name = canonical(asked.metric, settings)
-        if not asked.runs:
-            _known(folder, asked)
-        found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)
+    name = canonical(asked.metric, settings_shown(folder))
+    if not asked.runs:
+        _known(folder, asked)
+    found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)
     if not found:
         found = _made(out, asked, name)
     if not found:
@@ -78,7 +79,7 @@ def claims(out: str, asked: Asked) -> list[str]:
             f"{asked.model_a} and {asked.model_b} have no benchmark in common"
             + (f" called {asked.benchmark}" if asked.benchmark else "")
         )
-    return [tell(each, settings) for each in found]
+    return found
 
 
 def _published(folder: Path, asked: Asked, metric: str) -> list[Comparison]:

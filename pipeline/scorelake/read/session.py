@@ -11,12 +11,15 @@ from decimal import Decimal
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from scorelake.errors import LakeError, UsageError
 from scorelake.store.disk import BOARD, is_remote, private_copy
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @contextmanager
@@ -68,19 +71,40 @@ def query(
     out: Path, sql: str, parameters: tuple[Any, ...] = (), limit: int | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names and rows of one query, or the first of them."""
-    with session(out) as db:
-        try:
-            statements = db.extract_statements(sql)
-            if len(statements) != 1:
-                raise UsageError(
-                    f"{len(statements) or 'no'} statement{'s' * (len(statements) > 1)} where one is expected",
-                    hint='such as "SELECT * FROM leaderboard"',
-                )
-            result = db.execute(statements[0], parameters)
-            rows = result.fetchall() if limit is None else result.fetchmany(limit)
-            return [column[0] for column in result.description or ()], rows
-        except duckdb.Error as error:
-            raise UsageError(f"the query failed: {error}") from None
+    with session(out) as db, _told(db, sql) as statement:
+        result = db.execute(statement, parameters)
+        rows = result.fetchall() if limit is None else result.fetchmany(limit)
+        return [column[0] for column in result.description or ()], rows
+
+
+def frame(out: Path, sql: str, parameters: tuple[Any, ...] | dict[str, Any] = ()) -> pl.DataFrame:
+    """The rows of one query as a data frame. Sums of whole numbers are whole numbers there, if they fit 64 bits."""
+    import polars as pl  # noqa: PLC0415  (loads slowly; rows do without)
+
+    with session(out) as db, _told(db, sql) as statement:
+        found = db.sql(statement, params=parameters)
+        if found is None:  # a statement without rows
+            return pl.DataFrame()
+        _refuse_twice(found.columns)
+        table = pl.DataFrame(found.to_arrow_table())
+        sums = [name for name, kind in zip(found.columns, found.types, strict=True) if str(kind) == "HUGEINT"]
+    fits = [name for name in sums if table[name].is_between(-(2**63), 2**63 - 1).all()]
+    return table.with_columns(pl.col(fits).cast(pl.Int64))
+
+
+@contextmanager
+def _told(db: duckdb.DuckDBPyConnection, sql: str) -> Iterator[duckdb.Statement]:
+    """The one statement of a query; what DuckDB says of it is the query's fault."""
+    try:
+        statements = db.extract_statements(sql)
+        if len(statements) != 1:
+            raise UsageError(
+                f"{len(statements) or 'no'} statement{'s' * (len(statements) > 1)} where one is expected",
+                hint='such as "SELECT * FROM leaderboard"',
+            )
+        yield statements[0]
+    except duckdb.Error as error:
+        raise UsageError(f"the query failed: {error}") from None
 
 
 def settings_shown(out: Path) -> dict[str, Any]:
@@ -117,10 +141,14 @@ def _inert(cell: Any) -> Any:
 
 def to_json(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
     """A list of objects. JSON knows no NaN and no infinity: they are null."""
+    _refuse_twice(columns)
+    return json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], allow_nan=False)
+
+
+def _refuse_twice(columns: list[str]) -> None:
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise UsageError(f"two columns are called {', '.join(twice)}", hint="tell them apart with AS")
-    return json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], allow_nan=False)
 
 
 def _plain(cell: Any) -> Any:

@@ -1,0 +1,192 @@
+"""Frames and matrices give the tables that the same rows give as a lake, whatever they are, and leave no file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import scorelake as sl
+from conftest import FIXTURES, ask, attempts, expand
+from scorelake.errors import DataError, ScorelakeError, UsageError
+
+TABLES = ("model_summary", "subject_summary", "problem_counts", "leaderboard", "pair", "curve")
+COLUMNS = {"model": "model_name", "problem_id": "task_id", "attempt": "sample_id", "subject": "category"}
+VERDICT: dict[str, Any] = {"passed": "correct", "pass_values": ["C"]}
+RESULTS = FIXTURES / "results.parquet"
+FEW: dict[str, Any] = {"metrics": ["pass@1", "pass@2"], "config": {"compare": {"resamples": 100}}}
+"""What is computed, so that tests are quick."""
+
+
+class Streamed:
+    """A table that has nothing but Arrow's stream interface."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+def pandas(frame: pl.DataFrame) -> Any:
+    return pytest.importorskip("pandas").DataFrame(frame.to_dict(as_series=False))
+
+
+def tables(board: sl.Board) -> dict[str, pl.DataFrame]:
+    return {name: board.table(name) for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def of_the_file() -> dict[str, pl.DataFrame]:
+    with sl.score(RESULTS, columns=COLUMNS | VERDICT, by=["difficulty"], **FEW) as board:
+        return tables(board)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go in this test."""
+    home = tmp_path / "temporary"
+    home.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+    return home
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda frame: frame,
+        lambda frame: frame.lazy(),
+        lambda frame: frame.to_arrow(),
+        lambda frame: frame.to_arrow().to_reader(),
+        Streamed,
+        pandas,
+        lambda frame: frame.with_columns(pl.col("model_name", "category").cast(pl.Categorical)),
+        lambda frame: frame.with_columns(junk=pl.Series([object()] * frame.height, dtype=pl.Object), more=[[1]]),
+        lambda frame: frame.sample(fraction=1, shuffle=True, seed=1),
+    ],
+    ids=["polars", "lazy", "arrow", "reader", "stream", "pandas", "categories", "more columns", "another order"],
+)
+def test_any_frame_is_the_lake_of_its_rows(
+    made: Callable[[pl.DataFrame], Any], of_the_file: dict[str, pl.DataFrame], temporary: Path
+) -> None:
+    frame = made(pl.read_parquet(RESULTS))
+    with sl.score(frame, columns=COLUMNS | VERDICT, by="difficulty", **FEW) as board:
+        assert {name: table.equals(of_the_file[name]) for name, table in tables(board).items()} == dict.fromkeys(
+            TABLES, True
+        )
+        assert board.report is not None
+        assert board.report.run["lake"] == "frame"
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("frame", "config"),
+    [
+        (attempts(model="m", problem_id=["a", "b"], passed=[1.0, float("nan")]), {}),
+        (attempts(model="m", problem_id=["a", "b"], passed=[1, 2]), {}),
+        (attempts(model="m", problem_id=["a", None], passed=[True, False]), {}),
+        (attempts(model="m", problem_id=["a", "b"], passed=[True, None]), {"policy": {"ungraded": "error"}}),
+        (attempts(model="m", problem_id=["a", "a"], attempt=[1, 1], passed=[True, False]), {}),
+        (attempts(model="m", problem=["a"], passed=[True]), {}),
+        (attempts(model="m", problem_id=["a"], passed=["yes"]), {}),
+        (attempts(model="m", problem_id=["a"], passed=[True]), {"columns": {"passed": "psased"}}),
+        (attempts(model="m", problem_id=["a"], passed=[True]), {"policy": {"ungarded": "fail"}}),
+        (attempts(model="m", problem_id=["a"], passed=[True]), {"metrics": {"names": ["pas@1"]}}),
+        (attempts(model="m", problem_id=pl.Series([], dtype=pl.String), passed=pl.Series([], dtype=pl.Boolean)), {}),
+    ],
+    ids=["nan", "two", "no id", "ungraded", "conflict", "no column", "texts", "typo", "setting", "metric", "empty"],
+)
+def test_errors_have_the_words_of_a_lake(
+    frame: pl.DataFrame, config: dict[str, Any], tmp_path: Path, temporary: Path
+) -> None:
+    """The same class and text, but for the name of what is at fault; and nothing stays behind."""
+    path = tmp_path / "lake" / "frame.parquet"
+    path.parent.mkdir()
+    frame.write_parquet(path)
+    with pytest.raises(ScorelakeError) as lake:
+        sl.score(path, config=config)
+    with pytest.raises(ScorelakeError) as mine:
+        sl.score(frame, config=config)
+    assert type(mine.value) is type(lake.value)
+    assert str(mine.value) == str(lake.value).replace(str(path), "frame").replace("frame.parquet", "frame")
+    assert "scorelake-" not in str(mine.value)
+    assert not list(temporary.iterdir())
+
+
+def test_a_matrix_is_counted_like_rows() -> None:
+    """Rows are problems, entries attempts; None is an attempt that nobody graded."""
+    matrices: dict[str, Any] = {
+        "a": [[1, 0, None], [1, 1], [0]],
+        "b": np.array([[1, 1, 1], [0, 0, 0], [1, 0, 1]]),
+        "c": np.ma.masked_equal([[1, 0, 7], [0, 0, 0], [1, 0, 7]], 7),
+    }
+    with sl.score(matrices, **FEW) as board:
+        counts = board.table("problem_counts").sort("model", "problem_id")
+        assert counts.select("model", "problem_id", "n", "c", "ungraded").rows() == [
+            ("a", "0", 2, 1, 1),
+            ("a", "1", 2, 2, 0),
+            ("a", "2", 1, 0, 0),
+            ("b", "0", 3, 3, 0),
+            ("b", "1", 3, 0, 0),
+            ("b", "2", 3, 2, 0),
+            ("c", "0", 2, 1, 1),
+            ("c", "1", 3, 0, 0),
+            ("c", "2", 2, 1, 1),
+        ]
+        assert board.report is not None
+        assert (board.report.run["lake"], board.report.run["rows_read"]) == ("matrix", 24)
+    with sl.score(np.eye(3, dtype=bool), metrics=["pass@1"]) as board:
+        assert board.table("model_summary").select("model", "value").rows() == [("model", pytest.approx(1 / 3))]
+
+
+def test_a_matrix_of_rewards() -> None:
+    with sl.score([[0.5, 2.0], [1.0, None]], metrics="avg@N, max@1", entries="score") as board:
+        values = dict(board.table("model_summary").select("metric", "value").iter_rows())
+    assert values == {"avg@N": pytest.approx((1.25 + 1.0) / 2), "max@1": pytest.approx((1.25 + 1.0) / 2)}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([[0, 1], [0.5, 1]], "matrix: 1 rows: not a valid outcome"),
+        ([[0, 1], "01"], "R is no matrix of attempts"),
+        ({"a": [["x"]]}, "the matrix of a: an entry must be"),
+        ({}, "no matrix"),
+        (np.zeros((2, 2, 2)), "3 dimensions"),
+        (17, "cannot score a int"),
+        (None, "cannot score a NoneType"),
+        ([{"model": "a"}], "R: an entry must be"),
+        ({"model": ["a"], "passed": [True]}, "an entry must be"),
+    ],
+)
+def test_what_is_no_matrix_is_refused(given: Any, words: str, temporary: Path) -> None:
+    with pytest.raises((UsageError, DataError), match=words):
+        sl.score(given)
+    assert not list(temporary.iterdir())
+
+
+def test_a_frame_may_be_published(tmp_path: Path, temporary: Path) -> None:
+    """With `out` it is a run like others: kept, with its row accounting, and the next one is a change."""
+    out = tmp_path / "out"
+    first = sl.score(expand([("p", 4, 1), ("q", 4, 4)], model="m"), out=out, **FEW)
+    assert first.report is not None
+    assert first.report.status == "published"
+    second = sl.score(expand([("p", 4, 2), ("q", 4, 4)], model="m"), out=out, **FEW)
+    assert ask(out, "SELECT lake, rows_read, graded FROM run ORDER BY number") == [("frame", 8, 8)] * 2
+    assert second.table("change").filter(pl.col("metric") == "pass@1")["change"].to_list() == [0.125]
+    assert first.table("run").height == 2  # opened only now
+    for board in (first, second):
+        board.close()
+    assert not list(temporary.iterdir())
+    assert out.exists()
+
+
+def test_an_object_that_counts_is_refused() -> None:
+    frame = pl.DataFrame({"model": ["m"], "problem_id": ["p"], "passed": pl.Series([object()], dtype=pl.Object)})
+    with pytest.raises(UsageError, match="passed: a column of Python objects"):
+        sl.score(frame)
