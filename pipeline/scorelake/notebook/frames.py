@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from scorelake.errors import UsageError
-from scorelake.metrics.matrix import Matrix
-from scorelake.metrics.matrix import entries as entries_of
+from scorelake.metrics.attempts import Attempts
+from scorelake.metrics.attempts import entries as entries_of
 from scorelake.store.disk import writing
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class ArrowStream(Protocol):
 
 
 Frame: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
-Matrices: TypeAlias = Matrix | Mapping[str, Matrix]
+Matrices: TypeAlias = Attempts | Mapping[str, Attempts]
 Entries: TypeAlias = Literal["passed", "score"]
 
 FRAME, MATRIX = "frame", "matrix"
