@@ -41,7 +41,7 @@ class Options(TypedDict, total=False):
     progress: Progress
     """Called with a stage, how much is done, and of how much."""
     say: Callable[[str], None]
-    """Called with what happens on a cluster that somebody should know."""
+    """Called with warnings of a cluster, such as of lost workers; by default they are logged."""
 
 
 def settings_for(
@@ -105,7 +105,7 @@ def _job(
     settings: Settings,
     engine: str = "local",
     address: str | None = None,
-    say: Callable[[str], None] = lambda words: None,
+    say: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Report:
     """The job on the engine asked for."""
