@@ -60,8 +60,9 @@ bench-kernels: $(TOOLS) ## Kernels against scorio in the same process
 	$(PIP) -e '.[bench]'
 	$(BIN)/python benchmarks/kernels.py
 
-docs: $(TOOLS) ## Run the commands that README and docs/ show, and write what they print now
+docs: $(TOOLS) ## Run the commands and the notebook that README and docs/ show, and write what they print now
 	$(BIN)/python tests/pages.py
+	$(BIN)/python tests/api.py
 
 fixtures: $(TOOLS) ## Make the bundled lake and the golden tables again
 	$(BIN)/python fixtures/make.py

@@ -93,6 +93,7 @@ def score(
 def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - what a reader of sl.open(...) expects
     """The board that was published at `out`: a folder, a leaderboard.duckdb, or s3://, gs://, az://.
 
+    >>> sl.score("fixtures/lake", metrics=["pass@1"], out="out").close()
     >>> with sl.open("out") as published:
     ...     print(published.leaderboard("pass@1")["model"][0])
     model-00

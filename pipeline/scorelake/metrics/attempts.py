@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints
 
-Attempts: TypeAlias = NDArray[Any] | Sequence[Sequence[float | None]] | Sequence[NDArray[Any]]
-"""problems x attempts: a numpy array, masked or not, or lists of lists, which may be ragged and hold None."""
+Attempts: TypeAlias = NDArray[Any] | Sequence[object]
+"""problems x attempts: a numpy array, masked or not, or lists of lists, which may be ragged and hold None.
+
+Checkers see `list[object]` where some rows hold None, so no more is asked of them; what is wrong is told at once.
+"""
 
 _SHAPE = "a matrix has a row per problem and an entry per attempt: [[0, 1, 1], [1, None]]"
 

@@ -21,9 +21,13 @@ _STYLE = "border-left: 3px solid #0b5a94; padding-left: .8em; margin: .5em 0"
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the problems that two models attempted show, and what they do not.
+    """What the problems that two models attempted show, and what they do not; `Board.compare` makes it.
 
     It prints its claims, one per benchmark and protocol that both ran under.
+
+    >>> comparison = board.compare("model-02", "model-01")
+    >>> comparison.frame.select("model_a", "model_b", "problems", "claim").rows()
+    [('model-02', 'model-01', 60, 'improvement')]
     """
 
     claims: tuple[str, ...]

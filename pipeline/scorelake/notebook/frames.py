@@ -30,7 +30,7 @@ class ArrowStream(Protocol):
 
 
 Frame: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
-Matrices: TypeAlias = Attempts | Mapping[str, Attempts]
+Matrices: TypeAlias = Attempts | Mapping[str, object]
 Entries: TypeAlias = Literal["passed", "score"]
 
 FRAME, MATRIX = "frame", "matrix"

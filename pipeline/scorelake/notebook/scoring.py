@@ -41,7 +41,7 @@ class Options(TypedDict, total=False):
     progress: Progress
     """Called with a stage, how much is done, and of how much."""
     say: Callable[[str], None]
-    """Called with what is worth knowing of a cluster's workers."""
+    """Called with warnings of a cluster, such as of lost workers; by default they are logged."""
 
 
 def settings_for(
