@@ -130,6 +130,10 @@ class Gates(Part):
     metric: str = "pass@1"
 
 
+class Publish(Part):
+    max_problems: int = Field(100_000_000, ge=0)  # more stay in the snapshot's Parquet files
+
+
 class Rubric(Part):
     """The finite set of values `score` may take, and what each is worth (by default itself)."""
 
@@ -278,6 +282,7 @@ class Settings(Part):
     uncertainty: Uncertainty = Uncertainty()
     overall: Overall = Overall()
     gates: Gates = Gates()
+    publish: Publish = Publish()
     compare: Compare = Compare()
     run: Run = Run()
     storage: Storage = PATIENCE
@@ -326,9 +331,8 @@ class Settings(Part):
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
-        return self.model_dump(
-            mode="json", include={"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by"}
-        )
+        parts = {"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by", "publish"}
+        return self.model_dump(mode="json", include=parts)
 
 
 def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:

@@ -19,6 +19,7 @@ import polars as pl
 from scorelake.problems import Problems
 from scorelake.publish.history import Past
 from scorelake.publish.protocols import protocols
+from scorelake.store.disk import literal
 from scorelake.tables import (
     ABOUT_EARLIER,
     BOARD,
@@ -26,6 +27,7 @@ from scorelake.tables import (
     COUNT_SCORE,
     DIGEST,
     EVIDENCE,
+    GROUP,
     HISTORY,
     PROBLEM,
     PROBLEM_COUNT,
@@ -53,6 +55,8 @@ NATIVE = (*SCORES, *EVIDENCE, PROBLEM_HISTOGRAM, CHANGE)
 _HIDDEN = (*PROBLEM, *EVIDENCE, COUNT_SCORE, PROBLEM_SCORE, PROTOCOL_KEY, RECORD, BOARD, DIGEST)
 _TABLES = (*dict.fromkeys((*NATIVE, *_HIDDEN)), RUN, SETTING, QUARANTINE, HISTORY)
 _CATALOG = "views and macros"
+APART = (PROBLEM_COUNT, PROBLEM_SCORE)
+"""Tables per problem, which may be views of the snapshot's files."""
 
 
 @dataclass(frozen=True)
@@ -101,18 +105,31 @@ def view_files() -> list[tuple[str, str]]:
 
 
 def build(
-    path: Path, run_id: str, known: Past, snapshot: Path, problems: Problems, rolled_back: bool = False
+    path: Path,
+    run_id: str,
+    known: Past,
+    snapshot: Path,
+    problems: Problems,
+    rolled_back: bool = False,
+    apart: bool = False,
 ) -> None:
-    """A new database with native tables, views, macros, comments and digests; complete or not there."""
+    """A new database with native tables, views, macros, comments and digests; complete or not there.
+
+    Tables per problem may stay apart, in the files of the snapshot: views then say where they are.
+    """
     path.unlink(missing_ok=True)
     with duckdb.connect() as db:
         db.execute("SET preserve_insertion_order = true")
         _attach(db, path)
         db.execute(f"CREATE SCHEMA {INTERNAL}")
-        _problems(db, problems)
+        _problems(db, problems, apart)
         keys = _protocols(db, problems)
         for table in NATIVE:
-            db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(home_of(table))
+            source = literal(str(snapshot / f"{table.name}.parquet"))
+            if apart and table in APART:
+                db.execute(f"CREATE VIEW {home_of(table)} AS FROM read_parquet('{_quoted(source)}')")
+            else:
+                db.read_parquet(source).create(home_of(table))
         for table, frame in known.tables(run_id).items():
             _load(db, table, frame)
         who = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
@@ -121,7 +138,7 @@ def build(
             db.execute(sql)
         for table in _TABLES:
             if table is not DIGEST:
-                _comment(db, table)
+                _comment(db, table, "VIEW" if apart and table in APART else "TABLE")
         _comment_views(db)
         _comment_keys(db, keys)
         _detach(db)
@@ -144,14 +161,33 @@ def _detach(db: duckdb.DuckDBPyConnection) -> None:
     db.execute("DETACH fresh")
 
 
-def _problems(db: duckdb.DuckDBPyConnection, problems: Problems) -> None:
+def _problems(db: duckdb.DuckDBPyConnection, problems: Problems, apart: bool) -> None:
     """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
     _load(db, PROBLEM_GROUP, problems.groups.with_row_index("_group"))
     _load(db, PROBLEM_NAME, pl.DataFrame({"problem_id": problems.names}).with_row_index("_name"))
     absent = [name for name in PROBLEM_COUNT.schema if name.startswith("reward_") and name not in problems.kept]
+    if apart:
+        _point(db, problems, absent)
+        return
     for i, part in enumerate(problems.parts(problems.kept)):
         known = part.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
         _load(db, PROBLEM_COUNT, known.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)), more=i > 0)
+
+
+def _point(db: duckdb.DuckDBPyConnection, problems: Problems, absent: list[str]) -> None:
+    """The same table as a view of the snapshot's files; texts are joined to their numbers when it is asked for."""
+    kept = [name for name in problems.kept if name not in PROBLEM_COUNT.columns]
+    also = [f'counts."{_doubled(name)}"' for name in kept]
+    numbers = [f"NULL::DOUBLE AS {name}" if name in absent else f"counts.{name}" for name in PROBLEM_COUNT.columns]
+    same = " AND ".join(f"groups.{key} IS NOT DISTINCT FROM counts.{key}" for key in GROUP)
+    files = _quoted(literal(str(problems.folder)))
+    db.execute(
+        f"""CREATE VIEW {home_of(PROBLEM_COUNT)} AS
+        SELECT groups._group, names._name, {", ".join([*numbers[2:], *also])}
+        FROM read_parquet('{files}/*.parquet') AS counts
+        JOIN {home_of(PROBLEM_GROUP)} AS groups ON {same}
+        JOIN {home_of(PROBLEM_NAME)} AS names ON names.problem_id = counts.problem_id"""
+    )
 
 
 def _protocols(db: duckdb.DuckDBPyConnection, problems: Problems) -> dict[str, str]:
@@ -197,10 +233,10 @@ def _digests(db: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, str]]:
     return out
 
 
-def _comment(db: duckdb.DuckDBPyConnection, table: Table) -> None:
+def _comment(db: duckdb.DuckDBPyConnection, table: Table, kind: str = "TABLE") -> None:
     """Descriptions from tables.py; DDL takes no parameters, and none of these words comes from a user."""
     home = home_of(table)
-    told = [f"COMMENT ON TABLE {home} IS '{_quoted(table.about)}';"]
+    told = [f"COMMENT ON {kind} {home} IS '{_quoted(table.about)}';"]
     for column, (_, about) in table.columns.items():
         told.append(f"COMMENT ON COLUMN {home}.{column} IS '{_quoted(about)}';")
     db.execute("".join(told))
@@ -219,16 +255,12 @@ def _comment_views(db: duckdb.DuckDBPyConnection) -> None:
     bare = db.execute(
         """
         SELECT table_name, column_name FROM duckdb_columns()
-        WHERE comment IS NULL AND table_name IN (SELECT view_name FROM duckdb_views() WHERE NOT internal)
+        WHERE comment IS NULL AND schema_name = 'main'
+            AND table_name IN (SELECT view_name FROM duckdb_views() WHERE NOT internal)
         """
     ).fetchall()
     told = [(view, column.replace('"', '""'), known.get(column, "carried from the lake")) for view, column in bare]
     db.execute("".join(f"COMMENT ON COLUMN {view}.\"{name}\" IS '{_quoted(about)}';" for view, name, about in told))
-
-
-def literal(path: str) -> str:
-    """A path that DuckDB takes as it is, not as a pattern."""
-    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def _quoted(text: str) -> str:

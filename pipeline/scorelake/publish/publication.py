@@ -76,7 +76,7 @@ def publish(
         settle(staged, final)
     past = before.past.grown(manifest, tables[MODEL_SUMMARY.name])
     try:
-        _show(out, manifest["run"]["run_id"], past, problems.moved(final / "problem_counts"), before, sent=False)
+        _show(out, manifest, past, problems.moved(final / "problem_counts"), before, sent=False)
     except UnsettledError:
         raise  # it may be the one that is shown
     except BaseException:
@@ -113,7 +113,7 @@ def rollback(out: Output, run_id: str) -> Manifest:
             where=str(home),
             hint="roll back with that version, or score the lake as it was",
         )
-    _show(out, run_id, before.past, counted.read(home / "problem_counts"), before, sent=True, rolled_back=True)
+    _show(out, manifest, before.past, counted.read(home / "problem_counts"), before, sent=True, rolled_back=True)
     return manifest
 
 
@@ -127,14 +127,23 @@ def damaged(home: Path, manifest: Manifest) -> list[str]:
 
 
 def _show(
-    out: Output, run_id: str, past: Past, problems: Problems, before: Base, *, sent: bool, rolled_back: bool = False
+    out: Output,
+    manifest: Manifest,
+    past: Past,
+    problems: Problems,
+    before: Base,
+    *,
+    sent: bool,
+    rolled_back: bool = False,
 ) -> None:
     """Build a leaderboard of a snapshot aside, and make it the one that is shown."""
     from scorelake.publish.leaderboard import build  # noqa: PLC0415  (DuckDB loads slowly)
 
+    run_id, most = manifest["run"]["run_id"], json.loads(manifest["run"]["settings"])["publish"]["max_problems"]
+    apart = out.mirror is None and problems.group.size > most  # files in a store are out of reach for who opens it
     snapshot, aside = out.snapshots / run_id, out.root / f".leaderboard-{run_id}"
     with writing(out.root):
-        build(aside, run_id, past, snapshot, problems, rolled_back)
+        build(aside, run_id, past, snapshot, problems, rolled_back, apart)
         etag = ""
         if out.mirror:
             if not sent:

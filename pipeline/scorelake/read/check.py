@@ -14,13 +14,12 @@ import duckdb
 from scorelake.errors import DataError
 from scorelake.lake.download import at_hand
 from scorelake.lake.listing import listing
-from scorelake.publish.leaderboard import literal
 from scorelake.publish.publication import damaged
 from scorelake.publish.shown import look
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 from scorelake.store import parquet
-from scorelake.store.disk import private_copy
+from scorelake.store.disk import literal, private_copy
 from scorelake.store.files import File, Shard
 
 _KEYS = "benchmark, subject, model, protocol, problem_id"

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from scorelake.errors import LakeError, UsageError
-from scorelake.store.disk import BOARD, is_remote, private_copy
+from scorelake.store.disk import BOARD, is_remote, literal, private_copy
 
 if TYPE_CHECKING:
     import polars as pl
+
+SNAPSHOTS = "snapshots"
 
 
 @contextmanager
@@ -29,6 +31,8 @@ def reading(out: str) -> Iterator[Path]:
         path = Path(out) / BOARD if Path(out).is_dir() else Path(out)
         try:
             with private_copy(path) as copy:
+                with suppress(OSError):  # where there are none, none can be read
+                    (copy.parent / SNAPSHOTS).symlink_to((path.parent / SNAPSHOTS).resolve(strict=True))
                 yield copy
         except (FileNotFoundError, NotADirectoryError):
             raise _nothing(path) from None
@@ -42,7 +46,10 @@ def reading(out: str) -> Iterator[Path]:
 
 @contextmanager
 def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The leaderboard, read-only, with other files, the network, extensions and settings out of reach."""
+    """The leaderboard, read-only, with other files, the network, extensions and settings out of reach.
+
+    Where the problems of a large output stayed in the files of its snapshots, those can be read.
+    """
     path = out / BOARD if out.is_dir() else out
     if not path.exists():
         raise _nothing(path)
@@ -50,17 +57,24 @@ def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         db = duckdb.connect(
             str(path),
             read_only=True,
-            config={
-                "enable_external_access": "false",
-                "autoinstall_known_extensions": "false",
-                "autoload_known_extensions": "false",
-                "lock_configuration": "true",
-            },
+            config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"},
         )
+        _close(db, path.parent / SNAPSHOTS)
     except duckdb.Error as error:
         raise UsageError(f"cannot be opened: {str(error).splitlines()[0]}", where=str(path)) from None
     with db:
         yield db
+
+
+def _close(db: duckdb.DuckDBPyConnection, snapshots: Path) -> None:
+    """Nothing else can be read from here on, and no setting be changed."""
+    apart = "SELECT 1 FROM duckdb_views() WHERE schema_name = 'internal' AND view_name = 'problem_count'"
+    if snapshots.is_dir() and db.execute(apart).fetchall():
+        home = str(snapshots.resolve())
+        allowed = ", ".join(f"'{each.replace(chr(39), 2 * chr(39))}/'" for each in (home, literal(home)))
+        db.execute(f"SET allowed_directories = [{allowed}]")
+    db.execute("SET enable_external_access = false")
+    db.execute("SET lock_configuration = true")
 
 
 MOST = 1_000

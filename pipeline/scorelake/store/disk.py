@@ -151,6 +151,11 @@ def private_copy(path: Path) -> Iterator[Path]:
         yield copy
 
 
+def literal(path: str) -> str:
+    """A path that DuckDB takes as it is, not as a pattern."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
+
+
 def open_real(path: Path) -> IO[str]:
     """A file of our own to be written to or locked: made if it is not there, never reached through a link."""
     try:

@@ -1,0 +1,79 @@
+"""A leaderboard whose problems stay in the files of the snapshot."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import scorelake
+from conftest import run
+from counted import lake, rows, scored
+from looked_at import model
+from scorelake.errors import UsageError
+from scorelake.publish.publication import rollback
+from scorelake.publish.snapshot import Output, locked
+from scorelake.read.check import check
+from scorelake.read.session import query, reading
+
+VIEWS = (
+    "problem",
+    "problem_counts",
+    "problem_scores",
+    "head_to_head('a', 'b')",
+    "pair",
+)
+COUNTS = [
+    {**row, "difficulty": "hard", "it's": 3}
+    for row in (*model("a", [3] * 20 + [1] * 20), *model("b", [2] * 40), *model("c", [1] * 40))
+]
+HOW = {"columns": {"carry": ["difficulty", "it's"]}, "metrics": {"names": ["pass@1", "pass@2"]}, "by": ["difficulty"]}
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> tuple[Path, Path]:
+    within = scored(tmp_path / "within's", COUNTS, **HOW)
+    return within, scored(tmp_path / "apart's [*]", COUNTS, **HOW, publish={"max_problems": 119})
+
+
+def test_every_view_answers_the_same(both: tuple[Path, Path]) -> None:
+    within, apart = both
+    for view in VIEWS:
+        assert rows(apart, f"FROM {view} ORDER BY ALL") == rows(within, f"FROM {view} ORDER BY ALL"), view
+    stats = "SELECT * REPLACE (round(discrimination, 12) AS discrimination) FROM problem_stats ORDER BY ALL"
+    assert rows(apart, stats) == rows(within, stats)  # of floats that are added in another order
+    with duckdb.connect(str(apart / "leaderboard.duckdb"), read_only=True) as db:
+        native = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+        assert {"problem_count", "problem_score"}.isdisjoint(native)
+        told = "SELECT count(*) FROM duckdb_views() WHERE view_name = 'problem_count' AND comment IS NOT NULL"
+        assert db.execute(told).fetchall() == [(1,)]
+
+
+def test_sessions_reach_these_files_and_no_others(both: tuple[Path, Path], tmp_path: Path) -> None:
+    within, apart = both
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    with reading(str(apart)) as folder:
+        assert query(folder, "SELECT count(*) FROM problem_counts")[1] == [(120,)]
+        assert query(folder, "SELECT count(*) FROM problem_stats")[1] == [(40,)]
+        for other in (secret, apart / "snapshots" / ".." / "runs.parquet", within / "snapshots" / "x.csv"):
+            with pytest.raises(UsageError, match=r"disabled|Permission"):
+                query(folder, f"FROM '{str(other).replace(chr(39), chr(39) * 2)}'")
+        with pytest.raises(UsageError, match="locked"):
+            query(folder, "SET enable_external_access = true")
+    closed = str(within / "snapshots").replace("'", "''")
+    with reading(str(within)) as folder, pytest.raises(UsageError, match=r"disabled|Permission"):
+        query(folder, f"FROM read_parquet('{closed}/*/problem_score.parquet')")
+
+
+def test_everything_else_goes_on(both: tuple[Path, Path], tmp_path: Path) -> None:
+    _, apart = both
+    assert all(finding.ok for finding in check(Output(apart)))
+    board = scorelake.open(apart)
+    assert board.table("problem_counts").height == 120
+    first = rows(apart, "SELECT run_id FROM run WHERE shown")[0]["run_id"]
+    config = '[publish]\nmax_problems = 1\n[metrics]\nnames = ["pass@1"]'
+    assert run(lake(tmp_path / "more", COUNTS), apart, config).status == "published"
+    out = Output(apart)
+    with locked(out):
+        rollback(out.fresh(), first)
+    assert len(rows(apart, "FROM problem_counts")) == 120
