@@ -49,7 +49,7 @@ const pair = (its, a, b) => {
 const pair_cell = (its, m, a, b, most) => {
   const p = pair(its, a, b), names = `${board().models[a]} against ${board().models[b]}`;
   if (!p.known) return make("td", { class: "p0 open", title: `${names}: not compared` }, DASH);
-  const step = Math.round((4 * p.lift) / most), about = `${names}: ${signed(m, p.lift)} points (${signed(m, p.lo)} to ${signed(m, p.hi)}): ${p.settled ? "settled" : "not settled"}`;
+  const step = Math.round(((p.settled ? 4 : 1) * p.lift) / most), about = `${names}: ${signed(m, p.lift)} points (${signed(m, p.lo)} to ${signed(m, p.hi)}): ${p.settled ? "settled" : "not settled"}`;
   return make("td", { class: `${step < 0 ? "n" : "p"}${Math.min(Math.abs(step), 4)}${p.settled ? "" : " open"}`, title: about }, p.settled ? signed(m, p.lift) : "=");
 };
 const matrix = () => {
@@ -215,7 +215,8 @@ const timeline = () => {
   for (const [i, what] of Object.entries(its.changed)) { const mark = draw("path", { class: "changed", d: `M${x(i)} 12V230` }); mark.append(draw("title", {}, `${its.runs[i]}: ${what}`)); nodes.push(mark); }
   names.forEach((name, at) => {
     const points = values(name), group = draw("g", { class: at < its.first.length ? `c${at + 1}` : colour(at - its.first.length) });
-    group.append(draw("path", { class: "bars", d: points.filter((p) => p[2] !== null).map((p) => `M${x(p[0])} ${y(p[2])}V${y(p[3])}`).join("") }));
+    const aside = 4 * (at - (names.length - 1) / 2);  // or intervals of one run would hide each other
+    group.append(draw("path", { class: "bars", d: points.filter((p) => p[2] !== null).map((p) => `M${x(p[0]) + aside} ${y(p[2])}V${y(p[3])}`).join("") }));
     group.append(draw("path", { class: "line", d: way(points.map((p) => [x(p[0]), y(p[1])])) }));
     group.append(shape(at < its.first.length ? at : 3 + at - its.first.length, points.map((p) => [x(p[0]).toFixed(1), y(p[1]).toFixed(1)])));
     nodes.push(group);

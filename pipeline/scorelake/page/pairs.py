@@ -110,5 +110,5 @@ def _cell(place: Place, a: str, b: str, pair: tuple[Any, ...] | None, most: floa
         f"ahead on {wins:,}, behind on {losses:,}, equal on {ties:,}; q = {q:.2g}: "
         + ("settled" if settled else claim if claim != "inconclusive" else "not settled")
     )
-    step = round(4 * lift / most)
+    step = round(4 * lift / most) if settled else round(lift / most)  # what is not settled is not shouted
     return {"text": scale.signed(lift) if settled else "=", "step": step, "open": not settled, "about": about}

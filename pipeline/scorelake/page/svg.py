@@ -298,12 +298,13 @@ def timeline(
         x, _ = frame.at(i, tick[0])
         note = tag("title", f"{runs[i]}: {what}")
         marks.append(tag("path", note, class_="changed", d=f"M{x} 12V230"))
-    for s in series:
+    for i, s in enumerate(series):
+        aside = 4 * (i - (len(series) - 1) / 2)  # or intervals of one run would hide each other
         bars = [
             f"M{x} {frame.at(p.x, p.lo)[1]}V{frame.at(p.x, p.hi)[1]}"
             for p in s.points
             if p.lo is not None and p.hi is not None
-            for x in [frame.at(p.x, p.lo)[0]]
+            for x in [round(frame.at(p.x, p.lo)[0] + aside, 1)]
         ]
         marks.append(tag("g", tag("path", class_="bars", d="".join(bars)), class_=f"c{s.colour}"))
         marks.append(_coloured(frame, s))
