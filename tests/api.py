@@ -10,6 +10,8 @@ import inspect
 import os
 import re
 import shutil
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import chdir
@@ -60,8 +62,10 @@ def entries() -> Iterator[tuple[str, Any]]:
 
 
 def page() -> str:
-    """The whole page."""
-    return _TITLE + "".join(f"\n{_entry(name, thing)}" for name, thing in entries())
+    """The whole page, its Python laid out as everywhere."""
+    text = _TITLE + "".join(f"\n{_entry(name, thing)}" for name, thing in entries())
+    ruff = [str(Path(sys.executable).parent / "ruff"), "format", "--stdin-filename", str(PAGE), "-"]
+    return subprocess.run(ruff, input=text, cwd=REPO, capture_output=True, text=True, check=True).stdout
 
 
 def _entry(name: str, thing: Any) -> str:
