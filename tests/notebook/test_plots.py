@@ -85,6 +85,14 @@ def test_a_board_shows_itself(board: sl.Board) -> None:
     assert board.plot.leaderboard(top=20).svg in shown
 
 
+@pytest.mark.parametrize("right", [0, 1, 2])
+def test_one_value_has_an_axis_too(right: int) -> None:
+    """A single problem has no interval, so all that is drawn is one number."""
+    with sl.score(expand([("p", 2, right)], model="m"), metrics=["pass@1"]) as board:
+        assert f"{50 * right}.0%" in texts(board.plot.leaderboard())
+        assert f"{50 * right}.0" in html(board.folder)
+
+
 def test_nothing_to_draw() -> None:
     frame = pl.DataFrame({"model": "m", "problem_id": ["a", "b"], "score": [0.5, 3.0]})
     with sl.score(frame, metrics=["avg@N"]) as board:

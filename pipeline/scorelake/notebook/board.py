@@ -49,9 +49,10 @@ ORDER BY benchmark, protocol, family, k
 class Board:
     """The published tables of one run, as `scorelake.score` and `scorelake.open` give them.
 
-    A board stays with its run, whatever is published meanwhile; open it again to see a later one. It reads a copy of
-    its own, so it locks nothing and is locked by nothing. That copy, and everything that was scored without `out`, is
-    removed when the board is closed (`close()`, or `with`), or when nobody holds it any more.
+    A board stays with its run, whatever is published meanwhile; open it again to see a later one. (That of
+    `score(..., out=...)` is opened with its first question.) It reads a copy of its own, so it locks nothing and is
+    locked by nothing. That copy, and everything that was scored without `out`, is removed when the board is closed
+    (`close()`, or `with`), or when nobody holds it any more.
 
     In a notebook a board shows who leads, and its leaderboard drawn.
 

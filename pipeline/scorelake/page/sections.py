@@ -74,7 +74,7 @@ def axis(lines: list[Line]) -> tuple[float, float]:
     """Round ends around all intervals."""
     ends = [x for line in lines for x in (line.value, line.lo, line.hi) if x is not None]
     seen = ticks(min(ends), max(ends)) if ends else [0.0, 1.0]
-    return (seen[0], seen[-1]) if len(seen) > 1 else (seen[0] - 0.5, seen[0] + 0.5)
+    return (seen[0], seen[-1]) if seen[0] < seen[-1] else (seen[0] - 0.5, seen[0] + 0.5)
 
 
 def leaderboard(place: Place) -> dict[str, Any]:
