@@ -321,6 +321,9 @@ def test_by_keyboard(page: Page) -> None:
     page.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
     assert page.all(".pairs .told")[0].text != told
     heat = page.all("svg.heat")[0]
+    assert abs(heat.size["height"] - page.all(".matrix .rows")[0].size["height"]) <= 2, (
+        "a row of it stands at its name"
+    )
     page.js("arguments[0].focus()", heat)
     heat.send_keys(Keys.ARROW_RIGHT)
     assert " of 4" in page.all(".problems .told")[0].text

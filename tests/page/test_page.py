@@ -179,6 +179,7 @@ def test_one_model_and_one_problem(tmp_path: Path) -> None:
     assert alone.index("More attempts") < alone.index("<h3>Leaderboard")
     one = html(scored(tmp_path / "b", [*model("m", [4]), *model("o", [1])]))
     assert "One problem says nothing about others" in one
+    assert "Who beats whom</h3>" not in one
     assert [row[3] for row in Tables(one).of("scores")] == ["\u2013"] * 2
 
 

@@ -28,9 +28,10 @@ def pairs(place: Place) -> dict[str, Any] | None:
     shown = ranked[:MATRIX]
     found = _found(place, place.metric)
     between = [found[a, b] for i, a in enumerate(shown) for b in shown[i + 1 :] if (a, b) in found]
-    if len(shown) < 2 or not between:
+    lifts = [abs(pair[1]) for pair in between if pair[1] is not None]
+    if not lifts:
         return None
-    most = max([abs(pair[1]) for pair in between if pair[1] is not None] or [1.0]) or 1.0
+    most = max(lifts) or 1.0
     half = len(place.lines) > MANY
     rows = []
     for i, a in enumerate(shown):
