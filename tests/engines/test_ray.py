@@ -282,12 +282,17 @@ def process(_: int) -> int:
     return os.getpid()
 
 
-def test_every_processor_is_taken(engine: Ray) -> None:
+def test_every_processor_is_taken(engine: Ray, tmp_path: Path) -> None:
     """By somebody else's work: said after a while, and an error in the end."""
     said: list[str] = []
-    held = ray.remote(lambda: time.sleep(60)).options(num_cpus=1)
-    others = [held.remote() for _ in range(2)]
+
+    def hold(mark: str) -> None:
+        Path(mark).touch()
+        time.sleep(60)
+
+    others = [ray.remote(hold).options(num_cpus=1).remote(str(tmp_path / str(i))) for i in range(2)]
     try:
+        until(lambda: len(list(tmp_path.iterdir())) == 2)
         hasty = replace(engine, silent_s=0.5, patience=4.0, say=said.append)
         with pytest.raises(ClusterError, match=r"no task has begun, for \d+ s") as caught:
             list(hasty.map(abs, [1]))
