@@ -22,6 +22,8 @@ Valued = Callable[[Place, Metric], set[str]]
 """The models of a board that have a value of a metric."""
 
 
+_SUBJECTS = 4
+"""How many pairs of a benchmark one of its subjects counts for."""
 MOST_MODELS = 10_000
 """On a board with more nobody is compared beforehand: what two models share is a number for every two of them."""
 
@@ -70,18 +72,20 @@ def plan_of(settings: Settings) -> Plan:
 def examined(
     whole: Board, parts: Sequence[Board], chosen: Sequence[Metric], valued: Valued, settings: Settings
 ) -> list[Found]:
-    """A benchmark and its subjects: they share their units, and so the resamples too."""
-    most = settings.compare.max_pairs
-    of_part = _each(parts, len(chosen), most)
-    boards = [(whole, _each([whole], len(chosen), most)), *((part, of_part) for part in parts)]
-    pairs = len(chosen) * sum(_told(len(board.place.models), each) for board, each in boards)
-    resamples = plan_of(settings).enough(pairs)
+    """A benchmark and its subjects: they share their units, and so the resamples too.
 
-    def one(work: tuple[Board, int | None]) -> Found:
-        return _examined(work[0], chosen, valued, settings, resamples, work[1])
+    Where there are many subjects, their pairs have fewer resamples than those of the benchmark.
+    """
+    plan, most = plan_of(settings), settings.compare.max_pairs
+
+    def some(boards: Sequence[Board], share: int) -> list[Found]:
+        each = _each(boards, len(chosen), most)
+        pairs = len(chosen) * sum(_told(len(board.place.models), each) for board in boards)
+        resamples = plan.enough(share * pairs)
+        return side_by_side(lambda board: _examined(board, chosen, valued, settings, resamples, each), boards)
 
     with plain_products():
-        return [one(boards[0]), *side_by_side(one, boards[1:])]  # the first makes the chances that all of them share
+        return [*some([whole], 1), *some(parts, _SUBJECTS)]  # the first makes the chances that all of them share
 
 
 def _each(boards: Sequence[Board], metrics: int, most: int) -> int | None:

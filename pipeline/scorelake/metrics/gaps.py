@@ -29,11 +29,13 @@ class Table:
     Rows of one kind are scored on the same problems. Mostly there is one kind.
     """
 
-    def __init__(self, scores: Matrix, unit: Ints) -> None:
+    def __init__(self, scores: Matrix, unit: Ints, units: int) -> None:
         order = np.argsort(unit, kind="stable")
         self.begins = np.flatnonzero(np.diff(unit[order], prepend=-1))
-        self.unit = unit[order][self.begins]
+        self.there = unit[order][self.begins]
         """The units that have a problem here, in their order."""
+        self.unit = self.there if 2 * self.there.size < units else np.arange(units)
+        """The units that there are sums of: those, or nearly all, which is quicker than to pick them."""
         numbers, problems = scores.numbers, scores.place.shape[1]
         largest = max(np.nanmax(numbers, initial=1.0), -np.nanmin(numbers, initial=-1.0))
         self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, problems)))) - 52)
@@ -44,7 +46,8 @@ class Table:
         """Which of two scores is higher, without what they are; 0 where there is none."""
         self.rows, self.problems = place.shape
         first: dict[bytes, int] = {}
-        keys = side_by_side(self._scored, range(self.rows))
+        self.threads = None if place.size > BLOCK else 1
+        keys = side_by_side(self._scored, range(self.rows), self.threads)
         for i, key in enumerate(keys):
             first.setdefault(key, i)
         number = {key: i for i, key in enumerate(first)}
@@ -67,7 +70,15 @@ class Table:
         def add(i: int) -> None:
             out[i] = self.added(numbers.rows(rows[i]), self.begins)
 
-        side_by_side(add, range(len(rows)) if self.begins.size else [])
+        side_by_side(add, range(len(rows)) if self.begins.size else [], self.threads)
+        return self.spread(out)
+
+    def spread(self, sums: Floats) -> Floats:
+        """Sums of units that have a problem here, among zeros where there are sums of more."""
+        if self.unit.size == self.there.size:
+            return sums
+        out = np.zeros((len(sums), self.unit.size))
+        out[:, self.there] = sums
         return out
 
     @staticmethod
@@ -148,7 +159,7 @@ def _by_unit(table: Table, a: Ints, b: Ints) -> tuple[Floats, Floats]:
         gap[lost] = 0
         counts[:, units] = table.added(1.0 - lost, begins)
         by_unit[:, units] = table.added(gap, begins)
-    return by_unit, counts
+    return table.spread(by_unit), table.spread(counts)
 
 
 def _levels(steps: Floats) -> Places:
