@@ -61,7 +61,17 @@ class Board:
             attempted = attempted[here]
         place = Place(self.place.benchmark, span[0], self.place.protocol, models)
         units = replace(self.units, of_problem=self.units.of_problem[columns])
-        return Board(place, [span], attempted, self.n, self.values, units)
+        part = Board(place, [span], attempted, self.n, self.values, units)
+        return part if self.n.size <= attempted.size else part._own()
+
+    def _own(self) -> Board:
+        """The same with lists of what these models did on these problems alone."""
+        there = np.zeros(self.n.size, dtype=bool)
+        there[0] = True
+        there[self.attempted] = True
+        place = (np.cumsum(there) - 1).astype(places(int(there.sum())))
+        values = [numbers[there] for numbers in self.values]
+        return replace(self, attempted=place[self.attempted], n=self.n[there], values=values)
 
 
 def boards(problems: Problems, cells: Cells, settings: Settings) -> Iterator[Board]:

@@ -164,11 +164,10 @@ def _by_unit(table: Table, a: Ints, b: Ints) -> tuple[Floats, Floats]:
 
 def _levels(steps: Floats) -> Places:
     """Numbers that rise with the scores, equal where these are within a step of each other; 0 where there is none."""
-    known = np.unique(steps[~np.isnan(steps)])
-    level = np.cumsum(np.diff(known, prepend=-np.inf) > 1)
+    order = np.argsort(steps)[: np.count_nonzero(~np.isnan(steps))]  # NaN come last
+    level = np.cumsum(np.diff(steps[order], prepend=-np.inf) > 1)
     out = np.zeros(steps.size, dtype=places(int(level[-1]) if level.size else 0))
-    there = ~np.isnan(steps)
-    out[there] = level[np.searchsorted(known, steps[there])]
+    out[order] = level
     return out
 
 
