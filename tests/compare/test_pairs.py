@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from scipy.stats import t
 
+from conftest import run
 from counted import Row, rows, scored
 from scorelake import metrics
 from scorelake.compare.boards import cluster_keys
@@ -249,3 +250,24 @@ def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("model_pair", "subject_pair", "model_rank", "subject_rank"):
         one, two = (next(out.glob(f"snapshots/*/{name}.parquet")).read_bytes() for out in (first, again))
         assert one == two, name
+
+
+def test_large_scores_of_one_benchmark_are_nothing_to_another(tmp_path: Path) -> None:
+    """Sums are whole numbers of steps, and steps are as small as the scores of a board allow."""
+    small = [
+        {"model": name, "benchmark": "s", "problem_id": f"p{p}", "attempt": 0, "score": score}
+        for name, score in (("a", 0.3), ("b", 0.3001))
+        for p in range(40)
+    ]
+    large = [{**row, "benchmark": "t", "score": 1e15 * (i + 1)} for i, row in enumerate(small)]
+    for name, lake in (
+        ("alone", small),
+        ("both", [*small, *large]),
+        ("tiny", [{**r, "score": r["score"] * 1e-14} for r in small]),
+    ):
+        (tmp_path / name).mkdir()
+        pl.DataFrame(lake).write_parquet(tmp_path / name / "x.parquet")
+        run(tmp_path / name, tmp_path / f"out-{name}")
+        (row,) = rows(tmp_path / f"out-{name}", "FROM comparison WHERE benchmark = 's'")
+        assert (row["wins_b"], row["ties"], row["claim"]) == (40, 0, "improvement"), name
+        assert row["lift"] == pytest.approx(0.0001 * (1e-14 if name == "tiny" else 1), rel=1e-9)

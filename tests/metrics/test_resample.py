@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import norm, t
+from scipy.stats import binomtest, norm, t
 
 from scorelake.metrics import chance as chances
 from scorelake.metrics import gaps as summing
@@ -349,3 +350,40 @@ def test_threads_do_not_change_a_bit() -> None:
 def _digest(*findings: Lifts | Ranks) -> str:
     columns = [column for found in findings for column in vars(found).values()]
     return hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
+
+
+def test_equal_gaps_are_counted_as_coins_in_however_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sign test is exact where only signs count, also when columns are looked at some at a time."""
+    scores = (np.random.default_rng(3).random((4, 300)) < [[0.5], [0.6], [0.5], [0.4]]).astype(float)
+    a, b = np.triu_indices(4, 1)
+    wins = [((scores[i] > scores[j]).sum(), (scores[j] > scores[i]).sum()) for i, j in zip(a, b, strict=True)]
+    want = [binomtest(int(one), int(one + two)).pvalue for one, two in wins]
+    for block in (1 << 20, 600, 6):
+        monkeypatch.setattr(summing, "blocks", lambda rows, width, block=block: small_blocks(rows, width, block))
+        lifts, _ = _all(scores, Plan(200, 1))
+        assert lifts.p_two_sided.tolist() == pytest.approx(want, rel=1e-12)
+
+
+def small_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
+    step = max(1, block // max(1, width))
+    return (slice(start, min(start + step, rows)) for start in range(0, max(1, rows), step))
+
+
+@pytest.mark.parametrize("far", [0.0, 1.0, 1e6])
+def test_a_model_far_away_does_not_widen_the_ranges_of_others(far: float) -> None:
+    """Two models that differ a little everywhere are told apart, whoever else is there."""
+    rng = np.random.default_rng(4)
+    a = rng.random(100)
+    rows = [a, a + 0.01, *([a * 0 + far, a * 0 + far + 0.01 * rng.random(100)] if far else [])]
+    _, ranks = _all(np.array(rows), Plan(2000, 1))
+    assert ranks.lo[1] == ranks.hi[1] == (1 if far < 1 else ranks.lo[1])
+    assert ranks.hi[1] < ranks.lo[0]
+
+
+def test_distances_are_those_of_a_loop() -> None:
+    rows = np.random.default_rng(5).random((7, 50))
+    rows[1], rows[2], rows[3] = rows[0], rows[0] + 1e-9, rows[0] + 1e9
+    want = np.sqrt(((rows[:, None] - rows) ** 2).sum(axis=2))
+    got = resample.distances(rows)
+    assert got[0, 1] == 0
+    assert np.allclose(got, want, rtol=1e-9, atol=0)

@@ -118,7 +118,8 @@ def _board(
         own = cluster_keys(clusters.gather(first if rows is None else rows[first]), own)
     here = Place(groups["benchmark"][0], None, groups["protocol"][0], models.to_list())
     values = [np.concatenate([[np.nan], each]) for each in cells.values]
-    return Board(here, spans, attempted, np.concatenate([[0], cells.n]), values, Units.of(own))
+    board = Board(here, spans, attempted, np.concatenate([[0], cells.n]), values, Units.of(own))
+    return board if rows is None else board._own()  # what others did on other problems is nothing to this one
 
 
 def _line_up(

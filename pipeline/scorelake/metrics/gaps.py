@@ -37,7 +37,7 @@ class Table:
         self.unit = self.there if 2 * self.there.size < units else np.arange(units)
         """The units that there are sums of: those, or nearly all, which is quicker than to pick them."""
         numbers, problems = scores.numbers, scores.place.shape[1]
-        largest = max(np.nanmax(numbers, initial=1.0), -np.nanmin(numbers, initial=-1.0))
+        largest = np.nanmax(np.abs(numbers), initial=0.0) or 1.0
         self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, problems)))) - 52)
         place = scores.place if (order[1:] > order[:-1]).all() else np.take(scores.place, order, axis=1)
         self.steps = Matrix(place, np.rint(numbers / self.step))
@@ -135,9 +135,10 @@ def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
             both = (ours > 0) & (theirs > 0)
             more &= both
             less &= both
+        told = uneven(wins_a + wins_b, size, square).all()  # of the columns before; once they are, they stay so
         wins_a += true_in_rows(more)
         wins_b += true_in_rows(less)
-        if not uneven(wins_a + wins_b, size, square).all():  # once they are, they stay so
+        if not told:
             gap = np.abs(table.steps.rows(b, columns) - table.steps.rows(a, columns))
             if not table.complete:
                 gap[np.isnan(gap)] = 0

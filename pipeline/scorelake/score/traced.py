@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from scorelake.metrics import Metric
@@ -55,9 +56,11 @@ def _by_counts(counted: Problems, chosen: Sequence[Metric], settings: Settings, 
 def _by_problem(scored: Scored, chosen: Sequence[Metric]) -> pl.DataFrame:
     if not chosen:
         return pl.DataFrame(schema=PROBLEM_SCORE.schema)
-    numbers = pl.DataFrame({"_group": scored.counted.group, "_name": scored.counted.name})
+    group, name = scored.counted.group, scored.counted.name
+    order = np.lexsort((name, group))  # whatever files the problems are in
+    numbers = pl.DataFrame({"_group": group[order], "_name": name[order]})
     frames = [
-        numbers.with_columns(*_named(metric), pl.Series("value", value).fill_nan(None))
+        numbers.with_columns(*_named(metric), pl.Series("value", value[order]).fill_nan(None))
         for metric, value in zip(chosen, scored.values(chosen), strict=True)
     ]
     return _all(frames, PROBLEM_SCORE.schema)
