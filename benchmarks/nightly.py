@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake import LAKES, machine, write
@@ -64,10 +65,16 @@ def main() -> None:
         seconds("score", lake, "--out", out)
         add(files[-NEW:])
         told[f"{NEW} of them new"] = seconds("score", lake, "--out", out)
+        (lake / "date=2099-01-01").mkdir()
         for i, file in enumerate(files[-NEW:]):
             table = pq.read_table(file, partitioning=None)
-            named = pa.array(["a new model"] * table.num_rows).dictionary_encode()
-            pq.write_table(table.set_column(0, "model", named), lake / f"new-{i}.parquet", compression="zstd")
+            table = table.filter(pc.equal(table["model"].cast(pa.string()), "model-00"))  # one verdict per attempt
+            named = pa.array(["a new model"] * table.num_rows)
+            pq.write_table(
+                table.set_column(0, "model", named),
+                lake / "date=2099-01-01" / f"part-{i}.parquet",
+                compression="zstd",
+            )
         told[f"{NEW} more, of a new model"] = seconds("score", lake, "--out", out)
         told["--help"] = best(3, "--help")
         told["show"] = best(3, "show", out)
