@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from scorelake.errors import UsageError
-from scorelake.notebook import scoring
+from scorelake.notebook import arguments, scoring
 from scorelake.read import session
 from scorelake.read.board import facts, opened
 from scorelake.read.claim import Asked, run_shown
@@ -51,8 +51,9 @@ class Board:
 
     A board stays with its run, whatever is published meanwhile; open it again to see a later one. (That of
     `score(..., out=...)` is opened with its first question; if another run has been published by then, it says so.)
-    It reads a copy of its own, so it locks nothing and is locked by nothing. That copy, and everything that was scored without `out`, is removed when the board is closed
-    (`close()`, or `with`), or when nobody holds it any more.
+    It reads a copy of its own, so it locks nothing and is locked by nothing. That copy, and everything that was
+    scored without `out`, is removed when the board is closed (`close()`, or `with`), or when nobody holds it any
+    more.
 
     In a notebook a board shows who leads, and its leaderboard drawn.
 
@@ -287,30 +288,31 @@ def scored(
     by: str | Sequence[str],
     config: Config | None,
     out: str | PathLike[str] | None,
-    entries: Entries,
+    entries: Entries | None,
     options: Options,
 ) -> Board:
     """The board of a job; without `out` it holds the only output, in a folder that goes with it."""
-    lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
     more: dict[str, Any] = dict(options)
+    arguments.options(more, scoring.Options.__annotations__, _ARGUMENTS)
+    lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
+    to = None if out is None else arguments.place(out)
     memory, engine = more.pop("memory", None), more.get("engine", "local")
     settings = scoring.settings_for(lake, config, metrics, columns, by, memory, engine)
     with ExitStack() as held:
-        if out is None:
-            where = str(Path(held.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
-        else:
-            where = fspath(out)
+        where = to or str(Path(held.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
         report = scoring.scored(attempts, where, settings, entries, **more)
-        return Board(where, report, held.pop_all() if out is None else None)
+        return Board(where, report, held.pop_all() if to is None else None)
 
 
 def published(out: str | PathLike[str]) -> Board:
     """The board at an output; that there is none is told now."""
-    board = Board(fspath(out))
+    board = Board(arguments.place(out))
     assert board.folder
     return board
 
 
 _ACCOUNT = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
+_ARGUMENTS = ("metrics", "columns", "by", "config", "out", "entries")
+"""Of score(), beside its options."""
 _FEW = 5
 """Benchmarks whose leader is told."""
