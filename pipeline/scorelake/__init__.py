@@ -56,7 +56,7 @@ def score(
     by: str | Sequence[str] = (),
     config: Config | None = None,
     out: str | PathLike[str] | None = None,
-    entries: Entries = "passed",
+    entries: Entries | None = None,
     **options: Unpack[Options],
 ) -> Board:
     """Count attempts, score them, and give back the board.
@@ -64,14 +64,15 @@ def score(
     attempts: one row per attempt: a Polars frame (eager or lazy), a pandas or PyArrow table, or anything that speaks
         Arrow; or a lake: a folder of Parquet files, a Delta or Iceberg table, also s3://, gs://, az://; or a matrix
         with a row per problem and an entry per attempt (1 passed, 0 failed, None not graded; rows may differ in
-        length), or a dictionary of such matrices by model, whose rows are the same problems.
+        length), or a dictionary of such matrices by model, whose rows are the same problems (an empty row: this
+        model did not attempt it).
     metrics: such as ["pass@1", "pass@8"]; by default every one that the attempts allow, at k = 1, 2, 4, ...
     columns: which column is what, where it is not called so: {"model": "model_name", "passed": "correct"}; any key
         of [columns] in the config.
     by: also score slices by these columns.
     config: a scorelake.toml, or the same as a dictionary: {"policy": {"ungraded": "fail"}}.
     out: publish there, as the command line does, and read only what is new next time. Without it nothing is kept.
-    entries: what the entries of a matrix are: verdicts (`passed`), or rewards (`score`).
+    entries: what the entries of a matrix are: verdicts (`passed`, as by default), or rewards (`score`).
     options: memory, engine, address, full, allow_quarantine, allow_empty as on the command line (docs/running.md);
         progress, a function that is called with a stage, how much is done, and of how much.
 

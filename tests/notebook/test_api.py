@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import scorelake as sl
 from conftest import FIXTURES, expand, put, run
 from scorelake.cli import app
+from scorelake.errors import UsageError
 
 
 def test_what_is_there() -> None:
@@ -81,6 +82,57 @@ def test_settings_come_from_anywhere(tmp_path: Path) -> None:
     shown = [board.table("setting").drop("settings").sort("key").rows() for board in boards]
     assert shown[0] == shown[1] == shown[2]
     assert dict(shown[0])["metrics.names"] == '["pass@1"]'
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"entries": "foo"}, "entries must be passed or score, got 'foo'"),
+        ({"columns": "model"}, "columns must be a dictionary, got 'model'"),
+        ({"columns": {"modle": "m"}}, "unknown key columns.modle"),
+        ({"metrics": 3}, "metrics must be a name or a list of names, got 3"),
+        ({"metrics": [3]}, "metrics must be a name or a list of names, got 3 among"),
+        ({"metrics": None}, "metrics must be a name"),
+        ({"by": 3}, "by must be a name"),
+        ({"by": [None]}, "by must be a name"),
+        ({"config": [1]}, r"config must be a path or an address, got \[1\]"),
+        ({"config": {3: 4}}, "unknown key 3"),
+        ({"config": {"columns": 3}, "columns": {"model": "m"}}, "columns: .* got 3"),
+        ({"config": {"run": 3}, "memory": 2}, "run: .* got 3"),
+        ({"out": 3}, "out must be a path or an address, got 3"),
+        ({"out": ""}, "out must be a path or an address, got ''"),
+        ({"memry": 3}, r"(?s)score\(\) has no argument memry\n.*did you mean memory\?"),
+        ({"metric": "pass@1"}, r"(?s)no argument metric\n.*did you mean metrics\?"),
+        ({"dry_run": True}, "no argument dry_run"),
+        ({"progress": 3}, "progress must be a function, got 3"),
+        ({"memory": "much"}, "run.memory_gb"),
+        ({"engine": "spark"}, "(?s)no engine spark\n.*known engines: local, ray"),
+    ],
+)
+def test_a_wrong_argument_is_told_in_words(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        sl.score([[1, 0]], **given)
+
+
+def test_entries_are_of_matrices() -> None:
+    for attempts in (FIXTURES / "lake", expand([("p", 2, 1)], model="m")):
+        for entries in ("passed", "score"):
+            with pytest.raises(UsageError, match="entries is for matrices only"):
+                sl.score(attempts, entries=entries)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="out must be a path or an address, got 3"):
+        sl.open(3)  # type: ignore[arg-type]
+
+
+def test_an_unknown_section_is_told_as_of_a_file(tmp_path: Path) -> None:
+    """Also an empty one; an empty section that is known says nothing."""
+    (tmp_path / "some.toml").write_text("[polcy]\n")
+    told = []
+    for config in (tmp_path / "some.toml", {"polcy": {}}):
+        with pytest.raises(UsageError, match="unknown key polcy") as error:
+            sl.score(FIXTURES / "lake", config=config)
+        told.append((error.value.what, error.value.hint))
+    assert told[0] == told[1]
+    sl.score([[1, 0]], metrics="pass@1", config={"columns": {}, "policy": {}}).close()
 
 
 def test_a_lake_is_scored_as_by_the_job(tmp_path: Path) -> None:

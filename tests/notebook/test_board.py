@@ -17,6 +17,8 @@ import scorelake as sl
 from cloud import upload
 from conftest import FIXTURES, ask, expand, put, run
 from scorelake.errors import LakeError, UsageError
+from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.snapshot import Output
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -141,6 +143,50 @@ def test_a_board_stays_with_its_run(tmp_path: Path) -> None:
     run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
     assert board.table("run").height == 1
     assert sl.open(tmp_path / "out" / "leaderboard.duckdb").table("run").height == 2
+
+
+def _either(best: str) -> pl.DataFrame:
+    """Two models at 30 problems; one passes 4 of 5 attempts, the other 2."""
+    return pl.concat([expand([(f"p{i}", 5, 4 if m == best else 2) for i in range(30)], model=m) for m in "ab"])
+
+
+def _lift(board: sl.Board, **asked: str) -> float:
+    return float(board.compare("a", "b", **asked).frame["lift"][0])  # type: ignore[arg-type]
+
+
+def test_a_board_makes_comparisons_of_its_run(tmp_path: Path) -> None:
+    """What no table has comes from the counts of the run that this board shows, until those are removed."""
+    out = tmp_path / "out"
+    board = sl.score(_either("b"), metrics="pass@1", out=out)
+    assert board.report
+    first = board.report.run["run_id"]
+    assert _lift(board, metric="avg@N") == pytest.approx(0.4)
+    sl.score(_either("a"), metrics="pass@1", out=out).close()
+    assert _lift(board, metric="avg@N") == _lift(board, run=first) == pytest.approx(0.4)
+    with sl.open(out) as now:
+        assert _lift(now, metric="avg@N") == pytest.approx(-0.4)
+        assert _lift(now, run=first) == pytest.approx(0.0)  # 2 of 5 by a in the first, and by b in the second
+        second = now.sql("SELECT run_id FROM run WHERE shown").item()
+    assert board.compare("a", "b", run=second).frame["lift"].to_list() == [pytest.approx(0.0)]  # 4 of 5 both
+    collect_garbage(Output.at(out), 1)
+    with pytest.raises(UsageError, match=f"counts of run {first}.* not kept any more"):
+        board.compare("a", "b", metric="avg@N")
+    assert _lift(board, metric="pass@1") == pytest.approx(0.4)
+    board.close()
+
+
+def test_a_board_that_opens_too_late_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    late = sl.score(_either("b"), metrics="pass@1", out=out)
+    again = sl.score(_either("b"), metrics="pass@1", out=out)
+    assert again.leaderboard()["model"][0] == "b"
+    sl.score(_either("a"), metrics="pass@1", out=out).close()
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"(?s)another run has been published here meanwhile.*scorelake\.open"):
+            late.leaderboard()
+    assert again.leaderboard()["model"][0] == "b"
+    again.close()
+    late.close()
 
 
 def test_runs_are_compared(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,8 @@ import pytest
 
 import scorelake as sl
 from conftest import FIXTURES, expand
-from scorelake.notebook.drawing import style
+from scorelake.errors import StorageError, UsageError
+from scorelake.notebook.drawing import Drawing, style
 from scorelake.page.build import html
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -99,3 +101,29 @@ def test_nothing_to_draw() -> None:
         assert "3" in repr(board)
         with pytest.raises(sl.errors.UsageError, match="nothing to draw"):
             board.plot.curve("m")
+
+
+def test_a_drawing_makes_no_folders(tmp_path: Path) -> None:
+    drawing = Drawing("title", "<svg/>")
+    with pytest.raises(UsageError, match="typo: no such folder"):
+        drawing.save(tmp_path / "typo" / "x.svg")
+    with pytest.raises(UsageError, match="is a folder"):
+        drawing.save(tmp_path)
+    assert not list(tmp_path.iterdir())
+    drawing.save(str(tmp_path / "x.svg"))
+    assert (tmp_path / "x.svg").read_text(encoding="utf-8") == "<svg/>"
+
+
+@pytest.mark.parametrize("gone", ["snapshots", "snapshots/*/problem_counts"])
+def test_problems_in_files_that_are_gone(tmp_path: Path, gone: str) -> None:
+    """Where problems stayed in the snapshot's files, a board that is open says that these are not there."""
+    out = tmp_path / "out"
+    config = {"publish": {"max_problems": 1}}
+    with sl.score([[1, 0], [0, 1]], metrics="pass@1", config=config, out=out) as board:
+        assert board.plot.matrix().title
+        for path in out.glob(gone):
+            shutil.rmtree(path)
+        for ask in (board.plot.matrix, board._repr_html_, lambda: repr(board)):
+            with pytest.raises(StorageError, match="gone or out of reach"):
+                ask()
+        assert board.plot.leaderboard().title

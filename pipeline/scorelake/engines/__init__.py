@@ -53,6 +53,8 @@ def connect(
         if address is not None:
             raise UsageError("--address is for --engine ray", hint="add --engine ray, or leave the address out")
         return nullcontext(local)
+    if name != "ray":
+        raise UsageError(f"no engine {name}", hint="known engines: local, ray")
     try:
         from scorelake.engines import ray  # noqa: PLC0415
     except ModuleNotFoundError as error:

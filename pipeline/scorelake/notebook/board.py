@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from scorelake.errors import UsageError
-from scorelake.notebook import scoring
+from scorelake.notebook import arguments, scoring
 from scorelake.read import session
 from scorelake.read.board import facts, opened
-from scorelake.read.claim import Asked
+from scorelake.read.claim import Asked, run_shown
 from scorelake.read.names import there
 from scorelake.read.verdict import verdict
 from scorelake.words import many, visible_lines
@@ -50,9 +50,10 @@ class Board:
     """The published tables of one run, as `scorelake.score` and `scorelake.open` give them.
 
     A board stays with its run, whatever is published meanwhile; open it again to see a later one. (That of
-    `score(..., out=...)` is opened with its first question.) It reads a copy of its own, so it locks nothing and is
-    locked by nothing. That copy, and everything that was scored without `out`, is removed when the board is closed
-    (`close()`, or `with`), or when nobody holds it any more.
+    `score(..., out=...)` is opened with its first question; if another run has been published by then, it says so.)
+    It reads a copy of its own, so it locks nothing and is locked by nothing. That copy, and everything that was
+    scored without `out`, is removed when the board is closed (`close()`, or `with`), or when nobody holds it any
+    more.
 
     In a notebook a board shows who leads, and its leaderboard drawn.
 
@@ -182,7 +183,8 @@ class Board:
         """What the problems that both models attempted show: the lift of B over A, and whether it may be claimed.
 
         Any metric that the attempts allow, also one that no table has. protocol: only this one, or two, of A and of
-        B. run: A as it was in this run, or two, of A and of B; only for an output that is kept.
+        B. run: A as it was in this run, or two, of A and of B; only for an output that is kept. A run that is not
+        named is that of this board.
 
         >>> board.compare("model-02", "model-01", metric="pass@4")
         model-01 against model-02 (synth, pass@4): improvement
@@ -216,8 +218,22 @@ class Board:
         if not self._end.alive:
             raise UsageError("this board is closed", hint="open it again with scorelake.open(...)")
         if self._copy is None:
-            self._copy = Path(self.out) if self._alone else self._held.enter_context(session.reading(self.out))
+            self._copy = Path(self.out) if self._alone else self._own()
         return self._copy
+
+    def _own(self) -> Path:
+        """A copy of the output, which shows the run of this board, or none is made."""
+        with ExitStack() as held:
+            copy = held.enter_context(session.reading(self.out))
+            mine = self.report.run["run_id"] if self.report else None
+            if mine and mine != (shown := run_shown(copy)):
+                raise UsageError(
+                    f"another run has been published here meanwhile: {shown}; this board is of run {mine}",
+                    where=self.out,
+                    hint="scorelake.open(...) shows what is published now",
+                )
+            self._held.push(held.pop_all())
+        return copy
 
     def close(self) -> None:
         """Remove the copy, and what was scored without `out`. An output that was asked for stays."""
@@ -272,30 +288,31 @@ def scored(
     by: str | Sequence[str],
     config: Config | None,
     out: str | PathLike[str] | None,
-    entries: Entries,
+    entries: Entries | None,
     options: Options,
 ) -> Board:
     """The board of a job; without `out` it holds the only output, in a folder that goes with it."""
-    lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
     more: dict[str, Any] = dict(options)
+    arguments.options(more, scoring.Options.__annotations__, _ARGUMENTS)
+    lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
+    to = None if out is None else arguments.place(out)
     memory, engine = more.pop("memory", None), more.get("engine", "local")
     settings = scoring.settings_for(lake, config, metrics, columns, by, memory, engine)
     with ExitStack() as held:
-        if out is None:
-            where = str(Path(held.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
-        else:
-            where = fspath(out)
+        where = to or str(Path(held.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
         report = scoring.scored(attempts, where, settings, entries, **more)
-        return Board(where, report, held.pop_all() if out is None else None)
+        return Board(where, report, held.pop_all() if to is None else None)
 
 
 def published(out: str | PathLike[str]) -> Board:
     """The board at an output; that there is none is told now."""
-    board = Board(fspath(out))
+    board = Board(arguments.place(out))
     assert board.folder
     return board
 
 
 _ACCOUNT = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
+_ARGUMENTS = ("metrics", "columns", "by", "config", "out", "entries")
+"""Of score(), beside its options."""
 _FEW = 5
 """Benchmarks whose leader is told."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from scorelake.errors import StorageError, UsageError
 from scorelake.page import svg
 from scorelake.store.disk import replace_text
 
@@ -46,8 +47,16 @@ class Drawing:
         """The whole picture, style included."""
 
     def save(self, path: str | Path) -> None:
-        """Write it as a file."""
-        replace_text(Path(path), self.svg)
+        """Write it as a file, into a folder that is there."""
+        file = Path(path)
+        if not file.parent.is_dir():
+            raise UsageError("no such folder", where=str(file.parent), hint="make it first, or name another")
+        if file.is_dir():
+            raise UsageError("is a folder", where=str(file), hint="name a file in it, such as leaderboard.svg")
+        try:
+            replace_text(file, self.svg)
+        except OSError as error:
+            raise StorageError(f"cannot be written: {error.strerror}", where=str(file)) from None
 
     def __repr__(self) -> str:
         return f"Drawing: {self.title}"

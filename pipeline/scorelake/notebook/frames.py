@@ -15,6 +15,7 @@ import polars as pl
 
 from scorelake.errors import UsageError
 from scorelake.metrics.attempts import Attempts
+from scorelake.metrics.attempts import Entries as EntriesOf
 from scorelake.metrics.attempts import entries as entries_of
 from scorelake.store.disk import writing
 
@@ -82,8 +83,12 @@ def _frame(attempts: Frame | Matrices, settings: Settings, entries: Entries) -> 
 def _matrices(named: Mapping[str, Any], settings: Settings, entries: Entries) -> Iterator[pl.DataFrame]:
     """One row per entry; problems and attempts are numbered from 0, since no name tells them apart."""
     names = settings.columns
-    for model, matrix in named.items():
-        found = entries_of(matrix, "R" if model == ALONE and len(named) == 1 else f"the matrix of {model}")
+    every = {
+        model: entries_of(matrix, "R" if model == ALONE and len(named) == 1 else f"the matrix of {model}")
+        for model, matrix in named.items()
+    }
+    _refuse_unattempted(list(every.values()))
+    for model, found in every.items():
         yield pl.DataFrame(
             {
                 names.model: pl.repeat(str(model), found.value.size, dtype=pl.String, eager=True),
@@ -91,6 +96,20 @@ def _matrices(named: Mapping[str, Any], settings: Settings, entries: Entries) ->
                 names.attempt: found.place,
                 getattr(names, entries): pl.Series(found.value).set(pl.Series(~found.there), None),
             }
+        )
+
+
+def _refuse_unattempted(every: Sequence[EntriesOf]) -> None:
+    """A row that is empty in every matrix is a problem that no table would have: nobody would miss it."""
+    tried = np.zeros(max(found.problems for found in every), dtype=bool)
+    for found in every:
+        tried[found.problem] = True
+    if not tried.all():
+        none = np.flatnonzero(~tried)
+        raise UsageError(
+            f"row {none[0]} has no attempts" + (f", and {none.size - 1:,} more rows" if none.size > 1 else ""),
+            where=MATRIX,
+            hint="leave the row out; or write [None] for a problem with an attempt that nobody graded",
         )
 
 

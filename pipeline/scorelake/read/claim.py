@@ -42,7 +42,7 @@ class Asked:
     protocols: tuple[str, ...] = ()
     """One: of both. Two: of A, and of B."""
     runs: tuple[str, ...] = ()
-    """One: of A, which is compared with B as published. Two: of A, and of B."""
+    """One: of A, which is compared with B in the run that is shown. Two: of A, and of B."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Comparison:
 def compared(folder: Path, out: str, asked: Asked) -> list[Comparison]:
     """One comparison per benchmark and protocol: from the published pairs, or made now from the stored counts.
 
-    folder is where the leaderboard is read, out the output whose snapshots have the counts.
+    folder is where the leaderboard is read, out the output whose snapshots have the counts. A run that is not named
+    is the one that the leaderboard in folder shows, whatever is published in out by now.
     """
     if len(asked.protocols) > 2 or len(asked.runs) > 2:
         raise UsageError("two sides are compared, not more", hint="--protocol and --run may be given once or twice")
@@ -73,13 +74,19 @@ def compared(folder: Path, out: str, asked: Asked) -> list[Comparison]:
         _known(folder, asked)
     found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)
     if not found:
-        found = _made(out, asked, name)
+        found = _made(folder, out, asked, name)
     if not found:
         raise UsageError(
             f"{asked.model_a} and {asked.model_b} have no benchmark in common"
             + (f" called {asked.benchmark}" if asked.benchmark else "")
         )
     return found
+
+
+def run_shown(folder: Path) -> str:
+    """The id of the run that a leaderboard shows."""
+    _, ((run,),) = query(folder, "SELECT run_id FROM run WHERE shown")
+    return str(run)
 
 
 def _published(folder: Path, asked: Asked, metric: str) -> list[Comparison]:
@@ -110,13 +117,14 @@ def _known(folder: Path, asked: Asked) -> None:
             raise UsageError(f"no protocol {protocol} here", hint=f"protocols: {labels or 'none'}")
 
 
-def _made(out: str, asked: Asked, metric: str) -> list[Comparison]:
+def _made(folder: Path, out: str, asked: Asked, metric: str) -> list[Comparison]:
     """The same from the counts of snapshots."""
     from scorelake.publish.snapshot import Output  # noqa: PLC0415  (Polars loads slowly; tables do without)
     from scorelake.read.recompute import Kept, Side, compared  # noqa: PLC0415
 
     kept = Kept(Output.at(out))
-    runs = [kept.run(name) for name in (*asked.runs, *[None] * (2 - len(asked.runs)))]
+    runs = [kept.run(name) for name in asked.runs]
+    runs += [kept.shown(run_shown(folder))] * (2 - len(runs))
     protocols = (asked.protocols * 2)[:2] if len(asked.protocols) == 1 else asked.protocols or (None, None)
     models = (asked.model_a, asked.model_b)
     for model, run in zip(models, runs, strict=True):

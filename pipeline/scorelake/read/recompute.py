@@ -54,18 +54,22 @@ class Kept:
         with locked(out) if out.mirror else nullcontext():
             self.out = out.fresh()
         self.manifests: dict[str, Any] = {each["run"]["run_id"]: each for each in self.out.manifests()}
-        published = self.out.current()
-        if published is None:
-            raise UsageError(
-                "no snapshot of the published run here", where=out.name, hint="run `scorelake score` again"
-            )
-        self.published: str = published["run"]["run_id"]
         self._read: dict[str, problems.Problems] = {}
 
-    def run(self, name: str | None) -> str:
-        """The id of the run that a beginning of its id means; of the published one, if none is given."""
-        if name is None:
-            return self.published
+    def shown(self, run: str) -> str:
+        """The id of the run that a leaderboard shows, if its counts are still here."""
+        if run not in self.manifests:
+            raise UsageError(
+                f"the counts of run {run}, which this leaderboard shows, are not kept any more, and no table has"
+                " what is asked",
+                where=self.out.name,
+                hint="a later run may have been published and this one removed by `scorelake gc`: open the output "
+                "again, or run `scorelake score` again",
+            )
+        return run
+
+    def run(self, name: str) -> str:
+        """The id of the run that a beginning of its id means."""
         found = [run for run in self.manifests if run == name] or [r for r in self.manifests if r.startswith(name)]
         if len(found) != 1:
             many = "no run" if not found else f"{len(found)} runs"
