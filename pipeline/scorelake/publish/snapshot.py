@@ -19,7 +19,7 @@ import polars as pl
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
 from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import BOARD, RUN_ID, is_marked, is_remote, mark, open_real, read_json, writing
+from scorelake.store.disk import BOARD, RUN_ID, is_marked, is_remote, literal, mark, open_real, read_json, writing
 
 if TYPE_CHECKING:
     from scorelake.store.mirror import Mirror
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Manifest: TypeAlias = dict[str, Any]
 SNAPSHOTS, PARTIALS = "snapshots", "partials"
-_PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
+PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,11 @@ class Output:
         return self.manifest(run_id) if run_id else None
 
 
+def problem_files(snapshot: Path) -> str:
+    """The files of a snapshot that have its problems, by their real place, as DuckDB is told."""
+    return f"{literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
+
+
 def _is_manifest(told: Any, run_id: str) -> bool:
     try:
         run = told["run"]
@@ -189,7 +194,7 @@ def _refuse_foreign(out: Output) -> None:
     """Raise if something is there that we would write into or over, and it is not ours."""
     if out.root.exists() and not out.root.is_dir():
         raise UsageError("is a file; the output is a folder", where=out.name, hint="give another --out")
-    there = [name for name in _PARTS if _is_something(out.root / name)]
+    there = [name for name in PARTS if _is_something(out.root / name)]
     if there:
         what = "not a leaderboard of ours" if there[0] == BOARD else "not ours"
         raise DataError(
