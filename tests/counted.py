@@ -37,7 +37,7 @@ def scored(home: Path, counts: Iterable[Row], **settings: Any) -> Path:
 
 
 def rows(out: Path, sql: str) -> list[Row]:
-    columns, values = query(out, sql)
+    columns, values = query(out, sql, problems=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 

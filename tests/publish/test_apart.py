@@ -48,21 +48,70 @@ def test_every_view_answers_the_same(both: tuple[Path, Path]) -> None:
         assert db.execute(told).fetchall() == [(1,)]
 
 
-def test_sessions_reach_these_files_and_no_others(both: tuple[Path, Path], tmp_path: Path) -> None:
+def test_our_own_queries_reach_these_files_and_no_others(both: tuple[Path, Path], tmp_path: Path) -> None:
     within, apart = both
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     with reading(str(apart)) as folder:
-        assert query(folder, "SELECT count(*) FROM problem_counts")[1] == [(120,)]
-        assert query(folder, "SELECT count(*) FROM problem_stats")[1] == [(40,)]
+        assert query(folder, "SELECT count(*) FROM problem_counts", problems=True)[1] == [(120,)]
+        assert query(folder, "SELECT count(*) FROM problem_stats", problems=True)[1] == [(40,)]
         for other in (secret, apart / "snapshots" / ".." / "runs.parquet", within / "snapshots" / "x.csv"):
             with pytest.raises(UsageError, match=r"disabled|Permission"):
-                query(folder, f"FROM '{str(other).replace(chr(39), chr(39) * 2)}'")
+                query(folder, f"FROM '{quoted(other)}'", problems=True)
         with pytest.raises(UsageError, match="locked"):
-            query(folder, "SET enable_external_access = true")
-    closed = str(within / "snapshots").replace("'", "''")
+            query(folder, "SET enable_external_access = true", problems=True)
     with reading(str(within)) as folder, pytest.raises(UsageError, match=r"disabled|Permission"):
-        query(folder, f"FROM read_parquet('{closed}/*/problem_score.parquet')")
+        query(folder, f"FROM read_parquet('{quoted(within / 'snapshots')}/*/problem_score.parquet')", problems=True)
+
+
+def quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def files(out: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "COPY (SELECT 1 AS x) TO '{run}/model_summary.parquet' (FORMAT parquet)",
+        "COPY (SELECT 1 AS x) TO '{run}/problem_score.parquet' (FORMAT parquet)",
+        "COPY (SELECT 1 AS x) TO '{home}/evil.csv'",
+        "COPY (SELECT 1 AS x) TO '{home}/parts' (FORMAT parquet, PARTITION_BY x)",
+        "EXPLAIN ANALYZE COPY (SELECT 1 AS x) TO '{home}/evil.csv'",
+        "EXPORT DATABASE '{home}/dump'",
+        "ATTACH '{home}/evil.duckdb' AS evil",
+        "FROM read_parquet('{run}/model_summary.parquet')",
+        "FROM read_text('{run}/manifest.json')",
+        "FROM glob('{home}/*')",
+    ],
+)
+def test_a_query_of_somebody_reaches_no_file(both: tuple[Path, Path], attack: str) -> None:
+    _, apart = both
+    run_id = rows(apart, "SELECT run_id FROM run WHERE shown")[0]["run_id"]
+    home = apart / "snapshots"
+    sql = attack.format(home=quoted(home), run=quoted(home / run_id))
+    before = files(apart)
+    with scorelake.open(apart) as board:
+        for ask in (board.sql, board.rows):
+            with pytest.raises(UsageError):
+                ask(sql)
+    assert files(apart) == before
+
+
+def test_a_query_of_somebody_for_problems_is_told_where_they_are(both: tuple[Path, Path]) -> None:
+    within, apart = both
+    with scorelake.open(apart) as board:
+        for view in ("problem_counts", "problem_stats", "problem_scores", "head_to_head('a', 'b')"):
+            for ask in (board.sql, board.rows):
+                with pytest.raises(UsageError, match=r"stay in files \(.*snapshots.*parquet\)") as told:
+                    ask(f"FROM {view}")
+                assert "board.table" in str(told.value)
+        assert board.sql("FROM pair ORDER BY ALL").height
+        assert board.sql("FROM leaderboard").height
+    with scorelake.open(within) as board:
+        assert board.sql("FROM problem_counts").height == 120
 
 
 def test_everything_else_goes_on(both: tuple[Path, Path], tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class Board:
         [('model-00', 'problem-000000', 12, 7), ('model-00', 'problem-000001', 14, 11)]
         """
         there("table", self.tables["name"].to_list(), [name])
-        return session.frame(self.folder, f'SELECT * FROM "{name}"')
+        return session.frame(self.folder, f'SELECT * FROM "{name}"', problems=True)
 
     @property
     def tables(self) -> pl.DataFrame:

@@ -136,8 +136,8 @@ class Reader:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Reader]:
-    """One session for all questions, so that all answers are of one run."""
-    with session(folder) as db:
+    """One session for all questions of ours, so that all answers are of one run."""
+    with session(folder, problems=True) as db:
         try:
             yield Reader(db)
         except (duckdb.IOException, duckdb.PermissionException) as error:

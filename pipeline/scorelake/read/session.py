@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from scorelake.errors import LakeError, UsageError
+from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.store.disk import BOARD, is_remote, literal, private_copy
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ def reading(out: str) -> Iterator[Path]:
 
 
 @contextmanager
-def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The leaderboard, read-only, with other files, the network, extensions and settings out of reach.
+def session(out: Path, problems: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The leaderboard, read-only, with files, the network, extensions and settings out of reach.
 
-    Where the problems of a large output stayed in the files of its snapshots, those can be read.
+    Where the problems of a large output stayed in the files of its snapshots, `problems` opens that folder. DuckDB
+    opens it for writing too, so this is for queries of ours alone: SQL that somebody gives never has it.
     """
     path = out / BOARD if out.is_dir() else out
     if not path.exists():
@@ -59,18 +61,54 @@ def session(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             read_only=True,
             config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"},
         )
-        _close(db, path.parent / SNAPSHOTS)
+        files = _files(db)
+        _close(db, path.parent / SNAPSHOTS if problems and files else None)
     except duckdb.Error as error:
         raise UsageError(f"cannot be opened: {str(error).splitlines()[0]}", where=str(path)) from None
     with db:
-        yield db
+        try:
+            yield db
+        except (duckdb.PermissionException, duckdb.IOException) as error:
+            if not _about(error, files):
+                raise
+            raise (_elsewhere if problems else _shut)(files[0]) from None
 
 
-def _close(db: duckdb.DuckDBPyConnection, snapshots: Path) -> None:
-    """Nothing else can be read from here on, and no setting be changed."""
-    apart = "SELECT 1 FROM duckdb_views() WHERE schema_name = 'internal' AND view_name = 'problem_count'"
-    if snapshots.is_dir() and db.execute(apart).fetchall():
-        home = str(snapshots.resolve())
+def _files(db: duckdb.DuckDBPyConnection) -> list[str]:
+    """The files that have the problems, as the views over them name them; none where the tables are inside."""
+    views = "SELECT sql FROM duckdb_views() WHERE schema_name = 'internal'"
+    named = [found for (sql,) in db.execute(views).fetchall() for found in _READ.findall(sql)]
+    return sorted(name.replace("''", "'") for name in named)
+
+
+_READ = re.compile(r"read_parquet\('((?:[^']|'')*)'")
+
+
+def _about(error: duckdb.Error, files: list[str]) -> bool:
+    return any(f'"{file}"' in str(error) for file in files)
+
+
+def _shut(file: str) -> UsageError:
+    """Somebody's query asks for problems that are not inside."""
+    return UsageError(
+        f"the problems of this output stay in files ({file}), which a query given here cannot reach",
+        hint="board.table(...), `scorelake page` and `scorelake export` read them; so does DuckDB itself, "
+        "with leaderboard.duckdb opened there",
+    )
+
+
+def _elsewhere(file: str) -> DataError:
+    """The files are not where the views say: the output was moved, or its leaderboard copied alone."""
+    return DataError(
+        f"the problems of this leaderboard are in files that are not with it: {file}",
+        hint="was it moved or copied? Move OUT as a whole, and run `scorelake score` again",
+    )
+
+
+def _close(db: duckdb.DuckDBPyConnection, opened: Path | None) -> None:
+    """Nothing else can be reached from here on, and no setting be changed."""
+    if opened is not None and opened.is_dir():
+        home = str(opened.resolve())
         allowed = ", ".join(f"'{each.replace(chr(39), 2 * chr(39))}/'" for each in (home, literal(home)))
         db.execute(f"SET allowed_directories = [{allowed}]")
     db.execute("SET enable_external_access = false")
@@ -82,20 +120,25 @@ MOST = 1_000
 
 
 def query(
-    out: Path, sql: str, parameters: tuple[Any, ...] = (), limit: int | None = None
+    out: Path, sql: str, parameters: tuple[Any, ...] = (), limit: int | None = None, *, problems: bool = False
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows of one query, or the first of them."""
-    with session(out) as db, _told(db, sql) as statement:
+    """Column names and rows of one query, or the first of them; `problems` as for `session`."""
+    with session(out, problems) as db, _told(db, sql) as statement:
         result = db.execute(statement, parameters)
         rows = result.fetchall() if limit is None else result.fetchmany(limit)
         return [column[0] for column in result.description or ()], rows
 
 
-def frame(out: Path, sql: str, parameters: tuple[Any, ...] | dict[str, Any] = ()) -> pl.DataFrame:
-    """The rows of one query as a data frame. Sums of whole numbers are whole numbers there, if they fit 64 bits."""
+def frame(
+    out: Path, sql: str, parameters: tuple[Any, ...] | dict[str, Any] = (), *, problems: bool = False
+) -> pl.DataFrame:
+    """The rows of one query as a data frame; `problems` as for `session`.
+
+    Sums of whole numbers are whole numbers there, if they fit 64 bits.
+    """
     import polars as pl  # noqa: PLC0415  (loads slowly; rows do without)
 
-    with session(out) as db, _told(db, sql) as statement:
+    with session(out, problems) as db, _told(db, sql) as statement:
         found = db.sql(statement, params=parameters)
         if found is None:  # a statement without rows
             return pl.DataFrame()
@@ -118,6 +161,8 @@ def _told(db: duckdb.DuckDBPyConnection, sql: str) -> Iterator[duckdb.Statement]
             )
         yield statements[0]
     except duckdb.Error as error:
+        if _about(error, _files(db)):
+            raise  # the session knows what that means
         raise UsageError(f"the query failed: {error}") from None
 
 
