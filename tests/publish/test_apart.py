@@ -1,5 +1,7 @@
 """A leaderboard whose problems stay in the files of the snapshot."""
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -9,12 +11,13 @@ import scorelake
 from conftest import run
 from counted import lake, rows, scored
 from looked_at import model
-from scorelake.errors import UsageError
+from scorelake.errors import DataError, UsageError
 from scorelake.publish.publication import rollback
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read.check import check
 from scorelake.read.session import query, reading
 
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 VIEWS = (
     "problem",
     "problem_counts",
@@ -125,4 +128,63 @@ def test_everything_else_goes_on(both: tuple[Path, Path], tmp_path: Path) -> Non
     out = Output(apart)
     with locked(out):
         rollback(out.fresh(), first)
+    assert len(rows(apart, "FROM problem_counts")) == 120
+
+
+def test_an_output_that_was_moved_is_published_again(both: tuple[Path, Path], tmp_path: Path, cli: Cli) -> None:
+    _, apart = both
+    lake_, moved = apart.parent / "lake", tmp_path / "moved's [*]"
+    toml = tmp_path / "apart.toml"
+    toml.write_text(
+        'by = ["difficulty"]\n[columns]\ncarry = ["difficulty", "it\'s"]\n[publish]\nmax_problems = 119\n'
+    )
+    score = ("score", lake_, "--config", toml, "--metrics", "pass@1,pass@2", "--quiet", "--out")
+    assert cli(*score, apart).returncode == 0
+    before = len(rows(apart, "FROM run"))
+    assert cli(*score, apart).returncode == 0
+    assert len(rows(apart, "FROM run")) == before
+    apart.rename(moved)
+    for command in (
+        ("check", moved),
+        ("page", moved, "--html", tmp_path / "x.html"),
+        ("export", moved, tmp_path / "x"),
+    ):
+        told = cli(*command)
+        assert told.returncode == 3, told.stderr
+        assert "score" in told.stderr
+        assert "Traceback" not in told.stderr
+    told = cli("show", moved)
+    assert told.returncode == 0, told.stderr  # which needs no problems
+    again = cli(*score, moved)
+    assert again.returncode == 0, again.stderr
+    assert len(rows(moved, "FROM run")) == before + 1
+    assert len(rows(moved, "FROM problem_counts")) == 120
+    assert cli("check", moved).returncode == 0
+    link = tmp_path / "link"
+    link.symlink_to(moved)
+    assert cli(*score, link).returncode == 0
+    assert len(rows(moved, "FROM run")) == before + 1  # a link to it is no other place
+
+
+def test_a_leaderboard_that_was_copied_alone_says_so(both: tuple[Path, Path], tmp_path: Path) -> None:
+    _, apart = both
+    alone = tmp_path / "alone" / "leaderboard.duckdb"
+    alone.parent.mkdir()
+    alone.write_bytes((apart / "leaderboard.duckdb").read_bytes())
+    with scorelake.open(alone) as board:
+        assert board.leaderboard("pass@1").height == 3
+        with pytest.raises(DataError, match="not with it") as told:
+            board.table("problem_counts")
+        assert "scorelake score" in str(told.value)
+
+
+def test_views_hold_where_they_were_made(
+    both: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, apart = both
+    first = rows(apart, "SELECT run_id FROM run WHERE shown")[0]["run_id"]
+    monkeypatch.chdir(apart.parent)
+    with Output.at("out").held() as out:
+        rollback(out, first)
+    monkeypatch.chdir(tmp_path)
     assert len(rows(apart, "FROM problem_counts")) == 120

@@ -19,6 +19,7 @@ import polars as pl
 from scorelake.problems import Problems
 from scorelake.publish.history import Past
 from scorelake.publish.protocols import protocols
+from scorelake.publish.snapshot import problem_files
 from scorelake.store.disk import literal
 from scorelake.tables import (
     ABOUT_EARLIER,
@@ -69,6 +70,8 @@ class Identity:
     """Tables that hold something else than what was published; empty where all is well."""
     comparable: bool
     """False where another version of DuckDB made the digests, so that they cannot be compared."""
+    problems: str = ""
+    """The files that its problems are read from, as DuckDB is told; empty where they are inside."""
 
 
 def identity(copy: Path) -> Identity | None:
@@ -82,10 +85,16 @@ def identity(copy: Path) -> Identity | None:
             then = dict(db.execute(f"SELECT what, (rows, digest) FROM {INTERNAL}.{DIGEST.name}").fetchall())
             same = made_by == duckdb.__version__
             now = _digests(db) if same else then
+            point = f"SELECT sql FROM duckdb_views() WHERE schema_name = '{INTERNAL}' AND view_name = ?"
+            views = db.execute(point, [PROBLEM_COUNT.name]).fetchall()
     except duckdb.Error:
         return None
     edited = sorted({*then, *now} - {name for name in now if now[name] == then.get(name)})
-    return Identity(str(run_id), bool(rolled_back), tuple(edited), same)
+    files = next(iter(_READ.findall(views[0][0])), "") if views else ""
+    return Identity(str(run_id), bool(rolled_back), tuple(edited), same, files.replace("''", "'"))
+
+
+_READ = re.compile(r"read_parquet\('((?:[^']|'')*)'")
 
 
 def past(copy: Path) -> Past:
@@ -118,11 +127,12 @@ def build(
     Tables per problem may stay apart, in the files of the snapshot: views then say where they are.
     """
     path.unlink(missing_ok=True)
+    snapshot = snapshot.resolve()  # views hold its place, from wherever they are asked
     with duckdb.connect() as db:
         db.execute("SET preserve_insertion_order = true")
         _attach(db, path)
         db.execute(f"CREATE SCHEMA {INTERNAL}")
-        _problems(db, problems, apart)
+        _problems(db, problems, problem_files(snapshot) if apart else "")
         keys = _protocols(db, problems)
         for table in NATIVE:
             source = literal(str(snapshot / f"{table.name}.parquet"))
@@ -161,30 +171,29 @@ def _detach(db: duckdb.DuckDBPyConnection) -> None:
     db.execute("DETACH fresh")
 
 
-def _problems(db: duckdb.DuckDBPyConnection, problems: Problems, apart: bool) -> None:
+def _problems(db: duckdb.DuckDBPyConnection, problems: Problems, files: str) -> None:
     """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
     _load(db, PROBLEM_GROUP, problems.groups.with_row_index("_group"))
     _load(db, PROBLEM_NAME, pl.DataFrame({"problem_id": problems.names}).with_row_index("_name"))
     absent = [name for name in PROBLEM_COUNT.schema if name.startswith("reward_") and name not in problems.kept]
-    if apart:
-        _point(db, problems, absent)
+    if files:
+        _point(db, problems, files, absent)
         return
     for i, part in enumerate(problems.parts(problems.kept)):
         known = part.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
         _load(db, PROBLEM_COUNT, known.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)), more=i > 0)
 
 
-def _point(db: duckdb.DuckDBPyConnection, problems: Problems, absent: list[str]) -> None:
+def _point(db: duckdb.DuckDBPyConnection, problems: Problems, files: str, absent: list[str]) -> None:
     """The same table as a view of the snapshot's files; texts are joined to their numbers when it is asked for."""
     kept = [name for name in problems.kept if name not in PROBLEM_COUNT.columns]
     also = [f'counts."{_doubled(name)}"' for name in kept]
     numbers = [f"NULL::DOUBLE AS {name}" if name in absent else f"counts.{name}" for name in PROBLEM_COUNT.columns]
     same = " AND ".join(f"groups.{key} IS NOT DISTINCT FROM counts.{key}" for key in GROUP)
-    files = _quoted(literal(str(problems.folder)))
     db.execute(
         f"""CREATE VIEW {home_of(PROBLEM_COUNT)} AS
         SELECT groups._group, names._name, {", ".join([*numbers[2:], *also])}
-        FROM read_parquet('{files}/*.parquet') AS counts
+        FROM read_parquet('{_quoted(files)}') AS counts
         JOIN {home_of(PROBLEM_GROUP)} AS groups ON {same}
         JOIN {home_of(PROBLEM_NAME)} AS names ON names.problem_id = counts.problem_id"""
     )

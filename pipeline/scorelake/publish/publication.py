@@ -22,7 +22,7 @@ from scorelake.publish.alarms import NAME as REPORT
 from scorelake.publish.history import HISTORY_FILE, RUNS_FILE, Past
 from scorelake.publish.history import write as write_history
 from scorelake.publish.shown import REMEMBERED, Base, base, log, remember
-from scorelake.publish.snapshot import Manifest, Output
+from scorelake.publish.snapshot import Manifest, Output, problem_files
 from scorelake.store.disk import BOARD, MARK, PARTIAL, RUN_ID, abandoned, checksum, remove, set_aside, settle, writing
 from scorelake.tables import MODEL_SUMMARY
 from scorelake.version import __version__
@@ -160,7 +160,7 @@ def _show(
     # From here on it is published, whatever happens.
     with suppress(OSError, ScorelakeError, KeyboardInterrupt):
         write_history(out.root, past)
-        remember(out, run_id, rolled_back)
+        remember(out, run_id, rolled_back, problem_files(snapshot) if apart else "")
         if out.mirror:
             out.mirror.remember(BOARD, etag)
             out.mirror.send_tops([path.name for path in out.histories])

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
 from scorelake.errors import DataError, LockedError
 from scorelake.publish.history import NOTHING, Past, fitted, read
-from scorelake.publish.snapshot import Manifest, Output
+from scorelake.publish.snapshot import Manifest, Output, problem_files
 from scorelake.store.disk import checksum, private_copy, read_json, replace_text, set_aside
 from scorelake.store.files import File, stat
 
@@ -51,11 +51,11 @@ def look(out: Output) -> Shown:
     if log(board).exists():
         return Shown(trouble=f"has changes of somebody's session beside it, in {log(board).name}", file=file)
     known = _remembered(out)
-    if known is not None and known[0] == file:
-        return Shown(known[1], known[2], file=file)
+    if known is not None and known.file == file:
+        return _placed(out, Shown(known.run_id, known.rolled_back, file=file), known.problems)
     if not board.is_file():
         return Shown(trouble="is no file", ours=False, file=file)
-    return _read(out, file, known[3] if known else "")
+    return _read(out, file, known.sha256 if known else "")
 
 
 def _read(out: Output, file: File, digest: str) -> Shown:
@@ -71,27 +71,44 @@ def _read(out: Output, file: File, digest: str) -> Shown:
         return Shown(told.run_id, told.rolled_back, f"was changed after it was published: {changed}", file=file)
     if not told.comparable and checksum(board) != digest:
         return Shown(told.run_id, told.rolled_back, "was made by another version of DuckDB and moved here", file=file)
-    remember(out, told.run_id, told.rolled_back)
-    return Shown(told.run_id, told.rolled_back, file=file)
+    remember(out, told.run_id, told.rolled_back, told.problems)
+    return _placed(out, Shown(told.run_id, told.rolled_back, file=file), told.problems)
 
 
-def remember(out: Output, run_id: str, rolled_back: bool) -> None:
+def _placed(out: Output, shown: Shown, problems: str) -> Shown:
+    """The same, or what is wrong if the problems are read from files that are not of this output: it was moved."""
+    if not problems or problems == problem_files(out.snapshots / shown.run_id):
+        return shown
+    return replace(shown, trouble=f"reads its problems where the output was before ({problems})")
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    file: File
+    run_id: str
+    rolled_back: bool
+    problems: str
+    sha256: str
+
+
+def remember(out: Output, run_id: str, rolled_back: bool, problems: str) -> None:
     """The leaderboard that is there now is as it was published. Only a shortcut: it may be lost at any time."""
     board = out.leaderboard
-    known = {
-        "file": asdict(stat(board, board.name)),
-        "run_id": run_id,
-        "rolled_back": rolled_back,
-        "sha256": checksum(board),
-    }
+    known = _Remembered(stat(board, board.name), run_id, rolled_back, problems, checksum(board))
     with suppress(OSError):
-        replace_text(out.root / REMEMBERED, json.dumps(known))
+        replace_text(out.root / REMEMBERED, json.dumps(asdict(known)))
 
 
-def _remembered(out: Output) -> tuple[File, str, bool, str] | None:
+def _remembered(out: Output) -> _Remembered | None:
     try:
         known = read_json(out.root / REMEMBERED)
-        return File(**known["file"]), str(known["run_id"]), bool(known["rolled_back"]), str(known["sha256"])
+        return _Remembered(
+            File(**known["file"]),
+            str(known["run_id"]),
+            bool(known["rolled_back"]),
+            str(known["problems"]),
+            str(known["sha256"]),
+        )
     except (TypeError, KeyError):
         return None
 

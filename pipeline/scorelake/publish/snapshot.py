@@ -19,7 +19,7 @@ import polars as pl
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
 from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import BOARD, RUN_ID, is_marked, is_remote, mark, open_real, read_json, writing
+from scorelake.store.disk import BOARD, RUN_ID, is_marked, is_remote, literal, mark, open_real, read_json, writing
 
 if TYPE_CHECKING:
     from scorelake.store.mirror import Mirror
@@ -164,6 +164,11 @@ class Output:
 
         run_id = look(self).run_id
         return self.manifest(run_id) if run_id else None
+
+
+def problem_files(snapshot: Path) -> str:
+    """The files of a snapshot that have its problems, by their real place, as DuckDB is told."""
+    return f"{literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
 
 
 def _is_manifest(told: Any, run_id: str) -> bool:
