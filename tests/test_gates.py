@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from conftest import ask, attempts, expand, put, run
-from scorelake.errors import DataError
+from scorelake.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,30 @@ def test_a_fall(tmp_path: Path) -> None:
         tmp_path / "out", "SELECT value FROM history WHERE (metric, model) = ('pass@1', 'm') ORDER BY started"
     )
     assert history == [(0.9,), (0.81,)]
+
+
+@pytest.mark.parametrize("name", ["pass@7", "pass@4", "avg@N"])
+def test_a_fall_of_what_is_not_computed(tmp_path: Path, name: str) -> None:
+    put(tmp_path / "lake", expand([("a", 2, 1)], model="m"))
+    config = f'[metrics]\nnames = ["pass@1", "pass@4"]\n[gates]\nmax_fall = 0.1\nmetric = "{name}"\n'
+    with pytest.raises(UsageError, match=rf"{name} is not computed") as told:
+        run(tmp_path / "lake", tmp_path / "out", config)
+    assert "computed are: pass@1" in str(told.value)
+    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+
+
+def test_a_fall_of_a_metric_that_means_nothing_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="zz"):  # before it is seen that there is no lake
+        run(tmp_path / "lake", tmp_path / "out", '[gates]\nmetric = "zz"\nmax_fall = 0.1\n')
+
+
+def test_a_fall_by_any_name_of_the_metric(tmp_path: Path) -> None:
+    config = '[gates]\nmax_fall = 0.1\nmetric = " PASS@1 "\n'
+    put(tmp_path / "lake", expand([("a", 1000, 900)], model="m"))
+    run(tmp_path / "lake", tmp_path / "out", config)
+    put(tmp_path / "lake", expand([("a", 1000, 700)], model="m"))
+    with pytest.raises(DataError, match="max_fall: default / m fell"):
+        run(tmp_path / "lake", tmp_path / "out", config)
 
 
 def test_ids_that_collide_ask_for_the_missing_column_first(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from scorelake.errors import DataError
+from scorelake.errors import DataError, UsageError
 from scorelake.problems import Problems
 from scorelake.settings import Gates, Settings
 from scorelake.store.files import File
@@ -178,7 +178,7 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
 
 def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, change: pl.DataFrame) -> None:
     """Raise with every gate that failed, and the numbers. `change` is what moved since the run that is shown."""
-    failed = [*_shares(gates, run), *_sizes(gates, models), *_falls(gates, change)]
+    failed = [*_shares(gates, run), *_sizes(gates, models), *_falls(gates, models, change)]
     if failed:
         raise DataError(
             f"{len(failed)} gate{'s' * (len(failed) > 1)} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
@@ -225,11 +225,17 @@ def _sizes(gates: Gates, models: pl.DataFrame) -> list[str]:
     return out
 
 
-def _falls(gates: Gates, change: pl.DataFrame) -> list[str]:
+def _falls(gates: Gates, models: pl.DataFrame, change: pl.DataFrame) -> list[str]:
     """A fall is one that noise does not explain: the whole interval of the change lies below what is allowed."""
     if gates.max_fall is None:
         return []
     mine = change.filter((pl.col("metric") == gates.metric) & pl.col("value_before").is_not_null())
+    computed = models.filter(pl.col("value").is_not_null())["metric"].unique().sort().to_list()
+    if not mine.height and gates.metric not in computed:
+        raise UsageError(
+            f"[gates] metric: {gates.metric} is not computed, so nothing could ever fall by max_fall",
+            hint=f"computed are: {', '.join(computed) or 'none'}",
+        )
     fallen = mine.filter((pl.col("hi") < -gates.max_fall) | pl.col("value").is_null())
     return [
         f"max_fall: {_who(row)} fell from {row['value_before']:.4f} to "

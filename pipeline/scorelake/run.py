@@ -95,7 +95,7 @@ def job(
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
     memory.keep()
-    _names(settings)
+    settings = _named(settings)
     settings = shards.fitted(settings, engine.memory_gb)
     out = replace(out, root=Path(shards.everywhere(str(out.root))))
     refuse_inside(location, out.name)
@@ -375,11 +375,14 @@ def _score(
     return {PROBLEM_HISTOGRAM.name: fine, **scores, **traced_scores, **found}
 
 
-def _names(settings: Settings) -> None:
-    """Metric names that mean nothing are refused before any work."""
+def _named(settings: Settings) -> Settings:
+    """Metric names that mean nothing are refused before any work; that of the gates becomes the one in the tables."""
     any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     choose(settings, any_lake)
     comparable(choose_compared(settings, any_lake))
+    names = settings.metrics.model_copy(update={"names": (settings.gates.metric,)})
+    (gate,) = choose(settings.model_copy(update={"metrics": names}), any_lake)
+    return settings.model_copy(update={"gates": settings.gates.model_copy(update={"metric": gate.name})})
 
 
 def _inputs(partials: Sequence[Partial], settings: Settings) -> str:
