@@ -71,3 +71,27 @@ def test_only_counting_settings_change_the_counts() -> None:
 def test_what_cannot_work_is_said_at_once(tree: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Settings.model_validate(tree)
+
+
+def test_a_slice_is_told_once(tmp_path: Path) -> None:
+    assert load(by=("g", "h", "g")).by == ("g", "h")
+
+
+def test_no_cluster_is_none() -> None:
+    assert load(**{"columns.cluster": ""}).columns.cluster is None
+
+
+def test_a_slice_that_takes_a_column_of_ours_is_told_plainly(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text("[policy]\nmax_rejected = 1\n")
+    with pytest.raises(UsageError) as told:
+        load(file, by=("n",))
+    assert str(told.value) == "--by: n is a column of the output already"
+    file.write_text('by = ["n"]\n')
+    with pytest.raises(UsageError) as told:
+        load(file)
+    assert str(told.value) == f"{file}: by: n is a column of the output already"
+    file.write_text('[columns]\ncarry = ["G"]\n')
+    with pytest.raises(UsageError) as told:
+        load(file, by=("g",))
+    assert str(told.value) == f"{file}: G and g differ only in case, which DuckDB does not tell apart"

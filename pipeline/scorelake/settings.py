@@ -59,7 +59,7 @@ class Columns(Part):
     @classmethod
     def _not_ours(cls, given: Any) -> Any:
         free = _free((given,) if isinstance(given, str) else given or ())
-        return free if isinstance(given, tuple) else given
+        return free if isinstance(given, tuple) else given or None  # "" is none
 
     @model_validator(mode="after")
     def _either(self) -> Columns:
@@ -222,10 +222,8 @@ class Compare(Part):
     metrics: tuple[str, ...] = ()
     resamples: int = Field(10_000, ge=100, le=10_000_000)
     seed: int = Field(0, ge=0)
-    min_problems: int = Field(20, ge=2)
-    """Fewer in common: no number and no range of ranks."""
-    min_share: float = Field(0.9, ge=0, le=1)
-    """The share of the benchmark's problems that a model must have attempted to be ranked."""
+    min_problems: int = Field(20, ge=2)  # fewer in common: no number and no range of ranks
+    min_share: float = Field(0.9, ge=0, le=1)  # of the benchmark's problems that a ranked model has attempted
     margin: float | None = Field(None, gt=0)  # a difference that does not matter
     max_pairs: int = Field(200_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
     allow_different_n: bool = False
@@ -260,10 +258,8 @@ class Run(Part):
 class Storage(Part):
     """Patience with object storage; where it is and who may use it comes from the environment alone."""
 
-    timeout_s: float = Field(30.0, gt=0)
-    """A request that is silent for this long is tried again."""
-    retry_s: float = Field(180.0, gt=0)
-    """A request that keeps failing for this long is given up, and the run with it."""
+    timeout_s: float = Field(30.0, gt=0)  # a request that is silent for this long is tried again
+    retry_s: float = Field(180.0, gt=0)  # one that keeps failing for this long is given up, and the run with it
 
 
 PATIENCE = Storage()
@@ -287,6 +283,7 @@ class Settings(Part):
     run: Run = Run()
     storage: Storage = PATIENCE
     by: tuple[str, ...] = ()
+    _once = field_validator("by")(_free)
 
     @field_validator("spectra")
     @classmethod
@@ -362,7 +359,10 @@ def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | No
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        raise UsageError(_explain(error), where=str(config or "settings"), hint=_hint(error)) from None
+        told, where = _explain(error), str(config or "settings")
+        if flags.get("by") and told.startswith("by: "):
+            told, where = told.removeprefix("by: "), "--by"
+        raise UsageError(told, where=where, hint=_hint(error)) from None
 
 
 def mapped(pairs: Iterable[str]) -> dict[str, str]:
@@ -382,8 +382,9 @@ def mapped(pairs: Iterable[str]) -> dict[str, str]:
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
-        wrong = f"{key}: {problem['msg'].removeprefix('Value error, ')}, got {problem['input']!r}"
+        key, said = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
+        plain = key in ("", "by")  # the whole tree, or names that are told already
+        wrong = ": ".join(filter(None, (key, said))) + ("" if plain else f", got {problem['input']!r}")
         lines.append(f"unknown key {key}" if problem["type"] == "extra_forbidden" else wrong)
     return "; ".join(lines)
 
