@@ -85,10 +85,17 @@ def test_n_that_cannot_be_compared_is_not_ranked(tmp_path: Path) -> None:
         *_model("three", [2] * 15, n=5, first=15),
     ]
     found = _places(scored(tmp_path / "n", counts))
-    assert found["one"][-1] == "n differs (1 attempts per problem, the ranked models have 3 to 5)"
+    assert found["one"][-1] == "n differs (1 attempt per problem, the ranked models share n = 4)"
     assert {found[name][0] for name in ("four", "three")} == {1, 2}
     allowed = _places(scored(tmp_path / "any", counts, compare={"allow_different_n": True}))
     assert allowed["one"][0] == 1
+
+
+def test_the_n_that_is_told_is_not_that_of_the_model_that_is_left_out(tmp_path: Path) -> None:
+    wide = [*_model("wide", [1] * 15, n=1), *_model("wide", [2] * 15, n=4, first=15)]
+    counts = [*_model("one", [1] * 30), *wide, *(row for who in "ab" for row in _model(who, [2] * 30, n=4))]
+    found = _places(scored(tmp_path, counts))
+    assert found["one"][-1] == "n differs (1 attempt per problem, the ranked models share n = 4)"
 
 
 def test_of_two_groups_by_n_the_one_with_more_attempts_is_ranked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -193,3 +194,14 @@ def test_names_are_data(tmp_path: Path) -> None:
     for metric in ("pass@1", "avg@N"):
         (text,) = claims(out, Asked("a", odd, metric))
         assert text.startswith(f"{odd} against a (default, {metric}): improvement")
+
+
+def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) -> None:
+    rows_ = [{"benchmark": "y", "model": m, "problem_id": i, "passed": i % 2 == 0} for m in "ab" for i in range(30)]
+    rows_ += [{"benchmark": "x", "model": m, "problem_id": i, "passed": None} for m in "ab" for i in range(30)]
+    (tmp_path / "lake").mkdir()
+    pl.DataFrame(rows_).write_parquet(tmp_path / "lake" / "a.parquet")
+    job(tmp_path / "lake", Output(tmp_path / "out"), Settings())
+    for metric in ("pass@1", "pass@2"):
+        (text,) = claims(str(tmp_path / "out"), Asked("a", "b", metric, "x"))
+        assert "not comparable: too few problems (0 in common, 20 needed)" in text

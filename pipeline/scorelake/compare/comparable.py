@@ -32,8 +32,12 @@ class Tried:
 
     @classmethod
     def on(cls, board: Board) -> Tried:
-        tried, fewest = board.n > 0, np.where(board.n > 0, board.n, np.iinfo(np.int64).max)
-        told = [(np.count_nonzero(tried[row]), fewest[row].min(), board.n[row].max()) for row in board.attempted]
+        none = np.iinfo(np.int64).max
+        tried, fewest = board.n > 0, np.where(board.n > 0, board.n, none)
+        told = [
+            (np.count_nonzero(tried[row]), fewest[row].min(initial=none), board.n[row].max(initial=0))
+            for row in board.attempted
+        ]
         return cls(board.attempted.shape[1], *np.array(told, dtype=np.int64).reshape(-1, 3).T)
 
     def spans(self) -> list[str]:
@@ -109,7 +113,7 @@ def standing(tried: Tried, asked: Compare) -> list[str | None]:
     Ranked are models that attempted enough of the problems, and of those the most that may all be compared with each
     other by their n: ranges that meet two by two all meet in one n.
     """
-    needed = int(np.ceil(asked.min_share * tried.problems - 1e-9))
+    needed = max(1, int(np.ceil(asked.min_share * tried.problems - 1e-9)))
     enough = tried.many >= needed
     out: list[str | None] = [
         None if fine else f"attempted {many:,} of {tried.problems:,} problems, {needed:,} needed to be ranked"
@@ -120,10 +124,10 @@ def standing(tried: Tried, asked: Compare) -> list[str | None]:
     meeting = np.unique(tried.least[enough])
     inside = (tried.least <= meeting[:, None]) & (tried.most >= meeting[:, None]) & enough
     ranked = inside[np.flatnonzero(inside.sum(axis=1) == inside.sum(axis=1).max())[-1]]  # of several, the largest n
-    low, high = tried.least[ranked].min(), tried.most[ranked].max()
+    shared = _span(tried.least[ranked].max(), tried.most[ranked].min())
     for i in np.flatnonzero(enough & ~ranked):
-        mine, theirs = _span(tried.least[i], tried.most[i]), _span(low, high)
-        out[i] = f"n differs ({mine} attempts per problem, the ranked models have {theirs})"
+        mine = f"{_span(tried.least[i], tried.most[i])} attempt{'' if tried.most[i] == 1 else 's'} per problem"
+        out[i] = f"n differs ({mine}, the ranked models share n = {shared})"
     return out
 
 
