@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from conftest import expand, put, run
 from counted import rows as asked
-from looked_at import HOSTILE, hostile, plain
+from counted import scored
+from looked_at import HOSTILE, hostile, model, plain
 from scorelake.cli import app
 from scorelake.read.report import plain as inert
 
@@ -39,8 +40,9 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_report(out: Path) -> None:
     told = _call("report", out)
-    assert "leads default at pass@1: 58.3%" in told
-    assert "cannot be told from it" in told
+    assert "strong-1 share the first place on default at pass@1: 58.3%" in told
+    assert "leads" not in told
+    assert "The other model is behind." in told
     assert "| 3 | weak | 12.5% |" in told
     assert "1 model is not ranked" in told
     assert "\nfew is not ranked: attempted 5 of 36 problems, 33 needed to be ranked\n" in told
@@ -130,3 +132,34 @@ def test_no_leaderboard_is_said(command: tuple[str, ...], tmp_path: Path) -> Non
     done = CliRunner().invoke(app, [command[0], str(tmp_path), *command[1:]])
     assert done.exit_code == 5
     assert "no leaderboard here" in done.output
+
+
+@pytest.mark.parametrize("many", [2, 30])
+def test_models_with_the_same_value_share_the_first_place(tmp_path: Path, many: int) -> None:
+    """With too few problems for ranges of ranks, and with enough."""
+    both = [row for name in "ab" for row in model(name, [3] * many)]
+    out = scored(tmp_path / "two", both, metrics={"names": ["pass@1"]})
+    told = _call("report", out)
+    assert "a and b share the first place on default at pass@1: 75.0%" in told
+    assert "leads" not in told
+    assert "name no winner" in told
+    more = [*both, *model("c", [0] * many)]
+    told = _call("report", scored(tmp_path / "three", more, metrics={"names": ["pass@1"]}))
+    assert "a and b share the first place" in told
+    assert ("The other model is behind" in told) == (many == 30)
+    assert "leads" not in told
+
+
+def test_nothing_is_written_among_the_files_of_the_output(out: Path) -> None:
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for command in (
+        ("export", out, out),
+        ("export", out, out / "snapshots"),
+        ("export", out / "leaderboard.duckdb", out / "snapshots" / ".." / "partials" / "x"),
+        ("page", out, "--html", out / "leaderboard.duckdb"),
+        ("page", out, "--html", "/"),
+        ("page", out, "--html", out),
+    ):
+        done = CliRunner().invoke(app, [str(part) for part in command])
+        assert done.exit_code == 2, (command, done.output)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

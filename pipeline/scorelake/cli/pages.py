@@ -13,6 +13,7 @@ import typer
 
 from scorelake import messages
 from scorelake.cli.app import Out, app
+from scorelake.errors import UsageError
 
 Metric = Annotated[str | None, typer.Option(help="Which metric to rank by. Default: pass@1, else avg@N.")]
 
@@ -74,6 +75,9 @@ def page(
         from scorelake.read.session import reading
         from scorelake.store.disk import replace_text
 
+        if html.is_dir():
+            raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
+        _refuse_ours(out, html)
         with reading(out) as folder:
             text = built(folder, metric, title, problems.value, top)
         replace_text(html, text)
@@ -112,6 +116,20 @@ def export(
         from scorelake.read.export import write
         from scorelake.read.session import reading
 
+        _refuse_ours(out, directory)
         with reading(out) as folder:
             paths = write(folder, directory, format.value)
         messages.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
+
+
+def _refuse_ours(out: str, target: Path) -> None:
+    """Raise if something would be written among the files that an output consists of."""
+    from scorelake.publish.snapshot import PARTS
+    from scorelake.store.disk import MARK, is_marked, is_remote
+
+    home = (Path(out) if Path(out).is_dir() else Path(out).parent).resolve()
+    if is_remote(out) or not is_marked(home) or not target.resolve().is_relative_to(home):
+        return
+    inside = target.resolve().relative_to(home).parts
+    if not inside or inside[0] in (*PARTS, MARK):
+        raise UsageError("is part of the output itself", where=str(target), hint="give another place to write to")

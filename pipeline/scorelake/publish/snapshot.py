@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Manifest: TypeAlias = dict[str, Any]
 SNAPSHOTS, PARTIALS = "snapshots", "partials"
-_PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
+PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _refuse_foreign(out: Output) -> None:
     """Raise if something is there that we would write into or over, and it is not ours."""
     if out.root.exists() and not out.root.is_dir():
         raise UsageError("is a file; the output is a folder", where=out.name, hint="give another --out")
-    there = [name for name in _PARTS if _is_something(out.root / name)]
+    there = [name for name in PARTS if _is_something(out.root / name)]
     if there:
         what = "not a leaderboard of ours" if there[0] == BOARD else "not ours"
         raise DataError(

@@ -39,31 +39,43 @@ def verdict(facts: Facts, board: Board, metric: str) -> str:
     where = f"{title(board)} at {metric}"
     if not ranked:
         return f"No model is ranked on {where}: {_why(lines)}."
-    first, others = ranked[0], ranked[1:]
-    name = facts.label[first.model]
-    score = scale.both(first.value, first.lo, first.hi)
+    first = ranked[0]
+    tied = [line for line in ranked if line.rank == first.rank]
+    others = ranked[len(tied) :]
+    name = _named([facts.label[line.model] for line in tied])
+    alike = len({(line.lo, line.hi) for line in tied}) == 1
+    score = scale.both(first.value, *((first.lo, first.hi) if alike else (None, None)))
     if first.of_benchmark == 1:
-        return f"One problem says nothing about others. On it, {name} has the highest score at {metric}: {score}."
-    if not others:
+        has = "has" if len(tied) == 1 else "share"
+        return f"One problem says nothing about others. On it, {name} {has} the highest score at {metric}: {score}."
+    if len(ranked) == 1:
         return f"{name} scores {score} on {where}. There is no other ranked model to compare it with."
-    head = f"{name} leads {where}: {score}."
+    head = (
+        f"{name} leads {where}: {score}." if len(tied) == 1 else f"{name} share the first place on {where}: {score}."
+    )
+    if not others:
+        return f"{head} The problems name no winner."
     if first.rank_lo is None:
         return f"{head} How far the order of the others is settled was not computed for this metric."
     level = [facts.label[line.model] for line in others if line.rank_lo == 1]
     behind = len(others) - len(level)
-    return f"{head} {_told_apart(level, behind)}"
+    return f"{head} {_told_apart(level, behind, 'it' if len(tied) == 1 else 'them')}"
 
 
-def _told_apart(level: list[str], behind: int) -> str:
+def _named(models: list[str], other: str = "") -> str:
+    """A few models by their names, more by their number."""
+    if len(models) > 3:
+        return f"{spelled(len(models)).capitalize()} {other}models"
+    return ", ".join(models[:-1]) + (" and " if len(models) > 1 else "") + models[-1]
+
+
+def _told_apart(level: list[str], behind: int, leader: str) -> str:
     if not level:
         return "The other model is behind." if behind == 1 else f"The other {spelled(behind)} models are behind."
-    if len(level) <= 3:
-        who = ", ".join(level[:-1]) + (" and " if len(level) > 1 else "") + level[-1]
-    else:
-        who = f"{spelled(len(level)).capitalize()} other models"
+    who = _named(level, "other ")
     if behind == 0:
-        return f"{who} cannot be told from it, so the problems name no winner."
-    return f"{who} cannot be told from it; {spelled(behind)} model{'s are' if behind > 1 else ' is'} behind."
+        return f"{who} cannot be told from {leader}, so the problems name no winner."
+    return f"{who} cannot be told from {leader}; {spelled(behind)} model{'s are' if behind > 1 else ' is'} behind."
 
 
 def _why(lines: Sequence[Line]) -> str:
