@@ -271,9 +271,12 @@ def findings(found: Sequence[Finding], out: str) -> None:
     """What a check found, line by line; an error if anything failed."""
     for finding in found:
         print(visible(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
-    failed = [finding.what for finding in found if not finding.ok]
+    failed = [finding for finding in found if not finding.ok]
     if failed:
-        raise DataError(f"failed: {', '.join(failed)}", where=out, hint="publish again with score --full")
+        hints = {finding.hint for finding in failed}
+        hint = hints.pop() if len(hints) == 1 else ""
+        names = ", ".join(finding.what for finding in failed)
+        raise DataError(f"failed: {names}", where=out, hint=hint or "publish again with score --full")
 
 
 class Bar:

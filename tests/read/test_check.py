@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 
 from conftest import ask, attempts, expand, put, run, snapshot
+from scorelake import messages
 from scorelake.errors import DataError, LakeError
+from scorelake.publish.publication import rollback
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 from scorelake.store.disk import mark
@@ -99,3 +101,17 @@ def test_a_column_that_only_some_files_have(tmp_path: Path) -> None:
         ("x", "s", "m"),
     ]
     assert [f.detail for f in check.check(Output(tmp_path / "out")) if not f.ok] == []
+
+
+def test_a_lake_that_changed_before_a_rollback(out: Path, tmp_path: Path) -> None:
+    first = snapshot(out).name
+    put(tmp_path / "lake", expand([("c", 4, 1)], model="m"), "more.parquet")
+    run(tmp_path / "lake", out)
+    with Output(out).held() as held:
+        rollback(held, first)
+    found = check.check(Output(out))
+    (recount,) = [finding for finding in found if not finding.ok]
+    assert f"the output was rolled back to {first}" in recount.detail
+    with pytest.raises(DataError, match="ends the rollback") as told:
+        messages.findings(found, str(out))
+    assert "--full" not in str(told.value)

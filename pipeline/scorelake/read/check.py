@@ -4,7 +4,7 @@ with the job: plain SQL in DuckDB over the same files."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,6 +34,8 @@ class Finding:
     what: str
     ok: bool
     detail: str
+    hint: str = ""
+    """What to do about it, where that is not to publish again."""
 
 
 def check(out: Output, location: str | None = None) -> list[Finding]:
@@ -60,7 +62,11 @@ def _checked(out: Output, location: str | None) -> list[Finding]:
     found = [_checksums(out, manifest), _balance(manifest), board]
     if not shown.trouble:
         found[-1] = _tables(out, manifest)
-    return [*found, _recount(out, manifest, location or manifest["run"]["lake"])]
+    recounted = _recount(out, manifest, location or manifest["run"]["lake"])
+    if shown.rolled_back and not recounted.ok:
+        why = f"{recounted.detail}; the output was rolled back to {shown.run_id}, and the lake is another by now"
+        recounted = replace(recounted, detail=why, hint="`scorelake score` ends the rollback: the lake as it is now")
+    return [*found, recounted]
 
 
 def _checksums(out: Output, manifest: dict[str, Any]) -> Finding:
