@@ -10,9 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
-from scorelake.errors import StorageError, UsageError
+from scorelake.errors import UsageError
 from scorelake.read.labels import labels
 from scorelake.read.names import canonical, there
 from scorelake.read.numbers import Scale, scale
@@ -138,14 +136,7 @@ class Reader:
 def opened(folder: Path) -> Iterator[Reader]:
     """One session for all questions of ours, so that all answers are of one run."""
     with session(folder, problems=True) as db:
-        try:
-            yield Reader(db)
-        except (duckdb.IOException, duckdb.PermissionException) as error:
-            raise StorageError(
-                f"files that this leaderboard reads are gone or out of reach: {str(error).splitlines()[0]}",
-                hint="its problems are in files of its snapshot (see [publish] max_problems): put them back, or run "
-                "`scorelake score` again",
-            ) from None
+        yield Reader(db)
 
 
 def facts(read: Reader) -> Facts:
