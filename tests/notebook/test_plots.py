@@ -12,7 +12,7 @@ import pytest
 
 import scorelake as sl
 from conftest import FIXTURES, expand
-from scorelake.errors import StorageError, UsageError
+from scorelake.errors import DataError, UsageError
 from scorelake.notebook.drawing import Drawing, style
 from scorelake.page.build import html
 
@@ -124,6 +124,6 @@ def test_problems_in_files_that_are_gone(tmp_path: Path, gone: str) -> None:
         for path in out.glob(gone):
             shutil.rmtree(path)
         for ask in (board.plot.matrix, board._repr_html_, lambda: repr(board)):
-            with pytest.raises(StorageError, match="gone or out of reach"):
+            with pytest.raises(DataError, match="not with it"):
                 ask()
         assert board.plot.leaderboard().title
