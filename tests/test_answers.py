@@ -211,7 +211,7 @@ rows = st.lists(
 @example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
 @example([[("a", 2, False, "B"), ("a", 2, False, "1: " + LONG), ("a", 2, False, "2: " + LONG)]], "all-pass")
 @settings(  # no shrinking: an example is two whole runs
-    max_examples=8,
+    max_examples=5,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

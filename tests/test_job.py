@@ -269,7 +269,7 @@ row = st.fixed_dictionaries(
 
 
 @given(st.lists(st.lists(row, min_size=1, max_size=30), min_size=1, max_size=4), st.booleans())
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_recount_in_sql_agrees_on_random_lakes(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[dict[str, object]]], small: bool
 ) -> None:

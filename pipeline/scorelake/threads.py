@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,10 +38,16 @@ def plain_products() -> Iterator[None]:
     The library behind numpy would start as many again for each, and they wait for each other in a loop: comparing 20
     models of 10 million attempts took 2.0 instead of 1.1 seconds of processor time.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # noqa: PLC0415  (loads slowly)
-
-    with threadpool_limits(1, user_api="blas"):
+    with _libraries().limit(limits=1, user_api="blas"):
         yield
+
+
+@cache
+def _libraries() -> Any:
+    """Those behind numpy; to look for them takes two milliseconds."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # noqa: PLC0415  (loads slowly)
+
+    return ThreadpoolController()
 
 
 def _cores() -> int:

@@ -154,7 +154,7 @@ def test_ranges_contain_ranks_where_models_miss_problems(tmp_path: Path) -> None
         assert 1 <= row["rank_lo"] <= row["rank"] <= row["rank_hi"] <= 12
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_table_keeps_its_promises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """lo <= lift <= hi, and ranks within ranges of ranked models only, whatever the lake."""

@@ -107,7 +107,7 @@ rows = st.lists(
     st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass"]), st.booleans()
 )
 @example([[("a", 0, None), ("a", 0, True)], [("a", 0, False)]], "last", False)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=9, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_against_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str, small: bool
 ) -> None:
