@@ -106,13 +106,9 @@ class Problems:
         """More columns of the same rows, read now."""
         return self.files.select(columns).collect() if columns else pl.DataFrame()
 
-    def ranks(self, column: str) -> Codes:
-        """For each problem the place of its value in a column among all values of it; none at all comes first."""
-        if column == KEYS[-1]:
-            return self.name
-        values = self.groups[column] if column in GROUP else self.others([column]).to_series()
-        rank = values.rank("dense").fill_null(0).cast(pl.UInt32).to_numpy()
-        return rank[self.group] if column in GROUP else rank
+    def ranks(self, key: str) -> Codes:
+        """For each problem the place of its key among all values of that; none at all comes first."""
+        return self.name if key == KEYS[-1] else dense(self.groups[key])[self.group]
 
     def parts(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Numbers of the keys, COUNTS and more columns, file by file."""
@@ -122,6 +118,11 @@ class Problems:
             numbers = pl.DataFrame({"_group": self.group[here], "_name": self.name[here]})
             told = pl.read_parquet(path, columns=[*COUNTS, *columns], glob=False)
             yield pl.concat([numbers, told], how="horizontal")
+
+
+def dense(values: pl.Series) -> Codes:
+    """Places of values among the different ones, from 1 on; 0 for none at all."""
+    return values.rank("dense").fill_null(0).cast(pl.UInt32).to_numpy()
 
 
 @dataclass(frozen=True)

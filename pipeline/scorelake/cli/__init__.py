@@ -6,30 +6,33 @@ import atexit
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
 
 from scorelake.cli import lakes, outputs, pages  # noqa: F401 - which register their commands
 from scorelake.cli.app import app
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Entry point; usage errors exit 2 like every other misuse."""
+    code: list[int] = []
+    atexit.register(_leave, code)  # first, so that it comes last
     try:
         app(obj=lakes.GUARDED)
     except SystemExit as end:
         if isinstance(end.code, int | None):
-            _leave(end.code or 0)
+            code.append(end.code or 0)
         raise
-    _leave(0)
+    code.append(0)
 
 
-def _leave(code: int) -> NoReturn:
-    """End at once, without taking the interpreter apart: that takes a third of a second after a large job.
+def _leave(code: list[int]) -> None:
+    """When everything else is done, end at once, without taking the interpreter apart.
 
-    And obstore's threads may still want the interpreter meanwhile, and then they abort the process.
+    obstore's threads may still want the interpreter meanwhile, and then they abort the process. (It saves no time:
+    5.8 s with and without it, for 10 million attempts.) Without a code something unforeseen has happened, and the
+    interpreter says what.
     """
-    atexit._run_exitfuncs()
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
+    if code:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code[0])

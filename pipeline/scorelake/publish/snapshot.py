@@ -19,14 +19,25 @@ import polars as pl
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
 from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import BOARD, RUN_ID, is_marked, is_remote, literal, mark, open_real, read_json, writing
+from scorelake.store.disk import (
+    BOARD,
+    RUN_ID,
+    SNAPSHOTS,
+    is_marked,
+    is_remote,
+    literal,
+    mark,
+    open_real,
+    read_json,
+    writing,
+)
 
 if TYPE_CHECKING:
     from scorelake.store.mirror import Mirror
     from scorelake.store.objects import Object
 
 Manifest: TypeAlias = dict[str, Any]
-SNAPSHOTS, PARTIALS = "snapshots", "partials"
+PARTIALS = "partials"
 PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
 
 

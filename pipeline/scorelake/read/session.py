@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from scorelake.errors import DataError, LakeError, UsageError
-from scorelake.store.disk import BOARD, is_remote, literal, private_copy
+from scorelake.store.disk import BOARD, SNAPSHOTS, is_remote, literal, private_copy
 
 if TYPE_CHECKING:
     import polars as pl
-
-SNAPSHOTS = "snapshots"
 
 
 @contextmanager

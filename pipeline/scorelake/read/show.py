@@ -132,12 +132,14 @@ def leaderboard(out: Path, asked: Asked) -> str | None:
     for head, board in lines.items():
         kept = board[: asked.top]
         table = _fitted(console, head, name, kept)
-        (console if console.is_terminal else Console(width=max(120, _width(console, table)))).print(table)
+        _print(table, max(120, _width(console, table)))
         for line in kept:
             if line.reason:
                 console.print(Text(f"{visible(line.model)} is not ranked: {visible(line.reason)}"), soft_wrap=True)
         if left := _left(board[len(kept) :]):
             console.print(Text(left, style="dim"))
+        if len(lines) > 1 and _by_value(board):
+            console.print(Text(_RANGES[False], style="dim"))
     for text in _footer(known, [line for board in lines.values() for line in board]):
         console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
     return None
@@ -151,8 +153,19 @@ def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
         table.add_column(Text(visible(column)), justify="right" if numeric else "left", no_wrap=True)
     for row in values:
         table.add_row(*(Text("" if cell is None else visible(_cell(cell))) for cell in row))
+    _print(table, 10_000)
+
+
+def _print(table: Table, wide: int) -> None:
+    """To a terminal as wide as that is; into a pipe or a file nothing is cut, and no line ends in spaces."""
     console = Console()
-    (console if console.is_terminal else Console(width=10_000)).print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console = Console(width=wide)
+    with console.capture() as told:
+        console.print(table)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in told.get().splitlines()))
 
 
 def _query(read: Reader, known: Facts, metric: str, asked: Asked) -> tuple[str, dict[str, Any]]:
@@ -270,10 +283,15 @@ def _bar(line: Line, axis: tuple[float, float]) -> str:
     return " " * low + "─" * (value - low) + "●" + "─" * (high - value)
 
 
+def _by_value(lines: list[Line]) -> bool:
+    """Ranked, but nothing says how far the ranks are settled."""
+    return any(line.rank for line in lines) and all(line.rank_lo is None for line in lines)
+
+
 def _footer(known: Facts, lines: list[Line]) -> list[str]:
     """How to read the numbers, and which run they are of."""
     told = [f"Intervals: {known.confidence:.0%}, of the value on other problems like these."]
-    told += [_RANGES[any(line.rank_lo is not None for line in lines)]] if any(line.rank for line in lines) else []
+    told += [_RANGES[not _by_value(lines)]] if any(line.rank for line in lines) else []
     told += [_UNSCORED] if all(line.value is None for line in lines) else []
     told += [_PARTLY] if any("*" in line.shown for line in lines) else []
     run = known.run

@@ -9,6 +9,7 @@ from statistics import median_low
 from scorelake.read.board import Board, Facts, Line
 from scorelake.words import visible
 
+_UNSETTLED = "the metric is not compared, or the models share too few problems"
 SATURATED = 0.95
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -56,7 +57,7 @@ def verdict(facts: Facts, board: Board, metric: str) -> str:
     if not others:
         return f"{head} The problems name no winner."
     if first.rank_lo is None:
-        return f"{head} How far the order of the others is settled was not computed for this metric."
+        return f"{head} How far the order is settled is not known: {_UNSETTLED}."
     level = [facts.label[line.model] for line in others if line.rank_lo == 1]
     behind = len(others) - len(level)
     return f"{head} {_told_apart(level, behind, 'it' if len(tied) == 1 else 'them')}"

@@ -80,9 +80,12 @@ def _named(name: str, settings: Settings) -> Metric:
 
 
 def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:
-    """Says at which k the metrics that nobody named end, where problems have attempts for more."""
+    """Says at which k the metrics that nobody named end, where problems have attempts for more; and which of those
+    that were named no problem has attempts for."""
     if settings.metrics.names:
-        return []
+        far = [metric.name for metric in choose(settings, outcomes) if metric.draws > outcomes.top_n]
+        short = f"no problem has more than {outcomes.top_n:,} graded attempts"
+        return [f"{', '.join(far)}: no value, since {short}"] if far else []
     voted = outcomes.binary and outcomes.answers
     ends = [("metrics", MOST_DRAWS)] + ([("votes", MOST_VOTES)] if voted else [])
     return [

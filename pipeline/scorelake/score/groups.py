@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.metrics.draws import Ints
-from scorelake.problems import Codes, Problems
+from scorelake.problems import Codes, Problems, dense
 from scorelake.score import histogram
 from scorelake.settings import Settings
 from scorelake.tables import GROUP, KEYS
@@ -67,8 +67,7 @@ class Grouping:
     def _ranks(self, column: str) -> Codes:
         if column in KEYS:
             return self.counted.ranks(column)
-        values = self.problems.select(column).collect().to_series()
-        return values.rank("dense").fill_null(0).cast(pl.UInt32).to_numpy()
+        return dense(self.problems.select(column).collect().to_series())
 
 
 def grouped(counted: Problems, fine: pl.DataFrame, settings: Settings) -> list[Grouping]:

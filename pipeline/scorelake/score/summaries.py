@@ -21,7 +21,7 @@ from scorelake.score.choose import Outcomes, choose
 from scorelake.score.curves import curve
 from scorelake.score.groups import OF_BENCHMARK, Grouping, grouped
 from scorelake.score.overall import overall
-from scorelake.score.values import Scored
+from scorelake.score.values import Scored, kinds
 from scorelake.settings import UNIFORM, Settings
 from scorelake.tables import CURVE, EARLIER, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 
@@ -49,9 +49,9 @@ def tables(scored: Scored, fine: pl.DataFrame) -> dict[str, pl.DataFrame]:
 def summarize(chosen: Sequence[Metric], groupings: Sequence[Grouping], scored: Scored) -> list[pl.DataFrame]:
     """One summary table per grouping: groups x metrics, and beside its columns those of ASIDE."""
     settings, outcomes = scored.settings, scored.outcomes
-    from_rewards = [m for m in chosen if outcomes.rewards and m.family.finite is not None]
-    from_answers = [m for m in chosen if m.family.vote is not None]
-    from_counts = [m for m in chosen if m not in from_rewards and m not in from_answers]
+    of = kinds(chosen, outcomes)
+    from_rewards, from_answers = of["rewards"], of["answers"]
+    from_counts = [*of["counts"], *of["earlier"]]
     rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
     if from_counts and outcomes.earlier:
         _informed_rows(from_counts, groupings, scored, rows)

@@ -34,7 +34,7 @@ FOREIGN = 24 * 3600.0
 
 RUN_ID, PARTIAL = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}"), re.compile(r"[0-9a-f]{32}")
 """What our snapshots and partials are called: nothing of another name is ever removed."""
-BOARD = "leaderboard.duckdb"
+BOARD, SNAPSHOTS = "leaderboard.duckdb", "snapshots"
 MARK = "scorelake-output.json"
 """The file that makes a folder an output of ours."""
 _ABOUT = "This folder is an output of scorelake. Only folders with this file are written to, cleaned or rolled back."
