@@ -40,12 +40,15 @@ class Units:
     @classmethod
     def of(cls, key: Words) -> Units:
         """In: the number of each problem; problems with the same number belong together."""
-        known, place = np.unique(key, return_inverse=True)
-        clustered = known.size < key.size
-        if known.size <= MOST_UNITS:
-            return cls(place.astype(np.int64), known, clustered)
-        hand = (known % np.uint64(MOST_UNITS)).astype(np.int64)
-        return cls(hand[place], np.arange(MOST_UNITS, dtype=np.uint64), clustered)
+        known = np.unique(key)
+        return cls.among(key, known, known.size < key.size)
+
+    @classmethod
+    def among(cls, key: Words, known: Words | None, clustered: bool) -> Units:
+        """In: numbers of some problems, and the different numbers that there are in all; None if too many."""
+        if known is not None and known.size <= MOST_UNITS:
+            return cls(np.searchsorted(known, key), known, clustered)
+        return cls((key % np.uint64(MOST_UNITS)).astype(np.int64), np.arange(MOST_UNITS, dtype=np.uint64), clustered)
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,13 @@ class Chance:
     def resamples(self) -> int:
         return len(self.times)
 
+    @property
+    def units(self) -> int:
+        return int(self.times.shape[1])
+
     def of(self, units: Ints) -> Chance:
         """The chances of some units, in rising order."""
-        if units.size == self.times.shape[1]:
+        if units.size == self.units:
             return self
         return Chance(*(np.take(each, units, axis=1) for each in (self.times, self.heads)))
 

@@ -1,7 +1,8 @@
 """Scores of models on the same problems, and where two of them differ: the sums that every comparison is made of.
 
 Scores are whole multiples of a power of two, chosen so small that no sum can pass 2^53: every sum is exact, in
-whatever order, in however many parts and on however many threads it is made. Equal inputs give equal bits.
+whatever order, in however many parts and on however many threads it is made. Equal inputs give equal bits. So the
+problems may lie in parts anywhere: what is told of a part adds up to what is told of all.
 """
 
 from __future__ import annotations
@@ -18,76 +19,157 @@ from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks
 from scorelake.metrics.matrix import Matrix, Places, places
 from scorelake.threads import side_by_side
 
-_LONG = 1 << 12
+_LONG, _AT_ONCE = 1 << 12, 64
+"""Flags of a long row; and pairs looked at together, so that a few columns show whether their gaps are uneven."""
 _ALIKE = 1e-9
 """Relative spread below which all gaps of a pair count as equally large."""
+
+
+def grid(largest: float, problems: int) -> float:
+    """The step of scores that are no larger than this, on so many problems."""
+    reach = (largest or 1.0) * MOST_TIMES * max(1, problems)
+    return 2.0 ** (int(np.ceil(np.log2(reach))) - 52)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What rows of scores come to, unit by unit. Rows of one kind are scored on the same problems: mostly all are."""
+
+    unit: Ints
+    """The units that there are sums of, in their order."""
+    steps: Floats
+    """Scores added up, in steps; rows x units."""
+    kind: Ints
+    counts: Floats
+    """Problems scored, kinds x units."""
+    problems: int
+
+    def __add__(self, other: Sums) -> Sums:
+        unit = _union(self.unit, other.unit)
+        both, kind = np.unique(np.stack([self.kind, other.kind]), axis=1, return_inverse=True)
+        counts = _spread(self.counts[both[0]], self.unit, unit) + _spread(other.counts[both[1]], other.unit, unit)
+        steps = _spread(self.steps, self.unit, unit) + _spread(other.steps, other.unit, unit)
+        return Sums(unit, steps, kind.ravel(), counts, self.problems + other.problems)
+
+    def among(self, units: int) -> Sums:
+        """The same with zeros for all other units, where most have a problem: quicker than to pick their chances."""
+        if 2 * self.unit.size < units:
+            return self
+        every = np.arange(units)
+        steps, counts = (_spread(each, self.unit, every) for each in (self.steps, self.counts))
+        return Sums(every, steps, self.kind, counts, self.problems)
+
+    @property
+    def averages(self) -> Floats:
+        """The mean of every row over its own problems, in steps."""
+        mean: Floats = self.steps.sum(axis=1) / np.maximum(1, self.counts.sum(axis=1))[self.kind]
+        return mean
+
+
+@dataclass(frozen=True)
+class Wins:
+    """Who scores higher than whom on how many problems; one entry per pair (a, b)."""
+
+    a: Ints
+    b: Ints
+    size: Floats
+    """Absolute gaps, added up; and squared. Of some problems only, if these are uneven already."""
+    square: Floats
+
+    def __add__(self, other: Wins) -> Wins:
+        return Wins(self.a + other.a, self.b + other.b, self.size + other.size, self.square + other.square)
+
+    def of(self, some: slice | Ints) -> Wins:
+        return Wins(self.a[some], self.b[some], self.size[some], self.square[some])
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Row b minus row a over the problems that both are scored on, in steps: pairs x units."""
+
+    unit: Ints
+    by_unit: Floats
+    counts: Floats
+    """On how many problems."""
+
+    def __add__(self, other: Apart) -> Apart:
+        unit = _union(self.unit, other.unit)
+        mine, theirs = (
+            [_spread(each, some.unit, unit) for each in (some.by_unit, some.counts)] for some in (self, other)
+        )
+        return Apart(unit, mine[0] + theirs[0], mine[1] + theirs[1])
+
+    def among(self, unit: Ints) -> Apart:
+        """The same with zeros for units of which there is nothing."""
+        return Apart(unit, _spread(self.by_unit, self.unit, unit), _spread(self.counts, self.unit, unit))
 
 
 class Table:
     """Scores as whole numbers of steps, NaN where there is none, problems of one unit side by side.
 
-    Rows of one kind are scored on the same problems. Mostly there is one kind.
+    `listed` says that the numbers are one list for all parts of the problems; otherwise each problem has its own.
     """
 
-    def __init__(self, scores: Matrix, unit: Ints, units: int) -> None:
+    def __init__(self, scores: Matrix, unit: Ints, step: float, listed: bool = False) -> None:
         order = np.argsort(unit, kind="stable")
         self.begins = np.flatnonzero(np.diff(unit[order], prepend=-1))
-        self.there = unit[order][self.begins]
+        self.unit = unit[order][self.begins]
         """The units that have a problem here, in their order."""
-        self.unit = self.there if 2 * self.there.size < units else np.arange(units)
-        """The units that there are sums of: those, or nearly all, which is quicker than to pick them."""
-        numbers, problems = scores.numbers, scores.place.shape[1]
-        largest = np.nanmax(np.abs(numbers), initial=0.0) or 1.0
-        self.step = 2.0 ** (int(np.ceil(np.log2(largest * MOST_TIMES * max(1, problems)))) - 52)
         place = scores.place if (order[1:] > order[:-1]).all() else np.take(scores.place, order, axis=1)
-        self.steps = Matrix(place, np.rint(numbers / self.step))
-        level = _levels(self.steps.numbers)
-        self.levels = np.take(level, place)
+        self.steps = Matrix(place, np.rint(scores.numbers / step))
+        self.levels = np.take(_levels(self.steps.numbers), place) if listed else None
         """Which of two scores is higher, without what they are; 0 where there is none."""
         self.rows, self.problems = place.shape
-        first: dict[bytes, int] = {}
+        self.scored = ~np.isnan(scores.numbers)
+        self.complete = bool(self.scored[place].all())
         self.threads = None if place.size > BLOCK else 1
-        keys = side_by_side(self._scored, range(self.rows), self.threads)
-        for i, key in enumerate(keys):
-            first.setdefault(key, i)
-        number = {key: i for i, key in enumerate(first)}
-        self.kind = np.array([number[key] for key in keys], dtype=np.int64)
-        there = Matrix(place, (~np.isnan(numbers)).astype(np.float64))
-        self.counts = self._by_unit(there, list(first.values()))
-        """Problems scored, kinds x units."""
-        self.complete = bool((self.counts.sum(axis=1) == self.problems).all())
-        filled = Matrix(place, np.nan_to_num(self.steps.numbers, nan=0.0))
-        self.sums = self._by_unit(filled, range(self.rows))
-        """Steps added up, rows x units."""
+
+    def sums(self) -> Sums:
+        """What every row comes to."""
+        place, numbers = self.steps.place, self.steps.numbers
+        keys = [b""] * self.rows if self.complete else side_by_side(self._scored, range(self.rows), self.threads)
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        kind = np.array([number[key] for key in keys], dtype=np.int64)
+        firsts = np.unique(kind, return_index=True)[1]
+        counts = self._by_unit(Matrix(place, self.scored.astype(np.float64)), firsts.tolist())
+        steps = self._by_unit(Matrix(place, np.nan_to_num(numbers, nan=0.0)), range(self.rows))
+        return Sums(self.unit, steps, kind, counts, self.problems)
+
+    def wins(self, a: Ints, b: Ints) -> Wins:
+        """Who wins how often. Scores within a step of each other are equal."""
+        some = [slice(first, first + _AT_ONCE) for first in range(0, a.size, _AT_ONCE)]
+        return _joined(side_by_side(lambda at: self._wins(a[at], b[at]), some, self.threads))
+
+    def apart(self, a: Ints, b: Ints) -> Apart:
+        """The sums of pairs that share only some of their problems."""
+        by_unit, counts = (np.empty((a.size, self.begins.size)) for _ in range(2))
+
+        def fill(part: tuple[slice, slice]) -> None:
+            units, columns = part
+            gap = self.steps.rows(b, columns) - self.steps.rows(a, columns)
+            begins = self.begins[units] - columns.start
+            lost = np.isnan(gap)
+            gap[lost] = 0
+            counts[:, units] = _added(1.0 - lost, begins)
+            by_unit[:, units] = _added(gap, begins)
+
+        side_by_side(fill, self._parts(a.size), self.threads)
+        return Apart(self.unit, by_unit, counts)
 
     def _scored(self, row: int) -> bytes:
         """Which problems of a row are scored."""
-        return hashlib.sha256(np.packbits(~np.isnan(self.steps.numbers)[self.steps.place[row]]).tobytes()).digest()
+        return hashlib.sha256(np.packbits(self.scored[self.steps.place[row]]).tobytes()).digest()
 
     def _by_unit(self, numbers: Matrix, rows: Sequence[int]) -> Floats:
         out = np.zeros((len(rows), self.begins.size))
 
         def add(i: int) -> None:
-            out[i] = self.added(numbers.rows(rows[i]), self.begins)
+            out[i] = _added(numbers.rows(rows[i]), self.begins)
 
         side_by_side(add, range(len(rows)) if self.begins.size else [], self.threads)
-        return self.spread(out)
-
-    def spread(self, sums: Floats) -> Floats:
-        """Sums of units that have a problem here, among zeros where there are sums of more."""
-        if self.unit.size == self.there.size:
-            return sums
-        out = np.zeros((len(sums), self.unit.size))
-        out[:, self.there] = sums
         return out
 
-    @staticmethod
-    def added(columns: Floats, begins: Ints) -> Floats:
-        """Columns added up from each beginning to the next."""
-        whole = begins.size == columns.shape[-1]
-        return columns if whole else np.add.reduceat(columns, begins, axis=-1)
-
-    def parts(self, rows: int) -> Iterator[tuple[slice, slice]]:
+    def _parts(self, rows: int) -> Iterator[tuple[slice, slice]]:
         """Units, and the columns of their problems, a block of so many rows at a time."""
         problems, units = self.problems, self.begins.size
         each = max(1, BLOCK // 8 * units // max(1, rows * problems))
@@ -96,25 +178,42 @@ class Table:
             last = int(self.begins[end]) if end < units else problems
             yield slice(first, end), slice(int(self.begins[first]), last)
 
+    def _wins(self, a: Ints, b: Ints) -> Wins:
+        wins_a, wins_b = np.zeros((2, a.size), dtype=np.int64)
+        size, square = np.zeros(a.size), np.zeros(a.size)
+        for columns in blocks(self.problems, a.size):
+            told = uneven(wins_a + wins_b, size, square).all()  # of the columns before; once they are, they stay so
+            gap = None if told and self.levels is not None else self._gap(a, b, columns)
+            more, less = self._higher(a, b, columns, gap)
+            wins_a += true_in_rows(more)
+            wins_b += true_in_rows(less)
+            if gap is not None and not told:
+                np.abs(gap, out=gap)
+                size += gap.sum(axis=1)
+                square += np.einsum("ij,ij->i", gap, gap)
+        return Wins(wins_a, wins_b, size, square)
 
-@dataclass(frozen=True)
-class Gaps:
-    """Row b minus row a over the problems scored in both, in steps; one entry per pair."""
+    def _gap(self, a: Ints, b: Ints, columns: slice) -> Floats:
+        """Row b minus row a; 0 where one of them has no score."""
+        gap = self.steps.rows(b, columns) - self.steps.rows(a, columns)
+        if not self.complete:
+            gap[np.isnan(gap)] = 0
+        return gap
 
-    problems: Ints
-    wins_a: Ints
-    wins_b: Ints
-    size: Floats
-    """Absolute gaps, added up; and squared. Of some problems only, if these are uneven already."""
-    square: Floats
-    by_unit: Floats
-    """pairs x units, as is the number of problems."""
-    counts: Floats
-
-    @property
-    def total(self) -> Floats:
-        total: Floats = self.by_unit.sum(axis=1)  # exact: whole numbers
-        return total
+    def _higher(
+        self, a: Ints, b: Ints, columns: slice, gap: Floats | None
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Where row a scores higher, and where row b does."""
+        if self.levels is None:
+            assert gap is not None
+            return gap < -1, gap > 1
+        ours, theirs = self.levels[a, columns], self.levels[b, columns]
+        more, less = ours > theirs, ours < theirs
+        if not self.complete:
+            both = (ours > 0) & (theirs > 0)
+            more &= both
+            less &= both
+        return more, less
 
 
 def uneven(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
@@ -122,45 +221,40 @@ def uneven(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
     return wins * square > (1 + _ALIKE) * size**2
 
 
-def gaps(table: Table, a: Ints, b: Ints) -> Gaps:
-    """All sums of some pairs. Scores within a step of each other are equal."""
-    by_unit, counts = _by_unit(table, a, b)
-    many = a.size
-    wins_a, wins_b = np.zeros((2, many), dtype=np.int64)
-    size, square = np.zeros(many), np.zeros(many)
-    for columns in blocks(table.problems, many):
-        ours, theirs = table.levels[a, columns], table.levels[b, columns]
-        more, less = ours > theirs, ours < theirs
-        if not table.complete:
-            both = (ours > 0) & (theirs > 0)
-            more &= both
-            less &= both
-        told = uneven(wins_a + wins_b, size, square).all()  # of the columns before; once they are, they stay so
-        wins_a += true_in_rows(more)
-        wins_b += true_in_rows(less)
-        if not told:
-            gap = np.abs(table.steps.rows(b, columns) - table.steps.rows(a, columns))
-            if not table.complete:
-                gap[np.isnan(gap)] = 0
-            size += gap.sum(axis=1)
-            square += np.einsum("ij,ij->i", gap, gap)
-    return Gaps(counts.sum(axis=1).astype(np.int64), wins_a, wins_b, size, square, by_unit, counts)
+def true_in_rows(flags: NDArray[np.bool_]) -> Ints:
+    """How many are true in each row; of long rows one by one, which is several times faster."""
+    if flags.shape[1] < _LONG:
+        few: Ints = flags.sum(axis=1)
+        return few
+    return np.array([np.count_nonzero(row) for row in flags], dtype=np.int64)
 
 
-def _by_unit(table: Table, a: Ints, b: Ints) -> tuple[Floats, Floats]:
-    """Gaps and problems of each unit: of rows scored on the same problems, differences of sums that are there."""
-    kind = table.kind[a]
-    if (kind == table.kind[b]).all():
-        return table.sums[b] - table.sums[a], table.counts[kind]
-    by_unit, counts = (np.empty((a.size, table.begins.size)) for _ in range(2))
-    for units, columns in table.parts(a.size):
-        gap = table.steps.rows(b, columns) - table.steps.rows(a, columns)
-        begins = table.begins[units] - columns.start
-        lost = np.isnan(gap)
-        gap[lost] = 0
-        counts[:, units] = table.added(1.0 - lost, begins)
-        by_unit[:, units] = table.added(gap, begins)
-    return table.spread(by_unit), table.spread(counts)
+def _added(columns: Floats, begins: Ints) -> Floats:
+    """Columns added up from each beginning to the next."""
+    whole = begins.size == columns.shape[-1]
+    return columns if whole else np.add.reduceat(columns, begins, axis=-1)
+
+
+def _union(one: Ints, other: Ints) -> Ints:
+    return one if np.array_equal(one, other) else np.union1d(one, other)
+
+
+def _spread(sums: Floats, unit: Ints, units: Ints) -> Floats:
+    """Sums of some units among zeros of more."""
+    if unit.size == units.size:
+        return sums
+    out = np.zeros((len(sums), units.size))
+    out[:, np.searchsorted(units, unit)] = sums
+    return out
+
+
+def _joined(parts: Sequence[Wins]) -> Wins:
+    """Some pairs after the other."""
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        return Wins(none, none, np.zeros(0), np.zeros(0))
+    columns = ([getattr(part, name) for part in parts] for name in ("a", "b", "size", "square"))
+    return Wins(*(np.concatenate(column) for column in columns))
 
 
 def _levels(steps: Floats) -> Places:
@@ -170,11 +264,3 @@ def _levels(steps: Floats) -> Places:
     out = np.zeros(steps.size, dtype=places(int(level[-1]) if level.size else 0))
     out[order] = level
     return out
-
-
-def true_in_rows(flags: NDArray[np.bool_]) -> Ints:
-    """How many are true in each row; of long rows one by one, which is several times faster."""
-    if flags.shape[1] < _LONG:
-        few: Ints = flags.sum(axis=1)
-        return few
-    return np.array([np.count_nonzero(row) for row in flags], dtype=np.int64)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
 from threading import Lock
 
 import numpy as np
 
 from scorelake.metrics.chance import MOST_TIMES, Chance, Words, chance
 from scorelake.metrics.draws import Floats, Ints, blocks, ratio
-from scorelake.metrics.gaps import Gaps, Table, gaps, true_in_rows, uneven
+from scorelake.metrics.gaps import Apart, Sums, Table, Wins, grid, true_in_rows, uneven
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import side_by_side
@@ -95,6 +97,26 @@ class Lifts:
 
 
 @dataclass(frozen=True)
+class Gaps:
+    """Row b minus row a over the problems scored in both, in steps; one entry per pair."""
+
+    wins: Wins
+    by_unit: Floats
+    """pairs x units, as is the number of problems."""
+    counts: Floats
+
+    @cached_property
+    def problems(self) -> Ints:
+        many: Ints = self.counts.sum(axis=1).astype(np.int64)
+        return many
+
+    @property
+    def total(self) -> Floats:
+        total: Floats = self.by_unit.sum(axis=1)  # exact: whole numbers
+        return total
+
+
+@dataclass(frozen=True)
 class Ranks:
     """One entry per ranked row: the range of its rank, and the share of resamples in which it leads."""
 
@@ -104,23 +126,36 @@ class Ranks:
 
 
 def resampled(sample: Sample, plan: Plan, resamples: int) -> tuple[Lifts, Ranks]:
-    """Compare the pairs of a sample, and rank its rows."""
-    table, drawn = Table(sample.scores, sample.unit, sample.key.size), chance(sample.key, resamples, plan.seed)
-    return _Pairs(sample, table, drawn.of(table.unit), plan).found()
+    """Compare the pairs of a sample, and rank its rows; all problems are at hand."""
+    scores = sample.scores
+    step = grid(np.nanmax(np.abs(scores.numbers), initial=0.0), scores.place.shape[1])
+    table = Table(scores, sample.unit, step)
+    drawn = chance(sample.key, resamples, plan.seed)
+    pairs = Pairs(table.sums(), step, sample.a, sample.b, sample.ranked, sample.clustered, drawn, plan)
+    near, far = pairs.todo()
+    pairs.compare(near, table.wins(sample.a[near], sample.b[near]), None)
+    for first in range(0, far.size, _FAR):
+        some = far[first : first + _FAR]
+        a, b = sample.a[some], sample.b[some]
+        pairs.compare(some, table.wins(a, b), table.apart(a, b))
+    return pairs.found()
 
 
-class _Pairs:
-    """All that the blocks of pairs share."""
+class Pairs:
+    """Pairs of rows, compared from sums of their problems, and what all of them share."""
 
-    def __init__(self, sample: Sample, table: Table, drawn: Chance, plan: Plan) -> None:
-        self.sample, self.table, self.drawn, self.plan = sample, table, drawn, plan
-        rows, pairs, many = table.rows, sample.a.size, drawn.resamples
+    def __init__(
+        self, sums: Sums, step: float, a: Ints, b: Ints, ranked: Ints, clustered: bool, drawn: Chance, plan: Plan
+    ) -> None:
+        """`drawn` are the chances of all units; every other argument is as in a sample."""
+        self.sums, self.step, self.a, self.b, self.ranked = sums.among(drawn.units), step, a, b, ranked
+        self.clustered, self.drawn, self.plan = clustered, drawn.of(self.sums.unit), plan
+        rows, pairs, many = len(sums.steps), a.size, drawn.resamples
         self.lifts = Lifts.empty(pairs)
         self.as_far, self.farther, self.coins_a, self.coins_b = np.zeros((4, pairs), dtype=np.int64)
         """How many flips of a pair came as far from zero as its data, and farther; its wins as tosses of a coin."""
         self.means, self.flipped = (np.empty((rows, many)) for _ in range(2))
-        ranked = sample.ranked
-        self.alike = bool((table.kind[ranked] == table.kind[ranked[:1]]).all())
+        self.alike = bool((sums.kind[ranked] == sums.kind[ranked[:1]]).all())
         """Ranked rows are scored on the same problems: flips of any two are differences of what is there."""
         self.place = np.full(rows, -1)
         self.farthest = np.zeros((ranked.size, many if ranked.size else 0), dtype=np.float32)
@@ -128,39 +163,58 @@ class _Pairs:
         if not self.alike:
             self.place[ranked] = np.arange(ranked.size)
         self.lock = Lock()
-        work = many * (self.table.sums.size + _PAIR * pairs)
+        work = many * (self.sums.steps.size + _PAIR * pairs)
         self.threads = None if work > _SMALL else 1
+        side_by_side(self._draw, blocks(many, _CACHED * sum(self.sums.steps.shape)), self.threads)
+
+    def todo(self) -> tuple[Ints, Ints]:
+        """The pairs, by number: those scored on the same problems, and the others, which need sums of their own."""
+        same = self.sums.kind[self.a] == self.sums.kind[self.b]
+        return np.flatnonzero(same), np.flatnonzero(~same)
+
+    def compare(self, some: Ints, wins: Wins, apart: Apart | None) -> None:
+        """Everything of some pairs, all of one sort."""
+        if apart is not None:
+            apart = apart.among(self.sums.unit)
+        side_by_side(lambda at: self._compare(some[at], wins.of(at), apart, at), self._blocks(some), self.threads)
 
     def found(self) -> tuple[Lifts, Ranks]:
-        side_by_side(self._draw, blocks(self.drawn.resamples, _CACHED * sum(self.table.sums.shape)), self.threads)
-        side_by_side(self._compare, self._blocks(), self.threads)
+        """When all pairs are compared."""
         self._test()
         return self.lifts, Ranks(*self._range(), self._leading())
 
     def _draw(self, columns: slice) -> None:
         """The mean of every row in each resample, over its own problems, and its sum in each flip."""
-        table, rows = self.table, len(self.table.sums)
+        sums, rows = self.sums, len(self.sums.steps)
         times, signs = self.drawn.numbers(columns, np.float64)
-        drawn = np.concatenate([table.sums, table.counts]) @ times
-        self.means[:, columns] = ratio(drawn[:rows], drawn[rows + table.kind]) * table.step
-        self.flipped[:, columns] = table.sums @ signs
+        drawn = np.concatenate([sums.steps, sums.counts]) @ times
+        self.means[:, columns] = ratio(drawn[:rows], drawn[rows + sums.kind]) * self.step
+        self.flipped[:, columns] = sums.steps @ signs
 
-    def _blocks(self) -> Iterator[Ints]:
-        """Pairs: first those scored on the same problems, of one row a at a time; then the others."""
-        a, kind = self.sample.a, self.table.kind
-        same = kind[a] == kind[self.sample.b]
+    def _blocks(self, some: Ints) -> Iterator[slice]:
+        """Pairs scored on the same problems: of one row a at a time; others: so many."""
+        a, kind = self.a[some], self.sums.kind
+        if not some.size or kind[a[0]] != kind[self.b[some[0]]]:
+            yield from (slice(first, first + _FAR) for first in range(0, some.size, _FAR))
+            return
         step = max(1, _NEAR // self.drawn.resamples)
-        near, far = np.flatnonzero(same), np.flatnonzero(~same)
-        for some in np.split(near, np.flatnonzero(np.diff(a[near])) + 1):
-            yield from (some[first : first + step] for first in range(0, some.size, step))
-        yield from (far[first : first + _FAR] for first in range(0, far.size, _FAR))
+        begins = [0, *(np.flatnonzero(np.diff(a)) + 1).tolist(), some.size]
+        for low, high in pairwise(begins):
+            yield from (slice(first, min(first + step, high)) for first in range(low, high, step))
 
-    def _compare(self, at: Ints) -> None:
+    def _gaps(self, at: Ints, wins: Wins, apart: Apart | None, where: slice) -> Gaps:
+        """All sums of a block of pairs: of rows scored on the same problems, differences of sums that are there."""
+        if apart is None:
+            a, b, sums = self.a[at], self.b[at], self.sums
+            return Gaps(wins, sums.steps[b] - sums.steps[a], sums.counts[sums.kind[a]])
+        return Gaps(wins, apart.by_unit[where], apart.counts[where])
+
+    def _compare(self, at: Ints, wins: Wins, apart: Apart | None, where: slice) -> None:
         """Everything of one block of pairs."""
-        a, b, table, lifts = self.sample.a[at], self.sample.b[at], self.table, self.lifts
-        gap = gaps(table, a, b)
+        a, b, lifts = self.a[at], self.b[at], self.lifts
+        gap = self._gaps(at, wins, apart, where)
         grain = gap.problems.astype(np.float64)  # each gap is within a step of what it should be
-        if table.kind[a[0]] == table.kind[b[0]]:
+        if apart is None:
             lifted, flipped = (rows[b] for rows in (self.means, self.flipped))
             lifted -= self.means[a[0]]
             flipped -= self.flipped[a[0]]
@@ -168,13 +222,13 @@ class _Pairs:
             lifted, flipped, grain = self._of_their_own(gap)
         total = gap.total
         total[np.abs(total) <= gap.problems] = 0  # below the grid: equal, not a tiny winner
-        lift = total / gap.problems * table.step
+        lift = total / gap.problems * self.step
         norm = np.sqrt(np.einsum("ij,ij->i", gap.by_unit, gap.by_unit))
-        lifts.problems[at], lifts.wins_a[at], lifts.wins_b[at] = gap.problems, gap.wins_a, gap.wins_b
+        lifts.problems[at], lifts.wins_a[at], lifts.wins_b[at] = gap.problems, wins.a, wins.b
         lifts.lift[at], lifts.t[at] = lift, total / np.where(norm > 0, norm, 1)
-        units = np.count_nonzero(gap.counts, axis=1) if self.sample.clustered else gap.problems
+        units = np.count_nonzero(gap.counts, axis=1) if self.clustered else gap.problems
         lifts.lo[at], lifts.hi[at], lifts.near_lo[at], lifts.near_hi[at] = self._ends(lifted, lift, units)
-        self.coins_a[at], self.coins_b[at] = _coins(gap, self.sample.clustered)
+        self.coins_a[at], self.coins_b[at] = _coins(gap, self.clustered)
         np.abs(flipped, out=flipped)
         far = np.abs(total)
         self.as_far[at] = true_in_rows(flipped >= (far - grain)[:, None])
@@ -195,7 +249,7 @@ class _Pairs:
         for columns in blocks(self.drawn.resamples, _CACHED * units):
             times, signs = self.drawn.numbers(columns, np.float32)
             top, bottom = np.split((whole @ times) / scale, 2)
-            lifted[:, columns] = ratio(top, bottom) * self.table.step
+            lifted[:, columns] = ratio(top, bottom) * self.step
             flipped[:, columns] = (whole[:many] @ signs) / scale[:many]
         return lifted, flipped, gap.problems + 2 * np.sqrt(units) / scale[:many, 0]
 
@@ -212,7 +266,7 @@ class _Pairs:
             tail, outer = tails[i // 2], (np.minimum, np.maximum)[i % 2]
             stretch = np.sqrt(units / more) * (stdtrit(more, tail) / ndtri(tail) if tail < 0.5 else 1)
             stretched = lift + stretch * (end - lift)
-            stretched[np.abs(stretched) <= self.table.step] = 0
+            stretched[np.abs(stretched) <= self.step] = 0
             out.append(outer(stretched, lift))
         return out
 
@@ -241,7 +295,7 @@ class _Pairs:
 
     def _range(self) -> tuple[Ints, Ints]:
         """Ranks that are left to a row: below those significantly above it, above those significantly below."""
-        many = self.sample.ranked.size
+        many = self.ranked.size
         lo, hi = np.ones(many, dtype=np.int64), np.full(many, many, dtype=np.int64)
         place = int(np.ceil(self.plan.confidence * (self.drawn.resamples + 1))) - 1
         if many < 2 or place >= self.drawn.resamples:
@@ -253,7 +307,7 @@ class _Pairs:
                 lo[row] += np.count_nonzero(ahead > limit[row])
                 hi[row] -= np.count_nonzero(-ahead > limit[row])
             return lo, hi
-        a, b, t = self.place[self.sample.a], self.place[self.sample.b], self.lifts.t
+        a, b, t = self.place[self.a], self.place[self.b], self.lifts.t
         both = (a >= 0) & (b >= 0)
         a, b, t = a[both], b[both], t[both]
         for me, ahead in ((a, t), (b, -t)):  # how far the other is ahead of me
@@ -267,9 +321,9 @@ class _Pairs:
         As in a block of pairs, but of all pairs, and nothing else of them: t of two rows is the difference of two
         sums over the distance of two rows, and all distances come from one product.
         """
-        sums = self.table.sums[self.sample.ranked] * self.table.step
+        sums = self.sums.steps[self.ranked] * self.step
         total, apart = sums.sum(axis=1), distances(sums)
-        flipped = self.flipped[self.sample.ranked] * self.table.step
+        flipped = self.flipped[self.ranked] * self.step
         flipped -= np.median(flipped, axis=0)
         alike = np.abs(flipped).max() <= _LOOSE * np.min(apart, initial=np.inf, where=apart > 0)
         kind = np.float32 if alike else np.float64  # twice as quick, where it tells the nearest two rows apart
@@ -286,17 +340,17 @@ class _Pairs:
 
         side_by_side(most, blocks(self.drawn.resamples, _CACHED * len(flipped)), self.threads)
         ahead: Floats = total - total[:, None]
-        grain = self.table.problems * self.table.step
+        grain = self.sums.problems * self.step
         ahead[np.abs(ahead) <= grain] = 0  # below the grid: equal, not a tiny winner
         ahead *= inverse.astype(np.float64)
         return ahead
 
     def _leading(self) -> Floats:
         """The share of resamples in which a row leads; equals share the lead."""
-        means = np.nan_to_num(self.means[self.sample.ranked], nan=-np.inf)
+        means = np.nan_to_num(self.means[self.ranked], nan=-np.inf)
         if not means.size:
             return np.zeros(0)
-        leads = means >= means.max(axis=0) - self.table.step
+        leads = means >= means.max(axis=0) - self.step
         share: Floats = (leads / leads.sum(axis=0)).mean(axis=1)
         return share
 
@@ -317,7 +371,7 @@ def distances(rows: Floats) -> Floats:
 
 def _coins(gap: Gaps, clustered: bool) -> tuple[Ints, Ints]:
     """Who won how many of the gaps of a pair, if all are equally large, so that only their signs count; -1 if not."""
-    wins_a, wins_b, size, square = gap.wins_a, gap.wins_b, gap.size, gap.square
+    wins_a, wins_b, size, square = gap.wins.a, gap.wins.b, gap.wins.size, gap.wins.square
     if clustered:  # what is flipped is a cluster
         wins_a, wins_b = ((sign * gap.by_unit > gap.counts).sum(axis=1) for sign in (-1, 1))
         size, square = np.abs(gap.by_unit).sum(axis=1), np.einsum("ij,ij->i", gap.by_unit, gap.by_unit)
