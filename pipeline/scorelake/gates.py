@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import polars as pl
 
 from scorelake.errors import DataError, UsageError
-from scorelake.problems import Problems
 from scorelake.settings import Gates, Settings
 from scorelake.store.files import File
+from scorelake.survey import Survey
 
 HUGE = 1e100
 _WHO = ("benchmark", "model", "protocol")
@@ -139,20 +139,17 @@ def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, 
     return out
 
 
-def written(run: dict[str, Any], counts: Problems) -> None:
+def written(run: dict[str, Any], told: Survey) -> None:
     """What is in the files of the snapshot, read back, is what was merged into them."""
-    there = int(counts.sums["n"].sum()), int(counts.sums["ungraded"].sum())
+    there = told.graded, told.ungraded
     if there != (run["graded"], run["ungraded"]):
         raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
 
 
-def refuse_huge(counts: Problems) -> None:
+def refuse_huge(told: Survey) -> None:
     """Raise if rewards are so large that their sums and squares are no numbers any more."""
-    if "rewards" not in counts.more:
-        return
-    ends = counts.files.select(least=pl.col("rewards").list.first().min(), most=pl.col("reward_max").max())
-    for reward in ends.collect().row(0):
-        if reward is not None and abs(reward) > HUGE:
+    for reward in told.rewards or ():
+        if abs(reward) > HUGE:
             raise DataError(
                 f"a score of {reward:g} is too large to be added up and squared",
                 hint=f"scores may be at most {HUGE:g}: scale them, or reject what is no score",

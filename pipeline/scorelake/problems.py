@@ -1,13 +1,15 @@
-"""Counts per problem with their keys as numbers.
+"""Counts per problem with their keys as numbers, part by part.
 
-A million problems are a hundred groups times ten thousand names. Texts are read once, become numbers in the order
-of their texts, and every later stage adds up and lines up numbers.
+The problems of a snapshot lie in parts: files of problem_counts, each with all models of its problems, in the order
+of their keys. A million problems are a hundred groups times ten thousand names: texts are read once and become
+numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,208 +18,183 @@ import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from scorelake.counts import hashed, problem_hashes
+from scorelake.metrics.chance import Words
 from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.draws import blocks
-from scorelake.tables import COUNTS, GROUP, KEYS, LISTS
-from scorelake.threads import side_by_side
+from scorelake.metrics.draws import Ints
+from scorelake.tables import COUNTS, GROUP, KEYS
 
 Codes = NDArray[np.uint32]
-_FEW = 1 << 18
-"""Cells of a histogram of which every block of rows may have a table of its own."""
+FOLDER = "problem_counts"
 
 
 @dataclass(frozen=True)
-class Problems:
-    """All problems of a snapshot, file by file, each in the order of its keys; twelve bytes for each."""
+class Part:
+    """The problems of one file, each group in one piece."""
 
+    path: Path
     groups: pl.DataFrame
     """The distinct GROUP columns in their order; a row's number is its code."""
+    starts: Ints
+    """Where each group begins."""
     names: pl.Series
-    """The distinct problem ids in their order, likewise."""
-    group: Codes
+    """The distinct problem ids, in any order."""
     name: Codes
-    pairs: Distinct
-    """The distinct (n, c), and which of them each problem has."""
-    binary: bool
-    """There is a c; where there is none, it is 0 in the pairs."""
-    sums: pl.DataFrame
-    """n and ungraded added up, one row per group, in their order."""
-    rows: tuple[int, ...]
-    """Problems of each file."""
-    folder: Path
-    """Where the same rows are, with every column."""
+    """The number of each problem's id."""
+    counts: pl.DataFrame
+    """n, c and ungraded of each problem."""
 
-    @property
-    def files(self) -> pl.LazyFrame:
-        """The rows as they are on the disk."""
-        return pl.scan_parquet(_paths(self.folder), glob=False)
-
-    def histogram(self) -> pl.DataFrame:
-        """How many problems of a group share (n, c), in the order of all three."""
-        pairs = self.pairs
-        cells = self.groups.height * pairs.n.size
-
-        def cell(rows: slice) -> NDArray[np.int64]:
-            return self.group[rows].astype(np.int64) * pairs.n.size + pairs.place[rows].astype(np.int64)
-
-        if cells <= max(1 << 20, 4 * self.group.size):  # a table of counts is faster than a sort
-            parts = blocks(self.group.size, 1) if cells <= _FEW else [slice(None)]
-            many = np.sum(side_by_side(lambda rows: np.bincount(cell(rows), minlength=cells), parts), axis=0)
-            found = np.flatnonzero(many)
-            many = many[found]
-        else:
-            found, many = np.unique(cell(slice(None)), return_counts=True)
-        group, pair = np.divmod(found, max(1, pairs.n.size))
-        c = pl.Series(pairs.c[pair])
-        if not self.binary:
-            c = pl.Series([None], dtype=pl.Int64).new_from_index(0, c.len())
-        told = {"n": pairs.n[pair], "c": c, "problems": many.astype(np.int64)}
-        return self.named(pl.DataFrame({"group": group, **told}))
-
-    def distinct_problems(self, label: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many different problem ids the rows of each label have; labels are numbers from 0 on."""
-        names, labels = max(1, self.names.len()), int(label.max(initial=-1)) + 1
-        if labels * names <= max(1 << 20, 4 * label.size):  # a table of flags is faster than a sort
-            seen = np.zeros(labels * names, dtype=bool)
-            seen[label * names + self.name] = True
-            found: NDArray[np.int64] = seen.reshape(labels, names).sum(axis=1)
-            return found
-        return np.bincount(np.unique(label * names + self.name) // names, minlength=labels)
-
-    def named(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The same rows with the columns of their group instead of its number."""
-        return pl.concat([self.groups[frame["group"]], frame.drop("group")], how="horizontal")
-
-    @property
-    def more(self) -> list[str]:
-        """The columns that are on the disk only: carried ones, and lists of outcomes."""
-        return [name for name in self.files.collect_schema().names() if name not in (*KEYS, *COUNTS)]
-
-    @property
-    def kept(self) -> list[str]:
-        """Those of them that are one value each."""
-        return [name for name in self.more if name not in LISTS]
-
-    def moved(self, folder: Path) -> Problems:
-        """The same problems after their folder got another name."""
-        return replace(self, folder=folder)
-
-    def others(self, columns: Sequence[str]) -> pl.DataFrame:
-        """More columns of the same rows, read now."""
-        return self.files.select(columns).collect() if columns else pl.DataFrame()
-
-    def ranks(self, key: str) -> Codes:
-        """For each problem the place of its key among all values of that; none at all comes first."""
-        return self.name if key == KEYS[-1] else dense(self.groups[key])[self.group]
-
-    def parts(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Numbers of the keys, COUNTS and more columns, file by file."""
-        end = 0
-        for path, many in zip(_paths(self.folder), self.rows, strict=True):
-            here = slice(end, end := end + many)
-            numbers = pl.DataFrame({"_group": self.group[here], "_name": self.name[here]})
-            told = pl.read_parquet(path, columns=[*COUNTS, *columns], glob=False)
-            yield pl.concat([numbers, told], how="horizontal")
-
-
-def dense(values: pl.Series) -> Codes:
-    """Places of values among the different ones, from 1 on; 0 for none at all."""
-    return values.rank("dense").fill_null(0).cast(pl.UInt32).to_numpy()
-
-
-@dataclass(frozen=True)
-class Cells:
-    """What metrics say of problems: once for all that have the same (n, c), or of each problem by itself."""
-
-    place: NDArray[np.integer[Any]] | None
-    """The cell of each problem; None where each has one of its own."""
-    n: NDArray[np.int64]
-    """Attempts, for each cell."""
-    values: Sequence[NDArray[np.float64]]
-    """The finite values of each metric, NaN where undefined, for each cell."""
-
-    def cell(self, rows: slice | NDArray[np.int64]) -> NDArray[Any]:
-        """The cells of some problems, by their numbers."""
-        if self.place is not None:
-            return self.place[rows]
-        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-
-    def of_problems(self, cells: NDArray[Any]) -> NDArray[Any]:
-        """What is told of cells, for each problem."""
-        return cells if self.place is None else cells[self.place]
-
-
-def read(folder: Path) -> Problems:
-    """The problems of a folder of problem_counts."""
-    files = side_by_side(_File, _paths(folder))
-    run = pl.concat([file.runs for file in files])
-    groups = run.select(GROUP).unique().sort(GROUP)
-    numbered = groups.with_row_index("place")
-    places = run.join(numbered, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["place"].to_numpy()
-    texts = pl.concat([file.texts for file in files])
-    order = texts.arg_sort()
-    names = texts.gather(order)
-    fresh = (names != names.shift()).fill_null(value=True)
-    rank = np.empty(texts.len(), dtype=np.uint32)
-    rank[order.to_numpy()] = fresh.cast(pl.UInt32).cum_sum().to_numpy() - np.uint32(1)
-    rows = [file.name.size for file in files]
-    group, name, place = (np.empty(sum(rows), dtype=np.uint32) for _ in range(3))
-    pairs = distinct(*(np.concatenate([getattr(file.pairs, name) for file in files]) for name in ("n", "c")))
-    ends = [
-        np.cumsum(sizes)
-        for sizes in (
-            rows,
-            [f.texts.len() for f in files],
-            [f.runs.height for f in files],
-            [f.pairs.n.size for f in files],
-        )
-    ]
-
-    def fill(i: int) -> None:
-        file, (row, text, runs, pair) = files[i], (int(end[i]) for end in ends)
-        here = slice(row - file.name.size, row)
-        name[here] = rank[text - file.texts.len() : text][file.name]
-        group[here] = np.repeat(places[runs - file.runs.height : runs], file.runs["len"].to_numpy())
-        place[here] = pairs.place[pair - file.pairs.n.size : pair][file.pairs.place]
-
-    side_by_side(fill, range(len(files)))
-    sums = run.group_by(GROUP).agg(pl.col("n", "ungraded").sum()).sort(GROUP)
-    return Problems(
-        groups,
-        names.filter(fresh),
-        group,
-        name,
-        Distinct(pairs.n, pairs.c, place),
-        all(file.binary for file in files),
-        sums,
-        tuple(rows),
-        folder,
-    )
-
-
-class _File:
-    """One file, its texts as places in a dictionary."""
-
-    def __init__(self, path: Path) -> None:
+    @classmethod
+    def read(cls, path: Path) -> Part:
         table = pq.ParquetFile(path, read_dictionary=list(KEYS)).read([*KEYS, *COUNTS], use_threads=False)
         keys: dict[str, tuple[pl.Series, NDArray[np.int32]]] = {}
         for key in KEYS:
             column: Any = table[key].unify_dictionaries().combine_chunks()
             keys[key] = pl.Series(column.dictionary, dtype=pl.String), column.indices.to_numpy()
-        self.texts, self.name = keys["problem_id"]
-        counts = pl.DataFrame(table.select(COUNTS), schema=dict.fromkeys(COUNTS, pl.Int64))
-        self.binary = not counts["c"].null_count()
-        pairs = distinct(*(counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
-        self.pairs = Distinct(pairs.n, pairs.c, pairs.place.astype(np.uint32))
         begins = np.zeros(table.num_rows, dtype=bool)
         for key in GROUP:
             begins |= np.diff(keys[key][1], prepend=-1) != 0
-        first = np.flatnonzero(begins)
-        named = {key: keys[key][0].gather(keys[key][1][first]) for key in GROUP}
-        added = {name: np.add.reduceat(counts[name].to_numpy(), first) for name in ("n", "ungraded")}
-        self.runs = pl.DataFrame({**named, **added, "len": np.diff(first, append=table.num_rows)})
-        """Equal groups in sequence: which, what they add up to, and how many rows."""
+        starts = np.flatnonzero(begins)
+        groups = pl.DataFrame({key: keys[key][0].gather(keys[key][1][starts]) for key in GROUP})
+        names, name = keys[KEYS[-1]]
+        counts = pl.DataFrame(table.select(COUNTS), schema=dict.fromkeys(COUNTS, pl.Int64))
+        return cls(path, groups, starts, names, name.astype(np.uint32), counts)
+
+    @property
+    def problems(self) -> int:
+        return self.counts.height
+
+    @property
+    def binary(self) -> bool:
+        """There is a c; where there is none, it is 0 in the pairs."""
+        return not self.counts["c"].null_count()
+
+    @cached_property
+    def pairs(self) -> Distinct:
+        """The distinct (n, c), and which of them each problem has."""
+        return distinct(*(self.counts[name].fill_null(0).to_numpy() for name in ("n", "c")))
+
+    @cached_property
+    def group(self) -> Ints:
+        """The number of each problem's group."""
+        group: Ints = np.repeat(np.arange(self.starts.size), np.diff(self.starts, append=self.problems))
+        return group
+
+    def label(self, columns: Sequence[str]) -> Ints:
+        """For each group the place of its values in some columns among the different ones, from 0 on."""
+        place: Ints = self.groups.select(pl.struct(columns).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+        return place
+
+    def rows(self, groups: Ints) -> Ints:
+        """The problems of some groups that were attempted."""
+        ends = np.append(self.starts[1:], self.problems)
+        every = np.concatenate([np.arange(self.starts[i], ends[i]) for i in groups])
+        tried: Ints = every[self.counts["n"].to_numpy()[every] > 0]
+        return tried
+
+    def others(self, columns: Sequence[str]) -> pl.DataFrame:
+        """More columns of the same problems, read now."""
+        return pl.read_parquet(self.path, columns=list(columns), glob=False) if columns else pl.DataFrame()
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """All columns of the file."""
+        return pq.read_schema(self.path).names
+
+    @cached_property
+    def places(self) -> Words:
+        """A number for every problem id."""
+        return hashed(self.names)
+
+    def different(self, label: Ints, rows: Ints | slice = slice(None)) -> Ints:
+        """How many different problem ids the rows of each label have; there is a label for each row."""
+        names, labels = max(1, self.names.len()), int(label.max(initial=-1)) + 1
+        code = label * names + self.name[rows]
+        if labels * names <= max(1 << 20, 4 * label.size):  # a table of flags is faster than a sort
+            seen = np.zeros(labels * names, dtype=bool)
+            seen[code] = True
+            found: Ints = seen.reshape(labels, names).sum(axis=1)
+            return found
+        return np.bincount(np.unique(code) // names, minlength=labels)
 
 
-def _paths(folder: Path) -> list[Path]:
+@dataclass(frozen=True)
+class Lines:
+    """What the models of a board did on the problems of a part: each row is of one model and one problem."""
+
+    rows: Ints
+    """The rows of the part that are attempts under the protocol of the board."""
+    group: Ints
+    """Their groups."""
+    problem: Ints
+    """Their problems, numbered in the order of subjects."""
+    spans: dict[str, tuple[int, int]]
+    """The first and the last but one number of each subject."""
+    key: Words
+    """A number of each problem's own, or of its cluster's."""
+
+
+def lines(part: Part, groups: Ints, cluster: str | None) -> Lines | None:
+    """The problems of some groups of a part; None where nothing was attempted."""
+    rows = part.rows(groups)
+    if not rows.size:
+        return None
+    group = part.group[rows]
+    subjects = part.groups["subject"].gather(groups).unique().sort()
+    of_group = np.zeros(part.groups.height, dtype=np.int64)
+    of_group[groups] = part.groups["subject"].gather(groups).replace_strict(subjects, np.arange(subjects.len()))
+    names = part.names.len()
+    code = of_group[group] * names + part.name[rows]
+    known, problem = numbered(code, subjects.len() * names)
+    ends = np.searchsorted(known, names * np.arange(subjects.len() + 1)).tolist()
+    spans = {text: (ends[i], ends[i + 1]) for i, text in enumerate(subjects) if ends[i] < ends[i + 1]}
+    key = problem_hashes(hashed(subjects)[known // names], part.places[known % names])
+    if cluster is not None:
+        model = part.groups["model"].rank("dense").to_numpy()[group]
+        order = np.lexsort((model, problem))
+        first = order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
+        key = cluster_keys(part.others([cluster]).to_series().gather(rows[first]), key)
+    return Lines(rows, group, problem, spans, key)
+
+
+def numbered(code: Ints, room: int) -> tuple[Ints, Ints]:
+    """The different codes in their order, and for each code its place among them; all are below `room`."""
+    if room > 4 * code.size:
+        known, place = np.unique(code, return_inverse=True)
+        return known, place
+    seen = np.zeros(room, dtype=bool)  # a table of flags is faster than a sort
+    seen[code] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[code]
+
+
+def cluster_keys(values: pl.Series, alone: Words) -> Words:
+    """One number for all problems of a cluster; a problem without one keeps its own."""
+    names = values.cast(pl.String)
+    return np.where(names.is_null().to_numpy(), alone, hashed(names))
+
+
+def paths(folder: Path) -> list[Path]:
+    """The parts of a folder of problem_counts, in their order."""
     return sorted(folder.glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What metrics say of the problems of a part: once for all that have the same (n, c), or of each by itself."""
+
+    place: Ints | None
+    """The cell of each problem, in a list that all parts share; None where each has one of its own."""
+    n: Ints
+    """Attempts, for each cell."""
+    values: Sequence[NDArray[np.float64]]
+    """The finite values of each metric, NaN where undefined, for each cell."""
+
+    def cell(self, rows: Ints) -> Ints:
+        """The cells of some problems, by their numbers."""
+        return rows if self.place is None else self.place[rows]
+
+
+def name_texts(path: Path) -> pl.Series:
+    """The different problem ids of a part, and nothing else of it."""
+    column: Any = pq.ParquetFile(path, read_dictionary=[KEYS[-1]]).read([KEYS[-1]], use_threads=False)[0]
+    return pl.Series(column.unify_dictionaries().combine_chunks().dictionary, dtype=pl.String)

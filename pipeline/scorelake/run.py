@@ -14,8 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import gates, problems, tasks
+from scorelake import gates, parts, problems, tasks
+from scorelake.compare.boards import benchmarks
 from scorelake.compare.evidence import comparable, evidence
+from scorelake.compare.graders import answer_noise
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
@@ -27,14 +29,17 @@ from scorelake.publish.change import Change
 from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.shown import Base, base
 from scorelake.publish.snapshot import Output, locked
-from scorelake.score import histogram, summaries, traced
+from scorelake.score import summaries, traced
 from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
-from scorelake.score.values import Scored
+from scorelake.score.sheets import Sheet
+from scorelake.score.values import bounds, follow_from_counts
 from scorelake.settings import Settings
 from scorelake.store import memory
 from scorelake.store.disk import is_remote, remove
 from scorelake.store.files import File, Shard
-from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM
+from scorelake.survey import ALL, Survey, added
+from scorelake.tables import ANSWER_NOISE, CHANGE, COUNT_SCORE, GROUP, MODEL_SUMMARY, PROBLEM_HISTOGRAM, PROBLEM_SCORE
+from scorelake.threads import together
 from scorelake.version import __version__
 
 Progress = Callable[[str, int, int], None]
@@ -174,15 +179,14 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     if before.shown.rolled_back:
         notes.append(f"the rollback to {before.shown.run_id} ends: the lake is published as it is")
 
-    notes += _merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
+    merged = _merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
+    notes += merged.warnings
     _join_earlier(work, earlier)
     memory.give_back()
-    work.progress("scoring", 0, 4)
-    counts = problems.read(work.staged / "problem_counts")
-    gates.written(run, counts)
-    gates.refuse_huge(counts)
-    tables = _score(counts, partials, settings, notes, work.progress)
-    size = _size(tables[MODEL_SUMMARY.name], counts)
+    gates.written(run, merged.survey)
+    gates.refuse_huge(merged.survey)
+    tables = _score(work, merged, partials, notes)
+    size = _size(tables[MODEL_SUMMARY.name], merged.survey)
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = change.since(work.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty)
@@ -194,7 +198,7 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     left_out = [list(entry) for entry in quarantine]
     manifest = {"run": run, "inputs": inputs, "size": size, "partials": names, "quarantine": left_out}
     manifest["warnings"] = notes
-    publish(work.out, work.staged, manifest, tables, counts, before)
+    publish(work.out, work.staged, manifest, tables, before)
     return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(notes), change=changed)
 
 
@@ -214,15 +218,13 @@ def _fit(
         tasks.refuse_misfits(listed.root, fresh, settings, where, every_file=False)
 
 
-def _size(summary: pl.DataFrame, counts: problems.Problems) -> dict[str, Any]:
+def _size(summary: pl.DataFrame, told: Survey) -> dict[str, Any]:
     """What was published, in numbers."""
-    place = counts.groups.select(pl.struct("benchmark", "subject").rank("dense")).to_series().to_numpy() - 1
-    distinct = int(counts.distinct_problems(place.astype("int64")[counts.group]).sum())
     return {
         "metrics": summary["metric"].n_unique(),
         "models": summary["model"].n_unique(),
-        "problems": counts.group.size,
-        "distinct_problems": distinct,
+        "problems": told.problems,
+        "distinct_problems": told.distinct,
     }
 
 
@@ -276,7 +278,7 @@ def _count(
     total, done, partials = sum(file.size for file in files), 0, list[Partial]()
     progress("counting", 0, total)
     most = min(shards.BATCH_MB, shards.shard_mb(files, settings.run, engine.at_once))
-    batches = shards.together(work, lambda task: task.shard.size / 2**20, most)
+    batches = together(work, lambda task: task.shard.size / 2**20, most)
     for batch, made in zip(batches, engine.map(tasks.count_all, batches), strict=True):
         partials += made
         done += sum(task.shard.size for task in batch)
@@ -287,6 +289,18 @@ def _count(
     return partials
 
 
+@dataclass(frozen=True)
+class _Problems:
+    """Counts per problem, in their parts; and what all of them come to."""
+
+    parts: dict[int, Path]
+    """By number; a part without problems is not there."""
+    of: int
+    surveys: dict[int, Survey]
+    survey: Survey
+    warnings: list[str]
+
+
 def _merge(
     out: Output,
     partials: Sequence[Partial],
@@ -295,22 +309,24 @@ def _merge(
     engine: Engine,
     progress: Progress,
     run: dict[str, Any],
-) -> list[str]:
+) -> _Problems:
     """Counts per problem into the staged snapshot, and the row accounting, which must come out even, into `run`."""
     rule = settings.duplicates.rule
     rows = shards.bucket_rows(sum(partial.weight for partial in partials), settings.run, engine.at_once)
-    elsewhere, parts = None if engine is local else out.mirror, staged / "problem_counts"
-    todo = buckets(out.partials, partials, rows, parts, rule, settings.answers)
-    merged: list[Merged] = []
+    elsewhere = None if engine is local else out.mirror
+    todo = buckets(out.partials, partials, rows, staged / problems.FOLDER, rule, settings.answers)
+    found: list[tuple[Merged, Survey | None]] = []
     progress("merging", 0, len(todo))
-    batches = shards.together([tasks.Merge(b, elsewhere) for b in todo], lambda task: task.bucket.weight, rows)
-    for some in engine.map(tasks.merge_all, batches):
-        merged += some
-        progress("merging", len(merged), len(todo))
-    written = [Path(bucket.path) for bucket, each in zip(todo, merged, strict=True) if each.problems]
+    work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
+    for some in engine.map(tasks.merge_all, together(work, lambda task: task.bucket.weight, rows)):
+        found += some
+        progress("merging", len(found), len(todo))
+    merged = [each for each, _ in found]
+    surveys = {i: told for i, (_, told) in enumerate(found) if told is not None}
+    written = {i: Path(todo[i].path) for i in surveys}
     if out.mirror:
-        out.mirror.bring_files(written)
-    tasks.seen(written)
+        out.mirror.bring_files(list(written.values()))
+    tasks.seen(list(written.values()))
     run |= gates.balance(partials, merged)
     conflicts = sum(m.conflicts for m in merged)
     what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
@@ -320,7 +336,7 @@ def _merge(
         number = sum(m.differing.get(name, 0) for m in merged)
         if number:
             warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
-    return warnings
+    return _Problems(written, len(todo), surveys, added(surveys.values()), warnings)
 
 
 def _earlier(work: _Work, partials: Sequence[Partial], full: bool, allow_quarantine: bool) -> list[Partial]:
@@ -347,32 +363,72 @@ def _join_earlier(work: _Work, earlier: Sequence[Partial]) -> None:
 
 
 def _score(
-    counted: problems.Problems,
-    partials: Sequence[Partial],
-    settings: Settings,
-    warnings: list[str],
-    progress: Progress,
+    work: _Work, merged: _Problems, partials: Sequence[Partial], warnings: list[str]
 ) -> dict[str, pl.DataFrame]:
-    """Every table of the snapshot but problem_counts, which is there already; adds to the warnings."""
-    fine = histogram.by_subject(counted)
+    """Every table of the snapshot but those per problem, which are written part by part; adds to the warnings."""
+    told, settings, progress = merged.survey, work.settings, work.progress
     outcomes = Outcomes(
         binary=any(partial.binary for partial in partials),
         rewards=any(partial.rewards for partial in partials),
-        top_n=int(fine["n"].max() or 0),  # type: ignore[arg-type]
+        top_n=told.top_n,
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
         earlier=settings.uncertainty.prior_lake is not None,
     )
     warnings += stopped(settings, outcomes)
+    progress("scoring", 0, 4)
+    engine = local if outcomes.earlier else work.engine  # earlier attempts were joined here
+    elsewhere = None if engine is local else work.out.mirror
+    works = {
+        i: parts.Work(str(path), merged.surveys[i].problems, settings, outcomes, elsewhere)
+        for i, path in merged.parts.items()
+    }
+    rows = shards.bucket_rows(told.problems, settings.run, engine.at_once)
+    batches = together(list(works.values()), lambda each: each.problems, rows)
+    made = _scored(work, merged, batches, engine, outcomes)
     progress("scoring", 1, 4)
-    compared = comparable(choose_compared(settings, outcomes))
-    scored = Scored(counted, settings, outcomes, again=[*compared, *traced.told(settings, outcomes)[1]])
-    scores = summaries.tables(scored, fine)
+    scores = summaries.tables(told, settings, outcomes, made.sheets)
     progress("scoring", 2, 4)
-    traced_scores = traced.tables(scored)
-    progress("scoring", 3, 4)
-    found = evidence(counted, compared, scored.cells(compared), settings, scores)
+    fine, compared = told.histograms[ALL].coarser(GROUP), comparable(choose_compared(settings, outcomes))
+    asked = benchmarks(told, bounds(compared, settings, outcomes))
+    pairs = fine.pairs
+    spread = parts.Spread(engine, batches, asked, (pairs.n, pairs.c))
+    found = evidence(asked, compared, settings, scores, spread)
     progress("scoring", 4, 4)
-    return {PROBLEM_HISTOGRAM.name: fine, **scores, **traced_scores, **found}
+    return {
+        PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(fine.named(told.binary)),
+        **scores,
+        COUNT_SCORE.name: traced.by_counts(pairs, settings, outcomes),
+        **found,
+        ANSWER_NOISE.name: made.noise,
+    }
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What came of scoring the problems one by one, where that was needed."""
+
+    sheets: list[Sheet]
+    noise: pl.DataFrame
+
+
+def _scored(
+    work: _Work, merged: _Problems, batches: Sequence[tuple[parts.Work, ...]], engine: Engine, outcomes: Outcomes
+) -> _Made:
+    """Score the problems one by one, unless everything follows from n and c."""
+    chosen = choose(work.settings, outcomes)
+    if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
+        return _Made([], answer_noise([]))
+    told = [each for some in engine.map(parts.score_all, batches) for each in some]
+    if work.out.mirror and traced.told(work.settings, outcomes)[1]:
+        home = work.staged / PROBLEM_SCORE.name
+        home.mkdir(exist_ok=True)
+        work.out.mirror.bring_files([home / path.name for path in merged.parts.values()])
+    numbered = dict(zip(merged.parts, told, strict=True))
+    sheets = [
+        Sheet.joined([numbered[i].sheets[table] if i in numbered else None for i in range(merged.of)], merged.of)
+        for table in range(len(told[0].sheets))
+    ]
+    return _Made(sheets if sheets[0].moments else [], answer_noise([each.noise for each in told]))
 
 
 def _named(settings: Settings) -> Settings:

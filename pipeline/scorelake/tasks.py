@@ -28,6 +28,7 @@ from scorelake.partials import Partial
 from scorelake.settings import Settings
 from scorelake.store.disk import beside, checksum, is_remote, remove, replace_folder, writing
 from scorelake.store.files import File, Shard, stat
+from scorelake.survey import Survey, survey
 from scorelake.threads import side_by_side
 from scorelake.words import many
 
@@ -65,6 +66,7 @@ class Count:
 @dataclass(frozen=True)
 class Merge:
     bucket: Bucket
+    settings: Settings
     mirror: Mirror | None = None
     """Set where other machines made the partials, or will use what comes of them."""
 
@@ -250,27 +252,28 @@ def condemn(task: Count, reason: str) -> Partial:
     return partial
 
 
-def merge_all(tasks: Sequence[Merge]) -> list[Merged]:
-    """Merge small buckets side by side."""
+def merge_all(tasks: Sequence[Merge]) -> list[tuple[Merged, Survey | None]]:
+    """Merge small buckets side by side, and survey what was written; None where nothing was."""
     if any(task.mirror for task in tasks):
         return [merge(task) for task in tasks]
     return side_by_side(merge, tasks, pl.thread_pool_size())
 
 
-def merge(task: Merge) -> Merged:
-    """Merge one bucket."""
-    bucket = task.bucket
-    if task.mirror is None:
-        return merge_bucket(bucket)
-    bucket = replace(bucket, folder=task.mirror.here(bucket.folder), path=task.mirror.here(bucket.path))
-    with writing(bucket.path):
-        Path(bucket.path).parent.mkdir(parents=True, exist_ok=True)
-        if not task.mirror.bring(*(f"partials/{partial.name}" for partial in bucket.partials)):
-            raise StorageError("partial counts are gone from the output", where=task.mirror.url, hint="run again")
+def merge(task: Merge) -> tuple[Merged, Survey | None]:
+    """Merge one bucket, and survey it as it was written."""
+    bucket, mirror = task.bucket, task.mirror
+    if mirror is not None:
+        bucket = replace(bucket, folder=mirror.here(bucket.folder), path=mirror.here(bucket.path))
+        with writing(bucket.path):
+            Path(bucket.path).parent.mkdir(parents=True, exist_ok=True)
+            if not mirror.bring(*(f"partials/{partial.name}" for partial in bucket.partials)):
+                raise StorageError("partial counts are gone from the output", where=mirror.url, hint="run again")
     merged = merge_bucket(bucket)
-    if merged.problems:
-        task.mirror.send_file(Path(bucket.path))
-    return merged
+    if not merged.problems:
+        return merged, None
+    if mirror is not None:
+        mirror.send_file(Path(bucket.path))
+    return merged, survey(Path(bucket.path), task.settings)
 
 
 def seen(paths: Sequence[Path], patience: float = 60.0) -> None:

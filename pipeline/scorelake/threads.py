@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -29,6 +29,20 @@ def side_by_side(task: Callable[[Item], Result], items: Iterable[Item], threads:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
+    """Items in order, neighbours together while they are no larger than that."""
+    out: list[tuple[Item, ...]] = []
+    held = 0.0
+    for item in items:
+        if out and held + size(item) <= most:
+            out[-1] = (*out[-1], item)
+            held += size(item)
+        else:
+            out.append((item,))
+            held = size(item)
+    return out
 
 
 @contextmanager

@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.compare.boards import Board
+from scorelake.compare.boards import Tried, span
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Ints
-from scorelake.metrics.matrix import common
 from scorelake.settings import Compare
 
 Codes = NDArray[np.int8]
 REFUSED = "not comparable: "
 """How a claim begins that gives a reason instead of a number."""
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What the models of a board attempted."""
-
-    problems: int
-    many: Ints
-    """Problems of each model."""
-    least: Ints
-    most: Ints
-    """The fewest and the most attempts of a model on a problem."""
-
-    @classmethod
-    def on(cls, board: Board) -> Tried:
-        none = np.iinfo(np.int64).max
-        tried, fewest = board.n > 0, np.where(board.n > 0, board.n, none)
-        told = [
-            (np.count_nonzero(tried[row]), fewest[row].min(initial=none), board.n[row].max(initial=0))
-            for row in board.attempted
-        ]
-        return cls(board.attempted.shape[1], *np.array(told, dtype=np.int64).reshape(-1, 3).T)
-
-    def spans(self) -> list[str]:
-        """Attempts per problem of each model, as text."""
-        return [_span(low, high) for low, high in zip(self.least.tolist(), self.most.tolist(), strict=True)]
-
-    def apart(self) -> NDArray[np.bool_]:
-        """Models whose n have nothing in common, models x models."""
-        below: NDArray[np.bool_] = self.most[:, None] < self.least
-        return below | below.T
-
-
-def in_common(board: Board) -> Ints:
-    """Problems that two models both attempted, models x models."""
-    return common(board.attempted, board.n > 0)
 
 
 def obstacles(tried: Tried, shared: Ints, usable: Ints, asked: Compare) -> Codes:
@@ -124,12 +85,8 @@ def standing(tried: Tried, asked: Compare) -> list[str | None]:
     meeting = np.unique(tried.least[enough])
     inside = (tried.least <= meeting[:, None]) & (tried.most >= meeting[:, None]) & enough
     ranked = inside[np.flatnonzero(inside.sum(axis=1) == inside.sum(axis=1).max())[-1]]  # of several, the largest n
-    shared = _span(tried.least[ranked].max(), tried.most[ranked].min())
+    shared = span(tried.least[ranked].max(), tried.most[ranked].min())
     for i in np.flatnonzero(enough & ~ranked):
-        mine = f"{_span(tried.least[i], tried.most[i])} attempt{'' if tried.most[i] == 1 else 's'} per problem"
+        mine = f"{span(tried.least[i], tried.most[i])} attempt{'' if tried.most[i] == 1 else 's'} per problem"
         out[i] = f"n differs ({mine}, the ranked models share n = {shared})"
     return out
-
-
-def _span(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"

@@ -7,20 +7,18 @@ common the row says what differs, and gives no number.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
-from scorelake.compare.boards import Place, boards
-from scorelake.compare.examined import Found, Valued, examined
-from scorelake.compare.graders import answer_noise
+from scorelake.compare.boards import Benchmark, Place
+from scorelake.compare.examined import Found, Parts, Valued, examined
 from scorelake.compare.pairs import pairs
 from scorelake.compare.ranks import ranks
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
-from scorelake.problems import Cells, Problems
 from scorelake.settings import Settings
 from scorelake.tables import (
-    ANSWER_NOISE,
     MODEL_PAIR,
     MODEL_RANK,
     MODEL_SUMMARY,
@@ -42,29 +40,25 @@ def comparable(chosen: Sequence[Metric]) -> list[Metric]:
 
 
 def evidence(
-    problems: Problems,
+    asked: Sequence[Benchmark],
     chosen: Sequence[Metric],
-    cells: Cells,
     settings: Settings,
     scores: dict[str, pl.DataFrame],
+    parts: Parts,
 ) -> dict[str, pl.DataFrame]:
-    """The tables of pairs and ranks, for benchmarks and their subjects, from the summaries' own values; and noise."""
+    """The tables of pairs and ranks, for benchmarks and their subjects, from the summaries' own values."""
     wholes: list[Found] = []
-    parts: list[Found] = []
+    subjects: list[Found] = []
     summary, by_subject = scores[MODEL_SUMMARY.name], scores[SUBJECT_SUMMARY.name]
-    valued = _valued(summary, by_subject, chosen)
-    for board in boards(problems, cells, settings):
-        subjects = list(board.split())
-        alone = len(subjects) == 1  # a benchmark of one subject: the same evidence
-        whole, *found = examined(board, [] if alone else subjects, chosen, valued, settings)
+    found = examined(asked, chosen, _valued(summary, by_subject, chosen), settings, parts)
+    for benchmark, (whole, *mine) in zip(asked, found, strict=True):
         wholes.append(whole)
-        parts += [whole.of(subjects[0].place)] if alone else found
+        subjects += mine or [whole.of(replace(whole.place, subject=benchmark.only))]
     return {
         MODEL_PAIR.name: pairs(MODEL_PAIR, wholes, chosen, ("benchmark",), settings),
-        SUBJECT_PAIR.name: pairs(SUBJECT_PAIR, parts, chosen, ("benchmark", "subject"), settings),
+        SUBJECT_PAIR.name: pairs(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings),
         MODEL_RANK.name: ranks(MODEL_RANK, summary, wholes, settings),
-        SUBJECT_RANK.name: ranks(SUBJECT_RANK, by_subject, parts, settings),
-        ANSWER_NOISE.name: answer_noise(problems),
+        SUBJECT_RANK.name: ranks(SUBJECT_RANK, by_subject, subjects, settings),
     }
 
 

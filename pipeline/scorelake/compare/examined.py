@@ -1,27 +1,41 @@
-"""A board, examined: every pair that can be compared, and every model that can be ranked."""
+"""Boards, examined: every pair that can be compared, and every model that can be ranked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from scorelake.compare.boards import Board, Place
-from scorelake.compare.comparable import REFUSED, Codes, Tried, in_common, obstacles, refusals, standing
+from scorelake.compare.boards import Benchmark, Board, Place
+from scorelake.compare.comparable import REFUSED, Codes, obstacles, refusals, standing
+from scorelake.compare.looks import Answer, Ask, At, Look
 from scorelake.metrics import Metric
+from scorelake.metrics.chance import MOST_UNITS, Chance, Words, chance
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.metrics.matrix import Matrix, common
-from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, resampled
+from scorelake.metrics.gaps import Sums
+from scorelake.metrics.resample import Lifts, Pairs, Plan, Ranks
 from scorelake.settings import Settings
-from scorelake.threads import plain_products, side_by_side
+from scorelake.threads import plain_products, side_by_side, together
 
 Valued = Callable[[Place, Metric], set[str]]
 """The models of a board that have a value of a metric."""
 
 
+class Parts(Protocol):
+    """All parts of the problems, wherever they are: what they tell is added up."""
+
+    def look(self, wanted: Sequence[At]) -> dict[At, Look]:
+        """What the models of boards come to."""
+
+    def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+        """What pairs come to."""
+
+
+_ROOM, _NUMBER = 1 << 28, 8
+"""Bytes that what is told of boards or pairs may take at a time; and those of a number."""
 _SUBJECTS = 4
 """How many pairs of a benchmark one of its subjects counts for."""
 MOST_MODELS = 10_000
@@ -70,22 +84,36 @@ def plan_of(settings: Settings) -> Plan:
 
 
 def examined(
-    whole: Board, parts: Sequence[Board], chosen: Sequence[Metric], valued: Valued, settings: Settings
-) -> list[Found]:
-    """A benchmark and its subjects: they share their units, and so the resamples too.
+    asked: Sequence[Benchmark], chosen: Sequence[Metric], valued: Valued, settings: Settings, parts: Parts
+) -> list[list[Found]]:
+    """For each benchmark what was found on the whole of it, and in its subjects.
 
-    Where there are many subjects, their pairs have fewer resamples than those of the benchmark.
+    So many boards at a time as there is room for; each time all parts are looked at, and then asked about pairs.
     """
-    plan, most = plan_of(settings), settings.compare.max_pairs
+    cases = [case for i, each in enumerate(asked) for case in _cases(i, each, chosen, settings)]
+    found: dict[At, Found] = {}
+    with plain_products():
+        for some in together(cases, lambda case: case.room, _ROOM):
+            looks = parts.look([case.at for case in some if case.models <= MOST_MODELS])
+            trials = [trial for case in some for trial in case.trials(looks.get(case.at), chosen, valued, settings)]
+            _compared(trials, parts)
+            for case in some:
+                mine = [trial.measured() for trial in trials if trial.case is case]
+                found[case.at] = Found(case.board.place, case.standings, mine)
+    return [[found[i, j] for j in range(len(each.subjects) + 1)] for i, each in enumerate(asked)]
 
-    def some(boards: Sequence[Board], share: int) -> list[Found]:
+
+def _cases(number: int, asked: Benchmark, chosen: Sequence[Metric], settings: Settings) -> Iterator[_Case]:
+    """The boards of a benchmark. Subjects share their units with it, and so the resamples too; where there are many
+    of them, their pairs have fewer."""
+    plan, most = plan_of(settings), settings.compare.max_pairs
+    place = 0
+    for boards, share in (([asked.whole], 1), (asked.subjects, _SUBJECTS)):
         each = _each(boards, len(chosen), most)
         pairs = len(chosen) * sum(_told(len(board.place.models), each) for board in boards)
-        resamples = plan.enough(share * pairs)
-        return side_by_side(lambda board: _examined(board, chosen, valued, settings, resamples, each), boards)
-
-    with plain_products():
-        return [*some([whole], 1), *some(parts, _SUBJECTS)]  # the first makes the chances that all of them share
+        for board in boards:
+            yield _Case((number, place), board, asked, len(chosen), each, plan.enough(share * pairs), settings)
+            place += 1
 
 
 def _each(boards: Sequence[Board], metrics: int, most: int) -> int | None:
@@ -117,53 +145,138 @@ def _pairs(values: Floats, each: int | None) -> tuple[Ints, Ints]:
     return np.divmod(code, many)
 
 
-def _examined(
-    board: Board,
-    chosen: Sequence[Metric],
-    valued: Valued,
-    settings: Settings,
-    resamples: int,
-    each: int | None,
-) -> Found:
-    tried = Tried.on(board)
-    standings = standing(tried, settings.compare)
-    if len(standings) > MOST_MODELS:
-        return Found(board.place, standings, [])
-    shared, found = in_common(board), []
-    for metric, scores in zip(chosen, board.scores(), strict=True):
-        there = ~np.isnan(scores.numbers)
-        usable = common(scores.place, there)
-        code = obstacles(tried, shared, usable, settings.compare)
-        a, b = _pairs(_averages(scores, there), each)
-        refused = refusals(tried, code[a, b], shared[a, b], usable[a, b], a, b, metric, settings.compare)
-        compared = np.flatnonzero(code[a, b] == 0)
-        have = valued(board.place, metric)
-        ranked = np.array(
-            [i for i, model in enumerate(board.place.models) if standings[i] is None and model in have],
-            dtype=np.int64,
-        )
-        ranges = _settled(usable, code, ranked, a.size == _told(tried.many.size, None), settings)
-        sample = Sample(
-            scores,
-            board.units.of_problem,
-            board.units.key,
-            a[compared],
-            b[compared],
-            ranked if ranges else ranked[:0],
-            board.units.clustered,
-        )
-        lifts, ranks = resampled(sample, plan_of(settings), resamples)
-        problems = usable[a, b]
-        refused, compared, lifts = _alone(refused, compared, lifts)
-        settled = ranks if ranges else None
-        found.append(Measured(metric, a, b, problems, refused, compared, lifts, sample.ranked, settled, resamples))
-    return Found(board.place, standings, found)
+class _Case:
+    """One board to be examined, by every metric."""
+
+    def __init__(
+        self,
+        at: At,
+        board: Board,
+        asked: Benchmark,
+        metrics: int,
+        each: int | None,
+        resamples: int,
+        settings: Settings,
+    ) -> None:
+        self.at, self.board, self.asked, self.each, self.resamples = at, board, asked, each, resamples
+        self.models = len(board.place.models)
+        self.standings = standing(board.tried, settings.compare)
+        units = min(board.tried.problems, MOST_UNITS)
+        self.room = _NUMBER * (metrics + 1) * self.models * (2 * units + 2 * self.models)
+
+    @property
+    def units(self) -> Words:
+        known = self.asked.known
+        return np.arange(MOST_UNITS, dtype=np.uint64) if known is None else known
+
+    def trials(
+        self, look: Look | None, chosen: Sequence[Metric], valued: Valued, settings: Settings
+    ) -> Iterator[_Trial]:
+        """One for each metric; none where there are far too many models, or nothing to look at."""
+        if look is None:
+            return
+        tried, shape = self.board.tried, (self.models, self.models)
+        shared = np.broadcast_to(look.shared, shape)
+        for number, metric in enumerate(chosen):
+            usable, sums = np.broadcast_to(look.usable[number], shape), look.sums[number]
+            code = obstacles(tried, shared, usable, settings.compare)
+            a, b = _pairs(sums.averages, self.each)
+            refused = refusals(tried, code[a, b], shared[a, b], usable[a, b], a, b, metric, settings.compare)
+            have = valued(self.board.place, metric)
+            ranked = np.array(
+                [i for i, model in enumerate(self.board.place.models) if self.standings[i] is None and model in have],
+                dtype=np.int64,
+            )
+            ranges = _settled(usable, code, ranked, a.size == _told(self.models, None), settings)
+            yield _Trial(
+                self, number, metric, sums, a, b, usable[a, b], refused, np.flatnonzero(code[a, b] == 0),
+                ranked if ranges else ranked[:0], ranges, plan_of(settings),
+            )  # fmt: skip
 
 
-def _averages(scores: Matrix, there: NDArray[np.bool_]) -> Floats:
-    """The mean of every row over its own problems."""
-    filled = np.where(there, scores.numbers, 0)
-    return np.array([filled[row].sum() / max(1, np.count_nonzero(there[row])) for row in scores.place])
+@dataclass
+class _Trial:
+    """The pairs and ranks of a board by one metric, while they are worked out."""
+
+    case: _Case
+    number: int
+    metric: Metric
+    sums: Sums
+    a: Ints
+    b: Ints
+    problems: Ints
+    refused: tuple[pl.Series, pl.Series]
+    compared: Ints
+    ranked: Ints
+    ranges: bool
+    plan: Plan
+    pairs: Pairs | None = None
+
+    def asks(self) -> Iterator[tuple[Ints, Ask]]:
+        """Pairs to be asked about, by their number among those compared: scored on the same problems, and others."""
+        a, b = self.a[self.compared], self.b[self.compared]
+        same = self.sums.kind[a] == self.sums.kind[b]
+        near, far = np.flatnonzero(same), np.flatnonzero(~same)
+        yield near, Ask(self.case.at, self.number, a[near], b[near], apart=False)
+        step = max(1, _ROOM // (2 * _NUMBER * max(1, self.sums.unit.size)))
+        for first in range(0, far.size, step):
+            some = far[first : first + step]
+            yield some, Ask(self.case.at, self.number, a[some], b[some], apart=True)
+
+    def room(self, ask: Ask) -> int:
+        """Bytes that the answer takes, and what is made of it."""
+        units = 2 * self.sums.unit.size if ask.apart else 0
+        return _NUMBER * (4 + units) * ask.a.size + 2 * _NUMBER * self.case.resamples * self.case.models
+
+    def compare(self, some: Ints, answer: Answer, drawn: Chance) -> None:
+        if self.pairs is None:
+            a, b, case = self.a[self.compared], self.b[self.compared], self.case
+            step, clustered = case.board.steps[self.number], case.asked.clustered
+            self.pairs = Pairs(self.sums, step, a, b, self.ranked, clustered, drawn, self.plan)
+        self.pairs.compare(some, answer.wins, answer.apart)
+
+    def finish(self) -> None:
+        """No pair is left to be compared: what was made on the way is let go."""
+        assert self.pairs is not None
+        self.found, self.pairs = self.pairs.found(), None
+
+    def measured(self) -> Measured:
+        lifts, ranks = self.found
+        refused, compared, lifts = _alone(self.refused, self.compared, lifts)
+        settled = ranks if self.ranges else None
+        return Measured(
+            self.metric, self.a, self.b, self.problems, refused, compared, lifts, self.ranked, settled,
+            self.case.resamples,
+        )  # fmt: skip
+
+
+def _compared(trials: Sequence[_Trial], parts: Parts) -> None:
+    """Ask all parts about the pairs of some trials, so many pairs at a time as there is room for."""
+    todo = [(trial, some, ask) for trial in trials for some, ask in trial.asks()]
+    last = {id(trial): i for i, (trial, *_) in enumerate(todo)}
+    numbered = list(enumerate(todo))
+    for batch in together(numbered, lambda job: job[1][0].room(job[1][2]), _ROOM):
+        answers = parts.answer([ask for _, (_, _, ask) in batch])
+        work: dict[tuple[int, int], dict[int, list[tuple[int, _Trial, Ints, Answer]]]] = {}
+        for (i, (trial, some, _)), answer in zip(batch, answers, strict=True):
+            alike = work.setdefault((trial.case.at[0], trial.case.resamples), {})
+            alike.setdefault(id(trial), []).append((i, trial, some, answer))
+        for alike in work.values():  # those that share their chances
+            _compare(list(alike.values()), last)
+
+
+def _compare(jobs: list[list[tuple[int, _Trial, Ints, Answer]]], last: dict[int, int]) -> None:
+    """Each job is of one trial."""
+    first = jobs[0][0][1]
+    drawn = chance(first.case.units, first.case.resamples, first.plan.seed)
+
+    def one(job: list[tuple[int, _Trial, Ints, Answer]]) -> None:
+        for i, trial, some, answer in job:
+            trial.compare(some, answer, drawn)
+            if last[id(trial)] == i:
+                trial.finish()
+
+    side_by_side(one, jobs)
 
 
 def _settled(usable: Ints, code: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:

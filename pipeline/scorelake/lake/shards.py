@@ -6,14 +6,11 @@ Pieces fit into memory, and there are enough of them. None of it changes a numbe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from scorelake.settings import Run, Settings
 from scorelake.store.disk import is_remote
 from scorelake.store.files import File, Shard
-
-Item = TypeVar("Item")
 
 SMALL = 4 << 20
 """Bytes below which a file is small."""
@@ -80,20 +77,6 @@ def bucket_rows(rows: int, run: Run, at_once: int) -> int:
 
 def _pieces(at_once: int) -> int:
     return at_once if at_once < FEW else ROUNDS * at_once
-
-
-def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
-    """Items in order, neighbours together while they are no larger than that: an engine takes them as one."""
-    out: list[tuple[Item, ...]] = []
-    held = 0.0
-    for item in items:
-        if out and held + size(item) <= most:
-            out[-1] = (*out[-1], item)
-            held += size(item)
-        else:
-            out.append((item,))
-            held = size(item)
-    return out
 
 
 def groups(shards: Sequence[Shard], number: int) -> list[list[Shard]]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scorelake.counts import DOUBT, OUTCOMES, PROBLEM, TOLD, Counts, added, attempt_name, together
 from scorelake.merge import lists
 from scorelake.merge.duplicates import Resolved, in_doubt, resolve, spelled_out
+from scorelake.metrics.moments import LEAF_BITS
 from scorelake.partials import Partial, Piece, as_dictionary, read, table
 from scorelake.sorting import by_ranks
 from scorelake.store.disk import beside, remove, writing
@@ -91,7 +92,7 @@ def buckets(
     )
     weight = sum(partial.weight for partial in filled)
     many = max(1, -(-weight // rows), min(_AT_ONCE, weight // _WORTH))
-    many = 1 << (many - 1).bit_length()  # as pieces are cut, so that few of them lie on an edge
+    many = min(1 << LEAF_BITS, 1 << (many - 1).bit_length())  # as pieces are cut, so that few lie on an edge
     edges = [_HASHES * i // many for i in range(many + 1)]
     answered = answered and any(partial.answers == "counted" for partial in filled)
     return [

@@ -40,9 +40,9 @@ def places(many: int) -> type[np.unsignedinteger[Any]]:
 
 
 def common(place: Places, there: NDArray[np.bool_]) -> Ints:
-    """In how many columns two rows both have something that is there; rows x rows."""
+    """In how many columns two rows both have something that is there; rows x rows, or one number for all of them."""
     if there[place].all():
-        return np.full((len(place), len(place)), place.shape[1])
+        return np.array(place.shape[1])
     out = np.zeros((len(place), len(place)), dtype=np.int64)
     flags = there.astype(np.float32)
     for columns in blocks(place.shape[1], max(16, len(place))):

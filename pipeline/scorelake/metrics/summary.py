@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
@@ -147,7 +148,7 @@ def aggregate(
     for kind in dict.fromkeys(kinds):
         alike = [estimate for estimate, its in zip(estimates, kinds, strict=True) if its == kind]
         panel = _Panel(alike)
-        sums = _Sums.joined(side_by_side(panel.sums, shape.batches(panel.value[:, :, 0].size)))
+        sums = Sums.joined(side_by_side(panel.sums, shape.batches(panel.value[:, :, 0].size)))
         for i, estimate in enumerate(alike):
             out[id(estimate)] = _summaries(estimate, shape, sums.of(i), confidence, min_coverage, clip)
     return [out[id(estimate)] for estimate in estimates]
@@ -156,46 +157,78 @@ def aggregate(
 def _summaries(
     estimate: Estimate,
     shape: Shape,
-    sums: _Sums,
+    sums: Sums,
     confidence: float,
     min_coverage: float,
     clip: tuple[float, float] | None,
 ) -> Summaries:
     """One metric: what its sums over groups come to."""
     count_all = np.add.reduceat(shape.problems, shape.starts)
-    count = sums.count.astype(np.int64)
-    if estimate.powers is None:
-        mu, variance, average, error = sums.mu[0], sums.spread[0, 0], sums.average[0], sums.sample[0, 0]
-    else:
-        mu, variance = blend(sums.mu, sums.spread, estimate.powers)
-        average, error = blend(sums.average, sums.sample, estimate.powers)
-    hidden = count < np.maximum(min_coverage * count_all * (1 - 1e-12), 1)
+    undefined = np.zeros(count_all.size, dtype=bool)
     if estimate.undefined is not None:
-        hidden |= np.logical_or.reduceat(estimate.undefined[shape.place], shape.starts)
-    value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
-    lo, hi = interval(value, se, sums.units, estimate.bounds, confidence)
-    rerun_lo, rerun_hi = _rerun(estimate, shape, value, confidence)
-    sigma = np.sqrt(variance)
-    reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
-    ends = clip or estimate.clip or estimate.bounds
-    mu_lo, mu_hi = np.clip(mu - reach, *ends), np.clip(mu + reach, *ends)
-    return Summaries(
-        value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, count_all, count, sums.units, estimate.bounds
-    )
-
-
-def _rerun(estimate: Estimate, shape: Shape, value: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """The interval of the same problems attempted again, where the noise of each is known."""
-    if estimate.repeated is None:
-        return np.full(value.size, np.nan), np.full(value.size, np.nan)
-    noise, n = estimate.repeated[:, shape.place]
-    times = shape.problems * (n > 0)
-    total, attempts, problems = (np.add.reduceat(x, shape.starts) for x in (times * noise, times * n, times))
-    return rerun(value, ratio(total, problems**2), attempts, confidence)
+        undefined = np.logical_or.reduceat(estimate.undefined[shape.place], shape.starts)
+    repeated = np.zeros((3, count_all.size))
+    if estimate.repeated is not None:
+        noise, n = estimate.repeated[:, shape.place]
+        times = shape.problems * (n > 0)
+        repeated = np.stack([np.add.reduceat(x, shape.starts) for x in (times * noise, times * n, times)])
+    told = Groups(sums, count_all, undefined, repeated)
+    return told.summaries(Kind.of(estimate), confidence, min_coverage, clip)
 
 
 @dataclass(frozen=True)
-class _Sums:
+class Kind:
+    """What is the same of a metric for all problems: see Estimate."""
+
+    powers: tuple[float, float] | None
+    bounds: tuple[float, float]
+    clip: tuple[float, float] | None
+    repeated: bool
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Kind:
+        return cls(estimate.powers, estimate.bounds, estimate.clip, estimate.repeated is not None)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """One metric: all that is needed of groups."""
+
+    sums: Sums
+    problems: Ints
+    undefined: NDArray[np.bool_]
+    """Some problem has attempts enough and still no value."""
+    repeated: Floats
+    """Noise, attempts and problems of what was tried again, 3 x groups."""
+
+    def summaries(
+        self, kind: Kind, confidence: float, min_coverage: float, clip: tuple[float, float] | None
+    ) -> Summaries:
+        sums, count = self.sums, self.sums.count.astype(np.int64)
+        if kind.powers is None:
+            mu, variance, average, error = sums.mu[0], sums.spread[0, 0], sums.average[0], sums.sample[0, 0]
+        else:
+            mu, variance = blend(sums.mu, sums.spread, kind.powers)
+            average, error = blend(sums.average, sums.sample, kind.powers)
+        hidden = (count < np.maximum(min_coverage * self.problems * (1 - 1e-12), 1)) | self.undefined
+        value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
+        lo, hi = interval(value, se, sums.units, kind.bounds, confidence)
+        rerun_lo, rerun_hi = np.full((2, value.size), np.nan)
+        if kind.repeated:
+            noise, attempts, problems = self.repeated
+            rerun_lo, rerun_hi = rerun(value, ratio(noise, problems**2), attempts, confidence)
+        sigma = np.sqrt(variance)
+        reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
+        ends = clip or kind.clip or kind.bounds
+        mu_lo, mu_hi = np.clip(mu - reach, *ends), np.clip(mu + reach, *ends)
+        return Summaries(
+            value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, self.problems, count, sums.units,
+            kind.bounds,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sums:
     """What is needed of groups: metrics x parts (x parts) x groups."""
 
     mu: Floats
@@ -210,11 +243,11 @@ class _Sums:
     """How large that sample is: problems scored, or clusters with one."""
 
     @staticmethod
-    def joined(batches: Sequence[_Sums]) -> _Sums:
-        return _Sums(*(np.concatenate([getattr(some, f.name) for some in batches], axis=-1) for f in fields(_Sums)))
+    def joined(batches: Sequence[Sums]) -> Sums:
+        return Sums(*(np.concatenate([getattr(some, f.name) for some in batches], axis=-1) for f in fields(Sums)))
 
-    def of(self, metric: int) -> _Sums:
-        return _Sums(*(getattr(self, f.name)[metric] for f in fields(_Sums)))
+    def of(self, metric: int) -> Sums:
+        return Sums(*(getattr(self, f.name)[metric] for f in fields(Sums)))
 
 
 class _Panel:
@@ -229,13 +262,13 @@ class _Panel:
         """None of them has a posterior."""
         self.covariance = np.nan_to_num(np.stack([estimate.covariance for estimate in estimates]), nan=0.0)
 
-    def sums(self, batch: _Batch) -> _Sums:
+    def sums(self, batch: _Batch) -> Sums:
         """Some metrics at a time, as many as stay in the processor's cache."""
         step = max(1, CACHED // (batch.place.size * self.value.shape[1]))
         parts = [self._sums(batch, slice(i, i + step)) for i in range(0, len(self.value), step)]
-        return _Sums(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(_Sums)))
+        return Sums(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sums)))
 
-    def _sums(self, batch: _Batch, some: slice) -> _Sums:
+    def _sums(self, batch: _Batch, some: slice) -> Sums:
         mu, spread = self._posterior(batch, some)
         off = self.value[some].take(batch.place, axis=-1)
         scored = None if self.scored is None else self.scored[some].take(batch.place, axis=-1)
@@ -252,7 +285,7 @@ class _Panel:
         else:
             seen = batch.weight[None] if scored is None else batch.weight * scored
             sample, units = _between_clusters(off * batch.weight, seen, count, batch)
-        return _Sums(mu, spread, count, average, sample, units)
+        return Sums(mu, spread, count, average, sample, units)
 
     def _posterior(self, batch: _Batch, some: slice) -> tuple[Floats, Floats]:
         """Means (metrics x parts x groups) and their covariance, over every problem that has a posterior.

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 import duckdb
 import polars as pl
+import pyarrow.parquet as pq
 
-from scorelake.problems import Problems
+from scorelake.problems import Part, name_texts, paths
 from scorelake.publish.history import Past
 from scorelake.publish.protocols import protocols
 from scorelake.publish.snapshot import problem_files
@@ -26,10 +28,13 @@ from scorelake.tables import (
     BOARD,
     CHANGE,
     COUNT_SCORE,
+    COUNTS,
     DIGEST,
     EVIDENCE,
     GROUP,
     HISTORY,
+    KEYS,
+    LISTS,
     PROBLEM,
     PROBLEM_COUNT,
     PROBLEM_COUNTS,
@@ -51,12 +56,14 @@ STORAGE = "v1.0.0"
 """The storage version every DuckDB 1.x and 2.x opens."""
 INTERNAL = "internal"
 """The schema of tables that nobody needs to look at."""
-NATIVE = (*SCORES, *EVIDENCE, PROBLEM_HISTOGRAM, CHANGE)
+NATIVE = (*(table for table in SCORES if table is not PROBLEM_SCORE), *EVIDENCE, PROBLEM_HISTOGRAM, CHANGE)
 """Tables as they are in the snapshot's files."""
 _HIDDEN = (*PROBLEM, *EVIDENCE, COUNT_SCORE, PROBLEM_SCORE, PROTOCOL_KEY, RECORD, BOARD, DIGEST)
 _TABLES = (*dict.fromkeys((*NATIVE, *_HIDDEN)), RUN, SETTING, QUARANTINE, HISTORY)
 _CATALOG = "views and macros"
-APART = (PROBLEM_COUNT, PROBLEM_SCORE)
+_VIEWS = "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+_NAME = KEYS[-1]
+APART = (PROBLEM_COUNT, PROBLEM_NAME, PROBLEM_SCORE)
 """Tables per problem, which may be views of the snapshot's files."""
 
 
@@ -118,7 +125,6 @@ def build(
     run_id: str,
     known: Past,
     snapshot: Path,
-    problems: Problems,
     rolled_back: bool = False,
     apart: bool = False,
 ) -> None:
@@ -132,23 +138,22 @@ def build(
         db.execute("SET preserve_insertion_order = true")
         _attach(db, path)
         db.execute(f"CREATE SCHEMA {INTERNAL}")
-        _problems(db, problems, problem_files(snapshot) if apart else "")
-        keys = _protocols(db, problems)
         for table in NATIVE:
-            source = literal(str(snapshot / f"{table.name}.parquet"))
-            if apart and table in APART:
-                db.execute(f"CREATE VIEW {home_of(table)} AS FROM read_parquet('{_quoted(source)}')")
-            else:
-                db.read_parquet(source).create(home_of(table))
+            db.read_parquet(literal(str(snapshot / f"{table.name}.parquet"))).create(home_of(table))
+        groups = _groups(snapshot)
+        _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
+        _point(db, snapshot) if apart else _problems(db, snapshot, groups)
+        keys = _protocols(db, groups)
         for table, frame in known.tables(run_id).items():
             _load(db, table, frame)
         who = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
         _load(db, BOARD, pl.DataFrame([who], schema=BOARD.schema))
         for _, sql in view_files():
             db.execute(sql)
+        views = {f"{schema}.{name}" for schema, name in db.execute(_VIEWS).fetchall()}
         for table in _TABLES:
             if table is not DIGEST:
-                _comment(db, table, "VIEW" if apart and table in APART else "TABLE")
+                _comment(db, table, "VIEW" if home_of(table) in views else "TABLE")
         _comment_views(db)
         _comment_keys(db, keys)
         _detach(db)
@@ -171,37 +176,69 @@ def _detach(db: duckdb.DuckDBPyConnection) -> None:
     db.execute("DETACH fresh")
 
 
-def _problems(db: duckdb.DuckDBPyConnection, problems: Problems, files: str) -> None:
+def _groups(snapshot: Path) -> pl.DataFrame:
+    """The groups that have a problem, in their order."""
+    return pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP)).unique().sort(GROUP)
+
+
+def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFrame) -> None:
     """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
-    _load(db, PROBLEM_GROUP, problems.groups.with_row_index("_group"))
-    _load(db, PROBLEM_NAME, pl.DataFrame({"problem_id": problems.names}).with_row_index("_name"))
-    absent = [name for name in PROBLEM_COUNT.schema if name.startswith("reward_") and name not in problems.kept]
-    if files:
-        _point(db, problems, files, absent)
-        return
-    for i, part in enumerate(problems.parts(problems.kept)):
-        known = part.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
-        _load(db, PROBLEM_COUNT, known.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)), more=i > 0)
+    counts, scores = (paths(snapshot / table.name) for table in (PROBLEM_COUNTS, PROBLEM_SCORE))
+    names = pl.concat([name_texts(path) for path in counts]).unique().sort().to_frame(_NAME).with_row_index("_name")
+    _load(db, PROBLEM_NAME, names)
+    numbers = groups.with_row_index("_group")
+    for i, path in enumerate(counts):
+        part = Part.read(path)
+        kept = _kept(part.columns)
+        group = part.groups.join(numbers, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["_group"]
+        name = part.names.to_frame(_NAME).join(names, on=_NAME, how="left", maintain_order="left")["_name"]
+        known = {"_group": group.gather(part.group), "_name": name.gather(part.name)}
+        frame = pl.concat([pl.DataFrame(known), part.counts, part.others(kept)], how="horizontal")
+        absent = [name for name in PROBLEM_COUNT.columns if name not in frame.columns]
+        frame = frame.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
+        _load(db, PROBLEM_COUNT, frame.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)), more=i > 0)
+    _load(db, PROBLEM_SCORE, pl.DataFrame(schema=PROBLEM_SCORE.schema))
+    for path in scores:
+        told = pl.read_parquet(path, glob=False).join(numbers, on=GROUP, how="left", nulls_equal=True)
+        _load(db, PROBLEM_SCORE, told.join(names, on=_NAME, how="left").select(*PROBLEM_SCORE.columns), more=True)
 
 
-def _point(db: duckdb.DuckDBPyConnection, problems: Problems, files: str, absent: list[str]) -> None:
-    """The same table as a view of the snapshot's files; texts are joined to their numbers when it is asked for."""
-    kept = [name for name in problems.kept if name not in PROBLEM_COUNT.columns]
-    also = [f'counts."{_doubled(name)}"' for name in kept]
-    numbers = [f"NULL::DOUBLE AS {name}" if name in absent else f"counts.{name}" for name in PROBLEM_COUNT.columns]
-    same = " AND ".join(f"groups.{key} IS NOT DISTINCT FROM counts.{key}" for key in GROUP)
+def _kept(columns: Sequence[str]) -> list[str]:
+    """Columns of problem_counts beside keys and counts that are one value each."""
+    return [name for name in columns if name not in (*KEYS, *COUNTS, *LISTS)]
+
+
+def _point(db: duckdb.DuckDBPyConnection, snapshot: Path) -> None:
+    """The same tables as views of the snapshot's files; a problem id is its own number."""
+    files = problem_files(snapshot)
+    columns = pq.read_schema(paths(snapshot / PROBLEM_COUNTS.name)[0]).names
+    told = [f"files.{name}" if name in columns else f"NULL::DOUBLE AS {name}" for name in PROBLEM_COUNT.columns]
+    also = [f'files."{_doubled(name)}"' for name in _kept(columns) if name not in PROBLEM_COUNT.columns]
+    _view(db, PROBLEM_COUNT, [*told[2:], *also], files)
     db.execute(
-        f"""CREATE VIEW {home_of(PROBLEM_COUNT)} AS
-        SELECT groups._group, names._name, {", ".join([*numbers[2:], *also])}
-        FROM read_parquet('{_quoted(files)}') AS counts
-        JOIN {home_of(PROBLEM_GROUP)} AS groups ON {same}
-        JOIN {home_of(PROBLEM_NAME)} AS names ON names.problem_id = counts.problem_id"""
+        f"CREATE VIEW {home_of(PROBLEM_NAME)} AS "
+        f"SELECT DISTINCT problem_id AS _name, problem_id FROM read_parquet('{_quoted(files)}')"
+    )
+    values = snapshot / PROBLEM_SCORE.name
+    if paths(values):
+        _view(db, PROBLEM_SCORE, ["metric", "k", "value"], f"{literal(str(values))}/*.parquet")
+    else:
+        _load(db, PROBLEM_SCORE, pl.DataFrame(schema=PROBLEM_SCORE.schema))
+
+
+def _view(db: duckdb.DuckDBPyConnection, table: Table, columns: Sequence[str], files: str) -> None:
+    same = " AND ".join(f"groups.{key} IS NOT DISTINCT FROM files.{key}" for key in GROUP)
+    db.execute(
+        f"""CREATE VIEW {home_of(table)} AS
+        SELECT groups._group, files.problem_id AS _name, {", ".join(columns)}
+        FROM read_parquet('{_quoted(files)}') AS files
+        JOIN {home_of(PROBLEM_GROUP)} AS groups ON {same}"""
     )
 
 
-def _protocols(db: duckdb.DuckDBPyConnection, problems: Problems) -> dict[str, str]:
+def _protocols(db: duckdb.DuckDBPyConnection, groups: pl.DataFrame) -> dict[str, str]:
     """The protocols with a column per key; the names of these columns."""
-    frame, names = protocols(problems.groups["protocol"].unique().sort().to_list())
+    frame, names = protocols(groups["protocol"].unique().sort().to_list())
     _load(db, PROTOCOL_KEY, frame)
     return names
 

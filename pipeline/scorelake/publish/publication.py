@@ -15,9 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from scorelake import problems as counted
 from scorelake.errors import DataError, ScorelakeError, UnsettledError, UsageError
-from scorelake.problems import Problems
 from scorelake.publish.alarms import NAME as REPORT
 from scorelake.publish.history import HISTORY_FILE, RUNS_FILE, Past
 from scorelake.publish.history import write as write_history
@@ -62,7 +60,6 @@ def publish(
     staged: Path,
     manifest: Manifest,
     tables: dict[str, pl.DataFrame],
-    problems: Problems,
     before: Base,
 ) -> None:
     """Complete the staged snapshot, rename it into place, and replace the leaderboard if it is the one seen."""
@@ -76,7 +73,7 @@ def publish(
         settle(staged, final)
     past = before.past.grown(manifest, tables[MODEL_SUMMARY.name])
     try:
-        _show(out, manifest, past, problems.moved(final / "problem_counts"), before, sent=False)
+        _show(out, manifest, past, before, sent=False)
     except UnsettledError:
         raise  # it may be the one that is shown
     except BaseException:
@@ -113,7 +110,7 @@ def rollback(out: Output, run_id: str) -> Manifest:
             where=str(home),
             hint="roll back with that version, or score the lake as it was",
         )
-    _show(out, manifest, before.past, counted.read(home / "problem_counts"), before, sent=True, rolled_back=True)
+    _show(out, manifest, before.past, before, sent=True, rolled_back=True)
     return manifest
 
 
@@ -130,7 +127,6 @@ def _show(
     out: Output,
     manifest: Manifest,
     past: Past,
-    problems: Problems,
     before: Base,
     *,
     sent: bool,
@@ -140,10 +136,12 @@ def _show(
     from scorelake.publish.leaderboard import build  # noqa: PLC0415  (DuckDB loads slowly)
 
     run_id, most = manifest["run"]["run_id"], json.loads(manifest["run"]["settings"])["publish"]["max_problems"]
-    apart = out.mirror is None and problems.group.size > most  # files in a store are out of reach for who opens it
+    apart = (
+        out.mirror is None and manifest["size"]["problems"] > most
+    )  # files in a store are out of reach for who opens it
     snapshot, aside = out.snapshots / run_id, out.root / f".leaderboard-{run_id}"
     with writing(out.root):
-        build(aside, run_id, past, snapshot, problems, rolled_back, apart)
+        build(aside, run_id, past, snapshot, rolled_back, apart)
         etag = ""
         if out.mirror:
             if not sent:

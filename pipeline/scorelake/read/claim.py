@@ -128,7 +128,7 @@ def _made(folder: Path, out: str, asked: Asked, metric: str) -> list[Comparison]
     protocols = (asked.protocols * 2)[:2] if len(asked.protocols) == 1 else asked.protocols or (None, None)
     models = (asked.model_a, asked.model_b)
     for model, run in zip(models, runs, strict=True):
-        there("model", kept.counts(run).groups["model"].unique().sort().to_list(), (model,))
+        there("model", kept.counts(run).histogram["model"].unique().sort().to_list(), (model,))
     a, b = (Side(*side) for side in zip(models, runs, protocols, strict=True))
     return [_worded(told, kept, metric) for told in compared(kept, (a, b), metric, asked.benchmark)]
 

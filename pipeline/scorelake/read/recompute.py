@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -22,7 +23,7 @@ from scorelake.read.names import says
 from scorelake.score.choose import Outcomes, choose_compared
 from scorelake.score.values import per_problem
 from scorelake.settings import Settings
-from scorelake.tables import protocol_label
+from scorelake.tables import PROBLEM_HISTOGRAM, protocol_label
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,24 @@ class Told:
     row: dict[str, Any]
 
 
+class Counted:
+    """The problems of a snapshot, on the disk; and what its histogram says of them."""
+
+    def __init__(self, snapshot: Path) -> None:
+        self.files = pl.scan_parquet(problems.paths(snapshot / problems.FOLDER), glob=False)
+        self.histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet")
+
+    def outcomes(self, settings: Settings) -> Outcomes:
+        """What the counts of a snapshot allow."""
+        columns = self.files.collect_schema().names()
+        return Outcomes(
+            binary=not self.histogram["c"].null_count(),
+            rewards="rewards" in columns,
+            top_n=int(self.histogram["n"].max() or 0),  # type: ignore[arg-type]
+            answers=settings.answers and "answer_counts" in columns,
+        )
+
+
 class Kept:
     """The snapshots of an output that are kept, read when they are asked for."""
 
@@ -54,7 +73,7 @@ class Kept:
         with locked(out) if out.mirror else nullcontext():
             self.out = out.fresh()
         self.manifests: dict[str, Any] = {each["run"]["run_id"]: each for each in self.out.manifests()}
-        self._read: dict[str, problems.Problems] = {}
+        self._read: dict[str, Counted] = {}
 
     def shown(self, run: str) -> str:
         """The id of the run that a leaderboard shows, if its counts are still here."""
@@ -76,12 +95,12 @@ class Kept:
             raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(self.manifests)}")
         return found[0]
 
-    def counts(self, run: str) -> problems.Problems:
+    def counts(self, run: str) -> Counted:
         if run not in self._read:
             if self.out.mirror:
                 with locked(self.out):
                     self.out.mirror.complete(run)
-            self._read[run] = problems.read(self.out.snapshots / run / "problem_counts")
+            self._read[run] = Counted(self.out.snapshots / run)
         return self._read[run]
 
     def settings(self, run: str) -> Settings:
@@ -96,7 +115,7 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
     settings = kept.settings(sides[1].run)
     settings = settings.model_copy(update={"compare": settings.compare.model_copy(update={"metrics": (metric,)})})
     counted = [kept.counts(side.run) for side in sides]
-    outcomes = _outcomes(counted[1], settings)
+    outcomes = counted[1].outcomes(settings)
     (chosen,) = comparable(choose_compared(settings, outcomes))
     groups = [_groups(each, side.model, benchmark) for each, side in zip(counted, sides, strict=True)]
     out = []
@@ -113,30 +132,20 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
     return out
 
 
-def _outcomes(counted: problems.Problems, settings: Settings) -> Outcomes:
-    """What the counts of a snapshot allow."""
-    return Outcomes(
-        binary=counted.binary,
-        rewards="rewards" in counted.more,
-        top_n=int(counted.pairs.n.max(initial=0)),
-        answers=settings.answers and "answer_counts" in counted.more,
-    )
-
-
 def _scorer(chosen: Metric, settings: Settings, outcomes: Outcomes) -> Scorer:
     return lambda rows: per_problem([chosen], rows, settings, outcomes)[0]
 
 
-def _groups(counted: problems.Problems, model: str, benchmark: str | None) -> dict[str, list[str]]:
+def _groups(counted: Counted, model: str, benchmark: str | None) -> dict[str, list[str]]:
     """Benchmarks of a model, and its protocols there."""
-    mine = counted.groups.filter(pl.col("model") == model)
+    mine = counted.histogram.filter(pl.col("model") == model)
     if benchmark is not None:
         mine = mine.filter(pl.col("benchmark") == benchmark)
     told = mine.group_by("benchmark").agg(pl.col("protocol").unique().sort())
     return dict(told.iter_rows())
 
 
-def _rows(counted: problems.Problems, side: Side, benchmark: str, protocol: str) -> pl.DataFrame:
+def _rows(counted: Counted, side: Side, benchmark: str, protocol: str) -> pl.DataFrame:
     mine = (pl.col("benchmark") == benchmark) & (pl.col("model") == side.model) & (pl.col("protocol") == protocol)
     return counted.files.filter(mine).collect()
 

@@ -34,7 +34,7 @@ def estimates(table: pl.DataFrame, chosen: Sequence[Metric], settings: Settings)
         return side_by_side(Rubric(table, settings).of, chosen)
     each = max(1, int(table[COLUMNS[0]].list.len().sum()) // max(1, table.height))
     step = max(1, _BLOCK // each)
-    bounds = _bounds(table, settings)
+    bounds = settings.rubric.bounds or (-np.inf, np.inf)  # infinite where nobody says
     parts = side_by_side(
         lambda at: Rewards(table[at : at + step]).values(chosen), range(0, max(1, table.height), step)
     )
@@ -45,17 +45,15 @@ def estimates(table: pl.DataFrame, chosen: Sequence[Metric], settings: Settings)
     ]
 
 
-def _bounds(table: pl.DataFrame, settings: Settings) -> tuple[float, float]:
-    """The least and the largest reward there can be; infinite where nobody says."""
+def check(ends: tuple[float, float] | None, settings: Settings) -> None:
+    """Raise if the least or the largest score lies outside what the settings say there can be."""
     low, high = settings.rubric.bounds or (-np.inf, np.inf)
-    ends = table.select(least=pl.col(COLUMNS[0]).list.min().min(), most=pl.col(COLUMNS[0]).list.max().max()).row(0)
-    outside = [end for end in ends if end is not None and not low <= end <= high]
-    if outside:
+    outside = [end for end in ends or () if not low <= end <= high]
+    if outside and not settings.rubric.levels:
         raise DataError(
             f"a score of {outside[0]:g} lies outside [rubric] bounds = [{low:g}, {high:g}]",
             hint="mend the lake, or give bounds that hold for every score",
         )
-    return low, high
 
 
 class _Flat:

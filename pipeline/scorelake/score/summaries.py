@@ -1,7 +1,7 @@
 """Counts per problem -> summary rows, one per group and metric.
 
-Every metric is evaluated once per distinct (n, c) of the whole lake and gathered into groups; rewards are
-evaluated per problem. Sums run over sorted rows in numpy, so equal counts give equal bits.
+Every metric is evaluated once per distinct (n, c) of the whole lake and gathered into groups; what depends on more is
+evaluated per problem, part by part (see sheets). Sums run in one order, so equal counts give equal bits.
 """
 
 from __future__ import annotations
@@ -15,56 +15,77 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.draws import Ints
-from scorelake.score import beliefs
+from scorelake.score import beliefs, rewards
 from scorelake.score.choose import Outcomes, choose
 from scorelake.score.curves import curve
-from scorelake.score.groups import OF_BENCHMARK, Grouping, grouped
+from scorelake.score.groups import OF_BENCHMARK, Grouping, grouped, starts
 from scorelake.score.overall import overall
-from scorelake.score.values import Scored, kinds
-from scorelake.settings import UNIFORM, Settings
-from scorelake.tables import CURVE, EARLIER, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
+from scorelake.score.sheets import Sheet
+from scorelake.settings import Settings
+from scorelake.survey import Survey
+from scorelake.tables import CURVE, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 
 ASIDE = ("units", "low", "high")
 """What averages over benchmarks need of a row besides its columns: the size of the sample, and what values can be."""
 
 
-def tables(scored: Scored, fine: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Scores of models, of their subjects, and of the slices asked for."""
-    settings, outcomes = scored.settings, scored.outcomes
+def tables(told: Survey, settings: Settings, outcomes: Outcomes, made: Sequence[Sheet]) -> dict[str, pl.DataFrame]:
+    """Scores of models, of their subjects, and of the slices asked for.
+
+    In: the sheets of all problems, where metrics need them.
+    """
     beliefs.check(settings, outcomes)
-    groups = grouped(scored.counted, fine, settings)
-    made = summarize(choose(settings, outcomes), groups, scored)
-    models, subjects, *slices = (frame.drop(ASIDE) for frame in made)
+    rewards.check(told.rewards, settings)
+    groups = grouped(told, settings)
+    found = summarize(choose(settings, outcomes), groups, settings, outcomes, made)
+    models, subjects, *slices = (frame.drop(ASIDE) for frame in found)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     return {
         CURVE.name: CURVE.check(curve(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)),
-        OVERALL.name: OVERALL.check(overall(made[0], settings)),
+        OVERALL.name: OVERALL.check(overall(found[0], settings)),
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
     }
 
 
-def summarize(chosen: Sequence[Metric], groupings: Sequence[Grouping], scored: Scored) -> list[pl.DataFrame]:
+def summarize(
+    chosen: Sequence[Metric],
+    groupings: Sequence[Grouping],
+    settings: Settings,
+    outcomes: Outcomes,
+    made: Sequence[Sheet],
+) -> list[pl.DataFrame]:
     """One summary table per grouping: groups x metrics, and beside its columns those of ASIDE."""
-    settings, outcomes = scored.settings, scored.outcomes
-    of = kinds(chosen, outcomes)
-    from_rewards, from_answers = of["rewards"], of["answers"]
-    from_counts = [*of["counts"], *of["earlier"]]
     rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
-    if from_counts and outcomes.earlier:
-        _informed_rows(from_counts, groupings, scored, rows)
-    elif from_counts:
+    if made:
+        for mine, sheets in zip(rows, _by_table(made, groupings), strict=True):
+            told = _told(*sheets, settings)
+            mine.update({metric: told[metric.name] for metric in chosen if metric.name in told})
+    from_counts = [metric for metric in chosen if metric not in rows[0]]
+    if from_counts:
         _count_rows(from_counts, groupings, settings, outcomes, rows)
-    if from_rewards:
-        _problem_rows(from_rewards, scored.of_rewards(from_rewards), groupings, settings, rows)
-    if from_answers:
-        _problem_rows(from_answers, scored.of_answers(from_answers), groupings, settings, rows)
     return [
         _table(grouping, {metric: mine[metric] for metric in chosen})
         for grouping, mine in zip(groupings, rows, strict=True)
     ]
+
+
+def _by_table(made: Sequence[Sheet], groupings: Sequence[Grouping]) -> list[tuple[Sheet, Sheet | None]]:
+    """The sheet of each grouping, and the one by cluster, if there are any."""
+    if groupings[0].cluster is None:
+        return [(sheet, None) for sheet in made]
+    return list(zip(made[::2], made[1::2], strict=True))
+
+
+def _told(sheet: Sheet, by_cluster: Sheet | None, settings: Settings) -> dict[str, Summaries]:
+    """The summaries of a sheet's metrics."""
+    how, out = settings.uncertainty, {}
+    begins = None if by_cluster is None else starts(by_cluster.groups, sheet.groups.columns)
+    for name, moments in sheet.moments.items():
+        each = None if by_cluster is None or begins is None else (by_cluster.moments[name], begins)
+        out[name] = moments.groups(each).summaries(sheet.kinds[name], how.confidence, how.min_coverage, how.bounds)
+    return out
 
 
 def _count_rows(
@@ -99,23 +120,6 @@ def _count_rows(
         mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
 
 
-def _informed_rows(
-    chosen: list[Metric],
-    groupings: Sequence[Grouping],
-    scored: Scored,
-    rows: list[dict[Metric, Summaries]],
-) -> None:
-    """The same where every problem has a prior of its own: each distinct (n, c) with its earlier counts once."""
-    settings, outcomes = scored.settings, scored.outcomes
-    counts = scored.counted.others(["n", "c", EARLIER["n"], EARLIER["c"]])
-    known = counts.unique().sort(counts.columns)
-    found = counts.join(known.with_row_index("place"), on=counts.columns, how="left", maintain_order="left")["place"]
-    prior = beliefs.per_row(beliefs.beta(settings, outcomes) or UNIFORM, known)
-    worth = beliefs.worth(settings, outcomes)
-    estimates = metrics.evaluate(chosen, known["n"].to_numpy(), known["c"].to_numpy(), prior, worth)
-    _problem_rows(chosen, estimates, groupings, settings, rows, found.cast(pl.Int64).to_numpy())
-
-
 def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
     how = settings.uncertainty
     return metrics.aggregate(estimates, shape, how.confidence, how.min_coverage, how.bounds)
@@ -145,19 +149,3 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
         ],
         how="horizontal",
     )
-
-
-def _problem_rows(
-    chosen: list[Metric],
-    estimates: Sequence[Estimate],
-    groupings: Sequence[Grouping],
-    settings: Settings,
-    rows: list[dict[Metric, Summaries]],
-    where: Ints | None = None,
-) -> None:
-    """Estimates of every problem, made once, gathered into each grouping; `where` says which column is whose."""
-    for grouping, mine in zip(groupings, rows, strict=True):
-        place, starts, clusters = grouping.lined_up()
-        place = place if where is None else where[place]
-        shape = Shape(place, np.ones(place.size, dtype=np.int64), starts, clusters)
-        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))

@@ -6,28 +6,40 @@ the view that shows all of them works them out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import polars as pl
 
 from scorelake.metrics import Metric
-from scorelake.problems import Problems
+from scorelake.metrics.counts import Distinct
 from scorelake.score.choose import Outcomes, choose
 from scorelake.score.values import Scored, kinds, per_problem
 from scorelake.settings import Settings
-from scorelake.tables import COUNT_SCORE, PROBLEM_SCORE
+from scorelake.tables import COUNT_SCORE, KEYS
 
 _IN_SQL = ("pass@k", "pass^k")
 
 
-def tables(scored: Scored) -> dict[str, pl.DataFrame]:
-    """Values of the metrics named in the settings; none where none are named."""
-    shared, each = told(scored.settings, scored.outcomes)
-    return {
-        COUNT_SCORE.name: COUNT_SCORE.check(_by_counts(scored.counted, shared, scored.settings, scored.outcomes)),
-        PROBLEM_SCORE.name: PROBLEM_SCORE.check(_by_problem(scored, each)),
-    }
+def by_counts(pairs: Distinct, settings: Settings, outcomes: Outcomes) -> pl.DataFrame:
+    """Values of the metrics named in the settings, for every (n, c); none where none are named."""
+    chosen, told_of = told(settings, outcomes)[0], pl.DataFrame({"n": pairs.n, "c": pairs.c})
+    values = per_problem(chosen, told_of, settings, outcomes) if chosen else []
+    frames = [
+        told_of.with_columns(*_named(metric), pl.Series("value", value).fill_nan(None))
+        for metric, value in zip(chosen, values, strict=True)
+    ]
+    return COUNT_SCORE.check(_all(frames, COUNT_SCORE.schema))
+
+
+def by_problem(scored: Scored) -> pl.DataFrame | None:
+    """Values of the other metrics that were named, for the problems of a part; None where there are none."""
+    chosen = told(scored.settings, scored.outcomes)[1]
+    if not chosen:
+        return None
+    keys = scored.part.others(KEYS)
+    frames = [
+        keys.with_columns(*_named(metric), pl.Series("value", value).fill_nan(None))
+        for metric, value in zip(chosen, scored.values(chosen), strict=True)
+    ]
+    return pl.concat(frames)
 
 
 def told(settings: Settings, outcomes: Outcomes) -> tuple[list[Metric], list[Metric]]:
@@ -41,29 +53,6 @@ def _told(metric: Metric, settings: Settings) -> bool:
     learnt = settings.uncertainty.pseudo_counts is None and metric.family.name == "bayes@N"
     known = metric.family.pooled or metric.family.name in _IN_SQL
     return bool(settings.metrics.names) and not known and not learnt
-
-
-def _by_counts(counted: Problems, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes) -> pl.DataFrame:
-    pairs = pl.DataFrame({"n": counted.pairs.n, "c": counted.pairs.c})
-    values = per_problem(chosen, pairs, settings, outcomes) if chosen else []
-    frames = [
-        pairs.with_columns(*_named(metric), pl.Series("value", value).fill_nan(None))
-        for metric, value in zip(chosen, values, strict=True)
-    ]
-    return _all(frames, COUNT_SCORE.schema)
-
-
-def _by_problem(scored: Scored, chosen: Sequence[Metric]) -> pl.DataFrame:
-    if not chosen:
-        return pl.DataFrame(schema=PROBLEM_SCORE.schema)
-    group, name = scored.counted.group, scored.counted.name
-    order = np.lexsort((name, group))  # whatever files the problems are in
-    numbers = pl.DataFrame({"_group": group[order], "_name": name[order]})
-    frames = [
-        numbers.with_columns(*_named(metric), pl.Series("value", value[order]).fill_nan(None))
-        for metric, value in zip(chosen, scored.values(chosen), strict=True)
-    ]
-    return _all(frames, PROBLEM_SCORE.schema)
 
 
 def _named(metric: Metric) -> list[pl.Expr]:

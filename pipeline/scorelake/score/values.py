@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -10,8 +10,8 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics import Estimate, Metric
 from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.draws import Floats
-from scorelake.problems import Cells, Problems
+from scorelake.metrics.draws import Floats, Ints
+from scorelake.problems import Cells, Part
 from scorelake.score import answers, beliefs, rewards
 from scorelake.score.choose import Outcomes
 from scorelake.settings import UNIFORM, Settings
@@ -20,45 +20,77 @@ from scorelake.threads import side_by_side
 
 
 class Scored:
-    """The problems of a snapshot, scored one by one where that is needed: what was worked out is not done again."""
+    """The problems of one part, scored one by one where that is needed: what was worked out is not done again."""
 
-    def __init__(
-        self, counted: Problems, settings: Settings, outcomes: Outcomes, again: Sequence[Metric] = ()
-    ) -> None:
-        """The finite values of some metrics are wanted again after they were summarized."""
-        self.counted, self.settings, self.outcomes = counted, settings, outcomes
-        self._again, self._known = set(again), dict[Metric, Floats]()
+    def __init__(self, part: Part, settings: Settings, outcomes: Outcomes) -> None:
+        self.part, self.settings, self.outcomes = part, settings, outcomes
+        self._known: dict[Metric, Floats] = {}
 
-    def of_rewards(self, chosen: Sequence[Metric]) -> list[Estimate]:
-        """What the rewards of every problem come to."""
-        table = self.counted.others(rewards.columns(self.outcomes.earlier))
-        return self._kept(chosen, rewards.estimates(table, chosen, self.settings))
+    def estimates(self, chosen: Sequence[Metric]) -> Iterator[tuple[list[Metric], list[Estimate], Ints | None]]:
+        """Metrics that do not follow from n and c alone, by what they are made of; and what every problem comes to,
+        or, where there are places, what each place does."""
+        of = kinds(chosen, self.outcomes)
+        if of["rewards"]:
+            table = self.part.others(rewards.columns(self.outcomes.earlier))
+            yield (
+                of["rewards"],
+                self._kept(of["rewards"], rewards.estimates(table, of["rewards"], self.settings)),
+                None,
+            )
+        if of["answers"]:
+            ballots = answers.ballots(self.part.others(["n", "c", *answers.COLUMNS]))
+            made = side_by_side(lambda metric: metrics.of_answers(metric, ballots), of["answers"])
+            yield of["answers"], self._kept(of["answers"], made), None
+        informed = [*of["counts"], *of["earlier"]]
+        if informed and self.outcomes.earlier:
+            yield informed, *self._informed(informed)
 
-    def of_answers(self, chosen: Sequence[Metric]) -> list[Estimate]:
-        """What the answers of every problem come to."""
-        ballots = answers.ballots(self.counted.others(["n", "c", *answers.COLUMNS]))
-        return self._kept(chosen, side_by_side(lambda metric: metrics.of_answers(metric, ballots), chosen))
+    def _informed(self, chosen: list[Metric]) -> tuple[list[Estimate], Ints]:
+        """Where every problem has a prior of its own: each distinct (n, c) with its earlier counts once."""
+        counts = self.part.others(["n", "c", EARLIER["n"], EARLIER["c"]])
+        known = counts.unique().sort(counts.columns)
+        found = counts.join(known.with_row_index("at"), on=counts.columns, how="left", maintain_order="left")["at"]
+        prior = beliefs.per_row(beliefs.beta(self.settings, self.outcomes) or UNIFORM, known)
+        worth = beliefs.worth(self.settings, self.outcomes)
+        made = metrics.evaluate(chosen, known["n"].to_numpy(), known["c"].to_numpy(), prior, worth)
+        return made, found.cast(pl.Int64).to_numpy()
 
     def _kept(self, chosen: Sequence[Metric], made: list[Estimate]) -> list[Estimate]:
-        self._known |= {m: each.value[0] for m, each in zip(chosen, made, strict=True) if m in self._again}
+        self._known |= {metric: each.value[0] for metric, each in zip(chosen, made, strict=True)}
         return made
 
     def values(self, chosen: Sequence[Metric]) -> list[Floats]:
         """For each metric the finite value of every problem."""
         new = [metric for metric in chosen if metric not in self._known]
-        rows = self.counted.others(needed(new, self.outcomes))
+        rows = self.part.others(needed(new, self.outcomes))
         known = self._known | dict(
-            zip(new, per_problem(new, rows, self.settings, self.outcomes, self.counted.pairs), strict=True)
+            zip(new, per_problem(new, rows, self.settings, self.outcomes, self.part.pairs), strict=True)
         )
         return [known[metric] for metric in chosen]
 
-    def cells(self, chosen: Sequence[Metric]) -> Cells:
-        """The same for what problems have in common, where that decides."""
-        n, c, place = self.counted.pairs
-        if kinds(chosen, self.outcomes)["counts"] != list(chosen):
-            return Cells(None, n[place], self.values(chosen))
+    def cells(self, chosen: Sequence[Metric], pairs: tuple[Ints, Ints]) -> Cells:
+        """The same for what problems have in common, where that decides; in: the distinct (n, c) of all parts."""
+        mine = self.part.pairs
+        if not follow_from_counts(chosen, self.outcomes):
+            return Cells(None, mine.n[mine.place], self.values(chosen))
+        n, c = pairs
+        top = int(c.max(initial=0)) + 1
+        place = np.searchsorted(n * top + c, mine.n * top + mine.c)[mine.place]
         alike = Distinct(n, c, np.arange(n.size))
         return Cells(place, n, per_problem(chosen, pl.DataFrame(), self.settings, self.outcomes, alike))
+
+
+def follow_from_counts(chosen: Sequence[Metric], outcomes: Outcomes) -> bool:
+    """All of them are the same for problems with the same n and c."""
+    return kinds(chosen, outcomes)["counts"] == list(chosen)
+
+
+def bounds(chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes) -> list[float | None]:
+    """How large a score by each metric may be; None where it is as large as the scores of the lake are."""
+    verdict = max(1.0, *(abs(x) for x in beliefs.worth(settings, outcomes)))
+    graded = max(abs(x) for x in settings.rubric.worth.values()) if settings.rubric.worth else None
+    of = kinds(chosen, outcomes)
+    return [graded if metric in of["rewards"] else verdict for metric in chosen]
 
 
 def kinds(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric]]:
