@@ -7,48 +7,69 @@ import polars as pl
 import pytest
 
 from scorelake import problems
-from scorelake.compare import boards
+from scorelake.counts import hashed, problem_hashes
+from scorelake.problems import Part, lines
 from scorelake.tables import GROUP, KEYS
 
 
-def _frame() -> pl.DataFrame:
-    """Names that need care, groups of different sizes, protocols with and without text."""
-    rng = np.random.default_rng(3)
+def frame(rows: int = 2000, seed: int = 3) -> pl.DataFrame:
+    """Names that need care, groups of different sizes, protocols with and without text, in the order of keys."""
+    rng = np.random.default_rng(seed)
     names = pl.Series(["10", "9", "é", "z" * 40, "a/b=c", "", *(f"p{i}" for i in range(300))])
-    rows = 2000
     texts = {key: pl.Series([f"{key}{i}" for i in rng.integers(0, 3, rows)]) for key in GROUP}
-    frame = pl.DataFrame(texts).with_columns(problem_id=names.gather(rng.integers(0, names.len(), rows)))
-    frame = frame.with_columns(protocol=pl.col("protocol").replace("protocol0", "")).unique(maintain_order=True)
-    n = rng.integers(0, 9, frame.height)
-    return frame.with_columns(n=n, c=rng.integers(0, n + 1), ungraded=rng.integers(0, 2, frame.height))
+    out = pl.DataFrame(texts).with_columns(problem_id=names.gather(rng.integers(0, names.len(), rows)))
+    out = out.with_columns(protocol=pl.col("protocol").replace("protocol0", "")).unique(maintain_order=True)
+    n = rng.integers(0, 9, out.height)
+    more = {"n": n, "c": rng.integers(0, n + 1), "ungraded": rng.integers(0, 2, out.height)}
+    passage = pl.Series([None if i > 3 else f"passage {i}" for i in rng.integers(0, 6, out.height)])
+    return out.with_columns(**more, passage=passage).sort(KEYS)
 
 
-@pytest.mark.parametrize("files", [1, 3])
-def test_numbers_stand_for_the_same_texts(files: int, tmp_path: Path) -> None:
-    frame = _frame()
-    paths = [tmp_path / f"part-{i}.parquet" for i in range(files)]
-    parts = [frame.gather_every(files, i).sort(KEYS) for i in range(files)]
-    for part, path in zip(parts, paths, strict=True):
-        part.write_parquet(path)
-    read = problems.read(tmp_path)
-    whole = pl.concat(parts)
-    counts = pl.concat([part.select("n", "c", "ungraded") for part in read.parts([])])
-    assert pl.concat([read.groups[read.group], counts], how="horizontal").equals(whole.drop("problem_id"))
-    assert read.names.gather(read.name).to_list() == whole["problem_id"].to_list()
-    assert read.groups.equals(whole.select(GROUP).unique().sort(GROUP))
-    assert read.names.to_list() == sorted(set(whole["problem_id"]))
-    want = whole.group_by(*GROUP, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*GROUP, "n", "c")
-    assert read.histogram().sort(*GROUP, "n", "c").equals(want)
-    assert read.sums.sort(GROUP).equals(whole.group_by(GROUP).agg(pl.col("n", "ungraded").sum()).sort(GROUP))
+def test_numbers_stand_for_the_same_texts(tmp_path: Path) -> None:
+    told = frame()
+    told.write_parquet(tmp_path / "part.parquet")
+    part = Part.read(tmp_path / "part.parquet")
+    assert pl.concat([part.groups[part.group], part.counts], how="horizontal").equals(
+        told.drop("problem_id", "passage")
+    )
+    assert part.names.gather(part.name).to_list() == told["problem_id"].to_list()
+    assert part.groups.equals(told.select(GROUP).unique().sort(GROUP))
+    assert sorted(problems.name_texts(part.path)) == sorted(set(told["problem_id"]))
+    n, c, place = part.pairs
+    assert list(zip(n[place], c[place], strict=True)) == told.select("n", "c").rows()
+    assert part.others(["passage"]).to_series().equals(told["passage"])
 
 
-@pytest.mark.parametrize("names", [50, 50_000])
-def test_problems_line_up_by_subject_and_name(names: int) -> None:
-    """Few names go through a table of flags, many through a sort."""
-    rng = np.random.default_rng(4)
-    subject, name = rng.integers(0, 5, 400), rng.integers(0, names, 400).astype(np.uint32)
-    ends, number, which = boards._line_up(np.arange(6, dtype=np.int32), subject.astype(np.uint32), name, 6)
-    known = sorted(set(zip(subject.tolist(), name.tolist(), strict=True)))
-    assert [known[i] for i in number] == list(zip(subject.tolist(), name.tolist(), strict=True))
-    assert ends.tolist() == [sum(s <= last for s, _ in known) for last in range(6)]
-    assert list(zip(*(column.tolist() for column in which), strict=True)) == known
+@pytest.mark.parametrize("cluster", [None, "passage"])
+def test_problems_line_up_by_subject_and_name(cluster: str | None, tmp_path: Path) -> None:
+    """One column per problem that any model attempted, whatever the model; clusters are those of the first model."""
+    told = frame()
+    told.write_parquet(tmp_path / "part.parquet")
+    part = Part.read(tmp_path / "part.parquet")
+    mine = (pl.col("benchmark") == "benchmark1") & (pl.col("protocol") == "")
+    groups = np.flatnonzero(part.groups.select(mine).to_series())
+    found = lines(part, groups, cluster)
+    assert found is not None
+    tried = told.filter(mine & (pl.col("n") > 0))
+    assert tried.equals(told[found.rows])
+    order = tried.sort("subject", "problem_id", "model").unique(["subject", "problem_id"], keep="first")
+    known = {(row["subject"], row["problem_id"]): row for row in order.iter_rows(named=True)}
+    assert found.key.size == len(known)
+    for row, problem in zip(tried.iter_rows(named=True), found.problem, strict=True):
+        low, high = found.spans[row["subject"]]
+        assert low <= problem < high
+        passage = known[row["subject"], row["problem_id"]]["passage"] if cluster else None
+        own = problem_hashes(hashed(pl.Series([row["subject"]])), hashed(pl.Series([row["problem_id"]])))
+        want = own if passage is None else hashed(pl.Series([passage]))
+        assert found.key[problem] == want[0]
+    pairs = {(row["subject"], row["problem_id"], p) for row, p in zip(tried.to_dicts(), found.problem, strict=True)}
+    assert len(pairs) == len(known), "one number per problem"
+
+
+@pytest.mark.parametrize("room", [40, 4_000_000])
+def test_codes_are_numbered_in_their_order(room: int) -> None:
+    """Few codes go through a table of flags, many through a sort."""
+    code = np.random.default_rng(4).integers(0, room, 400)
+    known, place = problems.numbered(code, room)
+    assert known.tolist() == sorted(set(code.tolist()))
+    assert (known[place] == code).all()

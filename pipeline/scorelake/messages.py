@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from scorelake.partials import Partial
     from scorelake.publish.garbage import Removed
     from scorelake.read.check import Finding
-    from scorelake.run import Progress, Report
+    from scorelake.run import Report
+    from scorelake.stages import Progress
 
 
 class Told:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +14,11 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import gates, parts, problems, tasks
-from scorelake.compare.boards import benchmarks
-from scorelake.compare.evidence import comparable, evidence
-from scorelake.compare.graders import answer_noise
+from scorelake import gates, stages, tasks
+from scorelake.compare.evidence import comparable
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
-from scorelake.merge.buckets import Merged, buckets
 from scorelake.merge.earlier import join
 from scorelake.partials import Partial
 from scorelake.publish import change
@@ -29,21 +26,14 @@ from scorelake.publish.change import Change
 from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.shown import Base, base
 from scorelake.publish.snapshot import Output, locked
-from scorelake.score import summaries, traced
-from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
-from scorelake.score.sheets import Sheet
-from scorelake.score.values import bounds, follow_from_counts
+from scorelake.score.choose import Outcomes, choose, choose_compared
 from scorelake.settings import Settings
 from scorelake.store import memory
 from scorelake.store.disk import is_remote, remove
 from scorelake.store.files import File, Shard
-from scorelake.survey import ALL, Survey, added
-from scorelake.tables import ANSWER_NOISE, CHANGE, COUNT_SCORE, GROUP, MODEL_SUMMARY, PROBLEM_HISTOGRAM, PROBLEM_SCORE
-from scorelake.threads import together
+from scorelake.survey import Survey
+from scorelake.tables import CHANGE, MODEL_SUMMARY
 from scorelake.version import __version__
-
-Progress = Callable[[str, int, int], None]
-"""progress(stage, done, of): bytes while counting, buckets while merging."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +85,7 @@ def job(
     allow_quarantine: bool = False,
     allow_empty: bool = False,
     engine: Engine = local,
-    progress: Progress = lambda stage, done, of: None,
+    progress: stages.Progress = lambda stage, done, of: None,
     called: str | None = None,
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
@@ -116,7 +106,7 @@ def job(
         plan = _plan(location, out, settings, full, engine)
         staged = stage(out, begun["run_id"])
         try:
-            work = _Work(out, settings, engine, progress, staged, begun)
+            work = stages.Work(out, settings, engine, progress, staged, begun)
             return _night(work, plan, before, full, allow_quarantine, allow_empty)
         finally:
             unstage(staged)
@@ -147,22 +137,12 @@ def _plan(
     return Plan(listed, known, shards.shards(shards.everywhere(listed.root), fresh, size))
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Where a run works, and with what."""
-
-    out: Output
-    settings: Settings
-    engine: Engine
-    progress: Progress
-    staged: Path
-    run: dict[str, Any]
-
-
-def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: bool, allow_empty: bool) -> Report:
+def _night(
+    work: stages.Work, plan: Plan, before: Base, full: bool, allow_quarantine: bool, allow_empty: bool
+) -> Report:
     """Count, merge, score, see what changed, and publish; under the lock."""
     settings, run, told = work.settings, work.run, plan.told
-    new = _count(work.out, plan.todo, settings, full, work.engine, work.progress)
+    new = stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)
     partials = sorted([*plan.known, *new], key=lambda p: p.files)
     memory.give_back()
     quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
@@ -179,13 +159,13 @@ def _night(work: _Work, plan: Plan, before: Base, full: bool, allow_quarantine: 
     if before.shown.rolled_back:
         notes.append(f"the rollback to {before.shown.run_id} ends: the lake is published as it is")
 
-    merged = _merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
+    merged = stages.merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
     notes += merged.warnings
     _join_earlier(work, earlier)
     memory.give_back()
     gates.written(run, merged.survey)
     gates.refuse_huge(merged.survey)
-    tables = _score(work, merged, partials, notes)
+    tables = stages.score(work, merged, partials, notes)
     size = _size(tables[MODEL_SUMMARY.name], merged.survey)
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = change.since(work.out, before, run, partials, tables, settings)
@@ -234,7 +214,7 @@ def part(
     settings: Settings,
     number: int,
     of: int,
-    progress: Progress = lambda stage, done, of: None,
+    progress: stages.Progress = lambda stage, done, of: None,
 ) -> list[Partial]:
     """Count one of so many parts of what is new since the published run; nothing is published.
 
@@ -251,7 +231,7 @@ def part(
         _fit(str(location), listed, fresh, known, settings, every_file=False)
         todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, of))
         condemned = [p for p in known if p.way == tasks.CONDEMNED]
-        return condemned + _count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
+        return condemned + stages.count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
 
 
 def suspects(location: str, out: Output, settings: Settings, full: bool) -> list[tasks.Count]:
@@ -265,170 +245,27 @@ def suspects(location: str, out: Output, settings: Settings, full: bool) -> list
     return [tasks.Count(Shard(root, (file,)), settings, str(home), again=full) for file in _fresh(listed, known)]
 
 
-def _count(
-    out: Output,
-    todo: Sequence[Shard],
-    settings: Settings,
-    full: bool,
-    engine: Engine,
-    progress: Progress,
-) -> list[Partial]:
-    work = [tasks.Count(shard, settings, str(out.partials), again=full, mirror=out.mirror) for shard in todo]
-    files = [file for shard in todo for file in shard.files]
-    total, done, partials = sum(file.size for file in files), 0, list[Partial]()
-    progress("counting", 0, total)
-    most = min(shards.BATCH_MB, shards.shard_mb(files, settings.run, engine.at_once))
-    batches = together(work, lambda task: task.shard.size / 2**20, most)
-    for batch, made in zip(batches, engine.map(tasks.count_all, batches), strict=True):
-        partials += made
-        done += sum(task.shard.size for task in batch)
-        progress("counting", done, total)
-    if out.mirror:
-        out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))
-    tasks.seen([out.partials / partial.name for partial in partials])
-    return partials
-
-
-@dataclass(frozen=True)
-class _Problems:
-    """Counts per problem, in their parts; and what all of them come to."""
-
-    parts: dict[int, Path]
-    """By number; a part without problems is not there."""
-    of: int
-    surveys: dict[int, Survey]
-    survey: Survey
-    warnings: list[str]
-
-
-def _merge(
-    out: Output,
-    partials: Sequence[Partial],
-    staged: Path,
-    settings: Settings,
-    engine: Engine,
-    progress: Progress,
-    run: dict[str, Any],
-) -> _Problems:
-    """Counts per problem into the staged snapshot, and the row accounting, which must come out even, into `run`."""
-    rule = settings.duplicates.rule
-    rows = shards.bucket_rows(sum(partial.weight for partial in partials), settings.run, engine.at_once)
-    elsewhere = None if engine is local else out.mirror
-    todo = buckets(out.partials, partials, rows, staged / problems.FOLDER, rule, settings.answers)
-    found: list[tuple[Merged, Survey | None]] = []
-    progress("merging", 0, len(todo))
-    work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
-    for some in engine.map(tasks.merge_all, together(work, lambda task: task.bucket.weight, rows)):
-        found += some
-        progress("merging", len(found), len(todo))
-    merged = [each for each, _ in found]
-    surveys = {i: told for i, (_, told) in enumerate(found) if told is not None}
-    written = {i: Path(todo[i].path) for i in surveys}
-    if out.mirror:
-        out.mirror.bring_files(list(written.values()))
-    tasks.seen(list(written.values()))
-    run |= gates.balance(partials, merged)
-    conflicts = sum(m.conflicts for m in merged)
-    what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
-    gates.refuse_conflicts(conflicts, what, [row for m in merged for row in m.examples], rule)
-    warnings = [f"{conflicts:,} attempts had conflicting {what}; rule {rule} decided"] if conflicts else []
-    for name in settings.carried:
-        number = sum(m.differing.get(name, 0) for m in merged)
-        if number:
-            warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
-    return _Problems(written, len(todo), surveys, added(surveys.values()), warnings)
-
-
-def _earlier(work: _Work, partials: Sequence[Partial], full: bool, allow_quarantine: bool) -> list[Partial]:
+def _earlier(work: stages.Work, partials: Sequence[Partial], full: bool, allow_quarantine: bool) -> list[Partial]:
     """The lake of earlier attempts, if there is one, counted like the first; it must have the same outcomes."""
     settings, where = work.settings, work.settings.uncertainty.prior_lake
     if where is None:
         return []
     plan = _plan(where, work.out, settings, full, work.engine)
-    found = [*plan.known, *_count(work.out, plan.todo, settings, full, work.engine, work.progress)]
+    found = [*plan.known, *stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)]
     memory.give_back()
     gates.refuse(found, sorted(entry for each in found for entry in each.quarantine), settings, allow_quarantine)
     gates.refuse_other_outcomes(partials, found, where)
     return sorted(found, key=lambda partial: partial.files)
 
 
-def _join_earlier(work: _Work, earlier: Sequence[Partial]) -> None:
+def _join_earlier(work: stages.Work, earlier: Sequence[Partial]) -> None:
     """Counts of earlier attempts beside those of the lake; they are no rows of it, and balance by themselves."""
     if earlier:
         aside = work.staged / "earlier"
         (aside / "problem_counts").mkdir(parents=True)
-        _merge(work.out, earlier, aside, work.settings, work.engine, work.progress, {})
+        stages.merge(work.out, earlier, aside, work.settings, work.engine, work.progress, {})
         join(work.staged / "problem_counts", aside / "problem_counts")
         remove(aside)
-
-
-def _score(
-    work: _Work, merged: _Problems, partials: Sequence[Partial], warnings: list[str]
-) -> dict[str, pl.DataFrame]:
-    """Every table of the snapshot but those per problem, which are written part by part; adds to the warnings."""
-    told, settings, progress = merged.survey, work.settings, work.progress
-    outcomes = Outcomes(
-        binary=any(partial.binary for partial in partials),
-        rewards=any(partial.rewards for partial in partials),
-        top_n=told.top_n,
-        answers=settings.answers and any(partial.answers == "counted" for partial in partials),
-        earlier=settings.uncertainty.prior_lake is not None,
-    )
-    warnings += stopped(settings, outcomes)
-    progress("scoring", 0, 4)
-    engine = local if outcomes.earlier else work.engine  # earlier attempts were joined here
-    elsewhere = None if engine is local else work.out.mirror
-    works = {
-        i: parts.Work(str(path), merged.surveys[i].problems, settings, outcomes, elsewhere)
-        for i, path in merged.parts.items()
-    }
-    rows = shards.bucket_rows(told.problems, settings.run, engine.at_once)
-    batches = together(list(works.values()), lambda each: each.problems, rows)
-    made = _scored(work, merged, batches, engine, outcomes)
-    progress("scoring", 1, 4)
-    scores = summaries.tables(told, settings, outcomes, made.sheets)
-    progress("scoring", 2, 4)
-    fine, compared = told.histograms[ALL].coarser(GROUP), comparable(choose_compared(settings, outcomes))
-    asked = benchmarks(told, bounds(compared, settings, outcomes))
-    pairs = fine.pairs
-    spread = parts.Spread(engine, batches, asked, (pairs.n, pairs.c))
-    found = evidence(asked, compared, settings, scores, spread)
-    progress("scoring", 4, 4)
-    return {
-        PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(fine.named(told.binary)),
-        **scores,
-        COUNT_SCORE.name: traced.by_counts(pairs, settings, outcomes),
-        **found,
-        ANSWER_NOISE.name: made.noise,
-    }
-
-
-@dataclass(frozen=True)
-class _Made:
-    """What came of scoring the problems one by one, where that was needed."""
-
-    sheets: list[Sheet]
-    noise: pl.DataFrame
-
-
-def _scored(
-    work: _Work, merged: _Problems, batches: Sequence[tuple[parts.Work, ...]], engine: Engine, outcomes: Outcomes
-) -> _Made:
-    """Score the problems one by one, unless everything follows from n and c."""
-    chosen = choose(work.settings, outcomes)
-    if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
-        return _Made([], answer_noise([]))
-    told = [each for some in engine.map(parts.score_all, batches) for each in some]
-    if work.out.mirror and traced.told(work.settings, outcomes)[1]:
-        home = work.staged / PROBLEM_SCORE.name
-        home.mkdir(exist_ok=True)
-        work.out.mirror.bring_files([home / path.name for path in merged.parts.values()])
-    numbered = dict(zip(merged.parts, told, strict=True))
-    sheets = [
-        Sheet.joined([numbered[i].sheets[table] if i in numbered else None for i in range(merged.of)], merged.of)
-        for table in range(len(told[0].sheets))
-    ]
-    return _Made(sheets if sheets[0].moments else [], answer_noise([each.noise for each in told]))
 
 
 def _named(settings: Settings) -> Settings:

@@ -11,13 +11,13 @@ from scipy.stats import t
 from conftest import run
 from counted import Row, rows, scored
 from scorelake import metrics
-from scorelake.compare.boards import cluster_keys
 from scorelake.counts import hashed, problem_hashes
 from scorelake.errors import UsageError
 from scorelake.metrics.chance import Units
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import benjamini_hochberg, holm
+from scorelake.problems import cluster_keys
 
 COLUMNS = (
     *("benchmark", "metric", "model_a", "model_b", "protocol", "problems", "lift", "lo", "hi", "wins_a", "wins_b"),

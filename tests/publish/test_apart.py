@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+import polars as pl
 import pytest
 
 import scorelake
-from conftest import run
+from conftest import put, run, snapshot
 from counted import lake, rows, scored
 from looked_at import model
 from scorelake.errors import DataError, UsageError
@@ -46,9 +47,36 @@ def test_every_view_answers_the_same(both: tuple[Path, Path]) -> None:
     assert rows(apart, stats) == rows(within, stats)  # of floats that are added in another order
     with duckdb.connect(str(apart / "leaderboard.duckdb"), read_only=True) as db:
         native = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-        assert {"problem_count", "problem_score"}.isdisjoint(native)
+        assert {"problem_count", "problem_name"}.isdisjoint(native)
         told = "SELECT count(*) FROM duckdb_views() WHERE view_name = 'problem_count' AND comment IS NOT NULL"
         assert db.execute(told).fetchall() == [(1,)]
+
+
+def test_values_of_problems_stay_apart_too(tmp_path: Path) -> None:
+    """Metrics of scores are told problem by problem; `names` needs them, and pairs of both outputs are the same."""
+    frame = pl.DataFrame(
+        {
+            "model": [f"m{i % 3}" for i in range(360)],
+            "subject": [f"s{i % 2}" for i in range(360)],
+            "problem_id": [i // 9 for i in range(360)],
+            "score": [(i * 7 % 11) / 10 for i in range(360)],
+        }
+    )
+    put(tmp_path / "lake", frame)
+    settings = '[metrics]\nnames = ["avg@N", "max@2"]\n[run]\nbucket_rows = 10\n[publish]\nmax_problems = '
+    outs = [tmp_path / "within", tmp_path / "apart"]
+    for out, most in zip(outs, (10**9, 1), strict=True):
+        run(tmp_path / "lake", out, f"{settings}{most}\n")
+    assert len(list(snapshot(outs[0]).glob("problem_score/*.parquet"))) > 1
+    for view in ("problem_scores", "problem_counts", "pair", "model_summary"):
+        within, apart = (rows(out, f"FROM {view} ORDER BY ALL") for out in outs)
+        assert within == apart, view
+    (value,) = rows(outs[1], "SELECT avg(value) AS mean FROM problem_scores WHERE metric = 'avg@N' AND model = 'm0'")
+    (told,) = rows(outs[1], "SELECT value FROM model_summary WHERE metric = 'avg@N' AND model = 'm0'")
+    assert value["mean"] == pytest.approx(told["value"], rel=1e-12)
+    with duckdb.connect(str(outs[1] / "leaderboard.duckdb"), read_only=True) as db:
+        native = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+        assert {"problem_count", "problem_name", "problem_score"}.isdisjoint(native)
 
 
 def test_our_own_queries_reach_these_files_and_no_others(both: tuple[Path, Path], tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from scorelake.settings import Settings, load
 
 if TYPE_CHECKING:
     from scorelake.notebook.frames import Entries, Frame, Matrices
-    from scorelake.run import Progress, Report
+    from scorelake.run import Report
+    from scorelake.stages import Progress
 
 COUNTING = ("scorelake.tasks", "scorelake.count.shard")
 """What workers of a cluster load before there is work for them."""

@@ -178,7 +178,11 @@ def _detach(db: duckdb.DuckDBPyConnection) -> None:
 
 def _groups(snapshot: Path) -> pl.DataFrame:
     """The groups that have a problem, in their order."""
-    return pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP)).unique().sort(GROUP)
+    return (
+        pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP), glob=False)
+        .unique()
+        .sort(GROUP)
+    )
 
 
 def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFrame) -> None:

@@ -53,7 +53,7 @@ class Counted:
 
     def __init__(self, snapshot: Path) -> None:
         self.files = pl.scan_parquet(problems.paths(snapshot / problems.FOLDER), glob=False)
-        self.histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet")
+        self.histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
 
     def outcomes(self, settings: Settings) -> Outcomes:
         """What the counts of a snapshot allow."""

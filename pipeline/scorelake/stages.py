@@ -1,0 +1,185 @@
+"""The stages of a run on an engine: count, merge, score. Each is a map; what comes back is small and adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from scorelake import gates, parts, problems, tasks
+from scorelake.compare.boards import benchmarks
+from scorelake.compare.evidence import comparable, evidence
+from scorelake.compare.graders import answer_noise
+from scorelake.engines import Engine, local
+from scorelake.lake import shards
+from scorelake.merge.buckets import Merged, buckets
+from scorelake.partials import Partial
+from scorelake.publish.snapshot import Output
+from scorelake.score import summaries, traced
+from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
+from scorelake.score.sheets import Sheet
+from scorelake.score.values import bounds, follow_from_counts
+from scorelake.settings import Settings
+from scorelake.store.files import Shard
+from scorelake.survey import ALL, Survey, added
+from scorelake.tables import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
+from scorelake.threads import together
+
+Progress = Callable[[str, int, int], None]
+"""progress(stage, done, of): bytes while counting, buckets while merging."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a run works, and with what."""
+
+    out: Output
+    settings: Settings
+    engine: Engine
+    progress: Progress
+    staged: Path
+    run: dict[str, Any]
+
+
+def count(
+    out: Output,
+    todo: Sequence[Shard],
+    settings: Settings,
+    full: bool,
+    engine: Engine,
+    progress: Progress,
+) -> list[Partial]:
+    work = [tasks.Count(shard, settings, str(out.partials), again=full, mirror=out.mirror) for shard in todo]
+    files = [file for shard in todo for file in shard.files]
+    total, done, partials = sum(file.size for file in files), 0, list[Partial]()
+    progress("counting", 0, total)
+    most = min(shards.BATCH_MB, shards.shard_mb(files, settings.run, engine.at_once))
+    batches = together(work, lambda task: task.shard.size / 2**20, most)
+    for batch, made in zip(batches, engine.map(tasks.count_all, batches), strict=True):
+        partials += made
+        done += sum(task.shard.size for task in batch)
+        progress("counting", done, total)
+    if out.mirror:
+        out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))
+    tasks.seen([out.partials / partial.name for partial in partials])
+    return partials
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Counts per problem, in their parts; and what all of them come to."""
+
+    parts: dict[int, Path]
+    """By number; a part without problems is not there."""
+    of: int
+    surveys: dict[int, Survey]
+    survey: Survey
+    warnings: list[str]
+
+
+def merge(
+    out: Output,
+    partials: Sequence[Partial],
+    staged: Path,
+    settings: Settings,
+    engine: Engine,
+    progress: Progress,
+    run: dict[str, Any],
+) -> Problems:
+    """Counts per problem into the staged snapshot, and the row accounting, which must come out even, into `run`."""
+    rule = settings.duplicates.rule
+    rows = shards.bucket_rows(sum(partial.weight for partial in partials), settings.run, engine.at_once)
+    elsewhere = None if engine is local else out.mirror
+    todo = buckets(out.partials, partials, rows, staged / problems.FOLDER, rule, settings.answers)
+    found: list[tuple[Merged, Survey | None]] = []
+    progress("merging", 0, len(todo))
+    work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
+    for some in engine.map(tasks.merge_all, together(work, lambda task: task.bucket.weight, rows)):
+        found += some
+        progress("merging", len(found), len(todo))
+    merged = [each for each, _ in found]
+    surveys = {i: told for i, (_, told) in enumerate(found) if told is not None}
+    written = {i: Path(todo[i].path) for i in surveys}
+    if out.mirror:
+        out.mirror.bring_files(list(written.values()))
+    tasks.seen(list(written.values()))
+    run |= gates.balance(partials, merged)
+    conflicts = sum(m.conflicts for m in merged)
+    what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
+    gates.refuse_conflicts(conflicts, what, [row for m in merged for row in m.examples], rule)
+    warnings = [f"{conflicts:,} attempts had conflicting {what}; rule {rule} decided"] if conflicts else []
+    for name in settings.carried:
+        number = sum(m.differing.get(name, 0) for m in merged)
+        if number:
+            warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
+    return Problems(written, len(todo), surveys, added(surveys.values()), warnings)
+
+
+def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: list[str]) -> dict[str, pl.DataFrame]:
+    """Every table of the snapshot but those per problem, which are written part by part; adds to the warnings."""
+    told, settings, progress = merged.survey, work.settings, work.progress
+    outcomes = Outcomes(
+        binary=any(partial.binary for partial in partials),
+        rewards=any(partial.rewards for partial in partials),
+        top_n=told.top_n,
+        answers=settings.answers and any(partial.answers == "counted" for partial in partials),
+        earlier=settings.uncertainty.prior_lake is not None,
+    )
+    warnings += stopped(settings, outcomes)
+    progress("scoring", 0, 4)
+    engine = local if outcomes.earlier else work.engine  # earlier attempts were joined here
+    elsewhere = None if engine is local else work.out.mirror
+    works = {
+        i: parts.Work(str(path), merged.surveys[i].problems, settings, outcomes, elsewhere)
+        for i, path in merged.parts.items()
+    }
+    rows = shards.bucket_rows(told.problems, settings.run, engine.at_once)
+    batches = together(list(works.values()), lambda each: each.problems, rows)
+    made = _scored(work, merged, batches, engine, outcomes)
+    progress("scoring", 1, 4)
+    scores = summaries.tables(told, settings, outcomes, made.sheets)
+    progress("scoring", 2, 4)
+    fine, compared = told.histograms[ALL].coarser(GROUP), comparable(choose_compared(settings, outcomes))
+    asked = benchmarks(told, bounds(compared, settings, outcomes))
+    pairs = fine.pairs
+    spread = parts.Spread(engine, batches, asked, (pairs.n, pairs.c))
+    found = evidence(asked, compared, settings, scores, spread)
+    progress("scoring", 4, 4)
+    return {
+        PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(fine.named(told.binary)),
+        **scores,
+        COUNT_SCORE.name: traced.by_counts(pairs, settings, outcomes),
+        **found,
+        ANSWER_NOISE.name: made.noise,
+    }
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What came of scoring the problems one by one, where that was needed."""
+
+    sheets: list[Sheet]
+    noise: pl.DataFrame
+
+
+def _scored(
+    work: Work, merged: Problems, batches: Sequence[tuple[parts.Work, ...]], engine: Engine, outcomes: Outcomes
+) -> _Made:
+    """Score the problems one by one, unless everything follows from n and c."""
+    chosen = choose(work.settings, outcomes)
+    if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
+        return _Made([], answer_noise([]))
+    told = [each for some in engine.map(parts.score_all, batches) for each in some]
+    if work.out.mirror and traced.told(work.settings, outcomes)[1]:
+        home = work.staged / PROBLEM_SCORE.name
+        home.mkdir(exist_ok=True)
+        work.out.mirror.bring_files([home / path.name for path in merged.parts.values()])
+    numbered = dict(zip(merged.parts, told, strict=True))
+    sheets = [
+        Sheet.joined([numbered[i].sheets[table] if i in numbered else None for i in range(merged.of)], merged.of)
+        for table in range(len(told[0].sheets))
+    ]
+    return _Made(sheets if sheets[0].moments else [], answer_noise([each.noise for each in told]))
