@@ -83,7 +83,8 @@ def test_against_sums_over_sorted_rows(parts: int, clustered: bool, far: float) 
         if name == "bounds":
             continue
         mine: Floats = getattr(got, name)
-        assert mine == pytest.approx(getattr(want, name), rel=1e-9, nan_ok=True), name
+        digits = 1e-8 if far and clustered else 1e-9  # what is left of a million and a bit
+        assert mine == pytest.approx(getattr(want, name), rel=digits, nan_ok=True), name
 
 
 def test_equal_values_have_no_spread() -> None:
