@@ -93,6 +93,15 @@ class Shape:
     clusters: Ints | None = None
     mixture: Mixture | None = None
 
+    def same(self, other: Shape) -> bool:
+        """Whether the groups are made of the same rows: where each benchmark has one subject, they are."""
+        if not (self.mixture is None and other.mixture is None):
+            return False
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name))  # None is equal to itself
+            for name in ("starts", "clusters", "problems", "place")
+        )
+
     def batches(self) -> Iterator[_Batch]:
         """Some groups at a time."""
         weight = self.problems.astype(np.float64)

@@ -95,8 +95,11 @@ def _count_rows(
         Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
         for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
     ]
+    made: list[list[Summaries]] = []
     for mine, shape in zip(rows, shapes, strict=True):
-        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
+        known = [told for told, other in zip(made, shapes, strict=False) if shape.same(other)]
+        made.append(known[0] if known else _summaries(estimates, shape, settings))
+        mine.update(zip(chosen, made[-1], strict=True))
 
 
 def _informed_rows(
