@@ -5,8 +5,9 @@ import pytest
 
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.estimate import Estimate
-from scorelake.metrics.moments import LEAF_BITS, Moments, Tree
-from scorelake.metrics.summary import Kind, Shape, aggregate
+from scorelake.metrics.finish import Kind
+from scorelake.metrics.moments import LEAF_BITS, Moments, Tree, groups
+from scorelake.metrics.summary import Shape, aggregate
 
 ROWS, GROUPS = 900, 5
 
@@ -77,8 +78,8 @@ def test_against_sums_over_sorted_rows(parts: int, clustered: bool, far: float) 
     moments, each = Moments.of(estimate, Tree(group, leaf)), None
     if clusters is not None:
         tree = Tree(group * 100 + cluster, leaf)
-        each = Moments.of(estimate, tree), np.flatnonzero(np.diff(tree.group // 100, prepend=-1))
-    got = moments.groups(each).summaries(Kind.of(estimate), 0.95, 0.5, None)
+        each = [Moments.of(estimate, tree)], np.flatnonzero(np.diff(tree.group // 100, prepend=-1))
+    (got,) = groups([moments], [estimate.powers], each).summaries([Kind.of(estimate)], 0.95, 0.5, None)
     for name in vars(want):
         if name == "bounds":
             continue

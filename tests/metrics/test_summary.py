@@ -67,6 +67,33 @@ def test_groups_are_independent() -> None:
                 assert getattr(many, field)[i] == pytest.approx(number, rel=1e-12, nan_ok=True)
 
 
+@pytest.mark.parametrize("clusters", [None, np.array([0, 3, 7, 8, 20, 40, 41])])
+def test_a_metric_has_the_same_bits_alone_and_among_others(clusters: np.ndarray | None) -> None:
+    """Parts that metrics have in common are summed once, and blends cross two of them; some n are below k."""
+    rng = np.random.default_rng(8)
+    n = rng.integers(3, 30, 60)
+    c = rng.integers(0, n + 1)
+    shape = metrics.Shape(rng.permutation(60), rng.integers(1, 5, 60), np.array([0, 7, 8, 40]), clusters)
+    names = ("pass@2", "geom-ds@2", "pass^2", "geo-spectrum@4", "maj@2", "mg-pass@4", "pass@4", "avg@N", "bayes@N")
+    estimates = metrics.evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
+    for estimate, among in zip(estimates, metrics.aggregate(estimates, shape, min_coverage=0.2), strict=True):
+        (alone,) = metrics.aggregate([estimate], shape, min_coverage=0.2)
+        for field, numbers in vars(alone).items():
+            assert np.array_equal(getattr(among, field), numbers, equal_nan=True), field
+
+
+def test_shapes_are_the_same_if_their_groups_are() -> None:
+    place, one, starts = np.arange(4), np.ones(4, dtype=np.int64), np.array([0, 2])
+    shape = metrics.Shape(place, one, starts)
+    assert shape.same(metrics.Shape(place.copy(), one.copy(), starts.copy()))
+    assert not shape.same(metrics.Shape(place, one, np.array([0, 3])))
+    assert not shape.same(metrics.Shape(place[::-1], one, starts))
+    assert not shape.same(metrics.Shape(place, one + 1, starts))
+    assert not shape.same(metrics.Shape(place, one, starts, clusters=np.array([0, 1, 2])))
+    mixed = metrics.Shape(place, one, starts, mixture=metrics.Mixture(place[None], np.ones((1, 2))))
+    assert not mixed.same(mixed), "priors are not looked at"
+
+
 def test_confidence_widens_and_clips() -> None:
     wide, narrow = (metrics.summarize("pass@1", [20], [10], confidence=x) for x in (0.99, 0.5))
     assert 0 < wide.mu_lo < narrow.mu_lo < narrow.mu_hi < wide.mu_hi < 1

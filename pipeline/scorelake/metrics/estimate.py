@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
-from scorelake.metrics.powers import power, power_variance, within
+from scorelake.metrics.powers import all_within, lack, mean_power, not_within, power_variance
 from scorelake.metrics.registry import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.threads import side_by_side
@@ -126,29 +126,31 @@ def of_ends(metrics: Sequence[Metric], n: Ints, c: Ints) -> list[Estimate]:
     """pass@k and pass^k of rows (n, c): the finite value only, for many k at little cost."""
     unknown = np.full(n.size, np.nan)
     assert all(metric.family.name in _ENDS for metric in metrics)
-    found = side_by_side(lambda metric: _ends(metric.draws, n, c)[_ENDS.index(metric.family.name)], metrics)
+    found = side_by_side(lambda metric: _end(metric.family.name, metric.draws, n, c), metrics)
     return [Estimate(value[None], unknown[None], unknown[None, None]) for value in found]
 
 
-def _ends(k: int, n: Ints, c: Ints) -> Floats:
-    """Finite values of pass@k and of pass^k, NaN where k > n."""
+def _end(name: str, k: int, n: Ints, c: Ints) -> Floats:
+    """Finite values of pass@k or of pass^k, NaN where k > n."""
     enough = np.flatnonzero(n >= k)
-    value = np.full((2, n.size), np.nan)
+    value = np.full(n.size, np.nan)
     m, right = n[enough], c[enough]
-    value[0, enough] = right / m if k == 1 else within(m - right, m, k)[1]
-    value[1, enough] = right / m if k == 1 else within(right, m, k)[0]
+    if k == 1:
+        value[enough] = right / m
+    else:
+        value[enough] = not_within(m - right, m, k) if name == "pass@k" else all_within(right, m, k)
     return value
 
 
 def _closed(metrics: Sequence[Metric], k: int, n: Ints, c: Ints, prior: Prior) -> list[Estimate]:
     """pass@k, pass^k and their blends: powers of p and of 1 - p, whose squares are the same at 2k."""
-    value = _ends(k, n, c)
+    value = np.stack([_end(name, k, n, c) for name in _ENDS])
     alpha, beta = (np.asarray(x, dtype=np.float64) for x in (c + prior[0], n - c + prior[1]))
     total = alpha + beta
-    (none, some), (every, _) = power(beta, total, k), power(alpha, total, k)
-    mean, covariance = np.stack([some, every]), np.empty((2, 2, n.size))
+    none, every = mean_power(beta, total, k), mean_power(alpha, total, k)
+    mean, covariance = np.stack([lack(beta, total, k), every]), np.empty((2, 2, n.size))
     covariance[0, 0], covariance[1, 1] = power_variance(beta, total, k), power_variance(alpha, total, k)
-    apart = power(total, total + k, k)[1]  # how far E[p^k (1-p)^k] is from the product of the two means
+    apart = lack(total, total + k, k)  # how far E[p^k (1-p)^k] is from the product of the two means
     covariance[0, 1] = covariance[1, 0] = none * every * apart
     return [
         _estimate(metric, value[part], mean[part], covariance[np.ix_(part, part)])
@@ -245,3 +247,8 @@ def _posterior(
         for i, (p, q) in enumerate(crossed):
             cross[i, rows] = missed[p] * won[q] - (twice * cross2[i]).sum(axis=1)
     return mean, variance, cross
+
+
+def blended(parts: Floats, covariance: Floats, powers: tuple[float, float] | None) -> tuple[Floats, Floats]:
+    """The only part of a metric and its variance, or the blend of two."""
+    return (parts[0], covariance[0, 0]) if powers is None else blend(parts, covariance, powers)

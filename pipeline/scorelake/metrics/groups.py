@@ -14,9 +14,10 @@ from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
 from scorelake.metrics.draws import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
+from scorelake.metrics.finish import Summary, check_shares
 from scorelake.metrics.outcomes import counted, outcomes, prior_outcomes
 from scorelake.metrics.registry import Metric, parse
-from scorelake.metrics.summary import Shape, Summary, aggregate, check_shares
+from scorelake.metrics.summary import Shape, aggregate
 
 
 def finite(name: str | Metric, n: ArrayLike, c: ArrayLike) -> Floats:

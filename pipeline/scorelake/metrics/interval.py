@@ -12,9 +12,12 @@ from statistics import NormalDist
 import numpy as np
 
 from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.threads import side_by_side
 
 _FLATTEST = 1e-6
 """The least weight of a Beta: it must have one, however large the variance."""
+_FEW = 1000
+"""So many values are done before another thread has started."""
 
 
 def interval(
@@ -39,8 +42,10 @@ def interval(
     if high == low:
         return value.copy(), value.copy()
     share, spread = (value - low) / (high - low), se / (high - low)
-    lo = low + (high - low) * (1 - _upper(1 - share, spread, units, confidence))
-    hi = low + (high - low) * _upper(share, spread, units, confidence)
+    far, near = side_by_side(
+        lambda v: _upper(v, spread, units, confidence), (1 - share, share), None if value.size > _FEW else 1
+    )
+    lo, hi = low + (high - low) * (1 - far), low + (high - low) * near
     return np.minimum(lo, value), np.maximum(hi, value)  # whatever rounding does
 
 

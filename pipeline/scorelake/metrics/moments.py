@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate
-from scorelake.metrics.summary import Groups, Sums
+from scorelake.metrics.estimate import Estimate, blended
+from scorelake.metrics.finish import Groups
 
 LEAF_BITS = 12
 """Problems are dealt into 4,096 leaves: so many parts there may be."""
@@ -130,16 +130,19 @@ class Moments:
         sums = {name: tree.added(fields[name]) for name in ("problems", "known", "mean", "within", "undefined")}
         return cls(count=count, average=average, square=square, repeated=tree.added(fields["repeated"]), **sums)
 
-    def groups(self, clusters: tuple[Moments, Ints] | None = None) -> Groups:
-        """What summaries are made of; in: the same moments by cluster, and where the clusters of each group begin."""
+    def told(self, powers: tuple[float, float] | None, clusters: tuple[Moments, Ints] | None = None) -> list[Floats]:
+        """Average and its variance, problems scored, units; mean of the posterior and its variance.
+
+        In: how the parts are blended, and the same moments by cluster with where the clusters of each group begin.
+        """
         count, many = self.count, self.count[None, None]
         if clusters is None:
             units, sample = count, ratio(ratio(self.square, many - 1), many)
         else:
             units, sample = self._between(*clusters)
+        average = ratio(self.average * count, count[None])
         mean, within = ratio(self.mean, self.known[None]), ratio(self.within, self.known[None, None] ** 2)
-        sums = Sums(mean, within, count, ratio(self.average * count, count[None]), sample, units)
-        return Groups(sums, self.problems.astype(np.int64), self.undefined > 0, self.repeated)
+        return [*blended(average, sample, powers), count, units, *blended(mean, within, powers)]
 
     def _between(self, each: Moments, begins: Ints) -> tuple[Floats, Floats]:
         """How many clusters have a problem scored, and the covariance of averages when clusters are the sample."""
@@ -148,3 +151,18 @@ class Moments:
         square = np.add.reduceat(off[:, None] * off[None], begins, axis=-1)
         units = np.add.reduceat((each.count > 0).astype(np.float64), begins)
         return units, ratio(square, self.count[None, None] ** 2) * ratio(units, units - 1)
+
+
+def groups(
+    moments: Sequence[Moments],
+    powers: Sequence[tuple[float, float] | None],
+    clusters: tuple[Sequence[Moments], Ints] | None = None,
+) -> Groups:
+    """What summaries are made of: several metrics of the same problems."""
+    each = [None] * len(moments) if clusters is None else [(mine, clusters[1]) for mine in clusters[0]]
+    told = [one.told(how, its) for one, how, its in zip(moments, powers, each, strict=True)]
+    undefined = np.stack([one.undefined > 0 for one in moments])
+    repeated = np.stack([one.repeated for one in moments])
+    average, error, count, units, mu, variance = (np.stack(column) for column in zip(*told, strict=True))
+    problems = moments[0].problems.astype(np.int64)
+    return Groups(average, error, count, units, mu, variance, problems, undefined, repeated)

@@ -23,14 +23,26 @@ _NODES = 96
 
 
 def power(v: Floats, t: Floats, k: int) -> tuple[Floats, Floats]:
-    """E[A^k], A ~ Beta(v, t - v), and how much it lacks of 1, each to its last digits; 0 < v <= t."""
-    lacks = -np.expm1(_log_power(v, t, k))
+    """E[A^k], A ~ Beta(v, t - v), and how much it lacks of 1, each to its last digits; 0 < v <= t.
+
+    The two are worked out apart, so whoever needs only one of them asks for that one.
+    """
+    return mean_power(v, t, k), lack(v, t, k)
+
+
+def mean_power(v: Floats, t: Floats, k: int) -> Floats:
+    """E[A^k]."""
     if k > _FEW:
-        return np.exp(_log_power(v, t, k)), lacks
+        return np.exp(_log_power(v, t, k))
     out, i = np.empty(v.size), np.arange(k, dtype=np.float64)
     for at in blocks(v.size, k):
         out[at] = ((v[at, None] + i) / (t[at, None] + i)).prod(axis=1)
-    return out, lacks
+    return out
+
+
+def lack(v: Floats, t: Floats, k: int) -> Floats:
+    """1 - E[A^k]."""
+    return -np.expm1(_log_power(v, t, k))
 
 
 def power_variance(v: Floats, t: Floats, k: int) -> Floats:
@@ -41,18 +53,30 @@ def power_variance(v: Floats, t: Floats, k: int) -> Floats:
         return np.log1p(k * (high - low) / ((low + i) * (high + k + i)))
 
     growth = _sum(term, v, [(1, v + k), (1, t), (-1, v), (-1, t + k)], k)
-    return power(v, t, k)[0] * power(v + k, t + k, k)[0] * -np.expm1(-growth)
+    return mean_power(v, t, k) * mean_power(v + k, t + k, k) * -np.expm1(-growth)
 
 
 def within(m: Ints, n: Ints, k: int) -> tuple[Floats, Floats]:
-    """Chance that k draws without replacement from n are all among m of them, and that they are not; needs k <= n.
+    """Chance that k draws without replacement from n are all among m of them, and that they are not; needs k <= n."""
+    return all_within(m, n, k), not_within(m, n, k)
 
-    The product over (m - i) / (n - i), taken from its other end, is E[A^k] of a Beta.
-    """
+
+def all_within(m: Ints, n: Ints, k: int) -> Floats:
+    """The chance that all of them are; 0 where m < k."""
+    return _drawn(mean_power, m, n, k, 0.0)
+
+
+def not_within(m: Ints, n: Ints, k: int) -> Floats:
+    """The chance that one of them is not; 1 where m < k."""
+    return _drawn(lack, m, n, k, 1.0)
+
+
+def _drawn(kernel: Callable[[Floats, Floats, int], Floats], m: Ints, n: Ints, k: int, certain: float) -> Floats:
+    """The product over (m - i) / (n - i), taken from its other end, is E[A^k] of a Beta."""
     at = np.flatnonzero(m >= k)
-    chance, other = np.zeros(m.shape), np.ones(m.shape)
-    chance[at], other[at] = power((m[at] - k + 1).astype(np.float64), (n[at] - k + 1).astype(np.float64), k)
-    return chance, other
+    out = np.full(m.shape, certain)
+    out[at] = kernel((m[at] - k + 1).astype(np.float64), (n[at] - k + 1).astype(np.float64), k)
+    return out
 
 
 def _log_power(v: Floats, t: Floats, k: int) -> Floats:

@@ -4,66 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from statistics import NormalDist
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, blend
-from scorelake.metrics.interval import interval, rerun
+from scorelake.metrics.estimate import Estimate, blended
+from scorelake.metrics.finish import Groups, Kind, Summaries, check_shares, different
 from scorelake.threads import side_by_side
 
-CACHED = 1 << 20
-"""Numbers looked at together."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One metric of one group. Undefined numbers are NaN.
-
-    value: finite-bank estimate; lo, hi, se: the problems are a sample; rerun_lo, rerun_hi: the same problems again.
-    mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
-    """
-
-    value: float
-    lo: float
-    hi: float
-    se: float
-    rerun_lo: float
-    rerun_hi: float
-    mu: float
-    sigma: float
-    mu_lo: float
-    mu_hi: float
-    problems: int
-    problems_scored: int
-
-
-@dataclass(frozen=True)
-class Summaries:
-    """The same, as arrays over many groups."""
-
-    value: Floats
-    lo: Floats
-    hi: Floats
-    se: Floats
-    rerun_lo: Floats
-    rerun_hi: Floats
-    mu: Floats
-    sigma: Floats
-    mu_lo: Floats
-    mu_hi: Floats
-    problems: Ints
-    problems_scored: Ints
-    units: Floats
-    """How large the sample is: problems scored, or clusters with one."""
-    bounds: tuple[float, float]
-    """What values there can be."""
-
-    def first(self) -> Summary:
-        return Summary(**{field.name: getattr(self, field.name)[0].item() for field in fields(Summary)})
+ROWS = 1 << 15
+"""Rows looked at together: some columns of so many numbers stay in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -91,21 +42,27 @@ class Shape:
     clusters: Ints | None = None
     mixture: Mixture | None = None
 
-    def batches(self, width: int) -> Iterator[_Batch]:
-        """Some groups at a time: as many as stay in the processor's cache with so many numbers for each row."""
+    def same(self, other: Shape) -> bool:
+        """Whether the groups are made of the same rows: where each benchmark has one subject, they are."""
+        if not (self.mixture is None and other.mixture is None):
+            return False
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name))  # None is equal to itself
+            for name in ("starts", "clusters", "problems", "place")
+        )
+
+    def batches(self) -> Iterator[_Batch]:
+        """Some groups at a time."""
         weight = self.problems.astype(np.float64)
         ends = np.append(self.starts[1:], self.place.size)
         first, groups = 0, self.starts.size
         while first < groups:
             low = int(self.starts[first])
-            last = max(first + 1, int(np.searchsorted(ends, low + CACHED // width, "right")))
-            high = int(ends[last - 1])
-            rows, clusters, priors = slice(low, high), None, [(np.ones(last - first), self.place[low:high])]
+            last = max(first + 1, int(np.searchsorted(ends, low + ROWS, "right")))
+            rows, clusters = slice(low, int(ends[last - 1])), None
             if self.clusters is not None:
-                clusters = self.clusters[slice(*np.searchsorted(self.clusters, (low, high)))] - low
-            if self.mixture is not None:
-                mixed = zip(self.mixture.weight, self.mixture.place, strict=True)
-                priors = [(share[first:last], at[rows]) for share, at in mixed]
+                clusters = self.clusters[slice(*np.searchsorted(self.clusters, (low, rows.stop)))] - low
+            priors = self.place[None, rows] if self.mixture is None else self.mixture.place[:, rows]
             yield _Batch(self.place[rows], weight[rows], self.starts[first:last] - low, priors, clusters)
             first = last
 
@@ -117,17 +74,45 @@ class _Batch:
     place: Ints
     weight: Floats
     starts: Ints
-    priors: list[tuple[Floats, Ints]]
-    """Of each prior its weight in every group, and its columns of the estimate."""
+    priors: Ints
+    """Of each prior its columns of the estimate."""
     clusters: Ints | None
 
     def total(self, numbers: Floats) -> Floats:
-        """Weighted sums over the rows of each group, which come last; each adds its own rows in their order."""
-        return np.add.reduceat(numbers * self.weight, self.starts, axis=-1)
+        """Sums over the rows of each group, which come last; each adds its own rows in their order."""
+        return np.add.reduceat(numbers, self.starts, axis=-1)
+
+    def totals(self, rows: Floats, place: Ints) -> Floats:
+        """Weighted sums of each row of an estimate, of which the groups have these columns."""
+        return np.stack([self.total(row.take(place) * self.weight) for row in rows])
 
     def spread(self, numbers: Floats) -> Floats:
         """What is told of groups, for each of their rows."""
-        return np.repeat(numbers, np.diff(self.starts, append=self.place.size), axis=-1)
+        return np.repeat(numbers, self.sizes)
+
+    def products(self, one: Floats, other: Floats, weight: Floats) -> Floats:
+        """Sums of the products of two deviations: of problems, or of whole clusters."""
+        if self.clusters is None:
+            return self.total(one * other * weight)
+        mine, yours = (np.add.reduceat(off * weight, self.clusters) for off in (one, other))
+        return np.add.reduceat(mine * yours, self._first_clusters)
+
+    def units(self, weight: Floats) -> Floats:
+        """How many problems are scored, or clusters with one."""
+        if self.clusters is None:
+            return self.total(weight)
+        there = np.add.reduceat(weight, self.clusters, axis=-1) > 0
+        return np.add.reduceat(there.astype(np.float64), self._first_clusters, axis=-1)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many rows each group has."""
+        return np.diff(self.starts, append=self.place.size)
+
+    @cached_property
+    def _first_clusters(self) -> Ints:
+        """The first cluster of each group."""
+        return np.searchsorted(self.clusters, self.starts)  # type: ignore[arg-type]
 
 
 def aggregate(
@@ -143,207 +128,141 @@ def aggregate(
     counts those instead of problems. The posterior interval ends at `clip`, or where the metric does.
     """
     check_shares(confidence, min_coverage)
-    out: dict[int, Summaries] = {}
-    kinds = [(len(estimate.mean), bool(np.isnan(estimate.value[0]).any())) for estimate in estimates]
-    for kind in dict.fromkeys(kinds):
-        alike = [estimate for estimate, its in zip(estimates, kinds, strict=True) if its == kind]
-        panel = _Panel(alike)
-        sums = Sums.joined(side_by_side(panel.sums, shape.batches(panel.value[:, :, 0].size)))
-        for i, estimate in enumerate(alike):
-            out[id(estimate)] = _summaries(estimate, shape, sums.of(i), confidence, min_coverage, clip)
-    return [out[id(estimate)] for estimate in estimates]
+    if not estimates:
+        return []
+    panel = _Panel(estimates)
+    sums = _Sums.joined(side_by_side(panel.sums, shape.batches()))
+    samples = [panel.sample(i, sums) for i in range(len(estimates))]
+    posteriors = [panel.posterior(i, sums, shape.mixture) for i in range(len(estimates))]
+    undefined = np.zeros((len(estimates), shape.starts.size), dtype=bool)
+    for mine, estimate in zip(undefined, estimates, strict=True):
+        if estimate.undefined is not None:
+            mine[:] = np.logical_or.reduceat(estimate.undefined[shape.place], shape.starts)
+    average, error, count, units = (np.stack(each) for each in zip(*samples, strict=True))
+    mu, variance = (np.stack(each) for each in zip(*posteriors, strict=True))
+    problems, repeated = np.add.reduceat(shape.problems, shape.starts), _repeated(estimates, shape)
+    groups = Groups(average, error, count, units, mu, variance, problems, undefined, repeated)
+    return groups.summaries([Kind.of(estimate) for estimate in estimates], confidence, min_coverage, clip)
 
 
-def _summaries(
-    estimate: Estimate,
-    shape: Shape,
-    sums: Sums,
-    confidence: float,
-    min_coverage: float,
-    clip: tuple[float, float] | None,
-) -> Summaries:
-    """One metric: what its sums over groups come to."""
-    count_all = np.add.reduceat(shape.problems, shape.starts)
-    undefined = np.zeros(count_all.size, dtype=bool)
-    if estimate.undefined is not None:
-        undefined = np.logical_or.reduceat(estimate.undefined[shape.place], shape.starts)
-    repeated = np.zeros((3, count_all.size))
-    if estimate.repeated is not None:
-        noise, n = estimate.repeated[:, shape.place]
+def _repeated(estimates: Sequence[Estimate], shape: Shape) -> Floats:
+    """Noise, attempts and problems of what was tried again, metrics x 3 x groups; 0 where that means nothing."""
+    out = np.zeros((len(estimates), 3, shape.starts.size))
+    noises = {id(estimate.repeated): estimate.repeated for estimate in estimates if estimate.repeated is not None}
+    for which, repeated in noises.items():
+        noise, n = repeated[:, shape.place]
         times = shape.problems * (n > 0)
-        repeated = np.stack([np.add.reduceat(x, shape.starts) for x in (times * noise, times * n, times)])
-    told = Groups(sums, count_all, undefined, repeated)
-    return told.summaries(Kind.of(estimate), confidence, min_coverage, clip)
+        sums = [np.add.reduceat(x, shape.starts) for x in (times * noise, times * n, times)]
+        out[[id(estimate.repeated) == which for estimate in estimates]] = sums
+    return out
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What is the same of a metric for all problems: see Estimate."""
+class _Sums:
+    """What is needed of groups: rows of a panel x groups, and for each prior apart what is believed."""
 
-    powers: tuple[float, float] | None
-    bounds: tuple[float, float]
-    clip: tuple[float, float] | None
-    repeated: bool
-
-    @classmethod
-    def of(cls, estimate: Estimate) -> Kind:
-        return cls(estimate.powers, estimate.bounds, estimate.clip, estimate.repeated is not None)
-
-
-@dataclass(frozen=True)
-class Groups:
-    """One metric: all that is needed of groups."""
-
-    sums: Sums
-    problems: Ints
-    undefined: NDArray[np.bool_]
-    """Some problem has attempts enough and still no value."""
-    repeated: Floats
-    """Noise, attempts and problems of what was tried again, 3 x groups."""
-
-    def summaries(
-        self, kind: Kind, confidence: float, min_coverage: float, clip: tuple[float, float] | None
-    ) -> Summaries:
-        sums, count = self.sums, self.sums.count.astype(np.int64)
-        if kind.powers is None:
-            mu, variance, average, error = sums.mu[0], sums.spread[0, 0], sums.average[0], sums.sample[0, 0]
-        else:
-            mu, variance = blend(sums.mu, sums.spread, kind.powers)
-            average, error = blend(sums.average, sums.sample, kind.powers)
-        hidden = (count < np.maximum(min_coverage * self.problems * (1 - 1e-12), 1)) | self.undefined
-        value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
-        lo, hi = interval(value, se, sums.units, kind.bounds, confidence)
-        rerun_lo, rerun_hi = np.full((2, value.size), np.nan)
-        if kind.repeated:
-            noise, attempts, problems = self.repeated
-            rerun_lo, rerun_hi = rerun(value, ratio(noise, problems**2), attempts, confidence)
-        sigma = np.sqrt(variance)
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
-        ends = clip or kind.clip or kind.bounds
-        mu_lo, mu_hi = np.clip(mu - reach, *ends), np.clip(mu + reach, *ends)
-        return Summaries(
-            value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, self.problems, count, sums.units,
-            kind.bounds,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sums:
-    """What is needed of groups: metrics x parts (x parts) x groups."""
-
-    mu: Floats
-    spread: Floats
-    """Covariance of the posterior means."""
     count: Floats
     """Problems scored."""
+    units: Floats
+    """How large the sample is: problems scored, or clusters with one."""
     average: Floats
     sample: Floats
     """Covariance of the averages when the problems, or their clusters, are a sample."""
-    units: Floats
-    """How large that sample is: problems scored, or clusters with one."""
+    known: Floats
+    """Problems that have a posterior."""
+    mean: Floats
+    covariance: Floats
 
     @staticmethod
-    def joined(batches: Sequence[Sums]) -> Sums:
-        return Sums(*(np.concatenate([getattr(some, f.name) for some in batches], axis=-1) for f in fields(Sums)))
+    def joined(batches: Sequence[_Sums]) -> _Sums:
+        return _Sums(*(np.concatenate([getattr(some, f.name) for some in batches], axis=-1) for f in fields(_Sums)))
 
-    def of(self, metric: int) -> Sums:
-        return Sums(*(getattr(self, f.name)[metric] for f in fields(Sums)))
+
+class _Rows:
+    """Numbers by column of the estimates, each different row once, and 0 where there is none."""
+
+    def __init__(self, given: Sequence[Floats]) -> None:
+        rows = [row for each in given for row in each.reshape(-1, each.shape[-1])]
+        kept, place = different([row.view(np.int64) for row in rows])
+        ends = np.cumsum([each[..., :1].size for each in given])
+        parts = zip(np.split(place, ends[:-1]), given, strict=True)
+        self.place = [at.reshape(each.shape[:-1]) for at, each in parts]
+        """Which rows those of each estimate are."""
+        self.numbers = np.stack([rows[i] for i in kept])
+        there = ~np.isnan(self.numbers)
+        self.numbers[~there] = 0.0
+        kept, self.mask = different(there)
+        self.masks = there[kept].astype(np.float64)
+        """Where there are numbers: 1 or 0. Those of row i are in masks[mask[i]]."""
 
 
 class _Panel:
-    """Metrics with equally many parts, side by side: metrics x parts x columns.
+    """What metrics are made of: many have parts in common, and some are the same under two names.
 
-    Sums run along the rows, metric by metric, so that none depends on what others are asked for."""
+    Sums run along the rows, one by one, so that none depends on what others are asked for.
+    """
 
     def __init__(self, estimates: Sequence[Estimate]) -> None:
-        self.value, self.scored = _filled(np.stack([estimate.value for estimate in estimates]))
-        self.mean, self.known = _filled(np.stack([estimate.mean for estimate in estimates]))
-        self.blind = self.known is not None and not self.known.any()
-        """None of them has a posterior."""
-        self.covariance = np.nan_to_num(np.stack([estimate.covariance for estimate in estimates]), nan=0.0)
+        self.powers = [estimate.powers for estimate in estimates]
+        self.value = _Rows([estimate.value for estimate in estimates])
+        self.mean = _Rows([estimate.mean for estimate in estimates])
+        self.covariance = _Rows([np.nan_to_num(estimate.covariance, nan=0.0) for estimate in estimates])
+        pairs = [(i, i) for i in range(len(self.value.numbers))]
+        pairs += [(i, j) for at in self.value.place for i in at for j in at if i < j]
+        self.pairs = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}
+        """Rows of values that are multiplied with each other; first comes each with itself."""
 
-    def sums(self, batch: _Batch) -> Sums:
-        """Some metrics at a time, as many as stay in the processor's cache."""
-        step = max(1, CACHED // (batch.place.size * self.value.shape[1]))
-        parts = [self._sums(batch, slice(i, i + step)) for i in range(0, len(self.value), step)]
-        return Sums(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sums)))
+    def sums(self, batch: _Batch) -> _Sums:
+        believed = (self.mean.masks, self.mean.numbers, self.covariance.numbers)
+        return _Sums(
+            *self._sample(batch),
+            *(np.stack([batch.totals(rows, place) for place in batch.priors]) for rows in believed),
+        )
 
-    def _sums(self, batch: _Batch, some: slice) -> Sums:
-        mu, spread = self._posterior(batch, some)
-        off = self.value[some].take(batch.place, axis=-1)
-        scored = None if self.scored is None else self.scored[some].take(batch.place, axis=-1)
-        all_of_them = np.add.reduceat(batch.weight, batch.starts)
-        count = np.tile(all_of_them, (len(off), 1)) if scored is None else batch.total(scored)
-        average = ratio(batch.total(off), count[:, None])
-        off -= batch.spread(np.nan_to_num(average, nan=0.0))
-        if scored is not None:
-            off *= scored[:, None]
-        units = count
+    def _sample(self, batch: _Batch) -> tuple[Floats, Floats, Floats, Floats]:
+        """Problems scored and units, of each mask; averages, of each row; their covariances, of each pair of rows."""
+        value, groups = self.value, batch.starts.size
+        weights = value.masks.take(batch.place, axis=-1) * batch.weight
+        count, units = batch.total(weights), batch.units(weights)
+        some = np.where(count > 0, count, np.nan)
+        average, products = np.empty((len(value.numbers), groups)), np.empty((len(self.pairs), groups))
+        for i, mask in enumerate(value.mask):
+            off = value.numbers[i].take(batch.place)
+            average[i] = batch.total(off * weights[mask]) / some[mask]
+            off -= batch.spread(average[i])
+            products[i] = batch.products(off, off, weights[mask])
+        for (i, j), at in self.pairs.items():
+            if i != j:
+                one, other = (value.numbers[x].take(batch.place) - batch.spread(average[x]) for x in (i, j))
+                products[at] = batch.products(one, other, weights[value.mask[i]])
+        masks = value.mask[[i for i, _ in self.pairs]]
+        n, u = count[masks], units[masks]
         if batch.clusters is None:
-            squares = batch.total(off[:, :, None] * off[:, None])
-            sample = ratio(ratio(squares, (count - 1)[:, None, None]), count[:, None, None])
-        else:
-            seen = batch.weight[None] if scored is None else batch.weight * scored
-            sample, units = _between_clusters(off * batch.weight, seen, count, batch)
-        return Sums(mu, spread, count, average, sample, units)
+            return count, units, average, ratio(ratio(products, n - 1), n)
+        return count, units, average, ratio(products, n**2) * ratio(u, u - 1)
 
-    def _posterior(self, batch: _Batch, some: slice) -> tuple[Floats, Floats]:
-        """Means (metrics x parts x groups) and their covariance, over every problem that has a posterior.
+    def sample(self, metric: int, sums: _Sums) -> tuple[Floats, Floats, Floats, Floats]:
+        """The average of one metric and its variance, problems scored, and units, of each group."""
+        place, powers = self.value.place[metric], self.powers[metric]
+        mask = self.value.mask[place[0]]
+        pairs = [[self.pairs[min(i, j), max(i, j)] for j in place] for i in place]
+        average, variance = blended(sums.average[place], sums.sample[pairs], powers)
+        return average, variance, sums.count[mask], sums.units[mask]
+
+    def posterior(self, metric: int, sums: _Sums, mixture: Mixture | None) -> tuple[Floats, Floats]:
+        """The mean of one metric and its variance, over every problem that has a posterior.
 
         avg@N has none without attempts. Of a mixture: the average within the priors, and the spread between them.
         """
-        if self.blind:
-            parts = self.mean[some].shape[:2]
-            return (
-                np.full((*parts, batch.starts.size), np.nan),
-                np.full((*parts, parts[1], batch.starts.size), np.nan),
-            )
-        found = []
-        for _, place in batch.priors:
-            if self.known is None:
-                m = np.add.reduceat(batch.weight, batch.starts)[None]
-            else:
-                m = batch.total(self.known[some].take(place, axis=-1))
-            mean = ratio(batch.total(self.mean[some].take(place, axis=-1)), m[:, None])
-            within = batch.total(self.covariance[some].take(place, axis=-1))
-            found.append((mean, ratio(within, m[:, None, None] ** 2)))
-        if len(found) == 1:
-            return found[0]
-        mu, spread = np.zeros_like(found[0][0]), np.zeros_like(found[0][1])
-        for (share, _), (mean, _) in zip(batch.priors, found, strict=True):
+        place, powers = self.mean.place[metric], self.powers[metric]
+        m = sums.known[:, self.mean.mask[place[0]]]
+        means = ratio(sums.mean[:, place], m[:, None])
+        within = ratio(sums.covariance[:, self.covariance.place[metric]], m[:, None, None] ** 2)
+        if mixture is None:
+            return blended(means[0], within[0], powers)
+        mu, spread = np.zeros_like(means[0]), np.zeros_like(within[0])
+        for share, mean in zip(mixture.weight, means, strict=True):
             mu += share * mean
-        for (share, _), (mean, within) in zip(batch.priors, found, strict=True):
-            spread += share * (within + (mean - mu)[:, :, None] * (mean - mu)[:, None])
-        return mu, spread
-
-
-def _filled(numbers: Floats) -> tuple[Floats, Floats | None]:
-    """Zero instead of NaN, and where the numbers were (metrics x columns: 1 or 0), unless everywhere."""
-    there = ~np.isnan(numbers[:, 0])
-    if there.all():
-        return numbers, None
-    return np.where(there[:, None], numbers, 0), there.astype(np.float64)
-
-
-def _between_clusters(off: Floats, scored: Floats, count: Floats, batch: _Batch) -> tuple[Floats, Floats]:
-    """Covariance of the means when whole clusters are the sample, and how many have a problem scored.
-
-    Clusters of one problem each give the plain covariance.
-    """
-    clusters = batch.clusters
-    assert clusters is not None
-    starts = np.searchsorted(clusters, batch.starts)
-    sums = np.add.reduceat(off, clusters, axis=-1)
-    there = (np.add.reduceat(scored, clusters, axis=-1) > 0).astype(np.float64)
-    units = np.broadcast_to(np.add.reduceat(there, starts, axis=-1), count.shape)
-    many = units[:, None, None]
-    squares = np.add.reduceat(sums[:, :, None] * sums[:, None], starts, axis=-1)
-    return ratio(squares, count[:, None, None] ** 2) * ratio(many, many - 1), units
-
-
-def check_shares(confidence: float, min_coverage: float) -> None:
-    """confidence in (0, 1), min_coverage in [0, 1]."""
-    if not 0 < confidence < 1:
-        raise MetricError(f"confidence must be between 0 and 1, got {confidence!r}")
-    if not 0 <= min_coverage <= 1:
-        raise MetricError(f"min_coverage must be in [0, 1], got {min_coverage!r}")
+        for share, mean, inner in zip(mixture.weight, means, within, strict=True):
+            spread += share * (inner + (mean - mu)[:, None] * (mean - mu))
+        return blended(mu, spread, powers)

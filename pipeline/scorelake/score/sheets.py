@@ -12,14 +12,16 @@ import polars as pl
 from scorelake.counts import group_hashes, hashed, problem_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Ints
+from scorelake.metrics.finish import Kind
 from scorelake.metrics.moments import LEAF_BITS, Moments, Tree
-from scorelake.metrics.summary import Kind
 from scorelake.problems import Part
 from scorelake.score.groups import tables
 from scorelake.score.values import Scored
 from scorelake.settings import Settings
 from scorelake.survey import ALL, CLUSTER, SLICE_VALUE, clustered
 from scorelake.threads import side_by_side
+
+Powers = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Sheet:
     """The keys of each group, in their order."""
     moments: dict[str, Moments]
     """By the name of the metric."""
-    kinds: dict[str, Kind]
+    kinds: dict[str, tuple[Kind, Powers]]
+    """What is the same for all problems, and how parts are blended."""
 
     @classmethod
     def joined(cls, sheets: Sequence[Sheet | None], parts: int) -> Sheet:
@@ -59,10 +62,10 @@ def sheets(scored: Scored, chosen: Sequence[Metric]) -> list[Sheet]:
     leaf = _leaf(part)
     grouped = [(groups, Tree(code, leaf)) for groups, code in _codes(part, settings)]
     moments: list[dict[str, Moments]] = [{} for _ in grouped]
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, tuple[Kind, Powers]] = {}
     for some, made, place in scored.estimates(chosen):
         names = [metric.name for metric in some]
-        kinds |= {name: Kind.of(each) for name, each in zip(names, made, strict=True)}
+        kinds |= {name: (Kind.of(each), each.powers) for name, each in zip(names, made, strict=True)}
         for mine, (_, tree) in zip(moments, grouped, strict=True):
             mine.update(zip(names, side_by_side(partial(Moments.of, tree=tree, place=place), made), strict=True))
     return [Sheet(groups, mine, kinds) for (groups, _), mine in zip(grouped, moments, strict=True)]

@@ -15,6 +15,7 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
 from scorelake.metrics.counts import distinct
+from scorelake.metrics.moments import groups as groups_of
 from scorelake.score import beliefs, rewards
 from scorelake.score.choose import Outcomes, choose
 from scorelake.score.curves import curve
@@ -80,12 +81,15 @@ def _by_table(made: Sequence[Sheet], groupings: Sequence[Grouping]) -> list[tupl
 
 def _told(sheet: Sheet, by_cluster: Sheet | None, settings: Settings) -> dict[str, Summaries]:
     """The summaries of a sheet's metrics."""
-    how, out = settings.uncertainty, {}
-    begins = None if by_cluster is None else starts(by_cluster.groups, sheet.groups.columns)
-    for name, moments in sheet.moments.items():
-        each = None if by_cluster is None or begins is None else (by_cluster.moments[name], begins)
-        out[name] = moments.groups(each).summaries(sheet.kinds[name], how.confidence, how.min_coverage, how.bounds)
-    return out
+    how, names = settings.uncertainty, list(sheet.moments)
+    kinds, powers = zip(*(sheet.kinds[name] for name in names), strict=True)
+    clusters = None
+    if by_cluster is not None:
+        begins = starts(by_cluster.groups, sheet.groups.columns)
+        clusters = [by_cluster.moments[name] for name in names], begins
+    told = groups_of([sheet.moments[name] for name in names], powers, clusters)
+    made = told.summaries(kinds, how.confidence, how.min_coverage, how.bounds)
+    return dict(zip(names, made, strict=True))
 
 
 def _count_rows(
@@ -116,8 +120,11 @@ def _count_rows(
         Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
         for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
     ]
+    made: list[list[Summaries]] = []
     for mine, shape in zip(rows, shapes, strict=True):
-        mine.update(zip(chosen, _summaries(estimates, shape, settings), strict=True))
+        known = [told for told, other in zip(made, shapes, strict=False) if shape.same(other)]
+        made.append(known[0] if known else _summaries(estimates, shape, settings))
+        mine.update(zip(chosen, made[-1], strict=True))
 
 
 def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
