@@ -1,0 +1,78 @@
+"""Every table of a lake with everything in it, byte by byte, however the work is cut.
+
+Scores that do not add up exactly, votes, clusters, slices, protocols, models that tried some of the problems: sums
+run in one order whatever lies where, so nothing of it may depend on the number of parts or on who looked at them.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from conftest import ask, put, run, tables
+from scorelake import parts
+from scorelake.compare import examined
+
+SHAPES = {
+    "verdicts": '[columns]\ncarry = ["difficulty"]\n',
+    "verdicts in clusters": '[columns]\ncarry = ["difficulty"]\ncluster = "passage"\n',
+    "scores": "",
+    "scores in clusters": '[columns]\ncluster = "passage"\n',
+    "a rubric": "[rubric]\nlevels = [0.0, 0.1, 0.2, 0.3]\n",
+    "votes": "[metrics]\nnames = ['pass@1', 'pass@2', 'vote@2', 'vote@3']\n",
+    "a learnt prior": "[uncertainty]\nprior = 'empirical'\n",
+}
+CUTS = ("bucket_rows = 20\n", "bucket_rows = 150\nshard_mb = 0.001\n")
+
+
+def lake(home: Path, shape: str) -> Path:
+    """Two benchmarks, three subjects, seven models, one of them on a third of the problems; two protocols."""
+    rng = np.random.default_rng(5)
+    rows = 9000
+    problem, model = rng.integers(0, 120, rows), rng.integers(0, 7, rows)
+    frame = pl.DataFrame(
+        {
+            "benchmark": np.where(problem < 90, "large", "small"),
+            "subject": np.char.add("s", (problem % 3).astype(str)),
+            "model": np.char.add("m", model.astype(str)),
+            "problem_id": np.char.add("p", problem.astype(str)),
+            "temperature": np.where((problem >= 90) & (model % 2 == 0), 0.7, 0.1),
+            "difficulty": np.where(problem % 4 == 0, "hard", "easy"),
+            "passage": pl.Series([None if p % 5 == 0 else f"passage {p // 7}" for p in problem]),
+            "passed": rng.random(rows) < (problem % 10 + model) / 16,
+            "answer": np.char.add("a", rng.integers(0, 4, rows).astype(str)),
+        }
+    )
+    frame = frame.filter(~(pl.Series(model == 3) & pl.Series(problem % 3 != 0)))
+    if shape != "votes":
+        frame = frame.drop("answer")
+    if "score" in shape or "rubric" in shape:
+        more = rng.random(frame.height) if "score" in shape else np.zeros(frame.height)
+        score = rng.integers(0, 4, frame.height) / 10 + more
+        frame = frame.drop("passed").with_columns(score=pl.Series(score))
+    put(home / shape, frame)
+    return home / shape
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_same_bytes(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = lake(tmp_path, shape)
+    columns = SHAPES[shape] if "[columns]" in SHAPES[shape] else f'[columns]\ncarry = ["difficulty"]\n{SHAPES[shape]}'
+    config = f'by = ["difficulty"]\n{columns}[protocol]\ncolumns = ["temperature"]\n[run]\n'
+    run(where, tmp_path / "whole", config)
+    want = tables(tmp_path / "whole")
+    assert sum("problem_counts" in name for name in want) == 1
+    for i, cut in enumerate(CUTS):
+        if i:  # boards and pairs one after the other, and nothing kept between two looks
+            monkeypatch.setattr(parts, "REMEMBERED", 0)
+            monkeypatch.setattr(examined, "_ROOM", 5000)
+        out = tmp_path / f"cut-{i}"
+        run(where, out, config + cut)
+        got = tables(out)
+        assert sum("problem_counts" in name for name in got) > 2
+        for name in want:
+            if "/" not in name:
+                assert got[name] == want[name], (cut, name)
+        for view in ("problem_counts", "problem_scores"):
+            assert ask(out, f"FROM {view} ORDER BY ALL") == ask(tmp_path / "whole", f"FROM {view} ORDER BY ALL"), view
