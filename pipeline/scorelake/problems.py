@@ -195,6 +195,6 @@ class Cells:
 
 
 def name_texts(path: Path) -> pl.Series:
-    """The different problem ids of a part, and nothing else of it."""
+    """The problem ids of a part, in the order of their numbers there, and nothing else of it."""
     column: Any = pq.ParquetFile(path, read_dictionary=[KEYS[-1]]).read([KEYS[-1]], use_threads=False)[0]
     return pl.Series(column.unify_dictionaries().combine_chunks().dictionary, dtype=pl.String)

@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
@@ -188,14 +189,18 @@ def _groups(snapshot: Path) -> pl.DataFrame:
 def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFrame) -> None:
     """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
     counts, scores = (paths(snapshot / table.name) for table in (PROBLEM_COUNTS, PROBLEM_SCORE))
-    names = pl.concat([name_texts(path) for path in counts]).unique().sort().to_frame(_NAME).with_row_index("_name")
+    texts = [name_texts(path) for path in counts]
+    every = pl.concat(texts)
+    code = every.rank("dense").cast(pl.UInt32) - 1  # once for all parts, not looked up by each
+    ends = np.cumsum([0, *(some.len() for some in texts)])
+    names = pl.DataFrame({"_name": code, _NAME: every}).unique("_name").sort("_name")
     _load(db, PROBLEM_NAME, names)
     numbers = groups.with_row_index("_group")
     for i, path in enumerate(counts):
         part = Part.read(path)
         kept = _kept(part.columns)
         group = part.groups.join(numbers, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["_group"]
-        name = part.names.to_frame(_NAME).join(names, on=_NAME, how="left", maintain_order="left")["_name"]
+        name = code[int(ends[i]) : int(ends[i + 1])]
         known = {"_group": group.gather(part.group), "_name": name.gather(part.name)}
         frame = pl.concat([pl.DataFrame(known), part.counts, part.others(kept)], how="horizontal")
         absent = [name for name in PROBLEM_COUNT.columns if name not in frame.columns]
