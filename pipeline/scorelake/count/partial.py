@@ -206,7 +206,7 @@ def _kind(field: pa.Field[Any]) -> pl.DataType:
     if pa.types.is_decimal256(field.type):  # Polars would panic
         raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted")
     try:
-        (column,) = parquet.stored(pa.RecordBatch.from_arrays([pa.array([], field.type)], [field.name])).columns
+        (column,) = parquet.stored(pa.RecordBatch.from_arrays([pa.nulls(0, field.type)], [field.name])).columns
         return series(column).dtype
     except BROKEN:
         raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted") from None

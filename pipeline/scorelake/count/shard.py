@@ -14,7 +14,6 @@ from dataclasses import replace
 from threading import Lock
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.count.piece import Texts, piece
@@ -24,6 +23,7 @@ from scorelake.count.shape import Shape, Tallied
 from scorelake.count.tally import KIND_BITS, NUMBER_BITS, Tally
 from scorelake.counts import WORD, Counts, Words
 from scorelake.store import memory
+from scorelake.store.arrays import texts
 
 _PIECES = 32
 """Parts in which cells become counts: a few of them, each several times its cells, are in memory at once."""
@@ -135,7 +135,7 @@ def _columns(words: Sequence[Words], rows: int) -> Words:
 
 def ready() -> None:
     """Load what is compiled: looking up one text is enough."""
-    Codebook((), ()).names.codes(pa.array(["a"], pa.large_string()))
+    Codebook((), ()).names.codes(texts(["a"]))
 
 
 def tally(
