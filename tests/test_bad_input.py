@@ -296,7 +296,10 @@ def test_interrupted(tmp_path: Path, name: str) -> None:
     home = tmp_path / "lake"
     for i in range(200):
         put(home, expand([(f"p{j}", 20, j % 21) for j in range(200)], model=f"m{i}"), f"{i}.parquet")
+    config = tmp_path / "scorelake.toml"
+    config.write_text("[run]\nshard_mb = 0.001\n")  # every file is a shard, so that some are done and some are not
     command = [sys.executable, "-m", "scorelake", "score", str(home), "--out", str(tmp_path / "out"), "--json"]
+    command += ["--config", str(config)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.time() + 60
     while len(list((tmp_path / "out" / "partials").glob("[!.]*"))) < 3 and time.time() < deadline:

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scorelake.store.parquet import arrow
+from scorelake.store.arrays import arrow, numbers
 from scorelake.tables import KEYS
 
 Words: TypeAlias = NDArray[np.uint64]
@@ -207,7 +207,7 @@ def _unified(
         unified: Any = pa.chunked_array(chunks).unify_dictionaries()
         texts[key] = unified.chunk(0).dictionary
         for mine, chunk in zip(codes, unified.chunks, strict=True):
-            mine[key] = chunk.indices.to_numpy().astype(np.uint32)
+            mine[key] = numbers(chunk.indices).astype(np.uint32)
     return texts, codes
 
 

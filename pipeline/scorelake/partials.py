@@ -21,9 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.counts import HASH, OUTCOMES, PROBLEM, TOLD, Counts
+from scorelake.store.arrays import arrow, numbers
 from scorelake.store.disk import checksum, read_json
 from scorelake.store.files import File
-from scorelake.store.parquet import arrow
 from scorelake.tables import KEYS
 
 DESCRIPTION = "shard.json"
@@ -172,7 +172,7 @@ def _used(counts: Counts) -> Counts:
 def _one(texts: pa.Array[Any]) -> pa.Array[Any]:
     """All texts as one value, so that columns of any length are in one table."""
     whole = texts.cast(pa.large_string())
-    return pa.LargeListArray.from_arrays(pa.array([0, len(whole)], pa.int64()), whole)
+    return pa.LargeListArray.from_arrays(arrow(np.array([0, len(whole)])), whole)
 
 
 def _narrow(frame: pl.DataFrame) -> pa.Table:
@@ -187,7 +187,7 @@ def _narrow(frame: pl.DataFrame) -> pa.Table:
             if words.size and low == high == int(words[0]) and name != HASH:
                 same[name.encode()] = str(low).encode()
                 continue
-            columns[name] = pa.array(words.astype(np.min_scalar_type(high)))
+            columns[name] = arrow(words.astype(np.min_scalar_type(high)))
         else:
             columns[name] = column.to_arrow(compat_level=pl.CompatLevel.oldest())
     return pa.table(columns).replace_schema_metadata(same)
@@ -216,7 +216,7 @@ def read(home: Path, piece: Piece, low: int, high: int, details: bool) -> Counts
     if piece.low > high or piece.high < low or not piece.problems:
         return None
     whole = _table(home / piece.names[0])
-    hashes = whole[HASH].to_numpy()
+    hashes = numbers(whole[HASH])
     first, end = int(np.searchsorted(hashes, np.uint64(low))), int(np.searchsorted(hashes, np.uint64(high), "right"))
     if first == end:
         return None

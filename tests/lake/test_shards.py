@@ -22,6 +22,22 @@ def test_shards_cover_every_file_once() -> None:
     assert shards.shards(".", (), 1.0) == []
 
 
+def test_only_a_few_small_files_stand_alone() -> None:
+    """However many files there are and however large they are, those that stand alone are no burden."""
+
+    def cut(sizes: list[int]) -> list[int]:
+        files = tuple(File(f"{i:04d}", size, 0) for i, size in enumerate(sizes))
+        return [len(shard.files) for shard in shards.shards(".", files, 4096)]
+
+    small, few = shards.SMALL - 1, shards.FEW_FILES
+    assert cut([small] * few) == [1] * few
+    assert cut([small] * (few + 1)) == [few + 1]
+    assert cut([shards.SMALL] * few) == [few]
+    assert cut([4_036_874] * 20) == [20], "a million attempts each"
+    assert cut([1 << 30, small, 1 << 30]) == [1, 1, 1], "a change of a small one costs no large one"
+    assert small * few <= 2 << 20
+
+
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 12))
 def test_groups_are_everything_once_and_balanced(sizes: list[int], number: int) -> None:
     given = made(sizes)

@@ -22,7 +22,8 @@ from scorelake.count.rows import Codebook, unsorted
 from scorelake.count.shape import Shape
 from scorelake.count.tally import LOW_BITS, NAME_BITS, Cells
 from scorelake.counts import DOUBT, HASH, KINDS, PROBLEM, TOLD, WORD, Counts, Ints, Words, key_hashes
-from scorelake.store.parquet import arrow
+from scorelake.store.arrays import arrow
+from scorelake.store.arrays import texts as array_of
 from scorelake.tables import GROUP, KEYS
 
 
@@ -51,7 +52,7 @@ class Texts:
             for codes in tuples[:, len(GROUP) - 1 :].tolist()
         ]
         known = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-        texts["protocol"] = pa.array(list(known), pa.large_string())
+        texts["protocol"] = array_of(list(known))
         group["protocol"] = np.array([known[label] for label in labels], np.uint32)
         names: Any = book.names.texts()
         order = pl.Series(names).arg_sort().to_numpy()  # once here, and no merge has to sort them again

@@ -30,6 +30,8 @@ class Source:
             (opened, batches(opened, part)) for opened in files for part in parquet.units(opened.told)
         )
         self._ahead: deque[Batch] = deque()
+        self.rows = sum(opened.rows for opened in files)
+        """By their footers."""
 
     @property
     def empty(self) -> bool:

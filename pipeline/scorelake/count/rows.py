@@ -23,7 +23,7 @@ from scorelake.count.values import Spelling, distinct, outcomes, series, strings
 from scorelake.count.vocabulary import Codes, Vocabulary, identify
 from scorelake.counts import Words, group_hashes
 from scorelake.errors import DataError
-from scorelake.store.parquet import buffer
+from scorelake.store.arrays import arrow, buffer, numbers, texts
 from scorelake.tables import GROUP, NAMED
 
 INTEGER = np.uint64(1 << 56)
@@ -173,10 +173,9 @@ class Coder:
     def _column(self, batch: pa.RecordBatch, source: Source, vocabulary: Vocabulary, text: Spelling) -> Column:
         """The codes of a column; a value for the whole file is one code."""
         if source.column is None:
-            return None, vocabulary.codes(pa.array([source.value], pa.large_string()))
+            return None, vocabulary.codes(texts([source.value]))
         place, values = distinct(batch.column(source.column))
-        texts = strings(values, text)
-        codes = vocabulary.codes(texts)
+        codes = vocabulary.codes(strings(values, text))
         if place is not None and len(codes) == 1 and values.null_count == 0:
             return None, codes
         return place, codes
@@ -187,7 +186,7 @@ class Coder:
         place, codes = self._column(batch, source, vocabulary, key_text)
         wrong = codes == 0
         if source.agree:
-            wrong = wrong | (codes != vocabulary.codes(pa.array([source.value], pa.large_string())))
+            wrong = wrong | (codes != vocabulary.codes(texts([source.value])))
         if wrong.any():
             np.logical_or(bad, wrong if place is None else wrong[place], out=bad)
         return place, codes
@@ -241,7 +240,7 @@ def attempts(column: pa.Array[Any]) -> tuple[Words | None, Words]:
             low = ends.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)
             if not column.null_count:
                 return None, low
-            return np.where(np.asarray(column.is_null()), np.uint64(0), INTEGER), low
+            return np.where(numbers(column.is_null()), np.uint64(0), INTEGER), low
     return _identified(column, key_text)
 
 
@@ -295,8 +294,8 @@ def _settled(tuples: Codes, place: NDArray[Any], room: int, pending: list[Codes]
         rank -= 1
         place = rank[place] if combos.size < room else place
     else:
-        encoded: Any = pa.array(place).dictionary_encode()
-        combos, place = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
+        encoded: Any = arrow(place).dictionary_encode()
+        combos, place = numbers(encoded.dictionary), numbers(encoded.indices)
     added = []
     for codes in reversed(pending):
         combos, which = np.divmod(combos, codes.size)

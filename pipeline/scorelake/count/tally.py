@@ -192,7 +192,7 @@ class Cells:
 class Tally:
     """All partitions of one sort of cells."""
 
-    def __init__(self, width: int, words: int, extra: int, room: int, partitions: int = 8) -> None:
+    def __init__(self, width: int, words: int, extra: int, room: int, partitions: int) -> None:
         self.bits = U(partitions)
         self.parts = [Cells(width, words, extra) for _ in range(1 << partitions)]
         wide = width + extra

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.count.columns import Canonical
+from scorelake.store.arrays import numbers
 from scorelake.store.parquet import DamagedError
 
 Spelling: TypeAlias = Callable[[pl.Series], pl.Series]
@@ -47,7 +48,7 @@ def distinct(column: pa.Array[Any]) -> tuple[NDArray[Any] | None, pa.Array[Any]]
     if indices.null_count:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         indices = indices.fill_null(len(values) - 1)
-    place = indices.to_numpy(zero_copy_only=False)
+    place = numbers(indices)
     if place.size and not (place.min() >= 0 and place.max() < len(values)):
         raise DamagedError("a value is none of its dictionary's")
     return place, values

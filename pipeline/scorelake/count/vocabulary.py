@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scorelake.count.compiled import U, compiled, load
 from scorelake.counts import ODD, SEED_HIGH, SEED_LOW, Words
-from scorelake.store.parquet import buffer
+from scorelake.store.arrays import buffer, numbers
 
 Codes: TypeAlias = NDArray[np.uint32]
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -220,7 +220,7 @@ class Vocabulary:
             with self.lock:
                 pass
         if texts.null_count:
-            out[np.asarray(texts.is_null())] = 0
+            out[numbers(texts.is_null())] = 0
         return out
 
     def _learn(self, data: Bytes, offsets: Offsets, news: NDArray[np.int64], out: Codes) -> None:
@@ -284,6 +284,6 @@ def identify(texts: pa.Array[Any]) -> tuple[Words, Words]:
     high, low = np.empty(len(texts), np.uint64), np.empty(len(texts), np.uint64)
     _identify(*buffers(texts), high, low)
     if texts.null_count:
-        missing = np.asarray(texts.is_null())
+        missing = numbers(texts.is_null())
         high[missing] = low[missing] = 0
     return high, low

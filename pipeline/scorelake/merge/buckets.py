@@ -25,8 +25,8 @@ from scorelake.merge.duplicates import Resolved, in_doubt, resolve, spelled_out
 from scorelake.metrics.moments import LEAF_BITS
 from scorelake.partials import Partial, Piece, as_dictionary, read, table
 from scorelake.sorting import by_ranks
+from scorelake.store.arrays import arrow
 from scorelake.store.disk import beside, remove, writing
-from scorelake.store.parquet import arrow
 from scorelake.tables import COUNTS, KEYS, LISTS
 from scorelake.threads import side_by_side
 

@@ -15,9 +15,9 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from scorelake.errors import ScorelakeError, StorageError
+from scorelake.store.arrays import texts
 
 MACHINE = (
     *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ENOSPC, errno.EDQUOT),
@@ -64,16 +64,6 @@ def _absurd(error: BaseException) -> bool:
     """More was asked for than any machine has: a damaged file's own word for a size."""
     told = re.search(r"size (\d+)", str(error))
     return told is not None and int(told[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def arrow(values: NDArray[Any]) -> Any:
-    """An array as one of Arrow's, whose own hints take every array for one of booleans."""
-    return pa.array(values)
-
-
-def buffer(values: NDArray[Any]) -> Any:
-    """The bytes of an array, not copied."""
-    return pa.py_buffer(values)  # type: ignore[arg-type]
 
 
 def footer(path: str) -> pq.FileMetaData:
@@ -168,9 +158,7 @@ def _stored(column: pa.Array[Any]) -> pa.Array[Any]:
         return column
     if column.type.extension_name != "arrow.uuid":
         return column.storage  # type: ignore[no-any-return]
-    return pa.array(
-        [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()], pa.string()
-    )
+    return texts([None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()])
 
 
 def _plainly(chunks: Sequence[Any]) -> bool:
