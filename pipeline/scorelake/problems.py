@@ -22,6 +22,7 @@ from scorelake.counts import hashed, problem_hashes
 from scorelake.metrics.chance import Words
 from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import Ints
+from scorelake.store.arrays import numbers
 from scorelake.tables import COUNTS, GROUP, KEYS
 
 Codes = NDArray[np.uint32]
@@ -47,10 +48,10 @@ class Part:
     @classmethod
     def read(cls, path: Path) -> Part:
         table = pq.ParquetFile(path, read_dictionary=list(KEYS)).read([*KEYS, *COUNTS], use_threads=False)
-        keys: dict[str, tuple[pl.Series, NDArray[np.int32]]] = {}
+        keys: dict[str, tuple[pl.Series, NDArray[Any]]] = {}
         for key in KEYS:
             column: Any = table[key].unify_dictionaries().combine_chunks()
-            keys[key] = pl.Series(column.dictionary, dtype=pl.String), column.indices.to_numpy()
+            keys[key] = pl.Series(column.dictionary, dtype=pl.String), numbers(column.indices)
         begins = np.zeros(table.num_rows, dtype=bool)
         for key in GROUP:
             begins |= np.diff(keys[key][1], prepend=-1) != 0
