@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from conftest import ask, put, run, tables
-from scorelake import parts
+from scorelake import problems
 from scorelake.compare import examined
 
 SHAPES = {
@@ -65,7 +65,7 @@ def test_the_same_bytes(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert sum("problem_counts" in name for name in want) == 1
     for i, cut in enumerate(CUTS):
         if i:  # boards and pairs one after the other, and nothing kept between two looks
-            monkeypatch.setattr(parts, "REMEMBERED", 0)
+            monkeypatch.setattr(problems, "REMEMBERED", 0)
             monkeypatch.setattr(examined, "_ROOM", 5000)
         out = tmp_path / f"cut-{i}"
         run(where, out, config + cut)

@@ -6,11 +6,9 @@ numbers of groups, of models and of pairs, however many problems there are.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
@@ -21,7 +19,7 @@ from scorelake.compare.graders import Noise, noise
 from scorelake.compare.looks import Answer, Ask, At, Glance, Look
 from scorelake.engines import Engine
 from scorelake.metrics.draws import Ints
-from scorelake.problems import Part
+from scorelake.problems import Part, Recent
 from scorelake.score import traced
 from scorelake.score.choose import Outcomes, choose, choose_compared
 from scorelake.score.sheets import Sheet, sheets
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 Sum = TypeVar("Sum", Look, Answer)
-REMEMBERED = 1 << 22
-"""Problems of parts that a process keeps lined up, since it may be asked about them again."""
 
 
 @dataclass(frozen=True)
@@ -121,35 +117,24 @@ def answer_all(task: Asked) -> dict[int, Answer]:
     return _added(side_by_side(lambda work: _glance(work, task).answer(task.asks), task.works))
 
 
-class _Recent:
-    """The parts that were lined up last."""
-
-    def __init__(self) -> None:
-        self.known: OrderedDict[str, tuple[int, Glance]] = OrderedDict()
-        self.lock = Lock()
-
-    def get(self, path: str) -> Glance | None:
-        with self.lock:
-            return self.known[path][1] if path in self.known else None
-
-    def keep(self, work: Work, glance: Glance) -> None:
-        with self.lock:
-            self.known[work.path] = work.problems, glance
-            while sum(problems for problems, _ in self.known.values()) > REMEMBERED:
-                self.known.popitem(last=False)
+_LINED_UP: Recent[str, Glance] = Recent()
+"""The parts that this process lined up last: it may be asked about them again."""
 
 
-_RECENT = _Recent()
+def forget() -> None:
+    """A run is over: nobody will ask about its parts again."""
+    _LINED_UP.clear()
+    Part.forget()
 
 
 def _glance(work: Work, task: Asked) -> Glance:
     """A part, lined up; the path of a part names its run."""
-    known = _RECENT.get(work.path)
+    known = _LINED_UP.get(work.path)
     if known is None:
         scored = Scored(work.here(), work.settings, work.outcomes)
         cells = scored.cells(comparable(choose_compared(work.settings, work.outcomes)), task.pairs)
         known = Glance.at(scored.part, cells, task.benchmarks, work.settings.columns.cluster)
-        _RECENT.keep(work, known)
+        _LINED_UP.keep(work.path, known, work.problems)
     return known
 
 

@@ -7,11 +7,13 @@ numbers.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,6 +29,10 @@ from scorelake.tables import COUNTS, GROUP, KEYS
 
 Codes = NDArray[np.uint32]
 FOLDER = "problem_counts"
+REMEMBERED = 1 << 21
+"""Problems of parts that are kept: reading them again takes a fifth of a second for a million."""
+Key = TypeVar("Key")
+Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,20 @@ class Part:
 
     @classmethod
     def read(cls, path: Path) -> Part:
+        """A part, from the disk unless it was read just now, whatever it is called since."""
+        told = path.stat()
+        known = _READ.get(file := (told.st_dev, told.st_ino, told.st_mtime_ns))
+        if known is None:
+            known = cls._read(path)
+            _READ.keep(file, known, known.problems)
+        return known if known.path == path else replace(known, path=path)
+
+    @staticmethod
+    def forget() -> None:
+        _READ.clear()
+
+    @classmethod
+    def _read(cls, path: Path) -> Part:
         table = pq.ParquetFile(path, read_dictionary=list(KEYS)).read([*KEYS, *COUNTS], use_threads=False)
         keys: dict[str, tuple[pl.Series, NDArray[Any]]] = {}
         for key in KEYS:
@@ -117,6 +137,31 @@ class Part:
             found: Ints = seen.reshape(labels, names).sum(axis=1)
             return found
         return np.bincount(np.unique(code) // names, minlength=labels)
+
+
+class Recent(Generic[Key, Thing]):
+    """Things of parts that a process has made last, since it may need them again: of so many problems at most."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Key, tuple[Thing, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Thing | None:
+        with self._lock:
+            return self._known[key][0] if key in self._known else None
+
+    def keep(self, key: Key, thing: Thing, problems: int) -> None:
+        with self._lock:
+            self._known[key] = thing, problems
+            while sum(many for _, many in self._known.values()) > REMEMBERED:
+                self._known.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()
+
+
+_READ: Recent[tuple[int, int, int], Part] = Recent()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import gates, stages, tasks
+from scorelake import gates, parts, stages, tasks
 from scorelake.compare.evidence import comparable
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
@@ -109,6 +109,7 @@ def job(
             work = stages.Work(out, settings, engine, progress, staged, begun)
             return _night(work, plan, before, full, allow_quarantine, allow_empty)
         finally:
+            parts.forget()
             unstage(staged)
 
 
