@@ -35,6 +35,9 @@ def refusals(
 
     What makes the two incomparable, and the problems that they share, are of these pairs.
     """
+    if not code.any():
+        none = pl.Series([None], dtype=pl.String).new_from_index(0, code.size)
+        return none, none
     spans = pl.Series(tried.spans(), dtype=pl.String)
     out = []
     for one, two in ((a, b), (b, a)):

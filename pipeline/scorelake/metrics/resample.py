@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -176,7 +175,8 @@ class Pairs:
         """Everything of some pairs, all of one sort."""
         if apart is not None:
             apart = apart.among(self.sums.unit)
-        side_by_side(lambda at: self._compare(some[at], wins.of(at), apart, at), self._blocks(some), self.threads)
+        blocks_of = self._blocks(some.size, apart is not None)
+        side_by_side(lambda at: self._compare(some[at], wins.of(at), apart, at), blocks_of, self.threads)
 
     def found(self) -> tuple[Lifts, Ranks]:
         """When all pairs are compared."""
@@ -191,16 +191,10 @@ class Pairs:
         self.means[:, columns] = ratio(drawn[:rows], drawn[rows + sums.kind]) * self.step
         self.flipped[:, columns] = sums.steps @ signs
 
-    def _blocks(self, some: Ints) -> Iterator[slice]:
-        """Pairs scored on the same problems: of one row a at a time; others: so many."""
-        a, kind = self.a[some], self.sums.kind
-        if not some.size or kind[a[0]] != kind[self.b[some[0]]]:
-            yield from (slice(first, first + _FAR) for first in range(0, some.size, _FAR))
-            return
-        step = max(1, _NEAR // self.drawn.resamples)
-        begins = [0, *(np.flatnonzero(np.diff(a)) + 1).tolist(), some.size]
-        for low, high in pairwise(begins):
-            yield from (slice(first, min(first + step, high)) for first in range(low, high, step))
+    def _blocks(self, pairs: int, apart: bool) -> Iterator[slice]:
+        """So many pairs at a time."""
+        step = _FAR if apart else max(1, _NEAR // self.drawn.resamples)
+        return (slice(first, first + step) for first in range(0, pairs, step))
 
     def _gaps(self, at: Ints, wins: Wins, apart: Apart | None, where: slice) -> Gaps:
         """All sums of a block of pairs: of rows scored on the same problems, differences of sums that are there."""
@@ -216,8 +210,9 @@ class Pairs:
         grain = gap.problems.astype(np.float64)  # each gap is within a step of what it should be
         if apart is None:
             lifted, flipped = (rows[b] for rows in (self.means, self.flipped))
-            lifted -= self.means[a[0]]
-            flipped -= self.flipped[a[0]]
+            one = a[0] if a[0] == a[-1] else a  # pairs come row by row: mostly one, which need not be copied
+            lifted -= self.means[one]
+            flipped -= self.flipped[one]
         else:
             lifted, flipped, grain = self._of_their_own(gap)
         total = gap.total
