@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -94,22 +95,27 @@ def merging(lake: Path) -> dict[str, float]:
 
 
 def scoring(lake: Path) -> dict[str, float]:
-    """The rest of the job, on the machine that started it."""
+    """The rest of the job: what workers do with the parts of the problems, and what the driver does with what they
+    tell. Tables per problem stay in files, as those of a large lake do."""
     from scorelake.publish.snapshot import Output
     from scorelake.run import job
     from scorelake.settings import load
 
-    marks: dict[str, tuple[float, float]] = {}
+    marks: dict[str, float] = {}
 
     def progress(stage: str, done: int, of: int) -> None:
-        marks.setdefault(stage, (time.process_time(), _peak()))
+        marks.setdefault(stage, time.process_time())
 
     with tempfile.TemporaryDirectory(dir=LAKES) as out, Apart() as apart:
-        report = job(str(lake), Output(Path(out)), load(), engine=apart, progress=progress)
-    seconds, before = marks["scoring"]
+        settings = load(**{"publish.max_problems": 0})
+        report = job(str(lake), Output(Path(out)), settings, engine=apart, progress=progress)
+        size = sum(path.stat().st_size for path in Path(out).glob("snapshots/*/problem_counts/*"))
+    looked = apart.took["look_all"] + apart.took["answer_all"]
     return {
-        "scoring_s_per_problem": (time.process_time() - seconds) / report.problems,
-        "driver_bytes_per_problem": (_peak() - before) / report.problems,
+        "looking_s_per_problem": looked / report.problems,
+        "snapshot_bytes_per_problem": size / report.problems,
+        "driver_s": time.process_time() - marks["scoring"],
+        "driver_bytes": _peak(),
     }
 
 
@@ -132,10 +138,14 @@ class Apart:
 
     def __enter__(self) -> Apart:
         self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        self.took: Counter[str] = Counter()
+        """Seconds that each task took, the way there and back included."""
         return self
 
     def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        return self.pool.map(task, items)
+        began = time.perf_counter()
+        yield from self.pool.map(task, items)
+        self.took[task.__name__] += time.perf_counter() - began
 
     def __exit__(self, *error: object) -> None:
         self.pool.shutdown()
@@ -227,8 +237,10 @@ def plan(shape: Shape, m: dict[str, float], cluster: Cluster, threads: int) -> d
         "opening_h": opened * m["opening_s_per_partial"] / (cluster.cores / threads) / 3600,
         "sent_gb": opened * m["bucket_bytes_per_partial"] / GB,
         "listing_h": shards * m["listing_s_per_file"] / 3600,
-        "scoring_h": shape.problems * m["scoring_s_per_problem"] / 3600,
-        "driver_gb": shape.problems * m["driver_bytes_per_problem"] / GB,
+        "looking_h": shape.problems * m["looking_s_per_problem"] / cluster.cores / 3600,
+        "driver_h": m["driver_s"] / 3600,
+        "publishing_h": shape.problems * m["snapshot_bytes_per_problem"] / m["verified_bytes_per_s"] / 3600,
+        "driver_gb": m["driver_bytes"] / GB,
     }
     return p | {"hours": sum(p[key] for key in p if key.endswith("_h") and key != "verifying_h")}
 
@@ -244,7 +256,7 @@ def breaks(p: dict[str, float], cluster: Cluster) -> str:
     """What exceeds the cluster, worst first; or what will, and by how much more it may grow."""
     limits = {
         "memory of the driver while scoring": p["driver_gb"] / cluster.driver_gb,
-        "time of scoring on the driver": p["scoring_h"] / cluster.hours,
+        "time of the driver": (p["driver_h"] + p["publishing_h"]) / cluster.hours,
         "memory of a merging task": p["merging_gb"] / cluster.gb_per_core / p["threads"],
         "time of counting": p["counting_h"] / cluster.hours,
         "time of merging": p["merging_h"] / cluster.hours,
@@ -274,7 +286,9 @@ ROWS = {
     "opening_h": "opening partials x buckets, h",
     "sent_gb": "task descriptions through the driver, GB",
     "listing_h": "listing files on the driver, h",
-    "scoring_h": "scoring and publishing on the driver, h",
+    "looking_h": "looking at problems for comparisons, h",
+    "driver_h": "scoring and comparing on the driver, h",
+    "publishing_h": "checksums of the snapshot on the driver, h",
     "driver_gb": "memory of the driver, GB",
     "hours": "all together, h",
 }
@@ -290,8 +304,10 @@ FIGURES = {
     "bucket_bytes_per_partial": ("description of a bucket, bytes per partial", 1.0),
     "task_bytes_per_file": ("description of a shard, bytes per file", 1.0),
     "listing_s_per_file": ("listing, ms per file", 1e3),
-    "scoring_s_per_problem": ("scoring and publishing, microseconds per problem, one core", 1e6),
-    "driver_bytes_per_problem": ("memory of the driver at its peak, bytes per problem", 1.0),
+    "looking_s_per_problem": ("looking at problems, microseconds per problem, one core", 1e6),
+    "snapshot_bytes_per_problem": ("snapshot, bytes per problem", 1.0),
+    "driver_s": ("scoring, comparing and publishing on the driver, seconds, whatever the problems", 1.0),
+    "driver_bytes": ("memory of the driver at its peak, MB, whatever the problems", 1e-6),
 }
 
 

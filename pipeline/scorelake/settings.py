@@ -131,7 +131,7 @@ class Gates(Part):
 
 
 class Publish(Part):
-    max_problems: int = Field(100_000_000, ge=0)  # more stay in the snapshot's Parquet files
+    max_problems: int = Field(20_000_000, ge=0)  # more stay in the snapshot's Parquet files
 
 
 class Rubric(Part):

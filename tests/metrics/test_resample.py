@@ -380,6 +380,18 @@ def test_a_model_far_away_does_not_widen_the_ranges_of_others(far: float) -> Non
     assert ranks.hi[1] < ranks.lo[0]
 
 
+def test_many_rows_have_ranges_from_fewer_flips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same ranges but for chance, and everything else as it was."""
+    scores, plan = _scores(12, 300), Plan(4000)
+    lifts, every = _all(scores, plan)
+    monkeypatch.setattr(resample, "_RIVALS", 1)
+    few_lifts, few = _all(scores, plan)
+    assert _digest(few_lifts) == _digest(lifts)
+    assert few.best.tolist() == every.best.tolist()
+    assert np.abs(few.lo - every.lo).max() <= 1
+    assert np.abs(few.hi - every.hi).max() <= 1
+
+
 def test_distances_are_those_of_a_loop() -> None:
     rows = np.random.default_rng(5).random((7, 50))
     rows[1], rows[2], rows[3] = rows[0], rows[0] + 1e-9, rows[0] + 1e9
