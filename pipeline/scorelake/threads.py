@@ -35,16 +35,16 @@ def side_by_side(task: Callable[[Item], Result], items: Iterable[Item], threads:
 
 def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
     """Items in order, neighbours together while they are no larger than that."""
-    out: list[tuple[Item, ...]] = []
+    out: list[list[Item]] = []
     held = 0.0
     for item in items:
         if out and held + size(item) <= most:
-            out[-1] = (*out[-1], item)
+            out[-1].append(item)
             held += size(item)
         else:
-            out.append((item,))
+            out.append([item])
             held = size(item)
-    return out
+    return [tuple(some) for some in out]
 
 
 @contextmanager

@@ -95,11 +95,10 @@ def examined(
     with plain_products():
         for some in together(cases, lambda case: case.room, _ROOM):
             looks = parts.look([case.at for case in some if case.models <= MOST_MODELS])
-            trials = [trial for case in some for trial in case.trials(looks.get(case.at), chosen, valued, settings)]
-            _compared(trials, parts)
-            for case in some:
-                mine = [trial.measured() for trial in trials if trial.case is case]
-                found[case.at] = Found(case.board.place, case.standings, mine)
+            trials = [list(case.trials(looks.get(case.at), chosen, valued, settings)) for case in some]
+            _compared([trial for mine in trials for trial in mine], parts)
+            for case, mine in zip(some, trials, strict=True):
+                found[case.at] = Found(case.board.place, case.standings, [trial.measured() for trial in mine])
     return [[found[i, j] for j in range(len(each.subjects) + 1)] for i, each in enumerate(asked)]
 
 

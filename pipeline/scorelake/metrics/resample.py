@@ -33,8 +33,8 @@ _PAIR, _SMALL = 50, 1 << 26
 """What a pair costs in each resample, in products of two numbers; and so little of these that threads would spend it
 waiting for each other: 60 subjects of 25 models take 1.4 seconds without them, and 2.0 with them."""
 _RIVALS, _ENOUGH = 1 << 34, 500
-"""Numbers that ranges of ranks are made of, one per flip and two rows, and the fewest flips: of thousands of rows they
-come from fewer flips than there are (687 for 5,000 rows). 5,000 models in five subjects took 228 seconds with 2,000."""
+"""Numbers that ranges of ranks are made of, one per flip and two rows, and the fewest flips: of thousands of rows
+they come from fewer flips than there are, 687 for 5,000. With 2,000 these took 228 seconds, in five subjects."""
 _LOOSE, _ROUNDED = 300, 1e-4
 """Equal differences of numbers of 32 bits, which are so many times as large at most, differ by less."""
 _EXACT = 1 << 24
