@@ -109,12 +109,14 @@ def _write(values: pl.DataFrame, counts: Path, mirror: Mirror | None) -> None:
 
 def look_all(task: Asked) -> dict[At, Look]:
     """What the models of boards come to on these parts."""
-    return _added(side_by_side(lambda work: _glance(work, task).look(task.wanted), task.works))
+    at_once = pl.thread_pool_size()
+    return _added(side_by_side(lambda work: _glance(work, task).look(task.wanted), task.works, at_once))
 
 
 def answer_all(task: Asked) -> dict[int, Answer]:
     """What pairs of models come to on these parts."""
-    return _added(side_by_side(lambda work: _glance(work, task).answer(task.asks), task.works))
+    at_once = pl.thread_pool_size()
+    return _added(side_by_side(lambda work: _glance(work, task).answer(task.asks), task.works, at_once))
 
 
 _LINED_UP: Recent[str, Glance] = Recent()
