@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import polars as pl
 from scorelake import gates, parts, problems, tasks
 from scorelake.compare.boards import benchmarks
 from scorelake.compare.evidence import comparable, evidence
-from scorelake.compare.graders import answer_noise
+from scorelake.compare.graders import Noise, answer_noise
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.merge.buckets import Merged, buckets
@@ -20,7 +20,7 @@ from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output
 from scorelake.score import summaries, traced
 from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
-from scorelake.score.sheets import Sheet
+from scorelake.score.sheets import Sheet, joined
 from scorelake.score.values import bounds, follow_from_counts
 from scorelake.settings import Settings
 from scorelake.store.files import Shard
@@ -28,6 +28,8 @@ from scorelake.survey import ALL, Survey, added
 from scorelake.tables import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.threads import together
 
+_AT_ONCE = 16
+"""Surveys that are added up together."""
 Progress = Callable[[str, int, int], None]
 """progress(stage, done, of): bytes while counting, buckets while merging."""
 
@@ -72,10 +74,9 @@ def count(
 class Problems:
     """Counts per problem, in their parts; and what all of them come to."""
 
-    parts: dict[int, Path]
-    """By number; a part without problems is not there."""
+    parts: dict[int, tuple[Path, int]]
+    """By number, each with how many problems it has; a part without any is not there."""
     of: int
-    surveys: dict[int, Survey]
     survey: Survey
     warnings: list[str]
 
@@ -94,18 +95,21 @@ def merge(
     rows = shards.bucket_rows(sum(partial.weight for partial in partials), settings.run, engine.at_once)
     elsewhere = None if engine is local else out.mirror
     todo = buckets(out.partials, partials, rows, staged / problems.FOLDER, rule, settings.answers)
-    found: list[tuple[Merged, Survey | None]] = []
+    merged: list[Merged] = []
+    surveys: list[Survey] = []
     progress("merging", 0, len(todo))
     work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
     for some in engine.map(tasks.merge_all, together(work, lambda task: task.bucket.weight, rows)):
-        found += some
-        progress("merging", len(found), len(todo))
-    merged = [each for each, _ in found]
-    surveys = {i: told for i, (_, told) in enumerate(found) if told is not None}
-    written = {i: Path(todo[i].path) for i in surveys}
+        merged += [each for each, _ in some]
+        surveys += [told for _, told in some if told is not None]
+        if len(surveys) > _AT_ONCE:  # each is as large as their sum: they are not all kept
+            surveys = [added(surveys)]
+        progress("merging", len(merged), len(todo))
+    written = {i: (Path(todo[i].path), each.problems) for i, each in enumerate(merged) if each.problems}
+    files = [path for path, _ in written.values()]
     if out.mirror:
-        out.mirror.bring_files(list(written.values()))
-    tasks.seen(list(written.values()))
+        out.mirror.bring_files(files)
+    tasks.seen(files)
     run |= gates.balance(partials, merged)
     conflicts = sum(m.conflicts for m in merged)
     what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
@@ -115,7 +119,7 @@ def merge(
         number = sum(m.differing.get(name, 0) for m in merged)
         if number:
             warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
-    return Problems(written, len(todo), surveys, added(surveys.values()), warnings)
+    return Problems(written, len(todo), added(surveys), warnings)
 
 
 def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: list[str]) -> dict[str, pl.DataFrame]:
@@ -132,12 +136,9 @@ def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: l
     progress("scoring", 0, 4)
     engine = local if outcomes.earlier else work.engine  # earlier attempts were joined here
     elsewhere = None if engine is local else work.out.mirror
-    works = {
-        i: parts.Work(str(path), merged.surveys[i].problems, settings, outcomes, elsewhere)
-        for i, path in merged.parts.items()
-    }
+    works = [parts.Work(str(path), many, settings, outcomes, elsewhere) for path, many in merged.parts.values()]
     rows = shards.bucket_rows(told.problems, settings.run, engine.at_once)
-    batches = together(list(works.values()), lambda each: each.problems, rows)
+    batches = together(works, lambda each: each.problems, rows)
     made = _scored(work, merged, batches, engine, outcomes)
     progress("scoring", 1, 4)
     scores = summaries.tables(told, settings, outcomes, made.sheets)
@@ -172,14 +173,21 @@ def _scored(
     chosen = choose(work.settings, outcomes)
     if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
         return _Made([], answer_noise([]))
-    told = [each for some in engine.map(parts.score_all, batches) for each in some]
+    heard: list[Noise | None] = []
+
+    def in_order() -> Iterator[list[Sheet] | None]:
+        told = (each for some in engine.map(parts.score_all, batches) for each in some)
+        for number in range(merged.of):
+            if number not in merged.parts:
+                yield None
+                continue
+            mine = next(told)
+            heard.append(mine.noise)
+            yield mine.sheets
+
+    sheets = joined(in_order())
     if work.out.mirror and traced.told(work.settings, outcomes)[1]:
         home = work.staged / PROBLEM_SCORE.name
         home.mkdir(exist_ok=True)
-        work.out.mirror.bring_files([home / path.name for path in merged.parts.values()])
-    numbered = dict(zip(merged.parts, told, strict=True))
-    sheets = [
-        Sheet.joined([numbered[i].sheets[table] if i in numbered else None for i in range(merged.of)], merged.of)
-        for table in range(len(told[0].sheets))
-    ]
-    return _Made(sheets if sheets[0].moments else [], answer_noise([each.noise for each in told]))
+        work.out.mirror.bring_files([home / path.name for path, _ in merged.parts.values()])
+    return _Made(sheets if sheets[0].moments else [], answer_noise(heard))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,25 +35,36 @@ class Sheet:
     kinds: dict[str, tuple[Kind, Powers]]
     """What is the same for all problems, and how parts are blended."""
 
-    @classmethod
-    def joined(cls, sheets: Sequence[Sheet | None], parts: int) -> Sheet:
-        """The same of all parts, which are one branch of the tree each; None where a part has no problem."""
-        told = [(number, sheet) for number, sheet in enumerate(sheets) if sheet is not None]
-        keys = told[0][1].groups.columns
-        groups = pl.concat([sheet.groups for _, sheet in told]).unique().sort(keys)
+    def beside(self, other: Sheet) -> Sheet:
+        """The same of two branches of the tree, of which this is the first."""
+        keys = self.groups.columns
+        groups = pl.concat([self.groups, other.groups]).unique().sort(keys)
         numbers = groups.with_row_index("code")
         code = [
-            sheet.groups.join(numbers, on=keys, how="left", nulls_equal=True, maintain_order="left")["code"]
-            for _, sheet in told
+            each.groups.join(numbers, on=keys, how="left", nulls_equal=True, maintain_order="left")["code"]
+            for each in (self, other)
         ]
-        group = pl.concat(code).cast(pl.Int64).to_numpy()
-        branch = np.concatenate([np.full(sheet.groups.height, number) for number, sheet in told])
-        tree = Tree(group, branch, (parts - 1).bit_length())
-        first = told[0][1]
-        moments = {
-            metric: Moments.joined([sheet.moments[metric] for _, sheet in told], tree) for metric in first.moments
-        }
-        return cls(groups, moments, first.kinds)
+        branch = np.repeat([0, 1], [self.groups.height, other.groups.height])
+        tree = Tree(pl.concat(code).cast(pl.Int64).to_numpy(), branch, bits=1)
+        moments = {name: Moments.joined([mine, other.moments[name]], tree) for name, mine in self.moments.items()}
+        return Sheet(groups, moments, self.kinds)
+
+
+def joined(parts: Iterable[list[Sheet] | None]) -> list[Sheet]:
+    """The sheets of all parts, which come in their order and are one branch of the tree each; None for one without
+    problems. Two branches of one size are put together as soon as both are there: few are held at a time."""
+    waiting: list[tuple[int, list[Sheet] | None]] = []
+    for part in parts:
+        size, mine = 1, part
+        while waiting and waiting[-1][0] == size:
+            first = waiting.pop()[1]
+            if first is not None and mine is not None:
+                mine = [one.beside(other) for one, other in zip(first, mine, strict=True)]
+            size, mine = 2 * size, first if mine is None else mine
+        waiting.append((size, mine))
+    ((_, whole),) = waiting
+    assert whole is not None
+    return whole
 
 
 def sheets(scored: Scored, chosen: Sequence[Metric]) -> list[Sheet]:
