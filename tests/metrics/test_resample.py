@@ -392,6 +392,15 @@ def test_many_rows_have_ranges_from_fewer_flips(monkeypatch: pytest.MonkeyPatch)
     assert np.abs(few.hi - every.hi).max() <= 1
 
 
+def test_scores_that_are_nearly_nothing_are_equal() -> None:
+    """A step that vanished would divide by zero; warnings are errors here."""
+    scores = np.random.default_rng(1).integers(0, 5, (3, 40)) * 5e-324
+    lifts, ranks = _all(scores, Plan(200))
+    assert (lifts.wins_a + lifts.wins_b == 0).all()
+    assert (lifts.p_two_sided == 1).all()
+    assert ranks.hi.tolist() == [3, 3, 3]
+
+
 def test_distances_are_those_of_a_loop() -> None:
     rows = np.random.default_rng(5).random((7, 50))
     rows[1], rows[2], rows[3] = rows[0], rows[0] + 1e-9, rows[0] + 1e9

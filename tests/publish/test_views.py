@@ -50,6 +50,18 @@ def test_suspicious_is_more_than_chance(tmp_path: Path) -> None:
     assert {r["suspicious"] for r in got[1:]} == {False}
 
 
+def test_models_that_are_equal_elsewhere_tell_no_discrimination(tmp_path: Path) -> None:
+    """0.1 + 0.2 is 0.3 + 0 but for its last digit, which is no difference between models."""
+    elsewhere = {"a": (1, 2), "b": (3, 0), "c": (0, 3), "d": (2, 1)}
+    counts = [
+        {"model": model, "problem_id": f"p{p}", "n": 10, "c": c}
+        for i, (model, others) in enumerate(elsewhere.items())
+        for p, c in enumerate((5 + i % 3, *others))
+    ]
+    (row,) = rows(scored(tmp_path, counts), "FROM problem_stats WHERE problem_id = 'p0'")
+    assert row["discrimination"] is None
+
+
 def test_two_models_tell_no_discrimination(tmp_path: Path) -> None:
     counts = [{"model": m, "problem_id": p, "n": 2, "c": (p + len(m)) % 3} for m in ("a", "bb") for p in range(9)]
     assert {r["discrimination"] for r in rows(scored(tmp_path, counts), "FROM problem_stats")} == {None}

@@ -21,13 +21,15 @@ from scorelake.threads import side_by_side
 
 _LONG, _AT_ONCE = 1 << 12, 64
 """Flags of a long row; and pairs looked at together, so that a few columns show whether their gaps are uneven."""
+_LEAST = 2.0**-900
+"""Scores that are all smaller (10^-271) are compared as if one were so large: a step must not vanish."""
 _ALIKE = 1e-9
 """Relative spread below which all gaps of a pair count as equally large."""
 
 
 def grid(largest: float, problems: int) -> float:
     """The step of scores that are no larger than this, on so many problems."""
-    reach = (largest or 1.0) * MOST_TIMES * max(1, problems)
+    reach = max(largest or 1.0, _LEAST) * MOST_TIMES * max(1, problems)
     return 2.0 ** (int(np.ceil(np.log2(reach))) - 52)
 
 
