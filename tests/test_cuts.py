@@ -23,13 +23,13 @@ SHAPES = {
     "votes": "[metrics]\nnames = ['pass@1', 'pass@2', 'vote@2', 'vote@3']\n",
     "a learnt prior": "[uncertainty]\nprior = 'empirical'\n",
 }
-CUTS = ("bucket_rows = 20\n", "bucket_rows = 150\nshard_mb = 0.001\n")
+CUTS = ("bucket_rows = 60\n", "bucket_rows = 250\nshard_mb = 0.001\n")
 
 
 def lake(home: Path, shape: str) -> Path:
     """Two benchmarks, three subjects, seven models, one of them on a third of the problems; two protocols."""
     rng = np.random.default_rng(5)
-    rows = 9000
+    rows = 5000
     problem, model = rng.integers(0, 120, rows), rng.integers(0, 7, rows)
     frame = pl.DataFrame(
         {
@@ -59,14 +59,15 @@ def lake(home: Path, shape: str) -> Path:
 def test_the_same_bytes(shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = lake(tmp_path, shape)
     columns = SHAPES[shape] if "[columns]" in SHAPES[shape] else f'[columns]\ncarry = ["difficulty"]\n{SHAPES[shape]}'
-    config = f'by = ["difficulty"]\n{columns}[protocol]\ncolumns = ["temperature"]\n[run]\n'
+    config = f'by = ["difficulty"]\n{columns}[protocol]\ncolumns = ["temperature"]\n'
+    config += "[compare]\nresamples = 200\nmin_problems = 5\n[run]\n"
     run(where, tmp_path / "whole", config)
     want = tables(tmp_path / "whole")
     assert sum("problem_counts" in name for name in want) == 1
     for i, cut in enumerate(CUTS):
         if i:  # boards and pairs one after the other, and nothing kept between two looks
             monkeypatch.setattr(problems, "REMEMBERED", 0)
-            monkeypatch.setattr(examined, "_ROOM", 5000)
+            monkeypatch.setattr(examined, "_ROOM", 100_000)
         out = tmp_path / f"cut-{i}"
         run(where, out, config + cut)
         got = tables(out)

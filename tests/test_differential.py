@@ -11,7 +11,7 @@ import polars as pl
 from differential import ENDS, FORBIDDEN, Maker, colliding, mutate, verify
 from scorelake.counts import hashed
 
-LAKES, DAMAGED = 10, 90
+LAKES, DAMAGED = 8, 50
 
 
 def test_random_lakes_are_counted_as_by_a_dictionary(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The cut of the work: balanced, complete, and the same for everybody who asks."""
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,14 +59,6 @@ def test_more_tasks_at_once_make_smaller_pieces() -> None:
     assert shards.bucket_rows(10**7, run, 4) == 10**7 // 4
     assert shards.bucket_rows(10**7, run, 10) == 10**7 // 20
     assert shards.bucket_rows(10, run, 4) == shards.FEWEST_ROWS
-
-
-@given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 60))
-def test_neighbours_are_taken_together_while_they_are_small(sizes: list[int], most: int) -> None:
-    batches = shards.together(sizes, float, most)
-    assert [size for batch in batches for size in batch] == sizes
-    assert all(sum(batch) <= most or len(batch) == 1 for batch in batches)
-    assert all(sum(a) + b[0] > most for a, b in pairwise(batches)), "none could have taken one more"
 
 
 def test_explicit_sizes_win() -> None:
