@@ -239,7 +239,7 @@ def test_same_bytes_however_the_work_is_cut(tmp_path: Path) -> None:
     for i, part in enumerate(frame.sample(fraction=1, shuffle=True, seed=1).iter_slices(97)):
         put(parts, part, f"{(i * 37) % 101:03d}.parquet", row_group_size=13)
     run(whole, tmp_path / "a")
-    for i, config in enumerate(["[run]\nshard_mb=0.02\nbucket_rows=50\n", "[run]\nshard_mb=100\nbucket_rows=99\n"]):
+    for i, config in enumerate(["[run]\nshard_mb=0.02\nbucket_rows=50\n"]):
         run(parts, tmp_path / f"b{i}", config)
         for table in (*SUMMARIES, "problem_histogram"):
             name = f"{getattr(table, 'name', table)}.parquet"

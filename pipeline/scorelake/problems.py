@@ -175,7 +175,7 @@ class Lines:
     problem: Ints
     """Their problems, numbered in the order of subjects."""
     spans: dict[str, tuple[int, int]]
-    """The first and the last but one number of each subject."""
+    """Where the numbers of each subject begin, and where they end."""
     key: Words
     """A number of each problem's own, or of its cluster's."""
 

@@ -221,19 +221,15 @@ def _asked(part: Part, value: pl.Series | None = None) -> pl.DataFrame:
 def _units(part: Part, cluster: str | None) -> dict[tuple[str, str], Words | None]:
     """Numbers of what is drawn as a whole; without clusters only where they may be few."""
     out: dict[tuple[str, str], Words | None] = {}
+    subject = part.label(("subject",))
     for board, groups in boards(part.groups):
-        found = lines(part, groups, cluster) if cluster is not None or _few(part, groups) else None
-        if found is not None:
-            out[board] = np.unique(found.key)
-        elif part.rows(groups).size:
-            out[board] = None
+        rows = part.rows(groups)
+        if not rows.size:
+            continue
+        few = cluster is not None or int(part.different(subject[part.group[rows]], rows).sum()) <= MOST_UNITS
+        found = lines(part, groups, cluster) if few else None
+        out[board] = None if found is None else np.unique(found.key)
     return out
-
-
-def _few(part: Part, groups: Ints) -> bool:
-    rows = part.rows(groups)
-    label = part.label(("subject",))[part.group[rows]]
-    return int(part.different(label, rows).sum()) <= MOST_UNITS
 
 
 def boards(groups: pl.DataFrame) -> list[tuple[tuple[str, str], Ints]]:

@@ -336,7 +336,7 @@ print(_digest(*_all(_scores(9, 3000, 0.05), Plan(300))), _digest(*_all(_scores(3
 
 def test_threads_do_not_change_a_bit() -> None:
     seen = set()
-    for threads in ("1", "2", "3"):
+    for threads in ("1", "3"):
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
         path = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": path}

@@ -68,7 +68,7 @@ class Lined:
     """The place of the cell, from 1 on; 0 for nothing."""
     units: Units
     spans: dict[str, tuple[int, int]]
-    """The first and the last but one column of each subject."""
+    """Where the columns of each subject begin, and where they end."""
 
 
 class Glance:
@@ -89,7 +89,8 @@ class Glance:
                 continue
             benchmark = asked[number[board]]
             models = {text: i for i, text in enumerate(benchmark.whole.place.models)}
-            row = np.array([models.get(text, -1) for text in part.groups["model"]], dtype=np.int64)
+            row = np.zeros(part.groups.height, dtype=np.int64)
+            row[groups] = [models.get(text, -1) for text in part.groups["model"].gather(groups)]
             attempted = np.zeros((len(models), found.key.size), dtype=places(cells.n.size))
             attempted[row[found.group], found.problem] = cells.cell(found.rows) + 1
             units = Units.among(found.key, benchmark.known, benchmark.clustered)
