@@ -27,6 +27,8 @@ from lake import LAKES, SIZES, machine
 from page import write
 
 ATTEMPTS = 1e12
+PARTS = 1 << 14
+"""Problems lie in so many parts at most: see scorelake.metrics.moments."""
 LAKES_10M = {lake.layout: lake for lake in SIZES["10m"]}
 GB = 2.0**30
 
@@ -210,7 +212,8 @@ class Shape:
 def plan(shape: Shape, m: dict[str, float], cluster: Cluster, threads: int) -> dict[str, float]:
     """The arithmetic of the design, for tasks of so many cores and their share of memory.
 
-    A shard is 64 MB per GB of that memory, or smaller until what it holds fits; a bucket has a row per kilobyte.
+    A shard is 64 MB per GB of that memory, or smaller until what it holds fits; a bucket has a row per kilobyte, unless
+    there would be too many of them.
     """
     memory = threads * cluster.gb_per_core
     attempts = 64 * 2**20 * memory / m["bytes_per_attempt"]
@@ -218,7 +221,7 @@ def plan(shape: Shape, m: dict[str, float], cluster: Cluster, threads: int) -> d
         attempts *= 0.9
     shards, rows = ATTEMPTS / attempts, shape.distinct(attempts)
     total = rows * shards
-    buckets = max(cluster.cores / threads * 2.0, total / (memory * 1e6))
+    buckets = min(PARTS, max(cluster.cores / threads * 2.0, total / (memory * 1e6)))
     opened = shards * buckets
     p = {
         "threads": threads,
@@ -247,7 +250,8 @@ def plan(shape: Shape, m: dict[str, float], cluster: Cluster, threads: int) -> d
 
 def quickest(shape: Shape, m: dict[str, float], cluster: Cluster) -> dict[str, float]:
     """The plan with the smallest tasks that are about as quick as any: threads of one task do not add up for ever."""
-    plans = [plan(shape, m, cluster, threads) for threads in (1, 2, 4, 8, 16)]
+    every = [plan(shape, m, cluster, threads) for threads in (1, 2, 4, 8, 16)]
+    plans = [p for p in every if p["merging_gb"] <= p["threads"] * cluster.gb_per_core] or every[-1:]
     enough = 1.25 * min(p["hours"] for p in plans)
     return next(p for p in plans if p["hours"] <= enough)
 

@@ -17,8 +17,8 @@ from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blended
 from scorelake.metrics.finish import Groups
 
-LEAF_BITS = 12
-"""Problems are dealt into 4,096 leaves: so many parts there may be."""
+LEAF_BITS = 14
+"""Problems are dealt into 16,384 leaves: so many parts there may be."""
 
 
 class Tree:
