@@ -212,8 +212,8 @@ class Shape:
 def plan(shape: Shape, m: dict[str, float], cluster: Cluster, threads: int) -> dict[str, float]:
     """The arithmetic of the design, for tasks of so many cores and their share of memory.
 
-    A shard is 64 MB per GB of that memory, or smaller until what it holds fits; a bucket has a row per kilobyte, unless
-    there would be too many of them.
+    A shard is 64 MB per GB of that memory, or smaller until what it holds fits; a bucket has a row per kilobyte,
+    unless there would be too many of them.
     """
     memory = threads * cluster.gb_per_core
     attempts = 64 * 2**20 * memory / m["bytes_per_attempt"]
