@@ -19,6 +19,6 @@ def test_readers(tmp_path: Path) -> None:
 
 
 def test_mutations(tmp_path: Path) -> None:
-    verdicts = torture.mutate(tmp_path, 90)
-    assert verdicts["quarantined"] > 30
+    verdicts = torture.mutate(tmp_path, 150)
+    assert verdicts["quarantined"] > 50
     assert verdicts["unnoticed"] > 0, "without checksums, values change"
