@@ -231,21 +231,6 @@ def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
     assert all(partial["quarantine"] == [] for partial in told)
 
 
-def test_no_place_for_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read-only installation without a home: compiled for this run, instead of calling every file broken."""
-    from scorelake.count import compiled
-
-    njit = compiled.njit
-
-    def homeless(**options: Any) -> Any:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return njit(**options)
-
-    monkeypatch.setattr(compiled, "njit", homeless)
-    assert compiled.compiled(lambda a: a + 1)(1) == 2
-
-
 # --- runs that were killed ----------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ _DIGEST, _MOST = 32, 8
 class Function:
     """A function that is compiled when it is called, and leaves the interpreter to other threads while it works.
 
-    It may call others of its sort. It gives nothing, a number, or a few numbers; it makes no array and raises nothing.
+    It may call others of its sort. It gives nothing, a number or a few numbers; it makes no array and raises nothing.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -79,7 +79,8 @@ class Function:
         function = self.function
         twin = FunctionType(function.__code__, {**function.__globals__, **known}, function.__name__)
         twin.__module__ = function.__module__
-        return njit(nogil=True, _nrt=False)(twin)  # no counting of references: arrays belong to whoever calls
+        options: dict[str, Any] = {"nogil": True, "_nrt": False}  # references are not counted: the caller holds them
+        return njit(**options)(twin)
 
     def _made(self, kinds: Kinds) -> tuple[str, bytes]:
         """The machine code for such arguments, and its name: from its file, or made now."""
@@ -131,8 +132,8 @@ load = _Load()
 
 
 class _Loaded:
-    """Machine code in memory. It is called as numba's functions call each other: where to put results, where to put an
-    exception, then numbers as they are and arrays field by field; it gives 0 unless it raised."""
+    """Machine code in memory. It is called as numba's functions call each other: where to put results, where to put
+    an exception, then numbers as they are and arrays field by field; it gives 0 unless it raised."""
 
     def __init__(self, name: str, code: bytes) -> None:
         self.results = code[:_MOST].decode().strip()
@@ -159,7 +160,7 @@ def _kind(argument: Any) -> str:
 
 
 def _fields(argument: Any) -> Iterator[Any]:
-    """A number; or of an array its owner twice, how many items, the bytes of one, where they are, shape and strides."""
+    """A number; or of an array its owner, twice; items, bytes of an item, where they are; shape and strides."""
     if not isinstance(argument, np.ndarray):
         yield ctypes.c_uint64(int(argument))
         return
@@ -186,8 +187,11 @@ def _keep(home: Path, name: str, code: bytes) -> None:
     """A file that is there is whole, whoever else is writing it."""
     home.mkdir(parents=True, exist_ok=True)
     part = home / f"{name}.{token_hex(4)}"
-    part.write_bytes(code)
-    os.replace(part, home / name)
+    try:
+        part.write_bytes(code)
+        os.replace(part, home / name)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _compile(jitted: Any, kinds: Kinds, name: str) -> bytes:
@@ -199,7 +203,7 @@ def _compile(jitted: Any, kinds: Kinds, name: str) -> bytes:
     function = module.get_function(made.fndesc.llvm_func_name)
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration and each.name != function.name:
-            each.linkage = "internal"  # and goes, unless the function needs it: so do numba's ways to call it from Python
+            each.linkage = "internal"  # what the function does not need goes, such as ways to call it from Python
     function.name = name
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     target = llvm.Target.from_default_triple().create_target_machine(cpu, features, opt=3, jit=True)
@@ -208,7 +212,7 @@ def _compile(jitted: Any, kinds: Kinds, name: str) -> bytes:
     passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options()))
     foreign = [each.name for each in module.functions if each.is_declaration and not each.name.startswith("llvm.")]
     if foreign:
-        raise TypeError(f"{name} raises something or makes an array: it needs {', '.join(foreign)}")
+        raise TypeError(f"{name} needs {', '.join(foreign)}, which only numba has")
     results: bytes = "".join(_letters(made.signature.return_type)).encode().ljust(_MOST)
     return results + bytes(target.emit_object(module))
 
@@ -217,17 +221,19 @@ def _type(kind: str) -> Any:
     from numba import from_dtype, types  # noqa: PLC0415
 
     item, *layout = kind.split(" ")
-    scalar = from_dtype(np.dtype(item))
-    return types.Array(scalar, int(layout[0]), layout[1]) if layout else scalar
+    scalar: Any = from_dtype(np.dtype(item))
+    form: Any = types.Array
+    return form(scalar, int(layout[0]), layout[1]) if layout else scalar
 
 
 def _letters(returned: Any) -> Iterator[str]:
     from numba import types  # noqa: PLC0415
 
-    if returned == types.none:
-        return
-    for each in returned if isinstance(returned, types.BaseTuple) else (returned,):
-        yield {types.int64: "q", types.uint64: "Q"}[each]
+    known = {types.int64: "q", types.uint64: "Q"}
+    for each in () if returned == types.none else getattr(returned, "types", (returned,)):
+        if each not in known:
+            raise TypeError(f"it gives {each}; whole numbers of 64 bits are all it may give")
+        yield known[each]
 
 
 llvm.initialize_native_target()

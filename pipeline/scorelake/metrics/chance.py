@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.draws import Ints, blocks
+from scorelake.threads import side_by_side
 
 Words = NDArray[np.uint64]
 
@@ -91,9 +92,16 @@ def _chance(keys: bytes, resamples: int, seed: int) -> Chance:
     draws, flips = -(-resamples // 8), -(-resamples // 64)
     key = np.full((len(keys) // 8, 2), seed % 2**64, dtype=np.uint64)
     key[:, 0] = np.frombuffer(keys, dtype=np.uint64)
-    words = np.empty((len(key), draws + flips), dtype="<u8")
-    for unit, own in enumerate(key):
-        words[unit] = np.random.Philox(key=own).random_raw(draws + flips)
-    times = TIMES[words[:, :draws].copy().view(np.uint8)[:, :resamples]]
-    heads = np.unpackbits(words[:, draws:].copy().view(np.uint8), axis=1)[:, :resamples]
-    return Chance(*(np.ascontiguousarray(each.T) for each in (times, heads)))  # used some resamples at a time
+    drawn = Chance(
+        *(np.empty((resamples, len(key)), dtype=np.uint8) for _ in range(2))
+    )  # used some resamples at a time
+
+    def some(units: slice) -> None:
+        words = np.empty((units.stop - units.start, draws + flips), dtype="<u8")
+        for unit, own in enumerate(key[units]):
+            words[unit] = np.random.Philox(key=own).random_raw(draws + flips)
+        drawn.times[:, units] = TIMES[words[:, :draws].copy().view(np.uint8)[:, :resamples]].T
+        drawn.heads[:, units] = np.unpackbits(words[:, draws:].copy().view(np.uint8), axis=1)[:, :resamples].T
+
+    side_by_side(some, blocks(len(key), resamples))
+    return drawn
