@@ -9,7 +9,7 @@ import pytest
 
 from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
-from scorelake.publish.leaderboard import home_of, view_files
+from scorelake.publish.catalog import home_of, view_files
 from scorelake.tables import (
     CHANGE,
     EVIDENCE,

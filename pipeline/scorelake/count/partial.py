@@ -34,7 +34,7 @@ from scorelake.store.files import File, RenamedError, Shard
 FORMAT = 5
 """Raise when partials of an older version must not be added to new ones."""
 LEAST = 1 << 17
-"""Rows from which on the tally counts. It takes 0.1 s to load, and is faster from about 100,000 rows on; but the first
+"""Rows from which on the tally counts. It takes 0.1 s to load and is faster from about 100,000 rows on; but the first
 time on a machine it takes four seconds to compile, which a small lake should not wait for. The plain way takes 1.5 s
 for a million rows and spells every name out: 100,000 rows with names of 35,000 letters take 3.5 GB of memory."""
 BROKEN = (
