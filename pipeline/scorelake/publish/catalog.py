@@ -1,7 +1,7 @@
 """A leaderboard without a row: tables, views, macros and comments, which all follow from the names of columns.
 
-Hundreds of small statements take DuckDB a quarter of a second, however small the lake. So what came of them is kept
-for as long as the process lives, as the bytes of a file; and a run makes it beside the scoring.
+Hundreds of small statements take DuckDB a quarter of a second, however small the lake. So a run makes it beside the
+scoring, and what came of it is kept, as the bytes of a file, for as long as the process lives.
 """
 
 from __future__ import annotations
@@ -83,16 +83,18 @@ _made: dict[Shape, bytes] = {}
 _making = Lock()
 
 
-def write_empty(path: Path, shape: Shape) -> None:
-    """A leaderboard without a row."""
+def empty(shape: Shape, aside: Path) -> bytes:
+    """The file of a leaderboard without a row; made aside, where nothing is left."""
     with _making:
         if shape not in _made:
-            _make(path, shape)
-            while len(_made) >= _MOST:
-                _made.pop(next(iter(_made)))
-            _made[shape] = path.read_bytes()
-        else:
-            path.write_bytes(_made[shape])
+            try:
+                _make(aside, shape)
+                while len(_made) >= _MOST:
+                    _made.pop(next(iter(_made)))
+                _made[shape] = aside.read_bytes()
+            finally:
+                aside.unlink(missing_ok=True)
+        return _made[shape]
 
 
 def _make(path: Path, shape: Shape) -> None:

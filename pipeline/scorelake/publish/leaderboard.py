@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,9 @@ from scorelake.publish.catalog import (
     attach,
     detach,
     doubled,
+    empty,
     home_of,
     quoted,
-    write_empty,
 )
 from scorelake.publish.history import Past
 from scorelake.publish.protocols import protocols
@@ -101,6 +102,11 @@ def past(copy: Path) -> Past:
         return Past(runs, scores)
 
 
+def get_ready(staged: Path, known: Sequence[str]) -> None:
+    """Make what a leaderboard with these protocols and the counts of a staged snapshot is before there is a row."""
+    empty(_shape(staged, *protocols(known), apart=False), staged / "empty.duckdb")
+
+
 def build(
     path: Path,
     run_id: str,
@@ -116,7 +122,7 @@ def build(
     snapshot = snapshot.resolve()  # views hold its place, from wherever they are asked
     groups = _groups(snapshot)
     told, keys = protocols(groups["protocol"].unique().sort().to_list())
-    write_empty(path, _shape(snapshot, told, keys, apart))
+    path.write_bytes(empty(_shape(snapshot, told, keys, apart), path))
     with duckdb.connect() as db:
         db.execute("SET preserve_insertion_order = true")
         attach(db, path)
