@@ -65,6 +65,12 @@ class Table:
         return frame
 
 
+def place_of_value() -> pl.Expr:
+    """Ranks by value, the highest first. Values that differ by no more than the last digits of sums share theirs: the
+    mean of 0.1, 0.1 and 0.1 is not that of 0.3, 0 and 0."""
+    return pl.col("value").round_sig_figs(12).rank("min", descending=True)
+
+
 def protocol_label(protocol: str) -> str:
     """A protocol as people read it: temperature=0.2, grader=x. Empty where none is configured."""
     known = json.loads(protocol) if protocol else {}

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import ask, attempts, put, run
 from counted import Row, rows, scored
 
 _PLACE = (
@@ -40,6 +42,20 @@ def test_ties_are_shown_as_ties(out: Path) -> None:
         "b": (1, 1, 2, True, 0.5, None),
         "c": (3, 3, 3, False, 0.0, None),
     }
+
+
+def test_sums_that_differ_in_their_last_digits_are_ties(tmp_path: Path) -> None:
+    """The mean of 0.1, 0.1 and 0.1 is 0.10000000000000002, that of 0.3, 0 and 0 is 0.09999999999999999."""
+    problem = [f"p{i // 3}" for i in range(60)]
+    frames = [
+        attempts(model=model, problem_id=problem, score=scores * 20)
+        for model, scores in (("a", [0.1, 0.1, 0.1]), ("b", [0.3, 0.0, 0.0]))
+    ]
+    put(tmp_path / "lake", pl.concat(frames))
+    run(tmp_path / "lake", tmp_path / "out", metrics=("avg@N",))
+    assert len(ask(tmp_path / "out", "SELECT DISTINCT value FROM leaderboard")) == 2
+    for table in ("leaderboard", "subject_leaderboard", "overall"):
+        assert ask(tmp_path / "out", f"SELECT rank FROM {table}") == [(1,), (1,)]
 
 
 def test_a_metric_that_is_not_compared_has_a_rank_but_no_range(out: Path) -> None:

@@ -22,7 +22,7 @@ from scorelake.publish.shown import Base
 from scorelake.publish.snapshot import Manifest, Output
 from scorelake.settings import Settings
 from scorelake.store.files import File
-from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM
+from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, place_of_value
 from scorelake.words import many
 
 _WHO = ("benchmark", "model", "protocol")
@@ -150,7 +150,7 @@ def _side(run: Scores, means: Sequence[str]) -> pl.DataFrame:
     again = pl.col("metric").is_in(list(means)) & pl.col("rerun").is_not_null()
     return (
         run.summary.join(_rerun(run.histogram), on=_WHO, how="left", nulls_equal=True)
-        .with_columns(again=again, rank=pl.col("value").rank("min", descending=True).over(_FAMILY).cast(pl.Int64))
+        .with_columns(again=again, rank=place_of_value().over(_FAMILY).cast(pl.Int64))
         .select(
             *_WHO,
             *("metric", "value", "problems", "attempts", "rank", "again"),

@@ -11,7 +11,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics import interval
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.settings import Settings
-from scorelake.tables import OVERALL
+from scorelake.tables import OVERALL, place_of_value
 
 
 def overall(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -45,7 +45,7 @@ def overall(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         lo[at], hi[at] = interval(value[at], se[at], units[at], (low, high), settings.uncertainty.confidence)
     numbers = pl.DataFrame({"value": value, "lo": lo, "hi": hi, "se": se}).fill_nan(None)
     told = pl.concat([rows, numbers], how="horizontal")
-    rank = pl.col("value").rank("min", descending=True).over("metric", "protocol").cast(pl.Int64).alias("rank")
+    rank = place_of_value().over("metric", "protocol").cast(pl.Int64).alias("rank")
     return told.join(facts, on="metric", maintain_order="left").with_columns(rank).select(*OVERALL.columns)
 
 
