@@ -200,12 +200,14 @@ def _digests(db: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, str]]:
     """Rows and the sum of their hashes of every table but the digests, and of what views and macros say."""
     here = "database_name = current_database() AND NOT internal"
     names = db.execute(f"SELECT schema_name, table_name FROM duckdb_tables() WHERE {here}").fetchall()
-    out = {}
-    for schema, name in sorted(names):
-        if (schema, name) != (INTERNAL, DIGEST.name):
-            place = f'"{doubled(schema)}"."{doubled(name)}"'
-            rows, total = db.execute(f"SELECT count(*), sum(hash(it)::HUGEINT) FROM {place} AS it").fetchall()[0]
-            out[f"{schema}.{name}"] = (rows, str(total or 0))
+    each = [
+        f"SELECT '{quoted(schema)}.{quoted(name)}', count(*), sum(hash(it)::HUGEINT) "
+        f'FROM "{doubled(schema)}"."{doubled(name)}" AS it'
+        for schema, name in sorted(names)
+        if (schema, name) != (INTERNAL, DIGEST.name)
+    ]
+    sums = db.execute(" UNION ALL ".join(each)).fetchall()
+    out = {name: (rows, str(total or 0)) for name, rows, total in sums}
     told = db.execute(
         f"SELECT view_name || ' ' || sql FROM duckdb_views() WHERE {here} "
         f"UNION ALL SELECT function_name || ' ' || macro_definition FROM duckdb_functions() WHERE {here}"
