@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import Phase, settings
 
+import forked
 from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
 from scorelake.publish.snapshot import Output
 from scorelake.run import Report, job
@@ -109,15 +109,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command line in a process of its own."""
-
-    def call(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "scorelake", *(str(argument) for argument in arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
-
-    return call
+    return forked.Server().call
 
 
 class Nodes:
