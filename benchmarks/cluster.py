@@ -32,7 +32,7 @@ ENGINES = ("local", "ray")
 def one(engine: str, lake: str, address: str) -> dict[str, Any]:
     """One run in this process; its peak memory before scoring and at the end."""
     from scorelake import engines
-    from scorelake.cli.lakes import COUNTING
+    from scorelake.notebook.scoring import COUNTING
     from scorelake.settings import load
 
     peaks: dict[str, float] = {}

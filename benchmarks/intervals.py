@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
@@ -20,11 +21,16 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.metrics.draws import Floats, Ints
+from scorelake.problems import Part
 from scorelake.score.choose import Outcomes
-from scorelake.score.groups import ROW, Grouping
+from scorelake.score.groups import Grouping, grouped
 from scorelake.score.overall import overall
+from scorelake.score.sheets import sheets
 from scorelake.score.summaries import summarize
+from scorelake.score.values import Scored
 from scorelake.settings import Settings
+from scorelake.survey import ALL, survey
+from scorelake.tables import GROUP
 
 DOC = Path(__file__).parents[1] / "docs" / "coverage.md"
 KEYS = ("benchmark", "model", "protocol")
@@ -92,10 +98,10 @@ def printed(lakes: Lakes, names: Sequence[str], cluster: Ints | None = None, **s
     frame = problems(lakes, {} if cluster is None else {"_cluster": np.broadcast_to(cluster, lakes.n.shape).ravel()})
     keys = (*KEYS, *(["_cluster"] if cluster is not None else []))
     counts = frame.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*keys, "n", "c")
-    grouping = Grouping(KEYS, counts, totals(counts), frame.lazy(), "_cluster" if cluster is not None else None)
+    grouping = Grouping(KEYS, ALL, counts, totals(counts), "_cluster" if cluster is not None else None)
     outcomes = Outcomes(binary=True, rewards=False, top_n=int(lakes.n.max()))
     chosen = [metrics.parse(name) for name in names]
-    return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes)[0]
+    return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes, [])[0]
 
 
 def problems(lakes: Lakes, more: dict[str, object]) -> pl.DataFrame:
@@ -193,12 +199,14 @@ def _scored(
     frame: pl.DataFrame, lakes: Lakes, names: Sequence[str], rewards: bool = False, **settings: object
 ) -> pl.DataFrame:
     """Metrics of answers or rewards of all lakes at once."""
-    frame = frame.with_row_index(ROW)
-    counts = frame.group_by(*KEYS, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*KEYS, "n", "c")
-    grouping = Grouping(KEYS, counts, totals(counts), frame.lazy())
+    asked = Settings.model_validate({"metrics": {"names": names}, **settings})
     outcomes = Outcomes(binary=True, rewards=rewards, top_n=int(lakes.n.max()), answers=not rewards)
     chosen = [metrics.parse(name) for name in names]
-    return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes)[0]
+    with TemporaryDirectory() as home:
+        path = Path(home, "part.parquet")
+        frame.with_columns(ungraded=pl.lit(0, pl.Int64)).sort(GROUP).write_parquet(path)
+        made = sheets(Scored(Part.read(path), asked, outcomes), chosen)
+        return summarize(chosen, grouped(survey(path, asked), asked)[:1], asked, outcomes, made[:1])[0]
 
 
 def rewards(lakes: int, rng: np.random.Generator) -> list[Cell]:
