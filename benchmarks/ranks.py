@@ -13,22 +13,28 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
 import numpy as np
+import polars as pl
 
-from scorelake import metrics
-from scorelake.compare.boards import Board, Place
-from scorelake.compare.examined import examined
+from scorelake import metrics, parts
+from scorelake.compare.boards import benchmarks
+from scorelake.compare.examined import Found, examined
 from scorelake.compare.pairs import pairs
+from scorelake.engines import local
 from scorelake.metrics.chance import Units
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import sign_test
+from scorelake.score.choose import Outcomes
+from scorelake.score.values import bounds
 from scorelake.settings import Settings
-from scorelake.tables import MODEL_PAIR
+from scorelake.survey import ALL, survey
+from scorelake.tables import GROUP, MODEL_PAIR
 
 DOC = Path(__file__).parents[1] / "docs" / "ranks.md"
 PASS = metrics.parse("pass@1")
@@ -104,14 +110,8 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     design = DESIGNS[which]
     rng = np.random.default_rng([which, number])
     rates = design.rates(rng, design.models, design.problems) - design.behind[:, None]
-    scores = rng.binomial(design.n, rates.clip(0, 1)) / design.n
-    units = Units.of(rng.integers(0, 2**64, design.problems, dtype=np.uint64))
-    names = [f"{i:02d}" for i in range(design.models)]
-    matrix = Matrix.of(scores)
-    n = np.where(np.isnan(matrix.numbers), 0, design.n)
-    board = Board(Place("sim", None, "", names), [], matrix.place, n, [matrix.numbers], units)
-    settings = Settings.model_validate({"compare": {"seed": number}})
-    (found,) = examined(board, [], [PASS], lambda *_: set(names), settings)
+    settings = Settings.model_validate({"compare": {"metrics": [PASS.name], "seed": number}})
+    found = looked_at(rng.binomial(design.n, rates.clip(0, 1)), design.n, f"{which} {number}", settings)
     table = pairs(MODEL_PAIR, [found], [PASS], ("benchmark",), settings)
     a, b = (table[name].cast(int).to_numpy() for name in ("model_a", "model_b"))
     truth = np.sign(design.behind[a] - design.behind[b])
@@ -122,6 +122,34 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     width = (ranks.hi - ranks.lo).mean() / (design.models - 1)
     false = np.count_nonzero((said != 0) & (said != truth))
     return float(false > 0), false / max(1, np.count_nonzero(said)), float(covered.mean()), float(width)
+
+
+def looked_at(correct: Ints, n: int, name: str, settings: Settings) -> Found:
+    """A board by the code that compares real ones. In: models x problems, and a name that its problems share."""
+    models, problems = correct.shape
+    told = {"model": np.repeat(np.arange(models), problems), "problem_id": np.tile(np.arange(problems), models)}
+    frame = pl.DataFrame({**told, "c": correct.ravel().astype(np.int64)}).select(
+        pl.lit("sim").alias("benchmark"),
+        pl.lit("all").alias("subject"),
+        pl.col("model").cast(pl.String).str.zfill(2),
+        pl.lit("").alias("protocol"),
+        pl.format(f"{name} {{}}", "problem_id").alias("problem_id"),
+        pl.lit(n, pl.Int64).alias("n"),
+        "c",
+        pl.lit(0, pl.Int64).alias("ungraded"),
+    )
+    outcomes = Outcomes(binary=True, rewards=False, top_n=n)
+    with TemporaryDirectory() as home:
+        path = Path(home, "part.parquet")
+        frame.write_parquet(path)
+        survey_of = survey(path, settings)
+        asked = benchmarks(survey_of, bounds([PASS], settings, outcomes))
+        counts = survey_of.histograms[ALL].coarser(GROUP).pairs
+        work = parts.Work(str(path), survey_of.problems, settings, outcomes)
+        spread = parts.Spread(local, [(work,)], asked, (counts.n, counts.c))
+        ((found,),) = examined(asked, [PASS], lambda place, _: set(place.models), settings, spread)
+        parts.forget()
+    return found
 
 
 def skewed_tests(share: float) -> list[str]:

@@ -331,12 +331,15 @@ class Pairs:
 
         def most(columns: slice) -> None:
             mine = np.ascontiguousarray(flipped[:, columns], dtype=kind)
-            gap = np.empty_like(mine)
-            for row in range(len(mine)):
-                np.subtract(mine, mine[row], out=gap)
+            farthest, room = np.zeros_like(mine), np.empty_like(mine)
+            for row in range(len(mine) - 1):  # with those that follow: every two rows once, for both of them
+                gap, others = room[row + 1 :], farthest[row + 1 :]
+                np.subtract(mine[row + 1 :], mine[row], out=gap)
                 np.abs(gap, out=gap)
-                np.multiply(gap, inverse[row][:, None], out=gap)
-                self.farthest[row, columns] = gap.max(axis=0)
+                np.multiply(gap, inverse[row, row + 1 :, None], out=gap)
+                np.maximum(farthest[row], gap.max(axis=0), out=farthest[row])
+                np.maximum(others, gap, out=others)
+            self.farthest[:, columns] = farthest
 
         side_by_side(most, blocks(self.flips, _CACHED * len(flipped)), self.threads)
         ahead: Floats = total - total[:, None]
