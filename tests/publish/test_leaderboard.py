@@ -1,5 +1,6 @@
 """The views and macros, against the kernels."""
 
+import signal
 from pathlib import Path
 
 import duckdb
@@ -9,6 +10,7 @@ import pytest
 
 from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
+from scorelake.publish import leaderboard
 from scorelake.publish.catalog import home_of, view_files
 from scorelake.tables import (
     CHANGE,
@@ -185,3 +187,21 @@ def test_ranks(tmp_path: Path) -> None:
     run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
     got = ask(tmp_path / "out", "SELECT model, rank, rank_lo, rank_hi FROM leaderboard ORDER BY model")
     assert got == [("a", 1, 1, 2), ("b", 1, 1, 2), ("c", 3, 3, 3)], "ties are ties"
+
+
+def test_interrupted_in_the_middle_of_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB raises an error of its own then, which is no fault of the disk."""
+
+    def interrupted(db: duckdb.DuckDBPyConnection) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        db.execute("SELECT count(*) FROM range(100_000_000_000) AS a(i) WHERE i % 7 = 3")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leaderboard, "_digests", interrupted)
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt):
+            run(FIXTURES / "lake", tmp_path / "out")
+        signal.signal(signal.SIGALRM, before)
+    assert not [path for path in (tmp_path / "out").iterdir() if "leaderboard" in path.name]
+    assert list((tmp_path / "out" / "snapshots").iterdir()) == []
+    assert run(FIXTURES / "lake", tmp_path / "out").status == "published"

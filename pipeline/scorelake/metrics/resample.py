@@ -334,17 +334,15 @@ class Pairs:
             farthest, room = np.zeros_like(mine), np.empty_like(mine)
             for row in range(len(mine) - 1):  # with those that follow: every two rows once, for both of them
                 gap, others = room[row + 1 :], farthest[row + 1 :]
-                np.subtract(mine[row + 1 :], mine[row], out=gap)
-                np.abs(gap, out=gap)
-                np.multiply(gap, inverse[row, row + 1 :, None], out=gap)
+                np.abs(np.subtract(mine[row + 1 :], mine[row], out=gap), out=gap)
+                gap *= inverse[row, row + 1 :, None]
                 np.maximum(farthest[row], gap.max(axis=0), out=farthest[row])
                 np.maximum(others, gap, out=others)
             self.farthest[:, columns] = farthest
 
         side_by_side(most, blocks(self.flips, _CACHED * len(flipped)), self.threads)
         ahead: Floats = total - total[:, None]
-        grain = self.sums.problems * self.step
-        ahead[np.abs(ahead) <= grain] = 0  # below the grid: equal, not a tiny winner
+        ahead[np.abs(ahead) <= self.sums.problems * self.step] = 0  # below the grid: equal, not a tiny winner
         ahead *= inverse.astype(np.float64)
         return ahead
 

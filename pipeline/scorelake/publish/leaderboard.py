@@ -55,6 +55,8 @@ from scorelake.tables import (
 from scorelake.version import __version__
 
 _CATALOG = "views and macros"
+_INTERRUPTED = "Query interrupted"
+"""What DuckDB says in a RuntimeError where Ctrl-C comes in the middle of a statement."""
 _NAME = KEYS[-1]
 
 
@@ -117,9 +119,19 @@ def build(
 ) -> None:
     """A new database with native tables, views, macros, comments and digests; complete or not there.
 
-    Tables per problem may stay apart, in the files of the snapshot: views then say where they are.
+    Tables per problem may stay apart, in the files of the snapshot: views then say where they really are, from
+    wherever they are asked.
     """
-    snapshot = snapshot.resolve()  # views hold its place, from wherever they are asked
+    try:
+        _build(path, run_id, known, snapshot.resolve(), rolled_back, apart)
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, duckdb.InterruptException) or str(error) == _INTERRUPTED:
+            raise KeyboardInterrupt from error
+        raise
+
+
+def _build(path: Path, run_id: str, known: Past, snapshot: Path, rolled_back: bool, apart: bool) -> None:
     groups = _groups(snapshot)
     told, keys = protocols(groups["protocol"].unique().sort().to_list())
     path.write_bytes(empty(_shape(snapshot, told, keys, apart), path))
