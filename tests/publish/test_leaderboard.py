@@ -205,3 +205,12 @@ def test_interrupted_in_the_middle_of_a_statement(tmp_path: Path, monkeypatch: p
     assert not [path for path in (tmp_path / "out").iterdir() if "leaderboard" in path.name]
     assert list((tmp_path / "out" / "snapshots").iterdir()) == []
     assert run(FIXTURES / "lake", tmp_path / "out").status == "published"
+
+
+def test_interrupted_while_a_frame_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(db: duckdb.DuckDBPyConnection) -> None:
+        raise duckdb.InvalidInputException("reading the object registered as 'frame' failed: KeyboardInterrupt: ")
+
+    monkeypatch.setattr(leaderboard, "_digests", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(FIXTURES / "lake", tmp_path / "out")

@@ -55,8 +55,8 @@ from scorelake.tables import (
 from scorelake.version import __version__
 
 _CATALOG = "views and macros"
-_INTERRUPTED = "Query interrupted"
-"""What DuckDB says in a RuntimeError where Ctrl-C comes in the middle of a statement."""
+_INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
+"""How the errors of DuckDB end where Ctrl-C comes in the middle of a statement, or while it reads a frame of ours."""
 _NAME = KEYS[-1]
 
 
@@ -126,7 +126,7 @@ def build(
         _build(path, run_id, known, snapshot.resolve(), rolled_back, apart)
     except BaseException as error:
         path.unlink(missing_ok=True)
-        if isinstance(error, duckdb.InterruptException) or str(error) == _INTERRUPTED:
+        if isinstance(error, RuntimeError | duckdb.Error) and str(error).rstrip().endswith(_INTERRUPTED):
             raise KeyboardInterrupt from error
         raise
 
