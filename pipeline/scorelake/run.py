@@ -23,7 +23,7 @@ from scorelake.merge.earlier import join
 from scorelake.partials import Partial
 from scorelake.publish import change
 from scorelake.publish.change import Change
-from scorelake.publish.publication import get_ready, publish, stage, unstage
+from scorelake.publish.publication import getting_ready, publish, stage, unstage
 from scorelake.publish.shown import Base, base
 from scorelake.publish.snapshot import Output, locked
 from scorelake.score.choose import Outcomes, choose, choose_compared
@@ -166,8 +166,8 @@ def _night(
     memory.give_back()
     gates.written(run, merged.survey)
     gates.refuse_huge(merged.survey)
-    aside = get_ready(work.out, work.staged, merged.survey, settings.publish.max_problems)
-    tables = stages.score(work, merged, partials, notes)
+    with getting_ready(work.out, work.staged, merged.survey, settings.publish.max_problems):
+        tables = stages.score(work, merged, partials, notes)
     size = _size(tables[MODEL_SUMMARY.name], merged.survey)
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = change.since(work.out, before, run, partials, tables, settings)
@@ -180,7 +180,6 @@ def _night(
     left_out = [list(entry) for entry in quarantine]
     manifest = {"run": run, "inputs": inputs, "size": size, "partials": names, "quarantine": left_out}
     manifest["warnings"] = notes
-    aside.join()
     publish(work.out, work.staged, manifest, tables, before)
     return Report("published", run, **told, **size, quarantine=quarantine, warnings=tuple(notes), change=changed)
 

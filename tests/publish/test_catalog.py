@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import duckdb
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 
 from conftest import FIXTURES, ask, run, snapshot, tables
+from scorelake import stages
 from scorelake.publish import catalog, leaderboard
 from scorelake.publish.catalog import Shape, empty
 from scorelake.tables import PROBLEM_COUNT, PROTOCOL_KEY
@@ -72,3 +74,18 @@ def test_a_run_goes_on_where_it_could_not_be_made_yet(tmp_path: Path, monkeypatc
     assert tables(tmp_path / "one") == tables(tmp_path / "two")
     digests = "SELECT * FROM internal.digest WHERE what = 'views and macros' OR what LIKE '%problem%' ORDER BY what"
     assert ask(tmp_path / "one", digests) == ask(tmp_path / "two", digests)
+
+
+def test_a_run_that_fails_meanwhile_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is still being made beside the scoring: it is waited for."""
+    make = catalog._make
+    monkeypatch.setattr(catalog, "_make", lambda path, shape: (sleep(0.3), make(path, shape)))
+
+    def broken(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "score", broken)
+    with pytest.raises(KeyboardInterrupt):
+        run(FIXTURES / "lake", tmp_path / "out")
+    assert list((tmp_path / "out" / "snapshots").iterdir()) == []
+    assert len(catalog._made) == 1

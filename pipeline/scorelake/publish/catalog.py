@@ -204,13 +204,12 @@ def _comment_views(db: duckdb.DuckDBPyConnection) -> None:
             AND table_name IN (SELECT view_name FROM duckdb_views() WHERE NOT internal)
         """
     ).fetchall()
-    told = [(view, column.replace('"', '""'), known.get(column, "carried from the lake")) for view, column in bare]
+    told = [(view, doubled(column), known.get(column, "carried from the lake")) for view, column in bare]
     db.execute("".join(f"COMMENT ON COLUMN {view}.\"{name}\" IS '{quoted(about)}';" for view, name, about in told))
 
 
 def _comment_keys(db: duckdb.DuckDBPyConnection, names: dict[str, str]) -> None:
     """The columns of protocols, which are named by users."""
     for key, name in names.items():
-        column = '"' + name.replace('"', '""') + '"'
         for table in (home_of(PROTOCOL_KEY), "protocol"):
-            db.execute(f"COMMENT ON COLUMN {table}.{column} IS 'the protocol column {quoted(key)}'")
+            db.execute(f"COMMENT ON COLUMN {table}.\"{doubled(name)}\" IS 'the protocol column {quoted(key)}'")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,7 +157,7 @@ def _build(path: Path, run_id: str, known: Past, snapshot: Path, rolled_back: bo
 def _shape(snapshot: Path, told: pl.DataFrame, keys: dict[str, str], apart: bool) -> Shape:
     """What the leaderboard of a snapshot looks like before there is a row in it."""
     columns = pl.read_parquet(paths(snapshot / PROBLEM_COUNTS.name)[0], n_rows=0, glob=False).schema
-    kept = {name: kind for name, kind in columns.items() if name not in (*KEYS, *COUNTS, *LISTS)}
+    kept = {name: columns[name] for name in _kept(columns)}
     protocol, named = tuple(told.schema.items()), tuple(keys.items())
     if not apart:
         return Shape(tuple((PROBLEM_COUNT.schema | kept).items()), protocol, named)
@@ -187,7 +187,7 @@ def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFram
     numbers = groups.with_row_index("_group")
     for i, path in enumerate(counts):
         part = Part.read(path)
-        kept = [name for name in part.columns if name not in (*KEYS, *COUNTS, *LISTS)]
+        kept = _kept(part.columns)
         group = part.groups.join(numbers, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["_group"]
         name = code[int(ends[i]) : int(ends[i + 1])]
         known = {"_group": group.gather(part.group), "_name": name.gather(part.name)}
@@ -198,6 +198,11 @@ def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFram
     for path in scores:
         told = pl.read_parquet(path, glob=False).join(numbers, on=GROUP, how="left", nulls_equal=True)
         _load(db, PROBLEM_SCORE, told.join(names, on=_NAME, how="left").select(*PROBLEM_SCORE.columns))
+
+
+def _kept(columns: Iterable[str]) -> list[str]:
+    """Columns of problem_counts beside keys and counts that are one value each."""
+    return [name for name in columns if name not in (*KEYS, *COUNTS, *LISTS)]
 
 
 def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:
