@@ -22,15 +22,15 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.problems import Part
-from scorelake.score.choose import Outcomes
-from scorelake.score.groups import Grouping, grouped
-from scorelake.score.overall import overall
-from scorelake.score.sheets import sheets
-from scorelake.score.summaries import summarize
-from scorelake.score.values import Scored
+from scorelake.schemas import GROUP
+from scorelake.scoring.choose import Outcomes
+from scorelake.scoring.groups import Grouping, grouped
+from scorelake.scoring.overall import overall
+from scorelake.scoring.sheets import sheets
+from scorelake.scoring.summaries import summarize
+from scorelake.scoring.values import Scored
 from scorelake.settings import Settings
 from scorelake.survey import ALL, survey
-from scorelake.tables import GROUP
 
 DOC = Path(__file__).parents[1] / "docs" / "coverage.md"
 KEYS = ("benchmark", "model", "protocol")

@@ -125,7 +125,7 @@ def tasks(lake: Path, folder: str, parts: int) -> list[Any]:
     """The lake as so many shards."""
     from scorelake.lake.listing import listing
     from scorelake.settings import Settings
-    from scorelake.store.files import Shard
+    from scorelake.storage.files import Shard
     from scorelake.tasks import Count
 
     listed = listing(lake)

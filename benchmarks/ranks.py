@@ -21,20 +21,20 @@ import numpy as np
 import polars as pl
 
 from scorelake import metrics, parts
-from scorelake.compare.boards import benchmarks
-from scorelake.compare.examined import Found, examined
-from scorelake.compare.pairs import pairs
+from scorelake.comparing.boards import benchmarks
+from scorelake.comparing.examined import Found, examined
+from scorelake.comparing.pairs import pairs
 from scorelake.engines import local
 from scorelake.metrics.chance import Units
 from scorelake.metrics.draws import Floats, Ints
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import sign_test
-from scorelake.score.choose import Outcomes
-from scorelake.score.values import bounds
+from scorelake.schemas import GROUP, MODEL_PAIR
+from scorelake.scoring.choose import Outcomes
+from scorelake.scoring.values import bounds
 from scorelake.settings import Settings
 from scorelake.survey import ALL, survey
-from scorelake.tables import GROUP, MODEL_PAIR
 
 DOC = Path(__file__).parents[1] / "docs" / "ranks.md"
 PASS = metrics.parse("pass@1")

@@ -41,7 +41,7 @@ KERNELS = ("finite", "posterior", "finite_levels", "posterior_levels", "summariz
 def entries() -> Iterator[tuple[str, Any]]:
     """What the page tells about: a heading, and the thing."""
     yield "scorelake", sl
-    yield "scorelake.score", sl.score
+    yield "scorelake.scoring", sl.score
     yield "scorelake.Board", sl.Board
     for name, thing in vars(sl.Board).items():
         if not name.startswith("_") and thing.__doc__:

@@ -19,7 +19,7 @@ import pytest
 
 from faulty import Faulty
 from scorelake.settings import Storage
-from scorelake.store.objects import Objects
+from scorelake.storage.objects import Objects
 
 QUICK = Storage(timeout_s=2, retry_s=30)
 PATIENT = "[storage]\ntimeout_s = 2\nretry_s = 30\n"

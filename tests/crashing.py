@@ -19,7 +19,7 @@ HOME = str(Path(__file__).parent)
 def armed() -> Any:
     """The tasks of this process, in which reading such a file aborts."""
     from scorelake import tasks
-    from scorelake.store import parquet
+    from scorelake.storage import parquet
 
     read = parquet.batches
 

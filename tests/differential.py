@@ -47,8 +47,8 @@ from scorelake.merge.buckets import buckets, merge
 from scorelake.publish.snapshot import Output
 from scorelake.run import Report, job
 from scorelake.settings import Settings
-from scorelake.store.disk import mark
-from scorelake.store.files import Shard
+from scorelake.storage.disk import mark
+from scorelake.storage.files import Shard
 
 Row = dict[str, Any]
 Key = tuple[str, ...]

@@ -25,7 +25,7 @@ from scorelake.counts import (
     key_hashes,
     mix,
 )
-from scorelake.tables import KEYS
+from scorelake.schemas import KEYS
 
 Key: TypeAlias = tuple[str, ...]
 Said: TypeAlias = tuple[dict[Key, dict[str, Any]], Counter[tuple[Any, ...]]]

@@ -21,20 +21,20 @@ from conftest import REPO
 HOME = REPO / "pipeline" / "scorelake"
 
 LAYERS = (
-    ("errors", "threads", "version", "words"),
-    ("settings", "tables", "metrics", "guard"),
-    ("store",),
+    ("errors", "threads", "version", "text"),
+    ("settings", "schemas", "metrics", "guard"),
+    ("storage",),
     ("counts", "sorting"),
     ("problems",),
     ("partials", "survey"),
-    ("lake", "count", "merge", "score", "compare", "gates", "publish", "engines", "ingest", "synth"),
+    ("lake", "counting", "merge", "scoring", "comparing", "gates", "publish", "engines", "ingest", "synth"),
     ("tasks", "parts"),
     ("stages",),
     ("run", "read"),
     ("page",),
     ("notebook",),
     ("__init__",),
-    ("messages",),
+    ("reporting",),
     ("cli",),
     ("__main__",),
 )
@@ -42,22 +42,22 @@ LAYERS = (
 
 LIBRARIES = {
     "duckdb": ("publish.catalog", "publish.leaderboard", "read"),
-    "numba": ("count",),
-    "llvmlite": ("count",),
-    "obstore": ("store",),
+    "numba": ("counting",),
+    "llvmlite": ("counting",),
+    "obstore": ("storage",),
     "deltalake": ("lake.delta",),
     "pyiceberg": ("lake.iceberg",),
     "ray": ("engines",),
     "typer": ("cli",),
     "click": ("cli",),
-    "rich": ("messages", "read.show"),
+    "rich": ("reporting", "read.show"),
 }
 """Rooms or modules that may import a library; of a library that is not here, all may."""
 ONLY = {"metrics": ("numpy", "scipy")}
 """Rooms that may import no other library than these."""
-APART = dict.fromkeys(("count", "merge"), ("store.objects", "store.mirror", "lake.download"))
+APART = dict.fromkeys(("counting", "merge"), ("storage.objects", "storage.mirror", "lake.download"))
 """Modules of lower layers that a room must not know all the same: who counts or merges sees files on a disk."""
-PRINTING = ("cli", "messages")
+PRINTING = ("cli", "reporting")
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50
 LONG_FILES: dict[str, int] = {}
@@ -257,43 +257,43 @@ def test_a_module_named_in_a_text_is_there() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("store.disk", "from scorelake.lake import shards", "a higher layer"),
-        ("store.disk", "import scorelake.run", "a higher layer"),
-        ("score.values", "from scorelake.compare.boards import Values", "a sibling"),
-        ("gates", "from scorelake import score", "a sibling"),
-        ("gates", "def f():\n    from scorelake.count import Partial", "a sibling"),
-        ("gates", "if TYPE_CHECKING:\n    from scorelake.count import Partial", "a sibling"),
+        ("storage.disk", "from scorelake.lake import shards", "a higher layer"),
+        ("storage.disk", "import scorelake.run", "a higher layer"),
+        ("scoring.values", "from scorelake.comparing.boards import Values", "a sibling"),
+        ("gates", "from scorelake import scoring", "a sibling"),
+        ("gates", "def f():\n    from scorelake.counting import Partial", "a sibling"),
+        ("gates", "if TYPE_CHECKING:\n    from scorelake.counting import Partial", "a sibling"),
         ("engines.ray", 'def f():\n    import_module("scorelake.run")', "a higher layer"),
         ("run", "from scorelake import __version__", "a higher layer"),
-        ("messages", "from scorelake import cli", "a higher layer"),
-        ("store.files", "from scorelake.counts import HASH", "a higher layer"),
+        ("reporting", "from scorelake import cli", "a higher layer"),
+        ("storage.files", "from scorelake.counts import HASH", "a higher layer"),
         ("counts", "from scorelake.partials import write", "a higher layer"),
-        ("partials", "from scorelake.count.columns import canonical", "a higher layer"),
-        ("merge.buckets", "from scorelake.count.kinds import BAD", "a sibling"),
-        ("count.partial", "from scorelake import tasks", "a higher layer"),
+        ("partials", "from scorelake.counting.columns import canonical", "a higher layer"),
+        ("merge.buckets", "from scorelake.counting.kinds import BAD", "a sibling"),
+        ("counting.partial", "from scorelake import tasks", "a higher layer"),
         ("tasks", "from scorelake.run import job", "a higher layer"),
-        ("count.shard", "from scorelake.store.objects import Objects", "must not know"),
-        ("count.shard", "def f():\n    import scorelake.store.mirror", "must not know"),
-        ("merge.buckets", "from scorelake.store import mirror", "must not know"),
-        ("merge.buckets", "if TYPE_CHECKING:\n    from scorelake.store.mirror import Mirror", "must not know"),
+        ("counting.shard", "from scorelake.storage.objects import Objects", "must not know"),
+        ("counting.shard", "def f():\n    import scorelake.storage.mirror", "must not know"),
+        ("merge.buckets", "from scorelake.storage import mirror", "must not know"),
+        ("merge.buckets", "if TYPE_CHECKING:\n    from scorelake.storage.mirror import Mirror", "must not know"),
         ("merge.lists", "from scorelake.lake.download import at_hand", "must not know"),
         ("counts", "from numba import njit", "belongs into count"),
         ("merge.duplicates", "import llvmlite", "belongs into count"),
         ("publish.snapshot", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
         ("publish.leaderboards", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
-        ("score.values", "from numba import njit", "belongs into count"),
-        ("lake.listing", "def f():\n    from obstore.store import S3Store", "belongs into store"),
+        ("scoring.values", "from numba import njit", "belongs into count"),
+        ("lake.listing", "def f():\n    from obstore.store import S3Store", "belongs into storage"),
         ("run", "import ray", "belongs into engines"),
         ("lake.listing", "def f():\n    from deltalake import DeltaTable", "belongs into lake.delta"),
         ("read.check", "from pyiceberg.table import StaticTable", "belongs into lake.iceberg"),
-        ("messages", "import typer", "belongs into cli"),
-        ("read.session", "from rich.table import Table", "belongs into messages and read.show"),
+        ("reporting", "import typer", "belongs into cli"),
+        ("read.session", "from rich.table import Table", "belongs into reporting and read.show"),
         ("metrics.vote", "import polars as pl", "only numpy and scipy"),
         ("read.check", "from scorelake.publish.leaderboard import _quoted", "is private"),
         ("read.check", "from scorelake.publish import leaderboard as l\nl._quoted('')", "is private to another"),
         ("read.check", "def f(out):\n    return out.mirror._there", "is private to another"),
-        ("read.show", "print('hello')", "only cli and messages"),
-        ("read.show", "side_by_side(print, [])", "only cli and messages"),
+        ("read.show", "print('hello')", "only cli and reporting"),
+        ("read.show", "parallel_map(print, [])", "only cli and reporting"),
     ],
 )
 def test_a_broken_wall_is_noticed(name: str, text: str, says: str) -> None:
@@ -303,15 +303,15 @@ def test_a_broken_wall_is_noticed(name: str, text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("store.mirror", "from scorelake.store.disk import beside\nfrom scorelake.errors import LakeError"),
+        ("storage.mirror", "from scorelake.storage.disk import beside\nfrom scorelake.errors import LakeError"),
         ("read.check", "import duckdb\nfrom scorelake.publish import leaderboard"),
-        ("count.shard", "from numba import njit\nfrom scorelake.store import disk, objects_of_another_name"),
-        ("tasks", "from scorelake.store.mirror import Mirror\nfrom scorelake.lake.download import at_hand"),
+        ("counting.shard", "from numba import njit\nfrom scorelake.storage import disk, objects_of_another_name"),
+        ("tasks", "from scorelake.storage.mirror import Mirror\nfrom scorelake.lake.download import at_hand"),
         (
             "cli",
-            "import typer, atexit\nfrom scorelake import __version__, messages\natexit._run_exitfuncs()\nprint(1)",
+            "import typer, atexit\nfrom scorelake import __version__, reporting\natexit._run_exitfuncs()\nprint(1)",
         ),
-        ("store.mirror", "class A:\n    def _b(self): ...\ndef f(a: A): a._b()"),
+        ("storage.mirror", "class A:\n    def _b(self): ...\ndef f(a: A): a._b()"),
         ("metrics.vote", "import numpy as np\nfrom scipy import special\nimport math"),
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 
 from made import counts, said, same_hash
 from scorelake import counts as module
-from scorelake.count.tally import hash_of
-from scorelake.count.vocabulary import Vocabulary, identify
+from scorelake.counting.tally import hash_of
+from scorelake.counting.vocabulary import Vocabulary, identify
 from scorelake.counts import (
     DOUBT,
     HASH,
@@ -31,7 +31,7 @@ from scorelake.counts import (
     problem_hashes,
     repeated,
 )
-from scorelake.tables import KEYS
+from scorelake.schemas import KEYS
 
 
 def one_hash(keys: list[Any]) -> Words:

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ask, put, run, tables
 from scorelake import problems
-from scorelake.compare import examined
+from scorelake.comparing import examined
 
 SHAPES = {
     "verdicts": '[columns]\ncarry = ["difficulty"]\n',

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from scorelake.errors import DataError, EndedError, StorageError
-from scorelake.guard import apart
+from scorelake.guard import run_in_subprocess
 
 
 def test_what_a_task_gives_and_raises() -> None:
-    assert apart(sorted, [3, 1, 2]) == [1, 2, 3]
-    assert apart(len, b"x" * 10_000_000) == 10_000_000
+    assert run_in_subprocess(sorted, [3, 1, 2]) == [1, 2, 3]
+    assert run_in_subprocess(len, b"x" * 10_000_000) == 10_000_000
     with pytest.raises(FileNotFoundError, match="/no/such/folder"):
-        apart(os.listdir, "/no/such/folder")
+        run_in_subprocess(os.listdir, "/no/such/folder")
     with pytest.raises(DataError, match="where it is: five") as caught:
-        apart(_raise, ("five", "where it is"))
+        run_in_subprocess(_raise, ("five", "where it is"))
     assert caught.value.exit_code == 3
 
 
@@ -32,14 +32,14 @@ def _raise(told: tuple[str, str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])
 def test_what_ends_its_process(number: signal.Signals) -> None:
     with pytest.raises(EndedError) as caught:
-        apart(signal.raise_signal, number)
+        run_in_subprocess(signal.raise_signal, number)
     assert caught.value.number == number
     assert f"ended by {number.name}" in caught.value.what
 
 
 def test_a_process_that_ends_without_a_word() -> None:
     with pytest.raises(StorageError, match="exit code 7"):
-        apart(os._exit, 7)
+        run_in_subprocess(os._exit, 7)
 
 
 def test_it_ends_with_the_one_that_waits(tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ import pytest
 
 from conftest import ask, attempts, put, run, snapshot
 from scorelake import partials, tasks
-from scorelake.count import partial as counting
+from scorelake.counting import partial as counting
 from scorelake.errors import DataError, StorageError
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.read.check import check
 from scorelake.settings import Settings
-from scorelake.store import parquet
-from scorelake.store.disk import mark
+from scorelake.storage import parquet
+from scorelake.storage.disk import mark
 
 
 def counts(out: Path) -> list[tuple[Any, ...]]:
@@ -209,7 +209,7 @@ def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
     for i in range(3):
         put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True), f"{i}.parquet")
     code = (
-        "import resource, sys, scorelake.run, scorelake.count.shard\n"
+        "import resource, sys, scorelake.run, scorelake.counting.shard\n"
         "from scorelake import cli, tasks\n"
         "count = tasks.count_all\n"
         "def few(some):\n"
@@ -241,7 +241,7 @@ def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
         put(tmp_path / "lake", attempts(model=name, problem_id=["p"], passed=True), f"{name}.parquet")
     code = (
         "import os, sys\n"
-        "from scorelake.store import parquet\n"
+        "from scorelake.storage import parquet\n"
         "read = parquet.batches\n"
         "def batches(path, *more, **options):\n"
         "    os.abort() if 'evil' in path else None\n"
@@ -337,7 +337,7 @@ def test_partials_depend_on_no_version_of_a_library() -> None:
 
 def test_where_looking_begins_cannot_be_known_beforehand() -> None:
     """Names chosen to be slow for one seed are not for the next."""
-    from scorelake.count.vocabulary import Vocabulary
+    from scorelake.counting.vocabulary import Vocabulary
 
     assert len({int(Vocabulary().seed) for _ in range(8)}) == 8
 

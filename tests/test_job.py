@@ -15,7 +15,7 @@ from scorelake import metrics
 from scorelake.errors import DataError, UsageError
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.tables import SUMMARIES
+from scorelake.schemas import SUMMARIES
 
 ODD = [
     "a/b",

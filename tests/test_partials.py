@@ -16,9 +16,9 @@ from made import counts, said
 from scorelake import partials
 from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts, add
 from scorelake.partials import Partial, Piece, Writer, as_dictionary, describe, described, read, sound
-from scorelake.store.disk import checksum
-from scorelake.store.files import File
-from scorelake.tables import KEYS
+from scorelake.schemas import KEYS
+from scorelake.storage.disk import checksum
+from scorelake.storage.files import File
 
 ALL = (1 << 64) - 1
 

@@ -9,7 +9,7 @@ import pytest
 from scorelake import problems
 from scorelake.counts import hashed, problem_hashes
 from scorelake.problems import Part, lines
-from scorelake.tables import GROUP, KEYS
+from scorelake.schemas import GROUP, KEYS
 
 
 def frame(rows: int = 2000, seed: int = 3) -> pl.DataFrame:

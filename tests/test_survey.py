@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from scorelake.counts import group_hashes, hashed, problem_hashes
+from scorelake.schemas import GROUP
 from scorelake.settings import Settings
 from scorelake.survey import ALL, Survey, added, survey
-from scorelake.tables import GROUP
 from test_problems import frame
 
 

@@ -37,12 +37,12 @@ from scorelake.settings import Settings, load
 
 STEPS = (
     "scorelake.tasks.count",
-    "scorelake.count.partial.count",
-    "scorelake.count.partial._write",
+    "scorelake.counting.partial.count",
+    "scorelake.counting.partial._write",
     "scorelake.partials.describe",
     "scorelake.tasks.replace_folder",
     "scorelake.tasks.merge",
-    "scorelake.score.summaries.summarize",
+    "scorelake.scoring.summaries.summarize",
     "scorelake.run.stage",
     "scorelake.run.publish",
     "scorelake.publish.leaderboard.build",
@@ -52,7 +52,7 @@ STEPS = (
     "scorelake.publish.publication.write_history",
     "scorelake.publish.publication.remember",
     "scorelake.publish.history.settle",
-    "scorelake.store.disk.flush",
+    "scorelake.storage.disk.flush",
     "scorelake.publish.publication.checksum",
     "os.replace",
 )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import scorelake.score  # noqa: F401 - the room of that name: loaded now, it cannot take the function's place later
+import scorelake.scoring  # noqa: F401 - the room of that name: loaded now, it cannot take the function's place later
 from scorelake import errors
 from scorelake.version import __version__
 

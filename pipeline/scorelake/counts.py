@@ -18,8 +18,8 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scorelake.store.arrays import arrow, numbers
-from scorelake.tables import KEYS
+from scorelake.schemas import KEYS
+from scorelake.storage.arrays import arrow, numbers
 
 Words: TypeAlias = NDArray[np.uint64]
 Ints: TypeAlias = NDArray[np.int64]

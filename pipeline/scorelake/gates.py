@@ -12,7 +12,7 @@ import polars as pl
 
 from scorelake.errors import DataError, UsageError
 from scorelake.settings import Gates, Settings
-from scorelake.store.files import File
+from scorelake.storage.files import File
 from scorelake.survey import Survey
 
 HUGE = 1e100

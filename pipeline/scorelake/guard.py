@@ -51,7 +51,7 @@ def in_child(work: Callable[[], int]) -> int:
             signal.signal(number, handler)
 
 
-def surviving(work: Callable[[bool], int], suspects: Callable[[bool], list[Suspect]], full: bool) -> int:
+def run_isolated(work: Callable[[bool], int], suspects: Callable[[bool], list[Suspect]], full: bool) -> int:
     """The exit code of the work, done in a child. If that crashes, files are tried one at a time, each in a child of
     its own; those that crash it get their verdict, and the work is done once more."""
     code = in_child(lambda: work(full))
@@ -62,7 +62,7 @@ def surviving(work: Callable[[bool], int], suspects: Callable[[bool], list[Suspe
         for name, tried, condemn in suspects(full):
             ended = in_child(tried)
             if -ended in CRASHES:
-                condemn(verdict(-ended))
+                condemn(crash_reason(-ended))
                 found.append(name)
     if not found:
         told = signal.Signals(-code).name
@@ -71,12 +71,12 @@ def surviving(work: Callable[[bool], int], suspects: Callable[[bool], list[Suspe
     return in_child(lambda: work(False))
 
 
-def verdict(number: int) -> str:
+def crash_reason(number: int) -> str:
     """What is said of a file on which a process ended by this signal."""
     return f"reading it ends the process ({signal.Signals(number).name}): the file is damaged or encrypted"
 
 
-def apart(task: Callable[[Item], Result], item: Item) -> Result:
+def run_in_subprocess(task: Callable[[Item], Result], item: Item) -> Result:
     """What a task gives, done in a new process that ends with this one; EndedError if a signal ended it.
 
     New, and no fork: a worker of a cluster has threads that a fork would break.

@@ -21,10 +21,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.counts import HASH, OUTCOMES, PROBLEM, TOLD, Counts
-from scorelake.store.arrays import arrow, numbers
-from scorelake.store.disk import checksum, read_json
-from scorelake.store.files import File
-from scorelake.tables import KEYS
+from scorelake.schemas import KEYS
+from scorelake.storage.arrays import arrow, numbers
+from scorelake.storage.disk import checksum, read_json
+from scorelake.storage.files import File
 
 DESCRIPTION = "shard.json"
 

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 
-from scorelake.compare.boards import Benchmark
-from scorelake.compare.evidence import comparable
-from scorelake.compare.graders import Noise, noise
-from scorelake.compare.looks import Answer, Ask, At, Glance, Look
+from scorelake.comparing.boards import Benchmark
+from scorelake.comparing.evidence import comparable
+from scorelake.comparing.graders import Noise, noise
+from scorelake.comparing.looks import Answer, Ask, At, Glance, Look
 from scorelake.engines import Engine
 from scorelake.metrics.draws import Ints
 from scorelake.problems import Part, Recent
-from scorelake.score import traced
-from scorelake.score.choose import Outcomes, choose, choose_compared
-from scorelake.score.sheets import Sheet, sheets
-from scorelake.score.values import Scored
+from scorelake.schemas import PROBLEM_SCORE
+from scorelake.scoring import traced
+from scorelake.scoring.choose import Outcomes, choose, choose_compared
+from scorelake.scoring.sheets import Sheet, sheets
+from scorelake.scoring.values import Scored
 from scorelake.settings import Settings
-from scorelake.store.disk import writing
-from scorelake.tables import PROBLEM_SCORE
-from scorelake.threads import side_by_side
+from scorelake.storage.disk import storage_errors
+from scorelake.threads import parallel_map
 
 if TYPE_CHECKING:
-    from scorelake.store.mirror import Mirror
+    from scorelake.storage.mirror import Mirror
 
 Key = TypeVar("Key")
 Sum = TypeVar("Sum", Look, Answer)
@@ -52,7 +52,7 @@ class Work:
         path = Path(self.path)
         if self.mirror is not None:
             path = Path(self.mirror.here(self.path))
-            with writing(path):
+            with storage_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self.mirror.bring_files([path])
         return Part.read(path)
@@ -100,7 +100,7 @@ def _score(work: Work) -> Told:
 
 def _write(values: pl.DataFrame, counts: Path, mirror: Mirror | None) -> None:
     path = counts.parent.with_name(PROBLEM_SCORE.name) / counts.name
-    with writing(path):
+    with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         values.write_parquet(path)
     if mirror is not None:
@@ -110,13 +110,13 @@ def _write(values: pl.DataFrame, counts: Path, mirror: Mirror | None) -> None:
 def look_all(task: Asked) -> dict[At, Look]:
     """What the models of boards come to on these parts."""
     at_once = pl.thread_pool_size()
-    return _added(side_by_side(lambda work: _glance(work, task).look(task.wanted), task.works, at_once))
+    return _added(parallel_map(lambda work: _glance(work, task).look(task.wanted), task.works, at_once))
 
 
 def answer_all(task: Asked) -> dict[int, Answer]:
     """What pairs of models come to on these parts."""
     at_once = pl.thread_pool_size()
-    return _added(side_by_side(lambda work: _glance(work, task).answer(task.asks), task.works, at_once))
+    return _added(parallel_map(lambda work: _glance(work, task).answer(task.asks), task.works, at_once))
 
 
 _LINED_UP: Recent[str, Glance] = Recent()

@@ -24,8 +24,8 @@ from scorelake.counts import hashed, problem_hashes
 from scorelake.metrics.chance import Words
 from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import Ints
-from scorelake.store.arrays import numbers
-from scorelake.tables import COUNTS, GROUP, KEYS
+from scorelake.schemas import COUNTS, GROUP, KEYS
+from scorelake.storage.arrays import numbers
 
 Codes = NDArray[np.uint32]
 FOLDER = "problem_counts"

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from scorelake import gates, parts, stages, tasks
-from scorelake.compare.evidence import comparable
+from scorelake.comparing.evidence import comparable
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
@@ -26,13 +26,13 @@ from scorelake.publish.change import Change
 from scorelake.publish.publication import getting_ready, publish, stage, unstage
 from scorelake.publish.shown import Base, base
 from scorelake.publish.snapshot import Output, locked
-from scorelake.score.choose import Outcomes, choose, choose_compared
+from scorelake.schemas import CHANGE, MODEL_SUMMARY
+from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.settings import Settings
-from scorelake.store import memory
-from scorelake.store.disk import is_remote, remove
-from scorelake.store.files import File, Shard
+from scorelake.storage import memory
+from scorelake.storage.disk import is_remote, remove
+from scorelake.storage.files import File, Shard
 from scorelake.survey import Survey
-from scorelake.tables import CHANGE, MODEL_SUMMARY
 from scorelake.version import __version__
 
 

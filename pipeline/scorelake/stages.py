@@ -10,23 +10,23 @@ from typing import Any
 import polars as pl
 
 from scorelake import gates, parts, problems, tasks
-from scorelake.compare.boards import benchmarks
-from scorelake.compare.evidence import comparable, evidence
-from scorelake.compare.graders import Noise, answer_noise
+from scorelake.comparing.boards import benchmarks
+from scorelake.comparing.evidence import comparable, evidence
+from scorelake.comparing.graders import Noise, answer_noise
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.merge.buckets import Merged, buckets
 from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output
-from scorelake.score import summaries, traced
-from scorelake.score.choose import Outcomes, choose, choose_compared, stopped
-from scorelake.score.sheets import Sheet, joined
-from scorelake.score.values import bounds, follow_from_counts
+from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
+from scorelake.scoring import summaries, traced
+from scorelake.scoring.choose import Outcomes, choose, choose_compared, stopped
+from scorelake.scoring.sheets import Sheet, joined
+from scorelake.scoring.values import bounds, follow_from_counts
 from scorelake.settings import Settings
-from scorelake.store.files import Shard
+from scorelake.storage.files import Shard
 from scorelake.survey import ALL, Survey, added
-from scorelake.tables import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
-from scorelake.threads import together
+from scorelake.threads import batch_by_size
 
 _AT_ONCE = 16
 """Surveys that are added up together."""
@@ -59,7 +59,7 @@ def count(
     total, done, partials = sum(file.size for file in files), 0, list[Partial]()
     progress("counting", 0, total)
     most = min(shards.BATCH_MB, shards.shard_mb(files, settings.run, engine.at_once))
-    batches = together(work, lambda task: task.shard.size / 2**20, most)
+    batches = batch_by_size(work, lambda task: task.shard.size / 2**20, most)
     for batch, made in zip(batches, engine.map(tasks.count_all, batches), strict=True):
         partials += made
         done += sum(task.shard.size for task in batch)
@@ -99,7 +99,7 @@ def merge(
     surveys: list[Survey] = []
     progress("merging", 0, len(todo))
     work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
-    for some in engine.map(tasks.merge_all, together(work, lambda task: task.bucket.weight, rows)):
+    for some in engine.map(tasks.merge_all, batch_by_size(work, lambda task: task.bucket.weight, rows)):
         merged += [each for each, _ in some]
         surveys += [told for _, told in some if told is not None]
         if len(surveys) > _AT_ONCE:  # each is as large as their sum: they are not all kept
@@ -138,7 +138,7 @@ def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: l
     elsewhere = None if engine is local else work.out.mirror
     works = [parts.Work(str(path), many, settings, outcomes, elsewhere) for path, many in merged.parts.values()]
     rows = shards.bucket_rows(told.problems, settings.run, engine.at_once)
-    batches = together(works, lambda each: each.problems, rows)
+    batches = batch_by_size(works, lambda each: each.problems, rows)
     made = _scored(work, merged, batches, engine, outcomes)
     progress("scoring", 1, 4)
     scores = summaries.tables(told, settings, outcomes, made.sheets)

@@ -17,8 +17,8 @@ from scorelake.metrics.chance import MOST_UNITS, Words
 from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import Ints
 from scorelake.problems import Part, lines, numbered
+from scorelake.schemas import GROUP
 from scorelake.settings import Settings
-from scorelake.tables import GROUP
 
 CLUSTER, SLICE_VALUE = "_cluster", "slice_value"
 BOARD = ("benchmark", "protocol")

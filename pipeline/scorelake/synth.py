@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 
 from scorelake.errors import UsageError
 from scorelake.metrics.draws import Floats, Ints
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 SUBJECTS = (
     "algebra",
@@ -64,7 +64,7 @@ def write(lake: Path, plan: Plan) -> int:
     if lake.exists() and any(lake.iterdir()):
         raise UsageError("the folder is not empty", where=str(lake), hint="give a new one")
     world = _World(plan)
-    side_by_side(lambda file: _write(lake, world, *file), world.files())
+    parallel_map(lambda file: _write(lake, world, *file), world.files())
     return world.total
 
 

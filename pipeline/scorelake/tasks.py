@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from scorelake import partials
-from scorelake.count import fit
-from scorelake.count import partial as counting
+from scorelake.counting import fit
+from scorelake.counting import partial as counting
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, EndedError, ScorelakeError, StorageError
-from scorelake.guard import AFTER_A_CRASH, CRASHES, apart, verdict
+from scorelake.guard import AFTER_A_CRASH, CRASHES, crash_reason, run_in_subprocess
 from scorelake.lake.download import at_hand
 from scorelake.merge.buckets import Bucket, Merged
 from scorelake.merge.buckets import merge as merge_bucket
 from scorelake.partials import Partial
 from scorelake.settings import Settings
-from scorelake.store.disk import beside, checksum, is_remote, remove, replace_folder, writing
-from scorelake.store.files import File, Shard, stat
+from scorelake.storage.disk import checksum, is_remote, remove, replace_folder, storage_errors, temp_path
+from scorelake.storage.files import File, Shard, stat
 from scorelake.survey import Survey, survey
-from scorelake.threads import side_by_side
-from scorelake.words import many
+from scorelake.text import plural
+from scorelake.threads import parallel_map
 
 if TYPE_CHECKING:
-    from scorelake.store.mirror import Mirror
+    from scorelake.storage.mirror import Mirror
 
 CONDEMNED = "none: reading it ends the process"
 """How a file was counted that cannot even be tried."""
@@ -61,7 +61,7 @@ class Count:
 
     def __str__(self) -> str:
         first, *more = self.shard.files
-        return first.path + (f" and {many(len(more), 'more file')}" if more else "")
+        return first.path + (f" and {plural(len(more), 'more file')}" if more else "")
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,14 @@ def count_all(tasks: Sequence[Count]) -> list[Partial]:
         return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
     large = sum(task.shard.size for task in tasks) >= LARGE
     alone = [replace(t, settings=t.settings.alone(), least=0 if large else t.least) for t in tasks]
-    return side_by_side(count, alone, pl.thread_pool_size())
+    return parallel_map(count, alone, pl.thread_pool_size())
 
 
 def count_apart(tasks: Sequence[Count]) -> list[Partial]:
     """The same after a worker crashed: in a process of its own. If that ends through its own doing, so is every file
     tried alone, and one that ends it gets its verdict."""
     try:
-        return apart(count_all, tasks)
+        return run_in_subprocess(count_all, tasks)
     except EndedError as error:
         if error.number not in CRASHES:
             raise
@@ -126,11 +126,11 @@ setattr(count_all, AFTER_A_CRASH, count_apart)
 def _tried(task: Count) -> Partial:
     """One file, counted in a process of its own or condemned."""
     try:
-        return apart(count, task)
+        return run_in_subprocess(count, task)
     except EndedError as error:
         if error.number not in CRASHES:
             raise
-        return condemn(task, verdict(error.number))
+        return condemn(task, crash_reason(error.number))
 
 
 def count(task: Count) -> Partial:
@@ -139,7 +139,7 @@ def count(task: Count) -> Partial:
     if mirror is None:
         return _count(task)
     home = Path(task.folder) / task.task.name
-    with writing(home.parent):
+    with storage_errors(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)
         sent = not task.again and mirror.bring(f"partials/{home.name}") and finished(home) is not None
     partial = _count(task)
@@ -158,15 +158,15 @@ def _count(task: Count) -> Partial:
     done = None if task.again else finished(home)
     if done is not None and enough(done, task.settings):
         return done
-    aside = beside(home)
+    aside = temp_path(home)
     try:
-        with writing(aside):
+        with storage_errors(aside):
             home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
             (aside / "counts").mkdir(parents=True)
         with at_hand(task.shard, aside / "lake", task.settings) as shard:
             partial = counting.count(replace(task.task, shard=shard), aside / "counts")
         _unchanged(task.shard)
-        with writing(home):
+        with storage_errors(home):
             partial = replace(partial, checksum=checksum(*partial.contents(aside / "counts")))
             partials.describe(aside / "counts", partial, counting.identity(task.settings))
             replace_folder(aside / "counts", home, flushed=False)  # what a power cut spoils, its checksum tells
@@ -243,8 +243,8 @@ def condemn(task: Count, reason: str) -> Partial:
         checksum=checksum(),
     )
     home = Path(_here(task).folder) / partial.name
-    aside = beside(home)
-    with writing(home):
+    aside = temp_path(home)
+    with storage_errors(home):
         aside.mkdir(parents=True)
         partials.describe(aside, partial, counting.identity(task.settings))
         replace_folder(aside, home)
@@ -257,7 +257,7 @@ def merge_all(tasks: Sequence[Merge]) -> list[tuple[Merged, Survey | None]]:
     """Merge small buckets side by side, and survey what was written; None where nothing was."""
     if any(task.mirror for task in tasks):
         return [merge(task) for task in tasks]
-    return side_by_side(merge, tasks, pl.thread_pool_size())
+    return parallel_map(merge, tasks, pl.thread_pool_size())
 
 
 def merge(task: Merge) -> tuple[Merged, Survey | None]:
@@ -265,7 +265,7 @@ def merge(task: Merge) -> tuple[Merged, Survey | None]:
     bucket, mirror = task.bucket, task.mirror
     if mirror is not None:
         bucket = replace(bucket, folder=mirror.here(bucket.folder), path=mirror.here(bucket.path))
-        with writing(bucket.path):
+        with storage_errors(bucket.path):
             Path(bucket.path).parent.mkdir(parents=True, exist_ok=True)
             if not mirror.bring(*(f"partials/{partial.name}" for partial in bucket.partials)):
                 raise StorageError("partial counts are gone from the output", where=mirror.url, hint="run again")

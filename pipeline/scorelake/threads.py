@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def side_by_side(task: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:
+def parallel_map(task: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:
     """Results in the order of the items; if one fails, those that have not begun are not done.
 
     One thread per core unless told, since more would only wait for each other.
@@ -33,7 +33,7 @@ def side_by_side(task: Callable[[Item], Result], items: Iterable[Item], threads:
             raise
 
 
-def together(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
+def batch_by_size(items: Sequence[Item], size: Callable[[Item], float], most: float) -> list[tuple[Item, ...]]:
     """Items in order, neighbours together while they are no larger than that."""
     out: list[list[Item]] = []
     held = 0.0
@@ -48,7 +48,7 @@ def together(items: Sequence[Item], size: Callable[[Item], float], most: float) 
 
 
 @contextmanager
-def plain_products() -> Iterator[None]:
+def single_threaded_blas() -> Iterator[None]:
     """Products of matrices on the thread that asks for them, since our own threads are as many as the cores.
 
     The library behind numpy would start as many again for each, and they wait for each other in a loop: comparing 20

@@ -31,7 +31,7 @@ from scorelake.engines import ray as module
 from scorelake.engines.ray import Ray
 from scorelake.errors import ClusterError, DataError, UsageError
 from scorelake.settings import load
-from scorelake.store.mirror import Mirror
+from scorelake.storage.mirror import Mirror
 
 CUT = "[run]\nshard_mb = 0.001\nbucket_rows = 60\n"
 """The same cut as on one machine makes the same files."""
@@ -372,7 +372,7 @@ import scorelake.cli, scorelake.tasks
 def asleep(todo):
     import time
     from scorelake import tasks
-    from scorelake.count import partial
+    from scorelake.counting import partial
     def count(task, folder):
         while True:
             time.sleep(0.05)

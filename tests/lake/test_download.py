@@ -21,8 +21,8 @@ from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 from scorelake.settings import Settings
-from scorelake.store.files import Shard
-from scorelake.store.objects import Objects
+from scorelake.storage.files import Shard
+from scorelake.storage.objects import Objects
 
 Cli = Callable[..., CompletedProcess[str]]
 

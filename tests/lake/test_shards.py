@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scorelake.lake import shards
 from scorelake.settings import Run, Settings
-from scorelake.store.files import File, Shard
+from scorelake.storage.files import File, Shard
 
 
 def made(sizes: list[int]) -> list[Shard]:

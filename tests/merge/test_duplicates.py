@@ -17,7 +17,7 @@ from scorelake.errors import DataError
 from scorelake.merge.duplicates import ANSWER, ATTEMPT, INTEGER, in_doubt, resolve, spelled_out
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.tables import KEYS
+from scorelake.schemas import KEYS
 
 SQL = "SELECT model, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL"
 Row = tuple[str, object, bool | None]

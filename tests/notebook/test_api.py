@@ -40,8 +40,10 @@ def test_heavy_parts_are_loaded_when_used() -> None:
 
 
 def test_the_room_does_not_take_the_place_of_the_function() -> None:
-    """There is a package scorelake.score as well: whoever loads it, and when, sl.score stays the function."""
-    code = "import scorelake.score.values, scorelake.run, scorelake as sl; assert callable(sl.score); sl.score([[1]])"
+    """There is a package scorelake.scoring as well: whoever loads it, and when, sl.score stays the function."""
+    code = (
+        "import scorelake.scoring.values, scorelake.run, scorelake as sl; assert callable(sl.score); sl.score([[1]])"
+    )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 

@@ -15,7 +15,7 @@ from conftest import FIXTURES, ask, run, snapshot, tables
 from scorelake import stages
 from scorelake.publish import catalog, leaderboard
 from scorelake.publish.catalog import Shape, empty
-from scorelake.tables import PROBLEM_COUNT, PROTOCOL_KEY
+from scorelake.schemas import PROBLEM_COUNT, PROTOCOL_KEY
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 from conftest import ask, expand, put, run
 from scorelake.publish import change
 from scorelake.publish.change import Scores, changed_settings, files, scores
-from scorelake.store.files import File
+from scorelake.storage.files import File
 
 Pairs = Sequence[tuple[int, int]]
 Z = 1.959963984540054

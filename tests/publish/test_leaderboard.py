@@ -12,7 +12,7 @@ from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
 from scorelake.publish import leaderboard
 from scorelake.publish.catalog import home_of, view_files
-from scorelake.tables import (
+from scorelake.schemas import (
     CHANGE,
     EVIDENCE,
     HISTORY,
@@ -158,7 +158,7 @@ def test_everything_is_commented(out: Path) -> None:
     """
     assert ask(out, sql) == []
     own = "SELECT table_name, column_name FROM duckdb_columns() WHERE comment = 'carried from the lake'"
-    assert ask(out, own) == [], "a view's own columns are explained in its file or in tables.py"
+    assert ask(out, own) == [], "a view's own columns are explained in its file or in schemas.py"
     assert ask(out, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
     assert ask(out, "SELECT table_name FROM duckdb_tables() WHERE comment IS NULL") == []
 

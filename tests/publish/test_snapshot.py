@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ask, expand, nights, put, run
 from scorelake.errors import DataError
-from scorelake.store import disk
+from scorelake.storage import disk
 
 
 def test_every_kept_run_has_a_row(tmp_path: Path) -> None:
@@ -26,12 +26,14 @@ def test_a_reader_keeps_its_version(tmp_path: Path) -> None:
 
 def test_leftovers_are_swept(tmp_path: Path) -> None:
     out = nights(tmp_path, 1)
-    dead = disk.beside(Path("dead" * 8)).name.replace(f"-{os.getpid()}-", "-4194305-")  # no process has that number
+    dead = disk.temp_path(Path("dead" * 8)).name.replace(
+        f"-{os.getpid()}-", "-4194305-"
+    )  # no process has that number
     run_id = "20200101T000000Z-deaddead"
     for name in (f"snapshots/.{run_id}/x", f"partials/{dead}/x", f".leaderboard-{run_id}"):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("half")
-    living = disk.beside(out / "partials" / ("0" * 32))  # somebody counts
+    living = disk.temp_path(out / "partials" / ("0" * 32))  # somebody counts
     living.mkdir()
     nights(tmp_path, 2)
     assert list(out.rglob("*dead*")) == []

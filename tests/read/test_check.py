@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from conftest import ask, attempts, expand, put, run, snapshot
-from scorelake import messages
+from scorelake import reporting
 from scorelake.errors import DataError, LakeError
 from scorelake.publish.publication import rollback
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.store.disk import mark
+from scorelake.storage.disk import mark
 
 
 @pytest.fixture
@@ -113,5 +113,5 @@ def test_a_lake_that_changed_before_a_rollback(out: Path, tmp_path: Path) -> Non
     (recount,) = [finding for finding in found if not finding.ok]
     assert f"the output was rolled back to {first}" in recount.detail
     with pytest.raises(DataError, match="ends the rollback") as told:
-        messages.findings(found, str(out))
+        reporting.findings(found, str(out))
     assert "--full" not in str(told.value)

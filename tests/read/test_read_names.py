@@ -8,7 +8,7 @@ from counted import claims, scored
 from scorelake.errors import UsageError
 from scorelake.read.claim import Asked
 from scorelake.read.names import canonical, says, there
-from scorelake.tables import protocol_label
+from scorelake.schemas import protocol_label
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import scorelake
-from scorelake import guard, messages
+from scorelake import guard, reporting
 from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
 
@@ -79,16 +79,16 @@ def score(
 ) -> None:
     """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
     asked: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
-    told = messages.Told(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
+    told = reporting.Told(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
     options = {"address": address, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
 
     def settings() -> Settings:
         return _settings(lake, column, engine, **asked)
 
     def work(full: bool) -> int:
-        with messages.failures(told):
-            with messages.Bar(quiet) as progress:
-                how = {**options, "engine": engine.value, "full": full, "progress": progress, "say": messages.say}
+        with reporting.failures(told):
+            with reporting.Bar(quiet) as progress:
+                how = {**options, "engine": engine.value, "full": full, "progress": progress, "say": reporting.say}
                 report = _planned(lake, out, settings(), how) if dry_run else _scored(lake, out, column, asked, how)
             told.done(report)
         return 0
@@ -96,8 +96,8 @@ def score(
     if context.obj != GUARDED or engine is not EngineName.local:
         work(full)
         return
-    with messages.failures(told):
-        code = guard.surviving(work, lambda full: _suspects(lake, out, settings(), full), full)
+    with reporting.failures(told):
+        code = guard.run_isolated(work, lambda full: _suspects(lake, out, settings(), full), full)
     raise typer.Exit(code)
 
 
@@ -124,7 +124,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
 ) -> None:
     """Look at a lake, guess which column is which, and write a config that says what each guess rests on."""
-    with messages.failures():
+    with reporting.failures():
         if config.exists() and not force:
             raise UsageError(
                 "is there already", where=str(config), hint="--force overwrites it, --config names another"
@@ -136,17 +136,17 @@ def init(
         from scorelake.lake.look import look
         from scorelake.lake.template import config as template
         from scorelake.settings import PATIENCE, Settings, load
-        from scorelake.store.disk import replace_text
+        from scorelake.storage.disk import replace_text
 
         if described(lake, PATIENCE):
-            messages.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
+            reporting.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
         listed = listing(lake)
         seen = look(listed, Settings())
         guesses = guess(seen)
         replace_text(config, template(guesses, lake))
-        messages.guessed(guesses, seen, lake, config)
+        reporting.guessed(guesses, seen, lake, config)
         tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
-        messages.next_command(lake, config)
+        reporting.next_command(lake, config)
 
 
 @app.command()
@@ -173,8 +173,8 @@ def ingest(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
 ) -> None:
     """Turn the logs of other tools into a lake of attempts, with a receipt for every file."""
-    told = messages.Told(as_json)
-    with messages.failures(told):
+    told = reporting.Told(as_json)
+    with reporting.failures(told):
         from scorelake.ingest import job
         from scorelake.ingest.contract import Options
 
@@ -186,9 +186,9 @@ def ingest(
             "missing": missing and str(missing),
         }
         options = Options.asked(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
-        with messages.Bar() as progress:
+        with reporting.Bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
-    messages.ingested(report, told)
+    reporting.ingested(report, told)
 
 
 @app.command()
@@ -210,23 +210,23 @@ def count(
         return _settings(lake, column, config=config, by=tuple(by or ()), memory=memory)
 
     def work(_: bool) -> int:
-        with messages.failures():
+        with reporting.failures():
             number, of = part_of(shard)
             told = settings()
 
             from scorelake.publish.snapshot import Output
             from scorelake.run import part
 
-            with messages.Bar() as progress:
+            with reporting.Bar() as progress:
                 partials = part(lake, Output.at(out, told.storage), told, number, of, progress)
-            messages.counted(partials, number, of)
+            reporting.counted(partials, number, of)
         return 0
 
     if context.obj != GUARDED:
         work(False)
         return
-    with messages.failures():
-        code = guard.surviving(work, lambda full: _suspects(lake, out, settings(), full), full=False)
+    with reporting.failures():
+        code = guard.run_isolated(work, lambda full: _suspects(lake, out, settings(), full), full=False)
     raise typer.Exit(code)
 
 
@@ -247,14 +247,14 @@ def synth(
     files: Annotated[int | None, typer.Option(help="Number of files.")] = None,
 ) -> None:
     """Make a realistic lake to try things on."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake import synth as maker
 
         if str(lake).startswith(("s3:/", "gs:/", "az:/")):
             raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
         plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
         total = maker.write(lake, plan)
-        messages.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
+        reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 
 
 def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **asked: Any) -> Settings:
@@ -274,7 +274,7 @@ def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard
     from scorelake.run import suspects
 
     def tried(task: tasks.Count) -> int:
-        with messages.failures(messages.Told()):
+        with reporting.failures(reporting.Told()):
             tasks.count(task)
         return 0
 

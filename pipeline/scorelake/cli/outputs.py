@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 import scorelake
-from scorelake import messages
+from scorelake import reporting
 from scorelake.cli.app import Out, app
 from scorelake.errors import UsageError
-from scorelake.words import visible
+from scorelake.text import escape_controls
 
 
 class Format(StrEnum):
@@ -41,10 +41,10 @@ def compare(
     ] = None,
 ) -> None:
     """Say what the problems both models attempted show, and what they do not."""
-    with messages.failures():
+    with reporting.failures():
         with scorelake.open(out) as board:
             told = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-        messages.data(str(told))
+        reporting.data(str(told))
 
 
 @app.command()
@@ -57,7 +57,7 @@ def sql(
     ] = False,
 ) -> None:
     """Run one query in a read-only session that cannot touch other files."""
-    with messages.failures():
+    with reporting.failures():
         if spreadsheet and format is Format.json:
             raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
         as_table = format is Format.table and not spreadsheet
@@ -70,12 +70,12 @@ def sql(
 
             pages.rows(columns, rows[: session.MOST])
             if len(rows) > session.MOST:
-                messages.say(f"these are the first {session.MOST:,} rows; --format csv prints them all")
+                reporting.say(f"these are the first {session.MOST:,} rows; --format csv prints them all")
         elif format is Format.json:
-            messages.data(session.to_json(columns, rows))
+            reporting.data(session.to_json(columns, rows))
         else:
             text = session.to_csv(columns, rows, spreadsheet)
-            messages.data("\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text)
+            reporting.data("\n".join(map(escape_controls, text.split("\n"))) if sys.stdout.isatty() else text)
 
 
 @app.command()
@@ -84,11 +84,11 @@ def check(
     lake: Annotated[str | None, typer.Option(help="The lake, if it is no longer where the run found it.")] = None,
 ) -> None:
     """Verify checksums and row accounting, and recount the lake independently in SQL."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.publish.snapshot import Output
         from scorelake.read import check as checking
 
-        messages.findings(checking.check(Output.at(out), lake), out)
+        reporting.findings(checking.check(Output.at(out), lake), out)
 
 
 @app.command()
@@ -96,22 +96,22 @@ def gc(
     out: Out, keep: Annotated[int, typer.Option(min=1, help="How many of the newest snapshots to keep.")] = 5
 ) -> None:
     """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.publish.garbage import collect_garbage
         from scorelake.publish.snapshot import Output
 
         with Output.at(out).held() as output:
-            messages.removed(collect_garbage(output, keep))
+            reporting.removed(collect_garbage(output, keep))
 
 
 @app.command()
 def runs(out: Out) -> None:
     """List every run that was ever published, which one is shown, and which can be rolled back to."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.publish.snapshot import Output
         from scorelake.read.runs import lines
 
-        messages.data("\n".join(lines(Output.at(out))))
+        reporting.data("\n".join(lines(Output.at(out))))
 
 
 @app.command()
@@ -119,10 +119,10 @@ def rollback(
     out: Out, run: Annotated[str, typer.Argument(help="A run that `scorelake runs OUT` lists as kept.")]
 ) -> None:
     """Show an earlier run again, until the next `score`."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.publish.publication import rollback as put_back
         from scorelake.publish.snapshot import Output
 
         with Output.at(out).held() as output:
             manifest = put_back(output, run)
-        messages.say(f"shown is {manifest['run']['run_id']} again, until the next score")
+        reporting.say(f"shown is {manifest['run']['run_id']} again, until the next score")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from scorelake import messages
+from scorelake import reporting
 from scorelake.cli.app import Out, app
 from scorelake.errors import UsageError
 
@@ -48,7 +48,7 @@ def show(
     format: Annotated[Form, typer.Option(help="How to print it.")] = Form.table,  # noqa: A002
 ) -> None:
     """Print the leaderboard of one metric."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.read.session import reading
         from scorelake.read.show import Asked, leaderboard
 
@@ -70,10 +70,10 @@ def page(
     top: Annotated[int, typer.Option(min=1, help="Models shown at first; all are in the page.")] = 50,
 ) -> None:
     """Write the leaderboard as one self-contained page, for mail, a phone or a projector."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.page.build import html as built
         from scorelake.read.session import reading
-        from scorelake.store.disk import replace_text
+        from scorelake.storage.disk import replace_text
 
         if html.is_dir():
             raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
@@ -81,7 +81,7 @@ def page(
         with reading(out) as folder:
             text = built(folder, metric, title, problems.value, top)
         replace_text(html, text)
-        messages.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
+        reporting.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
 
 
 @app.command()
@@ -94,7 +94,7 @@ def report(
     ] = None,
 ) -> None:
     """Print one page of Markdown for a pull request or a chat: verdict, top ten, movers, warnings."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.read.report import is_of
         from scorelake.read.report import report as written
         from scorelake.read.session import reading
@@ -112,20 +112,20 @@ def export(
     format: Annotated[Kind, typer.Option(help="CSV cells never start a formula; XLSX is one workbook.")] = Kind.csv,  # noqa: A002
 ) -> None:
     """Write the tables as files for other programs, at full precision."""
-    with messages.failures():
+    with reporting.failures():
         from scorelake.read.export import write
         from scorelake.read.session import reading
 
         _refuse_ours(out, directory)
         with reading(out) as folder:
             paths = write(folder, directory, format.value)
-        messages.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
+        reporting.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
 
 
 def _refuse_ours(out: str, target: Path) -> None:
     """Raise if something would be written among the files that an output consists of."""
     from scorelake.publish.snapshot import PARTS
-    from scorelake.store.disk import MARK, is_marked, is_remote
+    from scorelake.storage.disk import MARK, is_marked, is_remote
 
     home = (Path(out) if Path(out).is_dir() else Path(out).parent).resolve()
     if is_remote(out) or not is_marked(home) or not target.resolve().is_relative_to(home):

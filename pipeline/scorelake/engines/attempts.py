@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scorelake.errors import ClusterError
-from scorelake.words import many, visible
+from scorelake.text import escape_controls, plural
 
 ATTEMPTS = 5
 """How often a piece of work is tried, whatever ends the attempts."""
@@ -155,12 +155,12 @@ def called(task: Callable[..., Any], item: Any) -> str:
     text = ", ".join(str(each) for each in items[:3])
     short = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
     others = f" and {len(items) - 3:,} more" if len(items) > 3 else ""
-    return f"{getattr(task, '__name__', type(task).__name__)}({visible(short)}{others})"
+    return f"{getattr(task, '__name__', type(task).__name__)}({escape_controls(short)}{others})"
 
 
 def failure(work: Work) -> ClusterError:
     """What to say of work that was tried often enough."""
-    reasons = "; ".join(f"{why} ({many(often, 'time')})" for why, often in Counter(work.ended).items())
+    reasons = "; ".join(f"{why} ({plural(often, 'time')})" for why, often in Counter(work.ended).items())
     return ClusterError(
         f"could not be finished in {ATTEMPTS} attempts: {reasons}", where=work.called, hint=_hint(work.ended)
     )

@@ -31,7 +31,7 @@ from scorelake.engines.worker import SPACE, end, runner
 from scorelake.errors import ClusterError, UsageError
 from scorelake.guard import AFTER_A_CRASH
 from scorelake.settings import Run
-from scorelake.store.disk import is_remote
+from scorelake.storage.disk import is_remote
 from scorelake.version import __version__
 
 Ref: TypeAlias = "ray.ObjectRef[Any]"

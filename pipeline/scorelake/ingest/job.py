@@ -25,8 +25,8 @@ from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ledger import Tally, example, tally
 from scorelake.ingest.reading import Reading, Tick, read, row_of, two_problems
 from scorelake.ingest.receipts import Receipt
-from scorelake.store import disk
-from scorelake.threads import side_by_side
+from scorelake.storage import disk
+from scorelake.threads import parallel_map
 
 VERSION = 1
 """Of what adapters make of a file; a higher one reads every source again."""
@@ -71,7 +71,7 @@ def ingest(
         )
     report = Report(refused=found.refused, ignored=found.ignored)
     digest = _digest(options)
-    sources = side_by_side(digested, found.sources)
+    sources = parallel_map(digested, found.sources)
     fresh = []
     for format_, source in sources:
         noted = home.receipt(landing.place_of(source.path))
@@ -112,7 +112,7 @@ def _aside(root: Path) -> Iterator[Path]:
     for old in root.parent.glob(f".{root.name}.*-*-*-*"):
         if disk.abandoned(old):
             disk.remove(old)
-    aside = disk.beside(root)
+    aside = disk.temp_path(root)
     aside.mkdir()
     try:
         yield aside

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError, UsageError
 from scorelake.ingest.reading import NAMES, Reading, staged_rows
 from scorelake.ingest.values import shown
-from scorelake.store import disk
-from scorelake.store.files import HIVE_NULL
+from scorelake.storage import disk
+from scorelake.storage.files import HIVE_NULL
 
 pc: Any = pyarrow.compute
 """Whose own hints know neither texts nor numbers as arguments."""
@@ -245,13 +245,13 @@ def locked(root: Path) -> Iterator[None]:
 
 def land(lake: Lake, files: dict[str, Path], notes: dict[str, dict[str, Any]], shape: dict[str, Any]) -> None:
     """The description first, then the data, then the receipts: whatever is interrupted can be done again."""
-    with disk.writing(lake.root), locked(lake.root):
+    with disk.storage_errors(lake.root), locked(lake.root):
         _describe(lake.root, shape)
         for name, aside in files.items():
             final = lake.root / name
             final.parent.mkdir(parents=True, exist_ok=True)
             if not final.exists():
-                disk.settle(aside, final)
+                disk.atomic_replace(aside, final)
         for place, note in notes.items():
             path = lake.root / RECEIPTS / f"{place}.json"
             _forget(lake.root, path, note["receipt"]["files"])

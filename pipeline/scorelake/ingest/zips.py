@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from scorelake.errors import DataError
-from scorelake.store.parquet import MACHINE
+from scorelake.storage.parquet import MACHINE
 
 if sys.version_info >= (3, 14):
     from zipfile import BadZipFile, ZipFile

@@ -18,7 +18,7 @@ from scorelake.lake.entries import Entry, spelled
 from scorelake.settings import Storage
 
 if TYPE_CHECKING:
-    from scorelake.store.objects import Object
+    from scorelake.storage.objects import Object
 
 LOG = "_delta_log"
 
@@ -30,7 +30,7 @@ def entries(root: str) -> list[Entry]:
 
 def remote_entries(url: str, objects: Mapping[str, Object], storage: Storage) -> list[Entry]:
     """The same of a table in object storage, of which everything was listed."""
-    from scorelake.store.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
+    from scorelake.storage.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
 
     with TemporaryDirectory() as copy:
         wanted = [(found, Path(copy) / key) for key, found in objects.items() if key.startswith(f"{LOG}/")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from scorelake.errors import DataError, UsageError
 from scorelake.settings import NAMING, Settings, Storage, load
-from scorelake.store.disk import is_remote
+from scorelake.storage.disk import is_remote
 
 NAME, VERSION = "_scorelake.json", 1
 _KEYS = {"version": int, "protocol": list, "carry": list, "columns": dict}
@@ -65,7 +65,7 @@ def _text(location: str, storage: Storage) -> str | None:
             return None
         except UnicodeDecodeError as error:
             raise _damaged(f"cannot be read: {error}", str(path)) from None
-    from scorelake.store.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
+    from scorelake.storage.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
 
     store = Objects(location, storage)
     found = store.find(NAME)

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 
 from scorelake.errors import DataError
 from scorelake.settings import Settings
-from scorelake.store import parquet
-from scorelake.store.disk import is_remote, writing
-from scorelake.store.files import Shard
+from scorelake.storage import parquet
+from scorelake.storage.disk import is_remote, storage_errors
+from scorelake.storage.files import Shard
 
 _WHOLE = 1 << 20
 """Bytes up to which a file, or a gap between two columns, is not worth a request of its own."""
@@ -42,7 +42,7 @@ def at_hand(
 @contextmanager
 def fetched(shard: Shard, folder: Path, settings: Settings, columns: Container[str]) -> Iterator[Shard]:
     """The same shard with its files in a folder that is removed afterwards."""
-    with writing(folder):
+    with storage_errors(folder):
         fetch(shard, folder, settings, columns)
     try:
         yield replace(shard, root=str(folder))
@@ -51,7 +51,7 @@ def fetched(shard: Shard, folder: Path, settings: Settings, columns: Container[s
 
 
 def fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[str]) -> None:
-    from scorelake.store.objects import (  # noqa: PLC0415 - the library of object storage is loaded where it is used
+    from scorelake.storage.objects import (  # noqa: PLC0415 - the library of object storage is loaded where it is used
         ChangedError,
         Object,
         Objects,
@@ -109,7 +109,7 @@ def _spans(path: Path, size: int, columns: Container[str]) -> Iterator[tuple[int
     """Where the columns are, in pieces; all of a file whose footer cannot be read, for the reader to judge."""
     if size <= _WHOLE:
         return  # it is here already
-    from scorelake.store.objects import pieces  # noqa: PLC0415
+    from scorelake.storage.objects import pieces  # noqa: PLC0415
 
     try:
         found = list(parquet.spans(parquet.footer(str(path)), columns))

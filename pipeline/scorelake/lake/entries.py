@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scorelake.store.files import columns_of_table
+from scorelake.storage.files import columns_of_table
 
 
 @dataclass(frozen=True)

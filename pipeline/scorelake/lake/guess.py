@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from scorelake.lake.look import Column, Seen
+from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
-from scorelake.tables import ALIASES
 
 PASSES = {
     *(

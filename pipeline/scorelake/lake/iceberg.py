@@ -16,7 +16,7 @@ from typing import Any
 from scorelake.errors import DataError, LakeError, ScorelakeError, StorageError, UsageError
 from scorelake.lake.entries import Entry, spelled
 from scorelake.settings import Storage
-from scorelake.store.disk import is_remote
+from scorelake.storage.disk import is_remote
 
 METADATA, CATALOG = ".metadata.json", "iceberg:"
 HINT = "metadata/version-hint.text"
@@ -125,7 +125,7 @@ class _Files:
         place = self.place(location)
         if not is_remote(place):
             return Path(place).read_bytes()
-        from scorelake.store.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
+        from scorelake.storage.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
 
         folder, _, name = place.rpartition("/")
         store = Objects(folder, self.storage)

@@ -17,11 +17,11 @@ from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.lake import delta, iceberg
 from scorelake.lake.entries import Entry
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import MARK, is_marked, is_remote
-from scorelake.store.files import File, stat
+from scorelake.storage.disk import MARK, is_marked, is_remote
+from scorelake.storage.files import File, stat
 
 if TYPE_CHECKING:
-    from scorelake.store.objects import Object, Objects
+    from scorelake.storage.objects import Object, Objects
 
 SUFFIXES = (".parquet", ".pq", ".parq")
 HIDDEN = ("_", ".")
@@ -105,7 +105,7 @@ def _whole(location: str | Path, storage: Storage, out: str | Path | None) -> La
 
 def _listed_objects(url: str, storage: Storage, out: str | Path | None) -> Lake:
     """The same of object storage; the names in a key are what folders are on a disk."""
-    from scorelake.store.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
+    from scorelake.storage.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
 
     if url.lower().endswith(SUFFIXES):
         above, _, name = url.rpartition("/")
@@ -151,7 +151,7 @@ def _stands_for_a_folder(found: Object, there: Objects) -> bool:
 def _table(root: str, entries: Sequence[Entry], storage: Storage) -> Lake:
     """The files that a table names, as they are now."""
     if is_remote(root):
-        from scorelake.store.objects import Objects  # noqa: PLC0415 - see above
+        from scorelake.storage.objects import Objects  # noqa: PLC0415 - see above
 
         return _of_objects(root, entries, {found.key: found for found in Objects(root, storage).list()})
     files = []

@@ -16,9 +16,9 @@ from scorelake.errors import DataError
 from scorelake.lake.download import at_hand
 from scorelake.lake.listing import Lake
 from scorelake.settings import Settings
-from scorelake.store import parquet
-from scorelake.store.disk import is_remote
-from scorelake.store.files import File, Shard
+from scorelake.storage import parquet
+from scorelake.storage.disk import is_remote
+from scorelake.storage.files import File, Shard
 
 FILES, GROUPS, ROWS = 8, 3, 3000
 """How many files are looked at, how many row groups of each, and how many rows of each of those."""

@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 
 from scorelake.settings import Run, Settings
-from scorelake.store.disk import is_remote
-from scorelake.store.files import File, Shard
+from scorelake.storage.disk import is_remote
+from scorelake.storage.files import File, Shard
 
 SMALL = 64 << 10
 """Bytes below which a file is small."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from scorelake.lake.guess import Guesses
-from scorelake.words import toml_text
+from scorelake.text import toml_text
 
 _WIDTH = 34
 

@@ -24,11 +24,11 @@ from scorelake.merge import lists
 from scorelake.merge.duplicates import Resolved, in_doubt, resolve, spelled_out
 from scorelake.metrics.moments import LEAF_BITS
 from scorelake.partials import Partial, Piece, as_dictionary, read, table
+from scorelake.schemas import COUNTS, KEYS, LISTS
 from scorelake.sorting import by_ranks
-from scorelake.store.arrays import arrow
-from scorelake.store.disk import beside, remove, writing
-from scorelake.tables import COUNTS, KEYS, LISTS
-from scorelake.threads import side_by_side
+from scorelake.storage.arrays import arrow
+from scorelake.storage.disk import remove, storage_errors, temp_path
+from scorelake.threads import parallel_map
 
 _HASHES = 1 << 64
 _AT_ONCE, _WORTH = 8, 1 << 18
@@ -149,7 +149,7 @@ def _read(bucket: Bucket, details: bool) -> Counts | None:
         at = rank[at >> np.uint64(40)] << np.uint64(40) | at & np.uint64((1 << 40) - 1)
         return replace(counts, details=counts.details.with_columns(pl.Series("at", at)))
 
-    parts = [part for part in side_by_side(one, todo) if part is not None]
+    parts = [part for part in parallel_map(one, todo) if part is not None]
     return together(parts) if parts else None
 
 
@@ -238,9 +238,9 @@ def _write(frame: pl.DataFrame, texts: dict[str, Any], path: str) -> None:
     }
     content = table(columns, [name for name in final.columns if final[name].null_count()])
     home = Path(path).parent.parent  # not among the finished ones, which are taken as they are found
-    aside = beside(home.with_name(home.name.removeprefix(".") + Path(path).name))
+    aside = temp_path(home.with_name(home.name.removeprefix(".") + Path(path).name))
     try:
-        with writing(path):  # DuckDB loads these twice as fast as Polars'
+        with storage_errors(path):  # DuckDB loads these twice as fast as Polars'
             pq.write_table(content, aside, compression=_compression(content), **_FILE)
             os.replace(aside, path)
     finally:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 
-from scorelake.store.disk import writing
-from scorelake.tables import EARLIER, KEYS
+from scorelake.schemas import EARLIER, KEYS
+from scorelake.storage.disk import storage_errors
 
 
 def join(counts: Path, earlier: Path) -> None:
@@ -26,6 +26,6 @@ def join(counts: Path, earlier: Path) -> None:
         frame = pl.read_parquet(path, glob=False)
         both = frame.join(told, on=KEYS, how="left", nulls_equal=True, maintain_order="left").with_columns(empty)
         aside = path.with_name(f".{path.name}")
-        with writing(path):
+        with storage_errors(path):
             both.write_parquet(aside)
             os.replace(aside, path)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scorelake.counts import PROBLEM, Ints
 from scorelake.merge.duplicates import ANSWER, graded_rows
-from scorelake.store.arrays import arrow
+from scorelake.storage.arrays import arrow
 
 
 def rewards(certain: pl.DataFrame | None, resolved: pl.DataFrame | None, problems: int) -> list[pl.Series]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.draws import Ints, blocks
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 Words = NDArray[np.uint64]
 
@@ -103,5 +103,5 @@ def _chance(keys: bytes, resamples: int, seed: int) -> Chance:
         drawn.times[:, units] = TIMES[words[:, :draws].copy().view(np.uint8)[:, :resamples]].T
         drawn.heads[:, units] = np.unpackbits(words[:, draws:].copy().view(np.uint8), axis=1)[:, :resamples].T
 
-    side_by_side(some, blocks(len(key), resamples))
+    parallel_map(some, blocks(len(key), resamples))
     return drawn

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.draws import Floats, Ints, blocks
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 _CACHED = 8
 """Numbers made for each row on the way, which stay in the cache a block at a time."""
@@ -75,10 +75,10 @@ def distinct(n: Ints, c: Ints) -> Distinct:
         def tell(rows: slice) -> None:
             place[rows] = number[place[rows]]
 
-        side_by_side(look, blocks(n.size, _CACHED))
+        parallel_map(look, blocks(n.size, _CACHED))
         keys = np.flatnonzero(seen)
         number[keys] = np.arange(keys.size)
-        side_by_side(tell, blocks(n.size, _CACHED))
+        parallel_map(tell, blocks(n.size, _CACHED))
         first_n = np.repeat(np.arange(top + 1), np.arange(1, top + 2))[keys]
         return Distinct(first_n, keys - first_n * (first_n + 1) // 2, place)
     if (top + 1) ** 2 <= _MOST:

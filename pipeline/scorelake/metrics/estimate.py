@@ -16,7 +16,7 @@ from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hyperge
 from scorelake.metrics.powers import all_within, lack, mean_power, not_within, power_variance
 from scorelake.metrics.registry import Metric
 from scorelake.metrics.vote import Ballots
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 _UNIT = (0.0, 1.0)
 _ENDS = ("pass@k", "pass^k")
@@ -74,7 +74,7 @@ def evaluate(
     rewards = np.array(worth, dtype=np.float64)[order]
     counts = np.stack([n - c, c], axis=1)[:, order]
     mass = np.atleast_2d(np.stack([prior[1], prior[0]], axis=-1))[:, order]
-    found = side_by_side(at, sorted({metric.draws for metric in metrics}, reverse=True))  # the longest first
+    found = parallel_map(at, sorted({metric.draws for metric in metrics}, reverse=True))  # the longest first
     out = {metric: estimate for some in found for metric, estimate in some.items()}
     return [out[metric] for metric in metrics]
 
@@ -126,7 +126,7 @@ def of_ends(metrics: Sequence[Metric], n: Ints, c: Ints) -> list[Estimate]:
     """pass@k and pass^k of rows (n, c): the finite value only, for many k at little cost."""
     unknown = np.full(n.size, np.nan)
     assert all(metric.family.name in _ENDS for metric in metrics)
-    found = side_by_side(lambda metric: _end(metric.family.name, metric.draws, n, c), metrics)
+    found = parallel_map(lambda metric: _end(metric.family.name, metric.draws, n, c), metrics)
     return [Estimate(value[None], unknown[None], unknown[None, None]) for value in found]
 
 

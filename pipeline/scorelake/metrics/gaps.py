@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scorelake.metrics.chance import MOST_TIMES
 from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks
 from scorelake.metrics.matrix import Matrix, Places, places
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 _LONG, _AT_ONCE = 1 << 12, 64
 """Flags of a long row; and pairs looked at together, so that a few columns show whether their gaps are uneven."""
@@ -129,7 +129,7 @@ class Table:
     def sums(self) -> Sums:
         """What every row comes to."""
         place, numbers = self.steps.place, self.steps.numbers
-        keys = [b""] * self.rows if self.complete else side_by_side(self._scored, range(self.rows), self.threads)
+        keys = [b""] * self.rows if self.complete else parallel_map(self._scored, range(self.rows), self.threads)
         number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         kind = np.array([number[key] for key in keys], dtype=np.int64)
         firsts = np.unique(kind, return_index=True)[1]
@@ -140,7 +140,7 @@ class Table:
     def wins(self, a: Ints, b: Ints) -> Wins:
         """Who wins how often. Scores within a step of each other are equal."""
         some = [slice(first, first + _AT_ONCE) for first in range(0, a.size, _AT_ONCE)]
-        return _joined(side_by_side(lambda at: self._wins(a[at], b[at]), some, self.threads))
+        return _joined(parallel_map(lambda at: self._wins(a[at], b[at]), some, self.threads))
 
     def apart(self, a: Ints, b: Ints) -> Apart:
         """The sums of pairs that share only some of their problems."""
@@ -155,7 +155,7 @@ class Table:
             counts[:, units] = _added(1.0 - lost, begins)
             by_unit[:, units] = _added(gap, begins)
 
-        side_by_side(fill, self._parts(a.size), self.threads)
+        parallel_map(fill, self._parts(a.size), self.threads)
         return Apart(self.unit, by_unit, counts)
 
     def _scored(self, row: int) -> bytes:
@@ -168,7 +168,7 @@ class Table:
         def add(i: int) -> None:
             out[i] = _added(numbers.rows(rows[i]), self.begins)
 
-        side_by_side(add, range(len(rows)) if self.begins.size else [], self.threads)
+        parallel_map(add, range(len(rows)) if self.begins.size else [], self.threads)
         return out
 
     def _parts(self, rows: int) -> Iterator[tuple[slice, slice]]:

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 
 from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 _FLATTEST = 1e-6
 """The least weight of a Beta: it must have one, however large the variance."""
@@ -42,7 +42,7 @@ def interval(
     if high == low:
         return value.copy(), value.copy()
     share, spread = (value - low) / (high - low), se / (high - low)
-    far, near = side_by_side(
+    far, near = parallel_map(
         lambda v: _upper(v, spread, units, confidence), (1 - share, share), None if value.size > _FEW else 1
     )
     lo, hi = low + (high - low) * (1 - far), low + (high - low) * near

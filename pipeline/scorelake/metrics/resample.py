@@ -19,7 +19,7 @@ from scorelake.metrics.draws import Floats, Ints, blocks, ratio
 from scorelake.metrics.gaps import Apart, Sums, Table, Wins, grid, true_in_rows, uneven
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 _WORK = 1 << 27
 """Resampled lifts of all pairs that are looked at; where there are more pairs, they have fewer resamples each."""
@@ -169,7 +169,7 @@ class Pairs:
         self.lock = Lock()
         work = many * (self.sums.steps.size + _PAIR * pairs)
         self.threads = None if work > _SMALL else 1
-        side_by_side(self._draw, blocks(many, _CACHED * sum(self.sums.steps.shape)), self.threads)
+        parallel_map(self._draw, blocks(many, _CACHED * sum(self.sums.steps.shape)), self.threads)
 
     def todo(self) -> tuple[Ints, Ints]:
         """The pairs, by number: those scored on the same problems, and the others, which need sums of their own."""
@@ -181,7 +181,7 @@ class Pairs:
         if apart is not None:
             apart = apart.among(self.sums.unit)
         blocks_of = self._blocks(some.size, apart is not None)
-        side_by_side(lambda at: self._compare(some[at], wins.of(at), apart, at), blocks_of, self.threads)
+        parallel_map(lambda at: self._compare(some[at], wins.of(at), apart, at), blocks_of, self.threads)
 
     def found(self) -> tuple[Lifts, Ranks]:
         """When all pairs are compared."""
@@ -340,7 +340,7 @@ class Pairs:
                 np.maximum(others, gap, out=others)
             self.farthest[:, columns] = farthest
 
-        side_by_side(most, blocks(self.flips, _CACHED * len(flipped)), self.threads)
+        parallel_map(most, blocks(self.flips, _CACHED * len(flipped)), self.threads)
         ahead: Floats = total - total[:, None]
         ahead[np.abs(ahead) <= self.sums.problems * self.step] = 0  # below the grid: equal, not a tiny winner
         ahead *= inverse.astype(np.float64)

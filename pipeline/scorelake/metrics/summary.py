@@ -11,7 +11,7 @@ import numpy as np
 from scorelake.metrics.draws import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blended
 from scorelake.metrics.finish import Groups, Kind, Summaries, check_shares, different
-from scorelake.threads import side_by_side
+from scorelake.threads import parallel_map
 
 ROWS = 1 << 15
 """Rows looked at together: some columns of so many numbers stay in the processor's cache."""
@@ -131,7 +131,7 @@ def aggregate(
     if not estimates:
         return []
     panel = _Panel(estimates)
-    sums = _Sums.joined(side_by_side(panel.sums, shape.batches()))
+    sums = _Sums.joined(parallel_map(panel.sums, shape.batches()))
     samples = [panel.sample(i, sums) for i in range(len(estimates))]
     posteriors = [panel.posterior(i, sums, shape.mixture) for i in range(len(estimates))]
     undefined = np.zeros((len(estimates), shape.starts.size), dtype=bool)

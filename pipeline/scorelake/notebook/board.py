@@ -19,7 +19,7 @@ from scorelake.read.board import facts, opened
 from scorelake.read.claim import Asked, run_shown
 from scorelake.read.names import there
 from scorelake.read.verdict import verdict
-from scorelake.words import many, visible_lines
+from scorelake.text import escape_control_lines, plural
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +47,7 @@ ORDER BY benchmark, protocol, family, k
 
 
 class Board:
-    """The published tables of one run, as `scorelake.score` and `scorelake.open` give them.
+    """The published tables of one run, as `scorelake.scoring` and `scorelake.open` give them.
 
     A board stays with its run, whatever is published meanwhile; open it again to see a later one. (That of
     `score(..., out=...)` is opened with its first question; if another run has been published by then, it says so.)
@@ -264,8 +264,10 @@ class Board:
             ((problems,),) = read.rows(distinct)
         run = known.run
         parts = [(run[key], word) for key, word in _ACCOUNT.items()]
-        size = [many(len(known.label), "model"), many(problems, "problem"), many(len(known.families), "metric")]
-        said = [f"warning: {visible_lines(warning)}" for warning in (self.report.warnings if self.report else ())]
+        size = [plural(len(known.label), "model"), plural(problems, "problem"), plural(len(known.families), "metric")]
+        said = [
+            f"warning: {escape_control_lines(warning)}" for warning in (self.report.warnings if self.report else ())
+        ]
         name = known.metric(None)
         leads = [
             verdict(known, board, name if name in board.lines else next(iter(board.lines)))

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from scorelake.read.claim import Asked, compared, tell
 from scorelake.read.session import settings_shown
-from scorelake.words import visible_lines
+from scorelake.text import escape_control_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,7 +46,7 @@ class Comparison:
         return pl.DataFrame(list(self._rows), schema=schema)
 
     def __str__(self) -> str:
-        return "\n\n".join(visible_lines(claim) for claim in self.claims)
+        return "\n\n".join(escape_control_lines(claim) for claim in self.claims)
 
     def __repr__(self) -> str:
         return str(self)
@@ -70,7 +70,7 @@ def compare(folder: Path, out: str, asked: Asked) -> Comparison:
 
 def _html(claim: str) -> Markup:
     """The first line as a heading, the others as names with their texts."""
-    head, *lines = visible_lines(claim).split("\n")
+    head, *lines = escape_control_lines(claim).split("\n")
     cells = [(line[2:17].strip(), line[17:]) for line in lines]
     rows = Markup("").join(
         Markup('<tr><th style="text-align: left">{}</th><td style="text-align: left">{}</td></tr>').format(*cell)

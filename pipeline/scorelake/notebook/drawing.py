@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from scorelake.errors import StorageError, UsageError
 from scorelake.page import svg
-from scorelake.store.disk import replace_text
+from scorelake.storage.disk import replace_text
 
 WIDTH, ROW, HEAD, PAD, NAMES = 760, 26, 48, 12, 200
 """Of a drawing: its width, a row, the room for a title, the rim, and where names end."""

@@ -17,7 +17,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.attempts import Entries as EntriesOf
 from scorelake.metrics.attempts import entries as entries_of
-from scorelake.store.disk import writing
+from scorelake.storage.disk import storage_errors
 
 if TYPE_CHECKING:
     from scorelake.settings import Settings
@@ -58,7 +58,7 @@ def write(attempts: Frame | Matrices, path: Path, settings: Settings, entries: E
             hint="cast it to texts, numbers or booleans first",
         )
     made = frame.select(columns).collect()
-    with writing(path):
+    with storage_errors(path):
         made.write_parquet(path, compression="lz4")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scorelake.run import Report
     from scorelake.stages import Progress
 
-COUNTING = ("scorelake.tasks", "scorelake.count.shard")
+COUNTING = ("scorelake.tasks", "scorelake.counting.shard")
 """What workers of a cluster load before there is work for them."""
 Config: TypeAlias = str | Path | Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]

@@ -22,7 +22,7 @@ from scorelake.page.sections import Asked, Place, view
 from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.movers import changed_settings, run_before
 from scorelake.read.verdict import warnings
-from scorelake.words import visible
+from scorelake.text import escape_controls
 
 SHORT = 24
 """Names up to this length need no places to break at."""
@@ -79,7 +79,7 @@ def _head(known: Facts, read: Reader, title: str | None) -> dict[str, Any]:
     sums = " + ".join(f"{many:,} {what}" for what, many in parts.items() if many or what == "graded")
     seen = read.rows("SELECT n, sum(problems) FROM problem_histogram WHERE n > 0 GROUP BY n ORDER BY n")
     models = {line.model for board in known.boards for lines in board.lines.values() for line in lines}
-    names = list(dict.fromkeys(visible(board.benchmark) for board in known.boards))
+    names = list(dict.fromkeys(escape_controls(board.benchmark) for board in known.boards))
     distinct = read.rows("SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)")[
         0
     ][0]
@@ -88,7 +88,7 @@ def _head(known: Facts, read: Reader, title: str | None) -> dict[str, Any]:
         "title": title or f"{', '.join(names[:3])}{' and more' if len(names) > 3 else ''}: leaderboard",
         "when": f"{run['started']:%Y-%m-%d %H:%M} UTC",
         "run": run["run_id"],
-        "lake": visible(lake),
+        "lake": escape_controls(lake),
         "version": run["version"],
         "rows": f"{run['rows_read']:,} attempts = {sums}",
         "models": len(models),
@@ -118,9 +118,9 @@ def _flat(settings: dict[str, Any], above: str = "") -> list[str]:
     out = []
     for key, value in settings.items():
         if isinstance(value, dict):
-            out += _flat(value, f"{above}{visible(key)}.")
+            out += _flat(value, f"{above}{escape_controls(key)}.")
         elif value not in (None, (), [], ""):
-            out.append(f"{above}{visible(key)} = {visible(json.dumps(value, ensure_ascii=False))}")
+            out.append(f"{above}{escape_controls(key)} = {escape_controls(json.dumps(value, ensure_ascii=False))}")
     return out
 
 

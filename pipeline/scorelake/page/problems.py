@@ -11,7 +11,7 @@ from scorelake.page import svg
 from scorelake.page.sections import FLAGGED, HEATED, MANY, MATRIX, Place
 from scorelake.read.labels import shortened
 from scorelake.read.verdict import title
-from scorelake.words import visible
+from scorelake.text import escape_controls
 
 _STATS = """
 SELECT subject, problem_id, models, attempts, solved_by, difficulty, saturated, never_solved, suspicious
@@ -61,7 +61,7 @@ def problems(place: Place) -> dict[str, Any] | None:
         ],
         "known": place.read.rows(_KNOWN, *place.key)[0][0] >= 8,
         "hardest": [
-            (name[row[:2]], visible(row[0]), f"{row[5]:.2f}", f"{row[4]:,} of {row[2]:,}", f"{row[3]:,}")
+            (name[row[:2]], escape_controls(row[0]), f"{row[5]:.2f}", f"{row[4]:,} of {row[2]:,}", f"{row[3]:,}")
             for row in list(reversed(stats))[: FLAGGED if len(place.lines) <= MANY else FLAGGED // 2]
         ],
         **_matrix(place, stats, name),
@@ -78,7 +78,7 @@ def _names(place: Place, stats: list[tuple[Any, ...]]) -> dict[tuple[str, str], 
     ids = [row[1] for row in stats]
     twice = len(set(ids)) < len(ids)
     words = [f"{row[0]}/{row[1]}" if twice else str(row[1]) for row in stats]
-    return {row[:2]: shortened(visible(text), 80) for row, text in zip(stats, words, strict=True)}
+    return {row[:2]: shortened(escape_controls(text), 80) for row, text in zip(stats, words, strict=True)}
 
 
 def _matrix(place: Place, stats: list[tuple[Any, ...]], name: dict[tuple[str, str], str]) -> dict[str, Any]:

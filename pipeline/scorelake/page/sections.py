@@ -14,7 +14,7 @@ from scorelake.read.board import Board, Facts, Line, Reader
 from scorelake.read.labels import shortened
 from scorelake.read.numbers import Scale, ticks
 from scorelake.read.verdict import tiers, title, verdict
-from scorelake.words import many, visible
+from scorelake.text import escape_controls, plural
 
 COLOURED, MATRIX, SUBJECTS, FLAGGED, HEATED = 3, 40, 24, 24, 1000
 """Curves in colour; models against each other; models by subject; problems listed; problems drawn."""
@@ -130,7 +130,7 @@ def _flags(place: Place) -> dict[str, str]:
     out = {}
     for line in place.lines:
         missed, none = line.of_benchmark - line.problems, ungraded[line.model]
-        told = [f"misses {many(missed, 'problem')}"] if missed and line.rank is not None else []
+        told = [f"misses {plural(missed, 'problem')}"] if missed and line.rank is not None else []
         if none and none >= UNGRADED * (none + line.attempts):
             told.append(f"{none / (none + line.attempts):.0%} of its attempts are ungraded")
         out[line.model] = "; ".join(told)
@@ -267,7 +267,7 @@ def subjects(place: Place) -> list[dict[str, Any]]:
     """
     for row in place.read.rows(sql, *place.key, place.metric):
         sliced[row[0]].append(row[1:])
-    out += [_heat(place, visible(name), rows) for name, rows in sliced.items()]
+    out += [_heat(place, escape_controls(name), rows) for name, rows in sliced.items()]
     return [table for table in out if table is not None and len(table["names"]) > 1]
 
 
@@ -282,7 +282,7 @@ def _heat(place: Place, what: str, rows: list[tuple[Any, ...]]) -> dict[str, Any
     return {
         "what": what,
         "small": SMALL,
-        "names": [(shortened(visible(str(name)), 40), n) for name, n in zip(columns, most, strict=True)],
+        "names": [(shortened(escape_controls(str(name)), 40), n) for name, n in zip(columns, most, strict=True)],
         "rows": [(place.short(m), [_subject(place, cells.get((m, name))) for name in columns]) for m in shown],
         "left": (len(place.lines) - len(shown), len(names) - len(columns)),
     }

@@ -15,7 +15,7 @@ from typing import Any
 
 from scorelake.errors import ScorelakeError
 from scorelake.settings import Storage
-from scorelake.store.disk import MARK, is_marked, is_remote, read_json, replace_text
+from scorelake.storage.disk import MARK, is_marked, is_remote, read_json, replace_text
 from scorelake.version import __version__
 
 NAME = "report.json"
@@ -59,7 +59,7 @@ def _before(out: str) -> dict[str, Any]:
     if not is_remote(out):
         told = read_json(Path(out) / NAME)
     else:
-        from scorelake.store.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
+        from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
 
         with suppress(ScorelakeError, ValueError):
             there = Objects(out, _HASTY)
@@ -72,7 +72,7 @@ def write_report(out: str, document: dict[str, Any]) -> None:
     """Replace the report in one step; only in an output of ours, or where there is nothing yet."""
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if is_remote(out):
-        from scorelake.store.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
+        from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
 
         there = Objects(out, _HASTY)
         if there.find(MARK) or not there.list():

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import duckdb
 import polars as pl
 
-from scorelake.tables import (
+from scorelake.schemas import (
     ABOUT_EARLIER,
     BOARD,
     CHANGE,
@@ -183,7 +183,7 @@ def _view(db: duckdb.DuckDBPyConnection, table: Table, columns: Sequence[str], f
 
 
 def _comment(db: duckdb.DuckDBPyConnection, table: Table, kind: str = "TABLE") -> None:
-    """Descriptions from tables.py; DDL takes no parameters, and none of these words comes from a user."""
+    """Descriptions from schemas.py; DDL takes no parameters, and none of these words comes from a user."""
     home = home_of(table)
     told = [f"COMMENT ON {kind} {home} IS '{quoted(table.about)}';"]
     for column, (_, about) in table.columns.items():

@@ -20,10 +20,10 @@ from scorelake.partials import Partial, described
 from scorelake.publish.history import flat
 from scorelake.publish.shown import Base
 from scorelake.publish.snapshot import Manifest, Output
+from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, place_of_value
 from scorelake.settings import Settings
-from scorelake.store.files import File
-from scorelake.tables import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, place_of_value
-from scorelake.words import many
+from scorelake.storage.files import File
+from scorelake.text import plural
 
 _WHO = ("benchmark", "model", "protocol")
 _FAMILY = ("benchmark", "protocol", "metric")
@@ -175,8 +175,8 @@ def _rerun(histogram: pl.DataFrame) -> pl.DataFrame:
 def _adjusted(rows: pl.DataFrame) -> pl.DataFrame:
     """With q: p adjusted within each family, so that of the changes it calls real only a share is not."""
     known = rows.filter(pl.col("p").is_not_null()).sort("p", descending=True)
-    many, place = pl.len().over(_FAMILY), pl.int_range(pl.len()).over(_FAMILY)
-    q = (pl.col("p") * many / (many - place)).cum_min().over(_FAMILY).clip(upper_bound=1.0)
+    plural, place = pl.len().over(_FAMILY), pl.int_range(pl.len()).over(_FAMILY)
+    q = (pl.col("p") * plural / (plural - place)).cum_min().over(_FAMILY).clip(upper_bound=1.0)
     found = known.with_columns(q=q).select(*_WHO, "metric", "q")
     return rows.join(found, on=[*_WHO, "metric"], how="left", nulls_equal=True)
 
@@ -247,7 +247,7 @@ class Change:
         if not self.since:
             return []
         files = self.files
-        out = [f"since {self.since}: {many(files.new, 'file')} new, {files.changed:,} changed, {files.gone:,} gone"]
+        out = [f"since {self.since}: {plural(files.new, 'file')} new, {files.changed:,} changed, {files.gone:,} gone"]
         for what, names in (("new", self.new), ("gone", self.gone)):
             if names:
                 out.append(f"models {what}: {_some(names)}")
@@ -255,7 +255,7 @@ class Change:
             out.append(f"settings changed: {_some(self.settings)}")
         if self.moved:
             out.append(
-                f"{self.metric}: {many(self.moved, 'score')} moved, {len(self.outside):,} of them more than by noise"
+                f"{self.metric}: {plural(self.moved, 'score')} moved, {len(self.outside)} of them more than by noise"
             )
         if self.order:
             out.append(f"order in {self.metric}: {_some(self.order)}")

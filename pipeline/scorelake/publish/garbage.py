@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scorelake.publish.shown import base
 from scorelake.publish.snapshot import Output
-from scorelake.store.disk import PARTIAL, RUN_ID, remove
+from scorelake.storage.disk import PARTIAL, RUN_ID, remove
 
 
 @dataclass(frozen=True)

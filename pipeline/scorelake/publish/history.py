@@ -17,8 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.store.disk import beside, settle
-from scorelake.tables import HISTORY, QUARANTINE, RECORD, RUN, SETTING, Table
+from scorelake.schemas import HISTORY, QUARANTINE, RECORD, RUN, SETTING, Table
+from scorelake.storage.disk import atomic_replace, temp_path
 
 RUNS_FILE, HISTORY_FILE = "runs.parquet", "history.parquet"
 
@@ -130,6 +130,6 @@ def _fitted(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
 def write(root: Path, past: Past) -> None:
     """Replace both files, each in one step."""
     for name, frame in ((HISTORY_FILE, past.scores), (RUNS_FILE, past.runs)):
-        aside = beside(root / name)
+        aside = temp_path(root / name)
         frame.write_parquet(aside)
-        settle(aside, root / name)
+        atomic_replace(aside, root / name)

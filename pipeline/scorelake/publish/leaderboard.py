@@ -33,8 +33,7 @@ from scorelake.publish.catalog import (
 from scorelake.publish.history import Past
 from scorelake.publish.protocols import protocols
 from scorelake.publish.snapshot import problem_files
-from scorelake.store.disk import literal
-from scorelake.tables import (
+from scorelake.schemas import (
     BOARD,
     COUNTS,
     DIGEST,
@@ -52,6 +51,7 @@ from scorelake.tables import (
     RECORD,
     Table,
 )
+from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
 _CATALOG = "views and macros"

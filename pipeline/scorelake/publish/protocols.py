@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.tables import PROTOCOL_KEY, protocol_label
+from scorelake.schemas import PROTOCOL_KEY, protocol_label
 
 GRADERS = ("grader", "judge")
 """A protocol column whose name has one of these words in it says who graded."""

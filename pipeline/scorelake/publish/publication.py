@@ -23,9 +23,20 @@ from scorelake.publish.history import HISTORY_FILE, RUNS_FILE, Past
 from scorelake.publish.history import write as write_history
 from scorelake.publish.shown import REMEMBERED, Base, base, log, remember
 from scorelake.publish.snapshot import Manifest, Output, problem_files
-from scorelake.store.disk import BOARD, MARK, PARTIAL, RUN_ID, abandoned, checksum, remove, set_aside, settle, writing
+from scorelake.schemas import MODEL_SUMMARY
+from scorelake.storage.disk import (
+    BOARD,
+    MARK,
+    PARTIAL,
+    RUN_ID,
+    abandoned,
+    atomic_replace,
+    checksum,
+    remove,
+    set_aside,
+    storage_errors,
+)
 from scorelake.survey import ALL, Survey
-from scorelake.tables import MODEL_SUMMARY
 from scorelake.version import __version__
 
 _SINGLE = (MARK, REMEMBERED, REPORT, RUNS_FILE, HISTORY_FILE)
@@ -34,7 +45,7 @@ _SINGLE = (MARK, REMEMBERED, REPORT, RUNS_FILE, HISTORY_FILE)
 
 def stage(out: Output, run_id: str) -> Path:
     """An empty folder aside for a new snapshot; what a crash left of earlier ones is swept away."""
-    with writing(out.root):
+    with storage_errors(out.root):
         for leftover in _leftovers(out):
             remove(leftover)
         home = out.snapshots / f".{run_id}"
@@ -88,14 +99,14 @@ def publish(
     before: Base,
 ) -> None:
     """Complete the staged snapshot, rename it into place, and replace the leaderboard if it is the one seen."""
-    with writing(out.root):
+    with storage_errors(out.root):
         for name, frame in tables.items():
             frame.write_parquet(staged / f"{name}.parquet")
         files = sorted(path for path in staged.rglob("*") if path.is_file())
         manifest = manifest | {"files": {path.relative_to(staged).as_posix(): checksum(path) for path in files}}
         (staged / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
         final = staged.with_name(staged.name.removeprefix("."))
-        settle(staged, final)
+        atomic_replace(staged, final)
     past = before.past.grown(manifest, tables[MODEL_SUMMARY.name])
     try:
         _show(out, manifest, past, before, sent=False)
@@ -163,7 +174,7 @@ def _show(
     run_id, most = manifest["run"]["run_id"], json.loads(manifest["run"]["settings"])["publish"]["max_problems"]
     apart = _apart(out, manifest["size"]["problems"], most)
     snapshot, aside = out.snapshots / run_id, out.root / f".leaderboard-{run_id}"
-    with writing(out.root):
+    with storage_errors(out.root):
         build(aside, run_id, past, snapshot, rolled_back, apart)
         etag = ""
         if out.mirror:
@@ -174,7 +185,7 @@ def _show(
             before.still(out)
         _make_way(out, before)
         try:
-            settle(aside, out.leaderboard)
+            atomic_replace(aside, out.leaderboard)
         except KeyboardInterrupt:
             if aside.exists():
                 raise

@@ -17,8 +17,8 @@ import polars as pl
 from scorelake.errors import DataError, LockedError
 from scorelake.publish.history import NOTHING, Past, fitted, read
 from scorelake.publish.snapshot import Manifest, Output, problem_files
-from scorelake.store.disk import checksum, private_copy, read_json, replace_text, set_aside
-from scorelake.store.files import File, stat
+from scorelake.storage.disk import checksum, private_copy, read_json, replace_text, set_aside
+from scorelake.storage.files import File, stat
 
 REMEMBERED = ".shown.json"
 

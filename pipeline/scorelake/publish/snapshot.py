@@ -19,7 +19,7 @@ import polars as pl
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
 from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
-from scorelake.store.disk import (
+from scorelake.storage.disk import (
     BOARD,
     RUN_ID,
     SNAPSHOTS,
@@ -29,12 +29,12 @@ from scorelake.store.disk import (
     mark,
     open_real,
     read_json,
-    writing,
+    storage_errors,
 )
 
 if TYPE_CHECKING:
-    from scorelake.store.mirror import Mirror
-    from scorelake.store.objects import Object
+    from scorelake.storage.mirror import Mirror
+    from scorelake.storage.objects import Object
 
 Manifest: TypeAlias = dict[str, Any]
 PARTIALS = "partials"
@@ -55,7 +55,7 @@ class Output:
         """The output at a path or an address."""
         if not is_remote(location):
             return cls(Path(location))
-        from scorelake.store.mirror import Mirror  # noqa: PLC0415  (loaded where it is used)
+        from scorelake.storage.mirror import Mirror  # noqa: PLC0415  (loaded where it is used)
 
         mirror = Mirror.of(str(location), storage)
         return cls(Path(mirror.folder), mirror)
@@ -64,7 +64,7 @@ class Output:
         """The same output, its mirror up to date if it has one; under the lock."""
         if self.mirror is None:
             return self
-        with writing(self.root):
+        with storage_errors(self.root):
             return replace(self, seen=self.mirror.pull())
 
     def claimed(self) -> Output:
@@ -72,7 +72,7 @@ class Output:
         if not self.is_ours():
             _refuse_foreign(self)
         if not is_marked(self.root):
-            with writing(self.root):
+            with storage_errors(self.root):
                 mark(self.root)
                 if self.mirror:
                     self.mirror.send_mark()
@@ -104,17 +104,17 @@ class Output:
         if self.mirror is None:
             if not self.is_ours():
                 _refuse_foreign(self)
-            with writing(self.root):
+            with storage_errors(self.root):
                 self.root.mkdir(parents=True, exist_ok=True)
             yield self.claimed()
             return
         cache = Path(self.mirror.folder).parent
-        with writing(cache):
+        with storage_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="part-", dir=cache) as folder:
             out = replace(self, root=Path(folder), mirror=replace(self.mirror, folder=folder))
             assert out.mirror is not None
-            with writing(cache):
+            with storage_errors(cache):
                 out.mirror.pull(partials=False)
                 out.mirror.describe((out.current() or {}).get("partials", ()))
             yield out.claimed()
@@ -229,7 +229,7 @@ def locked(out: Output) -> Iterator[None]:
             raise UsageError(
                 "is a link", where=str(folder), hint="nothing is written through links: give the real --out"
             )
-    with writing(out.root):
+    with storage_errors(out.root):
         out.root.mkdir(parents=True, exist_ok=True)
         file = open_real(out.root / ".lock")
     with file:

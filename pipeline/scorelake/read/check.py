@@ -18,9 +18,9 @@ from scorelake.publish.publication import damaged
 from scorelake.publish.shown import look
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
-from scorelake.store import parquet
-from scorelake.store.disk import literal, private_copy
-from scorelake.store.files import File, Shard
+from scorelake.storage import parquet
+from scorelake.storage.disk import literal, private_copy
+from scorelake.storage.files import File, Shard
 
 _KEYS = "benchmark, subject, model, protocol, problem_id"
 _CHOOSING = ("any-pass", "all-pass")

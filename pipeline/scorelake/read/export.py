@@ -12,7 +12,7 @@ from typing import Any
 
 from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.session import to_csv
-from scorelake.store.disk import replace_text
+from scorelake.storage.disk import replace_text
 
 Rows = list[tuple[Any, ...]]
 
@@ -77,10 +77,10 @@ def _file(path: Path, columns: list[str], rows: Rows) -> Path:
         return path
     import polars as pl  # noqa: PLC0415  (only Parquet needs it)
 
-    from scorelake.store.disk import beside, settle  # noqa: PLC0415
+    from scorelake.storage.disk import atomic_replace, temp_path  # noqa: PLC0415
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = beside(path)
+    aside = temp_path(path)
     pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(aside)
-    settle(aside, path)
+    atomic_replace(aside, path)
     return path

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scorelake.words import visible
+from scorelake.text import escape_controls
 
 LONGEST = 200
 """Characters of a name that a page shows."""
@@ -28,10 +28,10 @@ def labels(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     for name in names:
         if name in out:
             continue
-        label, more = shortened(visible(name), longest), 1
+        label, more = shortened(escape_controls(name), longest), 1
         while label in taken:
             more += 1
-            label = f"{shortened(visible(name), longest)} ({more})"
+            label = f"{shortened(escape_controls(name), longest)} ({more})"
         taken.add(label)
         out[name] = label
     return out

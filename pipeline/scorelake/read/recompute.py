@@ -13,17 +13,17 @@ import polars as pl
 from pydantic import ValidationError
 
 from scorelake import problems
-from scorelake.compare.duel import Scorer, duel
-from scorelake.compare.evidence import comparable
-from scorelake.compare.pairs import protocol_gap
+from scorelake.comparing.duel import Scorer, duel
+from scorelake.comparing.evidence import comparable
+from scorelake.comparing.pairs import protocol_gap
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read.names import says
-from scorelake.score.choose import Outcomes, choose_compared
-from scorelake.score.values import per_problem
+from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
+from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.values import per_problem
 from scorelake.settings import Settings
-from scorelake.tables import PROBLEM_HISTOGRAM, protocol_label
 
 
 @dataclass(frozen=True)

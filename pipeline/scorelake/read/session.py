@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from scorelake.errors import DataError, LakeError, UsageError
-from scorelake.store.disk import BOARD, SNAPSHOTS, is_remote, literal, private_copy
+from scorelake.storage.disk import BOARD, SNAPSHOTS, is_remote, literal, private_copy
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +36,7 @@ def reading(out: str) -> Iterator[Path]:
         except (FileNotFoundError, NotADirectoryError):
             raise _nothing(path) from None
         return
-    from scorelake.store.mirror import fetch_board  # noqa: PLC0415 - obstore is loaded where it is used
+    from scorelake.storage.mirror import fetch_board  # noqa: PLC0415 - obstore is loaded where it is used
 
     with TemporaryDirectory() as folder:
         fetch_board(out, Path(folder))

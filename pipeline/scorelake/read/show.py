@@ -21,7 +21,7 @@ from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.labels import shortened
 from scorelake.read.names import there
 from scorelake.read.session import to_csv, to_json
-from scorelake.words import many, visible
+from scorelake.text import escape_controls, plural
 
 _BAR = 24
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
@@ -101,7 +101,7 @@ class Line:
         return {
             "rank": self.place,
             "best": "" if self.best is None else f"{self.best:.0%}",
-            "model": visible(self.model),
+            "model": escape_controls(self.model),
             "score": self.shown,
             "interval": "-" if self.lo is None else f"{self.lo:.3f} to {self.hi:.3f}",
             "": _bar(self, axis),
@@ -135,7 +135,10 @@ def leaderboard(out: Path, asked: Asked) -> str | None:
         _print(table, max(120, _width(console, table)))
         for line in kept:
             if line.reason:
-                console.print(Text(f"{visible(line.model)} is not ranked: {visible(line.reason)}"), soft_wrap=True)
+                console.print(
+                    Text(f"{escape_controls(line.model)} is not ranked: {escape_controls(line.reason)}"),
+                    soft_wrap=True,
+                )
         if left := _left(board[len(kept) :]):
             console.print(Text(left, style="dim"))
         if len(lines) > 1 and _by_value(board):
@@ -150,9 +153,9 @@ def rows(columns: list[str], values: list[tuple[Any, ...]]) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for i, column in enumerate(columns):
         numeric = any(isinstance(row[i], int | float) and not isinstance(row[i], bool) for row in values)
-        table.add_column(Text(visible(column)), justify="right" if numeric else "left", no_wrap=True)
+        table.add_column(Text(escape_controls(column)), justify="right" if numeric else "left", no_wrap=True)
     for row in values:
-        table.add_row(*(Text("" if cell is None else visible(_cell(cell))) for cell in row))
+        table.add_row(*(Text("" if cell is None else escape_controls(_cell(cell))) for cell in row))
     _print(table, 10_000)
 
 
@@ -183,7 +186,8 @@ def _query(read: Reader, known: Facts, metric: str, asked: Asked) -> tuple[str, 
             parts["more"] = "AND slice = $slice"
             given["slice"] = asked.by
         else:
-            hint = f"score with --by {asked.by} first; there are: {', '.join(map(visible, ['subject', *slices]))}"
+            known = ", ".join(map(escape_controls, ["subject", *slices]))
+            hint = f"score with --by {asked.by} first; there are: {known}"
             raise UsageError(f"no slices by {asked.by!r} here", hint=hint)
     elif asked.by_subject:
         parts |= {"view": "subject_leaderboard", "part": "subject"}
@@ -193,7 +197,7 @@ def _query(read: Reader, known: Facts, metric: str, asked: Asked) -> tuple[str, 
 def _left(lines: list[Line]) -> str:
     """How many models --top leaves out, those that are not ranked told apart; nothing where there are none."""
     unranked = sum(line.reason is not None for line in lines)
-    told = [many(len(lines) - unranked, "more model")] if len(lines) > unranked else []
+    told = [plural(len(lines) - unranked, "more model")] if len(lines) > unranked else []
     told += [f"{unranked:,} that {'is' if unranked == 1 else 'are'} not ranked"] if unranked else []
     return f"{' and '.join(told)}; --top shows more" if told else ""
 
@@ -207,7 +211,9 @@ def _markdown(head: tuple[Any, ...], metric: str, lines: list[Line], top: int | 
     body = table(
         [plain(metric) if c == "score" else c for c in columns], [[t[c].strip() for c in columns] for t in told]
     )
-    notes = [f"{visible(line.model)} is not ranked: {visible(line.reason)}" for line in kept if line.reason]
+    notes = [
+        f"{escape_controls(line.model)} is not ranked: {escape_controls(line.reason)}" for line in kept if line.reason
+    ]
     notes += [left] if (left := _left(lines[len(kept) :])) else []
     return "\n\n".join([f"**{plain(_title(head, metric))}**", body, *map(plain, notes)])
 
@@ -224,7 +230,7 @@ def _cell(cell: Any) -> str:
 
 def _title(head: tuple[Any, ...], metric: str) -> str:
     benchmark, part, protocol = head
-    return " / ".join(visible(each) for each in (benchmark, part, protocol, metric) if each)
+    return " / ".join(escape_controls(each) for each in (benchmark, part, protocol, metric) if each)
 
 
 def _fitted(console: Console, head: tuple[Any, ...], metric: str, lines: list[Line]) -> Table:
@@ -236,7 +242,7 @@ def _fitted(console: Console, head: tuple[Any, ...], metric: str, lines: list[Li
             return table
         drop.append(column)
         table = _table(head, metric, lines, drop)
-    longest = max(len(visible(line.model)) for line in lines)
+    longest = max(len(escape_controls(line.model)) for line in lines)
     for pad in (1, 0):
         over = _width(console, _table(head, metric, lines, drop, pad=pad)) - console.width
         if over <= 0 or longest - over >= _SHORTEST * pad:
@@ -295,7 +301,7 @@ def _footer(known: Facts, lines: list[Line]) -> list[str]:
     told += [_UNSCORED] if all(line.value is None for line in lines) else []
     told += [_PARTLY] if any("*" in line.shown for line in lines) else []
     run = known.run
-    lake = visible(PurePosixPath(str(run["lake"]).rstrip("/")).name)
+    lake = escape_controls(PurePosixPath(str(run["lake"]).rstrip("/")).name)
     where = f"Run {run['run_id']} of {run['started']:%Y-%m-%d %H:%M} UTC, lake {lake}."
     if run["quarantined"]:
         where += f" Warning: {run['quarantined']:,} files were left out as unreadable (table quarantine)."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from scorelake.read.board import Board, Facts, Line
-from scorelake.words import visible
+from scorelake.text import escape_controls
 
 _UNSETTLED = "the metric is not compared, or the models share too few problems"
 SATURATED = 0.95
@@ -29,7 +29,7 @@ def spelled(many: int) -> str:
 
 def title(board: Board) -> str:
     """A board as people call it: the benchmark, the protocol where there is one, the subject where it is of one."""
-    return " \u00b7 ".join(visible(part) for part in (board.benchmark, board.label, board.subject) if part)
+    return " \u00b7 ".join(escape_controls(part) for part in (board.benchmark, board.label, board.subject) if part)
 
 
 def verdict(facts: Facts, board: Board, metric: str) -> str:

@@ -16,8 +16,8 @@ from scorelake.metrics import families
 from scorelake.read.board import Facts
 from scorelake.read.labels import labels
 from scorelake.read.verdict import title, verdict
-from scorelake.store.disk import beside, settle
-from scorelake.words import visible
+from scorelake.storage.disk import atomic_replace, temp_path
+from scorelake.text import escape_controls
 
 Table = tuple[list[str], list[tuple[Any, ...]]]
 
@@ -51,7 +51,7 @@ def workbook(path: Path, known: Facts, tables: Mapping[str, Table], runs: Table)
                 f"{name} has {len(rows):,} rows, a sheet holds {MOST_ROWS:,}", hint="--format csv or parquet has all"
             )
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = beside(path).with_suffix(".xlsx")
+    aside = temp_path(path).with_suffix(".xlsx")
     options = {"strings_to_numbers": False, "strings_to_formulas": False, "strings_to_urls": False}
     with xlsxwriter.Workbook(str(aside), {**options, "remove_timezone": True}) as book:
         book.set_properties({"title": "scorelake leaderboard", "created": known.run["started"]})
@@ -60,7 +60,7 @@ def workbook(path: Path, known: Facts, tables: Mapping[str, Table], runs: Table)
             _sheet(book, sheet, *tables[name])
         _sheet(book, "Run", *runs)
         _chart(book, known, tables["curves"])
-    settle(aside, path)
+    atomic_replace(aside, path)
     return path
 
 
@@ -92,7 +92,7 @@ def _readme(book: Any, known: Facts) -> None:
     used = {family for family, _ in known.families.values()}
     lines += [(f.name, f"{f.formula} ({f.reference})") for f in families() if f.name in used]
     for i, (name, text) in enumerate(lines):
-        sheet.write_string(i, 0, visible(name)[:LONGEST_TEXT], bold)
+        sheet.write_string(i, 0, escape_controls(name)[:LONGEST_TEXT], bold)
         sheet.write_string(i, 1, text[:LONGEST_TEXT], wrap)
 
 
@@ -113,7 +113,7 @@ def _sheet(book: Any, name: str, columns: list[str], rows: list[tuple[Any, ...]]
             elif isinstance(cell, datetime):
                 sheet.write_datetime(i, j, cell, when)
             elif cell is not None:
-                sheet.write_string(i, j, visible(str(cell))[:LONGEST_TEXT])
+                sheet.write_string(i, j, escape_controls(str(cell))[:LONGEST_TEXT])
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, max(len(rows), 1), len(columns) - 1)
     for j, column in enumerate(columns):

@@ -1,0 +1,337 @@
+"""The canonical attempts: where each thing is in a file, and the Polars expressions that make it what we mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isinf, isnan
+from typing import Any, TypeAlias
+
+import polars as pl
+
+from scorelake.counting.kinds import BAD, FAILED, PASSED, UNGRADED
+from scorelake.counting.misfits import Misfit, unfit
+from scorelake.schemas import NAMED
+from scorelake.settings import Columns as Names
+from scorelake.settings import Settings
+
+Schema: TypeAlias = Mapping[str, pl.DataType]
+Hive: TypeAlias = Mapping[str, str | None]
+DEFAULTS = {"benchmark": "default", "subject": "all"}
+_TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values of one thing come from: a column, or one value for the whole file."""
+
+    column: str | None
+    value: str | None = None
+    """What the folder says, or the default; where there is a column too, the two must agree."""
+    agree: bool = False
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """One file's columns under the names that we know."""
+
+    keys: dict[str, Source]
+    """benchmark, subject, model and problem_id."""
+    protocol: dict[str, Source]
+    carried: dict[str, Source]
+    sorts: dict[str, str]
+    """What sort of values each carried column has, where it has any."""
+    attempt: str | None
+    """The column that tells attempts apart, where that is wanted."""
+    answer: str | None
+    kind: pl.Expr
+    """failed, passed, ungraded or bad."""
+    score: pl.Expr | None
+    binary: bool
+    answers: str
+    """none, ignored or counted."""
+    columns: tuple[str, ...]
+    """What must be read."""
+
+
+def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
+    """Raises UnreadableError with everything that does not fit, all at once."""
+    names, wrong = settings.columns, list[Misfit]()
+    keys = {key: _key(schema, hive, getattr(names, key), key, wrong) for key in NAMED}
+    others = {}
+    for setting, columns in (("protocol", settings.protocol.columns), ("carry", settings.carried)):
+        others[setting] = {name: _any(schema, hive, name, setting, settings, wrong) for name in columns}
+    bad = list[pl.Expr]()
+    passed, score = _outcome(settings, schema, bad, wrong)
+    attempt = _attempt(settings, schema, wrong)
+    answers = _answers(settings, schema, wrong)
+    if answers == "counted":
+        _usable(names.answer, schema[names.answer], wrong)
+    if wrong:
+        raise unfit(wrong, list(schema), list(hive))
+    read = [
+        *(source.column for some in (keys, *others.values()) for source in some.values() if source.column),
+        *(name for name in (names.passed, names.score) if name in schema),
+        *([attempt] if attempt else []),
+        *([names.answer] if answers == "counted" else []),
+    ]
+    return Canonical(
+        keys=keys,
+        protocol=others["protocol"],
+        carried=others["carry"],
+        sorts=_sorts(others["carry"], schema),
+        attempt=attempt,
+        answer=names.answer if answers == "counted" else None,
+        kind=_kind(passed, score, bad),
+        score=None if score is None else pl.when(score == 0).then(0.0).otherwise(score),  # one zero, not two
+        binary=passed is not None,
+        answers=answers,
+        columns=tuple(dict.fromkeys(read)),
+    )
+
+
+def _key(schema: Schema, hive: Hive, name: str, key: str, wrong: list[Misfit]) -> Source:
+    if name not in schema:
+        # only a column that nobody asked for has a default
+        if name not in hive and not (key in DEFAULTS and name == key):
+            wrong.append(_missing(name, key))
+        return Source(None, hive.get(name, DEFAULTS.get(key)))
+    _named(name, schema[name], key, wrong)
+    return Source(name, hive.get(name), agree=name in hive)
+
+
+def _named(name: str, kind: pl.DataType, key: str, wrong: list[Misfit]) -> None:
+    """A name is a text or a whole number."""
+    if not (kind.is_integer() or kind in _TEXTS):
+        whole = "; if its numbers are whole, write them as integers" if kind.is_float() else ""
+        wrong.append(Misfit(key, f"column {name} is {kind}; it must be a string or integer{whole}"))
+
+
+def _any(schema: Schema, hive: Hive, name: str, setting: str, settings: Settings, wrong: list[Misfit]) -> Source:
+    """A protocol or carried column, of whatever type it is."""
+    if name not in schema and name not in hive:
+        wrong.append(_missing(name, setting if setting == "protocol" else _asker(name, settings)))
+    elif setting == "carry" and name in schema and schema[name].is_nested():
+        wrong.append(
+            Misfit(
+                "carry",
+                f"column {name} is {schema[name]}; a carried column must be a text, a number, a date or the like",
+            )
+        )
+    return Source(name if name in schema else None, hive.get(name))
+
+
+def _asker(name: str, settings: Settings) -> str:
+    """By which setting a carried column is asked for."""
+    if name in settings.by:
+        return "by"
+    return "cluster" if name == settings.columns.cluster else "carry"
+
+
+def _attempt(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str | None:
+    name, policy = settings.columns.attempt, settings.duplicates.policy
+    if policy == "off":
+        return None
+    if name not in schema:
+        if policy == "exact" or name != Names().attempt:
+            wrong.append(_missing(name, "attempt"))
+        return None
+    _named(name, schema[name], "attempt", wrong)
+    return name
+
+
+def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
+    """Whether attempts have answers that can be right or wrong, and whether those are wanted."""
+    names, policy = settings.columns, settings.policy
+    if names.answer not in schema and names.answer not in ("", Names().answer) and settings.answers:
+        wrong.append(_missing(names.answer, "answer"))
+    if names.answer not in schema or (names.passed not in schema and policy.pass_threshold is None):
+        return "none"
+    return "counted" if settings.answers else "ignored"
+
+
+def _usable(name: str, kind: pl.DataType, wrong: list[Misfit]) -> None:
+    if not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
+        told = "to vote with, it must be a text, a number or a boolean; "
+        name_another = 'name another with [columns] answer = "...", or none with ""'
+        wrong.append(Misfit("answer", f"column {name} is {kind}; {told}{name_another}"))
+
+
+def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
+    invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
+    known = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
+    right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
+    kind = pl.when(invalid).then(BAD).when(known).then(right).otherwise(UNGRADED)
+    return kind.cast(pl.UInt8)
+
+
+def _outcome(
+    settings: Settings, schema: Schema, bad: list[pl.Expr], wrong: list[Misfit]
+) -> tuple[pl.Expr | None, pl.Expr | None]:
+    """The verdict (boolean) and the reward (float) of an attempt, each null where ungraded or absent."""
+    names, policy = settings.columns, settings.policy
+    passed = score = None
+    named = {key: getattr(names, key) for key in ("passed", "score")}
+    lost = [key for key, name in named.items() if name != key and name not in schema]
+    wrong += [_missing(named[key], key) for key in lost]  # a typo must not change the scores
+    if names.score in schema:
+        score = _score(settings, schema[names.score], bad, wrong)
+    if names.passed in schema:
+        passed = _passed(names, schema[names.passed], bad, wrong)
+    elif score is not None and policy.pass_threshold is not None:
+        passed = _reached(names.score, schema[names.score], policy.pass_threshold)
+    if not lost and not any(name in schema for name in named.values()):
+        wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
+    if policy.ungraded == "fail":
+        lowest = min(settings.rubric.levels, default=0.0)
+        passed = None if passed is None else passed.fill_null(value=False)
+        score = None if score is None else score.fill_null(lowest)
+    return passed, score
+
+
+def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
+    column = pl.col(names.passed)
+    if kind == pl.Null:
+        return column.cast(pl.Boolean)
+    if kind == pl.Boolean:
+        return column
+    if kind in _TEXTS and names.pass_values:
+        text = column.cast(pl.String)
+        if names.fail_values:
+            bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
+        return text.is_in(names.pass_values)
+    if not kind.is_numeric():
+        told = "boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values"
+        wrong.append(Misfit("passed", f"column {names.passed} is {kind}; it must be {told}"))
+    bad.append((column != 0) & (column != 1))
+    return column == 1
+
+
+def _reached(name: str, kind: pl.DataType, threshold: float) -> pl.Expr:
+    """Compared in the column's own precision: a 32-bit 0.7 reaches 0.7. NaN is rejected elsewhere."""
+    if kind == pl.Null:
+        return pl.col(name).cast(pl.Boolean)
+    own = kind if kind.is_float() else pl.Float64()
+    return pl.col(name).cast(own) >= pl.lit(threshold).cast(own)
+
+
+def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
+    name, levels = settings.columns.score, settings.rubric.levels
+    if not (kind.is_numeric() or kind == pl.Null):
+        wrong.append(Misfit("score", f"column {name} is {kind}; it must be a number"))
+        return pl.lit(None, pl.Float64)
+    column = pl.col(name)
+    number = column.cast(pl.Float64)
+    if not levels:
+        bad.append(number.is_nan() | number.is_infinite())
+        return number
+    # compare in the column's own precision, then use the level as the config spells it
+    own = kind if kind.is_float() else pl.Float64()
+    exact = pl.coalesce(
+        pl.when(column.cast(own) == pl.lit(level).cast(own)).then(pl.lit(level, pl.Float64)) for level in levels
+    )
+    bad.append(column.is_not_null() & exact.is_null())
+    return exact
+
+
+def _missing(name: str, key: str) -> Misfit:
+    return Misfit(key, f"no column {name}", name)
+
+
+# --- values as texts ----------------------------------------------------------------------------------------
+
+
+def key_text(values: pl.Series) -> pl.Series:
+    """A key as it is written. Bytes that are no UTF-8 raise: a name must stay what it is."""
+    return values.cast(pl.String)
+
+
+def carried_value(values: pl.Series) -> pl.Series:
+    """A carried value as it is kept: texts of any kind as texts, all else as it is."""
+    if values.dtype.is_float() and values.dtype != pl.Float64:
+        return values.cast(pl.Float32)  # a half float is no type of DuckDB's
+    return values.cast(pl.String) if values.dtype in (pl.Categorical, pl.Enum, pl.Binary) else values
+
+
+def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
+    """What sort of values carried columns have: the smallest is only that among its own sort."""
+    kinds = {name: pl.String() if source.column is None else schema[name] for name, source in carried.items()}
+    return {name: _sort(kind) for name, kind in kinds.items() if kind != pl.Null}
+
+
+def _sort(kind: pl.DataType) -> str:
+    if kind.is_numeric():
+        return "numbers"
+    return "texts" if kind in _TEXTS else str(kind)
+
+
+def answer_text(values: pl.Series) -> pl.Series:
+    """What tells an answer from others, null where there is none."""
+    if values.dtype.is_float():
+        values = pl.select(pl.when(values == 0).then(0.0).otherwise(values.fill_nan(None))).to_series()
+    return values.cast(pl.String)
+
+
+def protocol_text(values: pl.Series) -> pl.Series:
+    """A protocol value as it is written, so that equal values are equal in whatever file and type: 0, 0.0 and the
+    text 0 are one; 1.5 and a 32-bit 1.5; true and the text true. Null is not the text null."""
+    if values.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
+        return values.cast(pl.String)
+    if values.dtype.is_integer() or values.dtype == pl.Boolean:
+        return values.cast(pl.String)
+    if values.dtype == pl.Duration:
+        return values.dt.total_nanoseconds().cast(pl.String)
+    if values.dtype.is_temporal():  # in whatever unit: no zeros at the end of a fraction
+        return values.cast(pl.String).str.replace(r"([.][0-9]*?)0+$", "$1").str.replace(r"[.]$", "")
+    if values.dtype.is_float() and values.dtype != pl.Float64:
+        values = values.cast(pl.String).cast(pl.Float64)  # by its own shortest spelling, not by that of a double
+    return pl.Series([None if value is None else _spelled(value) for value in values.to_list()], dtype=pl.String)
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    if isinstance(value, list | dict):
+        return json.dumps(_even(value), sort_keys=True, default=str)
+    return str(value)
+
+
+def _even(value: Any) -> Any:
+    """A nested value in which whole numbers are whole numbers."""
+    if isinstance(value, dict):
+        return {key: _even(inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [_even(inside) for inside in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _number(value: float) -> str:
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return str(int(value)) if value.is_integer() and abs(value) < 1 << 64 else repr(value)
+
+
+def protocol_label(values: Mapping[str, str | None]) -> str:
+    """One text for a whole protocol: JSON, in which what looks like a number or a truth value is one."""
+    if not values:
+        return ""
+    return json.dumps(
+        {name: _plain(text) for name, text in values.items()}, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def _plain(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text, parse_constant=lambda _: text)
+    except (ValueError, RecursionError):
+        return text
+    same = isinstance(value, bool | int | float) and json.dumps(value) == text
+    return value if same else text

@@ -1,0 +1,321 @@
+"""What people, schedulers and monitors are told: progress, errors as words and exit codes, JSON, Prometheus.
+
+Data goes to stdout, everything else to stderr. Heavy libraries are imported where they are used, so that --help is
+instant.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scorelake.errors import DataError, ScorelakeError, UnreachableError
+from scorelake.text import escape_control_lines, escape_controls, plural
+
+if TYPE_CHECKING:
+    from scorelake.ingest.job import Report as Ingested
+    from scorelake.lake.guess import Guesses
+    from scorelake.lake.look import Seen
+    from scorelake.partials import Partial
+    from scorelake.publish.garbage import Removed
+    from scorelake.read.check import Finding
+    from scorelake.run import Report
+    from scorelake.stages import Progress
+
+
+class Told:
+    """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
+
+    def __init__(
+        self,
+        as_json: bool = False,
+        out: str | None = None,
+        lake: str = "",
+        textfile: Path | None = None,
+        scores: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self.as_json, self.out, self.lake = as_json, out, lake
+        self.textfile, self.scores, self.quiet = textfile, scores, quiet
+        self.began, self.published = time.monotonic(), ""
+
+    def end(self, document: dict[str, Any], reachable: bool = True) -> None:
+        """Files first: stdout may be full or closed, and what happened has happened all the same."""
+        if self.out is not None:
+            from scorelake.publish import alarms
+
+            seconds = time.monotonic() - self.began
+            with suppress(OSError, ScorelakeError):  # telling must not hide what is told
+                if reachable:
+                    document = alarms.completed(document, self.out, self.lake, seconds)
+                    if document["exit_code"] != 6:  # the run that holds the lock tells its own
+                        alarms.write_report(self.out, document)
+            with suppress(OSError, ScorelakeError):
+                if self.textfile and "time" in document:
+                    alarms.write_textfile(self.textfile, document, self._scores())
+        if self.as_json:
+            data(json.dumps(_finite(document)))
+
+    def _scores(self) -> list[tuple[dict[str, str], float]]:
+        if not self.scores or self.out is None:
+            return []
+        from scorelake.read.session import query, reading
+
+        with reading(self.out) as folder:
+            _, rows = query(folder, _SCORES)
+        return [
+            (dict(zip(("benchmark", "model", "protocol", "metric"), row[:4], strict=True)), row[4]) for row in rows
+        ]
+
+    def done(self, report: Report) -> None:
+        """A run came to its end: words for a person, and all of it for programs."""
+        self.published = str(report.run.get("run_id", "")) if report.status == "published" else ""
+        tell(report, self.quiet)
+        self.end({"status": report.status, "exit_code": 0, **_plain(report)})
+
+
+_SCORES = """
+SELECT benchmark, model, protocol, metric, value FROM model_summary
+WHERE value IS NOT NULL AND metric = (
+    SELECT value ->> '$' FROM setting JOIN run USING (settings) WHERE shown AND key = 'gates.metric'
+)
+ORDER BY ALL
+"""
+
+
+@contextmanager
+def failures(told: Told | None = None) -> Iterator[Told]:
+    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
+    told = told or Told()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    reachable = True
+    try:
+        yield told
+        sys.stdout.flush()
+    except ScorelakeError as error:
+        code, words = error.exit_code, str(error)
+        document = {"error": error.what, "where": error.where, "hint": error.hint}
+        reachable = not isinstance(error, UnreachableError)
+    except KeyboardInterrupt:
+        code, words = 130, f"interrupted{_outcome(told)}{', and what was counted is kept' * (told.out is not None)}"
+        document = {"error": "interrupted"}
+    except BrokenPipeError:  # who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise SystemExit(0) from None
+    except OSError as error:
+        code, words = 4, f"{error.filename or 'the system'}: {error.strerror or error}{_outcome(told)}"
+        document = {"error": words}
+    except SystemExit:
+        raise
+    except BaseException as error:
+        told.end({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"})
+        raise
+    else:
+        return
+    say(f"error: {words}")
+    told.end({"status": "failed", "exit_code": code, **document}, reachable)
+    raise SystemExit(code)
+
+
+def _outcome(told: Told) -> str:
+    """What became of a run; nothing is said of commands that publish nothing anyway."""
+    if told.out is None:
+        return ""
+    return f"; the run was published as {told.published}" if told.published else "; nothing was published"
+
+
+def data(text: str) -> None:
+    """What a command was asked for, to stdout; an error if it cannot be written."""
+    try:
+        print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it is not tried again when the process ends
+        say(f"error: stdout cannot be written: {error.strerror}; what was done before stays done")
+        raise SystemExit(4) from None
+
+
+def say(text: str) -> None:
+    """A line for people, to stderr; names in it are data, and do nothing there."""
+    print(escape_control_lines(text), file=sys.stderr)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    told = asdict(report)
+    run = told.pop("run")
+    if "settings" in run:
+        run["settings"] = json.loads(run["settings"])
+    return told | {"run": run}
+
+
+def tell(report: Report, quiet: bool = False) -> None:
+    """A few lines for a person reading the log; quietly, only what is out of the ordinary."""
+    run = report.run
+    for file, reason in report.quarantine:
+        say(f"quarantined: {file}: {reason}")
+    for warning in report.warnings:
+        say(f"warning: {warning}")
+    if quiet:
+        return
+    if report.status == "planned":
+        say(
+            f"would read {report.files_read:,} of {plural(run['files'], 'file')} "
+            f"({run['bytes_to_read'] / 2**20:,.1f} MiB); {report.files_reused:,} are counted already"
+        )
+        return
+    if report.status == "unchanged":
+        say(f"nothing new in {plural(run['files'], 'file')}; the published run {run['run_id']} stands")
+        return
+    known = run["rows_read"] - run["rows_new"]
+    say(
+        f"{plural(run['rows_new'], 'row')} read in {plural(report.files_read, 'file')}, {known:,} known from "
+        f"{plural(report.files_reused, 'file')}; together {run['graded']:,} graded + {run['ungraded']:,} ungraded "
+        f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected"
+    )
+    for line in report.change.lines() if report.change else ():
+        say(line)
+    say(
+        f"published {plural(report.metrics, 'metric')} of {plural(report.models, 'model')} on "
+        f"{plural(report.distinct_problems, 'problem')} as {run['run_id']}"
+    )
+
+
+def guessed(guesses: Guesses, seen: Seen, lake: str, config: Path) -> None:
+    """Which column was taken for what, and why; an error if something is missing that must be there."""
+    print(f"looked at {seen.rows.height:,} rows in {seen.looked_at:,} of {seen.files:,} files of {lake}")
+    for key, guess in guesses.columns.items():
+        print(f"  {key:<11} {guess.column or '-':<17} {guess.why}")
+    for key, columns in (("protocol", guesses.protocol), ("carry", guesses.carry)):
+        for column in columns:
+            print(f"  {key:<11} {column.name:<17} by its name; {column.told}")
+    if guesses.unknown:
+        print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(guesses.unknown)}")
+    print(f"wrote {config}")
+    if guesses.missing:
+        raise DataError(
+            f"no column was found for {', '.join(guesses.missing)}",
+            where=lake,
+            hint=f"name it in {config}, then: {_score(lake, config)}",
+        )
+
+
+def next_command(lake: str, config: Path) -> None:
+    print(f"next: {_score(lake, config)}")
+
+
+def _score(lake: str, config: Path) -> str:
+    return f"scorelake score {shlex.quote(lake)} --out out --config {shlex.quote(str(config))}"
+
+
+def ingested(report: Ingested, told: Told) -> None:
+    """What came of reading other tools' logs: a receipt per source, every refusal on a line; then the exit code."""
+    from scorelake.ingest.receipts import words
+
+    for receipt in report.receipts:
+        say(words(receipt))
+    if len(report.receipts) > 1 and report.total.rows:
+        say(words(report.total))
+    if report.ignored:
+        say(f"{len(report.ignored):,} files are no results, such as {report.ignored[0]}")
+    for error in report.refused:
+        hint = f" ({error.hint})" if error.hint else ""
+        say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))
+    code = DataError.exit_code if report.status == "refused" else 0
+    if code:
+        say(f"error: {len(report.refused):,} refused; nothing was written (--skip-refused leaves them out)")
+    refused = [{"file": error.where, "what": error.what, "hint": error.hint} for error in report.refused]
+    sources = [receipt.plain() for receipt in report.receipts]
+    document = {"sources": sources, "total": report.total.plain(), "refused": refused, "ignored": report.ignored}
+    told.end({"status": report.status, "exit_code": code, **document})
+    if code:
+        raise SystemExit(code)
+
+
+def removed(what: Removed) -> None:
+    """What `gc` freed."""
+    say(
+        f"removed {plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}, "
+        f"{what.bytes / 2**20:,.1f} MiB; history stays"
+    )
+
+
+def counted(partials: Sequence[Partial], number: int, of: int) -> None:
+    """What came of counting one part of a lake."""
+    for file, reason in (entry for partial in partials for entry in partial.quarantine):
+        say(f"quarantined: {file}: {reason}")
+    files, rows = sum(len(partial.files) for partial in partials), sum(partial.read for partial in partials)
+    say(f"part {number} of {of}: {rows:,} rows of {files:,} files counted in {len(partials):,} partials")
+
+
+def findings(found: Sequence[Finding], out: str) -> None:
+    """What a check found, line by line; an error if anything failed."""
+    for finding in found:
+        print(escape_controls(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
+    failed = [finding for finding in found if not finding.ok]
+    if failed:
+        hints = {finding.hint for finding in failed}
+        hint = hints.pop() if len(hints) == 1 else ""
+        names = ", ".join(finding.what for finding in failed)
+        raise DataError(f"failed: {names}", where=out, hint=hint or "publish again with score --full")
+
+
+class Bar:
+    """A progress bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+
+    def __enter__(self) -> Progress:
+        self.bar = None
+        if self.quiet or not sys.stderr.isatty():
+            return lambda stage, done, of: None
+        from rich.console import Console
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Columns
+
+        console = Console(stderr=True)
+        done = TextColumn("{task.completed:,.0f} of {task.total:,.0f}")  # a bar without colours does not move
+        self.bar = Columns(
+            TextColumn("{task.description:<11}"),
+            done if console.no_color else BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self.bar.start()
+        self.tasks: dict[str, Any] = {}
+        return self._update
+
+    def _update(self, stage: str, done: int, of: int) -> None:
+        assert self.bar is not None
+        if stage not in self.tasks:
+            for task in self.tasks.values():
+                self.bar.update(task, visible=False)
+            self.tasks[stage] = self.bar.add_task(stage, total=max(of, 1))
+        self.bar.update(self.tasks[stage], completed=done, total=max(of, 1))
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

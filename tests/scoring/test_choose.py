@@ -1,0 +1,36 @@
+"""Which metrics: at which k those end that nobody named."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import ask, attempts, put, run
+from scorelake import metrics
+from scorelake.errors import MetricError
+from scorelake.scoring.choose import MOST_DRAWS, MOST_VOTES
+
+
+def test_default_metrics_stop_at_a_k_that_the_run_names(tmp_path: Path) -> None:
+    n = 2 * MOST_DRAWS
+    big = attempts(
+        model="m", problem_id="big", passed=[i % 3 == 0 for i in range(n)], answer=(["a", "b", "c"] * n)[:n]
+    )
+    put(tmp_path / "lake", big)
+    told = run(tmp_path / "lake", tmp_path / "out").warnings
+    assert told == (
+        "metrics stop at k = 1,024, though a problem has 2,048 attempts; --metrics names a larger k",
+        "votes stop at k = 256, though a problem has 2,048 attempts; --metrics names a larger k",
+    )
+    largest = "SELECT max(k) FROM model_summary WHERE (family = 'vote@k') = ?"
+    assert ask(tmp_path / "out", largest, False) == [(MOST_DRAWS,)]
+    assert ask(tmp_path / "out", largest, True) == [(MOST_VOTES,)]
+    named = run(tmp_path / "lake", tmp_path / "named", metrics=["pass@2048"])
+    assert named.warnings == ()
+    assert ask(tmp_path / "named", "SELECT value FROM model_summary") == [(1.0,)]
+
+
+@pytest.mark.parametrize("name", ["g-pass@1048577_0.5", "vote@2000000", "pass@4611686018427387905"])
+def test_k_beyond_all_lakes(name: str) -> None:
+    with pytest.raises(MetricError, match="k must be at most"):
+        metrics.parse(name)
+    assert metrics.parse("max@1000000000000").k == 10**12

@@ -1,0 +1,59 @@
+"""Arrays of Arrow's from numpy's and back, and no pandas on the way from a lake to counts per problem."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from conftest import REPO
+from scorelake.storage.arrays import arrow, buffer, numbers, texts
+
+COUNTED = """
+import sys
+from pathlib import Path
+from scorelake import partials, run, tasks
+from scorelake.merge.buckets import buckets
+from scorelake.publish.snapshot import Output
+from scorelake.settings import Settings
+settings, out, lake = Settings(), Path(sys.argv[1]), sys.argv[2]
+(out / "partials").mkdir(parents=True)
+for least in (0, 1 << 30):
+    for task in run.suspects(lake, Output.at(str(out), settings.storage), settings, True):
+        tasks.count(tasks.Count(task.shard, settings, task.folder, again=True, least=least))
+    made = [partials.described(home) for home in sorted((out / "partials").iterdir())]
+    for bucket in buckets(out / "partials", made, 1 << 20, out, "error", True):
+        assert tasks.merge(tasks.Merge(bucket, settings))[0].problems
+assert "llvmlite" in sys.modules
+assert "pandas" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint64, np.float64])
+def test_numbers_there_and_back(kind: type[np.generic]) -> None:
+    values = np.arange(10).astype(kind)
+    for some in (values, values[::3], values[:0]):
+        assert arrow(some).equals(pa.array(some))
+        assert numbers(arrow(some)).tolist() == some.tolist()
+        assert numbers(pa.chunked_array([arrow(some), arrow(some)])).tolist() == [*some.tolist(), *some.tolist()]
+    assert np.frombuffer(buffer(values[::3]), kind).tolist() == values[::3].tolist()
+
+
+def test_booleans_are_not_taken_for_bytes() -> None:
+    assert numbers(pa.array([True, False, True])).tolist() == [True, False, True]
+    with pytest.raises(AssertionError):
+        arrow(np.array([True, False]))
+
+
+def test_texts() -> None:
+    for values in (["a", None, "ü" * 20], [None], []):
+        assert texts(values).equals(pa.array(values, pa.large_string()))
+
+
+def test_counting_and_merging_load_no_pandas(tmp_path: Path) -> None:
+    """It is installed here, and takes longer to load than millions of attempts to count."""
+    command = [sys.executable, "-c", COUNTED, str(tmp_path / "out"), str(REPO / "fixtures" / "lake")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,92 @@
+"""Names of what is being written: unique, and telling whether anybody still writes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scorelake.storage import disk
+
+
+def folder(path: Path, text: str) -> Path:
+    path.mkdir()
+    (path / "text").write_text(text)
+    return path
+
+
+def test_no_two_names_are_the_same_and_all_are_hidden(tmp_path: Path) -> None:
+    names = {disk.temp_path(tmp_path / "x").name for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.startswith(".x.") for name in names)
+
+
+def test_hosts_and_containers_with_the_same_process_number_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for host in ("a", "b"):
+        monkeypatch.setattr(disk.socket, "gethostname", lambda host=host: host)
+        disk._machine.cache_clear()
+        names.append(disk.temp_path(Path("x")).name.split("-")[0])
+    monkeypatch.undo()
+    disk._machine.cache_clear()
+    assert names[0] != names[1]
+
+
+def test_the_living_are_left_alone_and_the_dead_are_not(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from scorelake.storage.disk import beside\n"
+        "print(beside(pathlib.Path(sys.argv[1])), flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "x")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        path = folder(Path(writer.stdout.readline().strip()), "half")
+        assert not disk.abandoned(path)
+        writer.kill()
+        writer.wait()
+    assert disk.abandoned(path)
+
+
+def test_a_process_number_used_again_is_another_process(tmp_path: Path) -> None:
+    mine = disk.temp_path(tmp_path / "x")
+    writer = mine.name.split("-")
+    assert not disk.abandoned(mine)
+    writer[2] = str(int(writer[2]) - 1)
+    assert disk.abandoned(tmp_path / "-".join(writer))
+
+
+def test_other_machines_are_given_a_day(tmp_path: Path) -> None:
+    path = folder(tmp_path / ".x.0123456789ab-1-2-abcdef", "half")
+    assert not disk.abandoned(path)
+    yesterday = time.time() - 25 * 3600
+    os.utime(path / "text", (yesterday, yesterday))
+    os.utime(path, (yesterday, yesterday))
+    assert disk.abandoned(path)
+    (path / "text").write_text("still at it")
+    assert not disk.abandoned(path)
+
+
+def test_many_writers_of_one_folder(tmp_path: Path) -> None:
+    """Each replaces the others' again and again: always a whole folder, no error, nothing left over."""
+    final = tmp_path / "final"
+
+    def write(number: int) -> None:
+        mine = folder(disk.temp_path(final), str(number))
+        disk.replace_folder(mine, final)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(100)))
+    assert list(tmp_path.iterdir()) == [final]
+    assert (final / "text").read_text().isdecimal()
+
+
+def test_other_errors_of_a_rename_are_told(tmp_path: Path) -> None:
+    mine = folder(disk.temp_path(tmp_path / "x"), "x")
+    shutil.rmtree(mine)
+    with pytest.raises(FileNotFoundError):
+        disk.replace_folder(mine, tmp_path / "x")

@@ -1,0 +1,168 @@
+"""Objects: exact keys, versions that are checked, failures that are survived or told in time."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from cloud import QUICK
+from faulty import Fault, Faulty
+from scorelake.errors import LakeError, StorageError, UsageError
+from scorelake.storage.objects import ChangedError, Objects, _first
+
+DATA = bytes(range(256)) * 1000
+
+
+@pytest.fixture
+def there(bucket: str, tmp_path: Path) -> Objects:
+    objects = Objects(f"{bucket}/some folder", QUICK)
+    (tmp_path / "data").write_bytes(DATA)
+    objects.send({"a/data": tmp_path / "data"})
+    return objects
+
+
+def whole(objects: Objects, key: str = "a/data") -> bytes:
+    found = objects.find(key)
+    assert found is not None
+    return objects.read(found, 0, found.size)
+
+
+def test_keys_are_data(bucket: str, tmp_path: Path) -> None:
+    keys = ["model=a%2Fb/x", "it's/*", "a b/ü🦀#?", "x=y=z/[1]", "+ +", "c\\d"]
+    objects = Objects(f"{bucket}/100%25", QUICK)
+    for key in keys:
+        (tmp_path / "one").write_text(key)
+        objects.send({key: tmp_path / "one"})
+    assert [found.key for found in objects.list()] == sorted(keys)
+    assert [whole(objects, key).decode() for key in keys] == keys
+
+
+def test_ranges(there: Objects) -> None:
+    (found,) = there.list()
+    assert (found.key, found.size) == ("a/data", len(DATA))
+    assert there.read(found, 1000, 3000) == DATA[1000:3000]
+    assert there.read(found, 5, 5) == b""
+
+
+def test_a_changed_or_missing_object_is_noticed(there: Objects, tmp_path: Path) -> None:
+    (found,) = there.list()
+    (tmp_path / "data").write_bytes(DATA[::-1])
+    there.send({"a/data": tmp_path / "data"})
+    with pytest.raises(ChangedError):
+        there.read(found, 0, 10)
+    there.delete(["a/data"])
+    with pytest.raises(ChangedError):
+        there.read(found, 0, 10)
+    assert there.find("a/data") is None
+
+
+def test_only_one_of_two_replaces(there: Objects, tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    mine.write_text("mine")
+    theirs.write_text("theirs")
+    there.replace(mine, "new", None)
+    with pytest.raises(ChangedError):
+        there.replace(theirs, "new", None)
+    before = there.find("new")
+    there.replace(theirs, "new", before)
+    with pytest.raises(ChangedError):
+        there.replace(mine, "new", before)
+    assert whole(there, "new") == b"theirs"
+
+
+@pytest.mark.parametrize("fault", ["lost", "503"])
+def test_a_replacement_whose_answer_is_lost_has_been_made(
+    there: Objects, proxy: Faulty, tmp_path: Path, fault: Fault
+) -> None:
+    (tmp_path / "mine").write_text("mine")
+    proxy.first(1, fault, lambda method, path: method == "PUT")
+    there.replace(tmp_path / "mine", "new", None)
+    assert whole(there, "new") == b"mine"
+
+
+@pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 1), ("lost", 3)])
+def test_a_few_failures_are_survived(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
+    (found,) = there.list()
+    proxy.first(many, fault)
+    assert there.read(found, 100, 200_000) == DATA[100:200_000]
+    proxy.first(many, fault)
+    assert there.list() == [found]
+    assert proxy.requests[-1][2] is None
+
+
+@pytest.mark.parametrize("fault", ["503", "cut", "stall"])
+def test_endless_failure_is_told_in_time(there: Objects, proxy: Faulty, fault: Fault) -> None:
+    (found,) = there.list()
+    there = Objects(there.url, QUICK.model_copy(update={"retry_s": 2.0}))
+    proxy.plan = lambda method, path: fault
+    began = time.monotonic()
+    with pytest.raises(StorageError, match="cannot be reached or used") as told:
+        there.read(found, 0, found.size)
+    assert time.monotonic() - began < 30
+    assert "<" not in str(told.value)
+    assert "\n  hint: nothing was published" in str(told.value)
+
+
+def test_no_bucket(bucket: str) -> None:
+    nowhere = Objects(f"{bucket}-other/lake", QUICK)
+    with pytest.raises(LakeError, match="no such bucket"):
+        nowhere.list()
+    with pytest.raises(LakeError, match="no such bucket"):
+        nowhere.send({"x": Path(__file__)})
+
+
+def test_no_permission(there: Objects, proxy: Faulty, tmp_path: Path) -> None:
+    (found,) = there.list()
+    proxy.plan = lambda method, path: "403"
+    for request in (there.list, lambda: there.read(found, 0, 9), lambda: there.send({"x": tmp_path / "data"})):
+        with pytest.raises(UsageError, match="access refused"):
+            request()
+    with pytest.raises(UsageError, match="access refused"):
+        there.replace(tmp_path / "data", "x", None)
+    assert len(proxy.requests) < 10, "no use in trying again"
+
+
+def test_no_credentials(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="no credentials for S3"):
+        Objects(bucket, QUICK)
+
+
+def test_nobody_listens(bucket: str, proxy: Faulty) -> None:
+    proxy.close()
+    with pytest.raises(StorageError, match="cannot be reached"):
+        Objects(bucket, QUICK.model_copy(update={"retry_s": 1.0})).list()
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///x", "s3://key:hunter2@bucket/x", "az://box/x?sig=hunter2"])
+def test_addresses_hold_no_secret(url: str) -> None:
+    with pytest.raises(UsageError) as told:
+        Objects(url, QUICK)
+    assert "hunter2" not in str(told.value)
+
+
+def test_messages_hold_no_token() -> None:
+    words = "Generic Azure error: Error performing GET http://host/box?sv=1&sig=hunter2 in 3ms - HTTP error"
+    assert _first(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
+
+
+def test_an_endpoint_holds_no_secret_either(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
+    with pytest.raises(StorageError, match="cannot be reached") as told:
+        Objects(bucket, QUICK.model_copy(update={"retry_s": 1.0})).list()
+    assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.parametrize("endpoint", ["user:hunter2@host", "not a url", "http://", "http://u:hunter2@h:port", ""])
+def test_an_endpoint_that_is_no_url(bucket: str, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL is not a URL") as told:
+        Objects(bucket, QUICK).list()
+    assert "hunter2" not in str(told.value)
+
+
+def test_google_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
+    objects = Objects("gs://bucket/some/folder", QUICK)
+    assert (objects._store.prefix, objects._store.config["bucket"]) == ("some/folder", "bucket")
