@@ -14,8 +14,8 @@ import duckdb
 from scorelake.errors import DataError
 from scorelake.lake.download import at_hand
 from scorelake.lake.listing import listing
-from scorelake.publish.publication import damaged
-from scorelake.publish.shown import look
+from scorelake.publish.publication import damaged_files
+from scorelake.publish.current_run import find_current_run
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 from scorelake.storage import parquet
@@ -41,26 +41,24 @@ class Finding:
 def check(out: Output, location: str | None = None) -> list[Finding]:
     """Check the published run; the lake is looked for where the run found it, unless another place is given."""
     if out.mirror is None:
-        return _checked(out.known(), location)
+        return _checked(out.require(), location)
     with out.held() as here:
-        shown = look(here)
+        shown = find_current_run(here)
         if shown.run_id:
             out.mirror.complete(shown.run_id)
         return _checked(here, location)
 
 
 def _checked(out: Output, location: str | None) -> list[Finding]:
-    shown = look(out)
+    shown = find_current_run(out)
     manifest = out.manifest(shown.run_id) if shown.run_id else None
-    if manifest is None and not shown.trouble:
+    if manifest is None and not shown.defect:
         raise DataError("no published run here", where=out.name, hint="run `scorelake score` first")
-    board = Finding(
-        out.leaderboard.name, not shown.trouble, shown.trouble or f"as it was published by {shown.run_id}"
-    )
+    board = Finding(out.leaderboard.name, not shown.defect, shown.defect or f"as it was published by {shown.run_id}")
     if manifest is None:
         return [board]
     found = [_checksums(out, manifest), _balance(manifest), board]
-    if not shown.trouble:
+    if not shown.defect:
         found[-1] = _tables(out, manifest)
     recounted = _recount(out, manifest, location or manifest["run"]["lake"])
     if shown.rolled_back and not recounted.ok:
@@ -70,7 +68,7 @@ def _checked(out: Output, location: str | None) -> list[Finding]:
 
 
 def _checksums(out: Output, manifest: dict[str, Any]) -> Finding:
-    wrong = damaged(out.snapshots / manifest["run"]["run_id"], manifest)
+    wrong = damaged_files(out.snapshots / manifest["run"]["run_id"], manifest)
     detail = f"differ or are missing: {', '.join(wrong)}" if wrong else f"{len(manifest['files'])} files"
     return Finding("snapshot checksums", not wrong, detail)
 

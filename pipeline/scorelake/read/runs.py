@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from scorelake.publish.shown import all_runs, look
+from scorelake.publish.current_run import all_runs, find_current_run
 from scorelake.publish.snapshot import Output
 
 
 def lines(out: Output) -> list[str]:
     """One line per run, the newest last."""
     if out.mirror is None:
-        return _lines(out.known())
+        return _lines(out.require())
     with out.held() as here:
         return _lines(here)
 
 
 def _lines(out: Output) -> list[str]:
-    shown = look(out)
+    shown = find_current_run(out)
     kept = {manifest["run"]["run_id"] for manifest in out.manifests()}
     told = []
     for row in all_runs(out, shown).iter_rows(named=True):
