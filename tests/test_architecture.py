@@ -41,7 +41,7 @@ LAYERS = (
 """Rooms from the lowest layer to the highest. Each imports lower layers only; rooms of one layer never each other."""
 
 LIBRARIES = {
-    "duckdb": ("publish.catalog", "publish.leaderboard", "read"),
+    "duckdb": ("publish.leaderboard", "read"),
     "numba": ("counting",),
     "llvmlite": ("counting",),
     "obstore": ("storage",),
@@ -279,8 +279,8 @@ def test_a_module_named_in_a_text_is_there() -> None:
         ("merge.lists", "from scorelake.lake.download import at_hand", "must not know"),
         ("counts", "from numba import njit", "belongs into count"),
         ("merge.duplicates", "import llvmlite", "belongs into count"),
-        ("publish.snapshot", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
-        ("publish.leaderboards", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
+        ("publish.snapshot", "import duckdb", "belongs into publish.leaderboard and read"),
+        ("publish.leaderboards", "import duckdb", "belongs into publish.leaderboard and read"),
         ("scoring.values", "from numba import njit", "belongs into count"),
         ("lake.listing", "def f():\n    from obstore.store import S3Store", "belongs into storage"),
         ("run", "import ray", "belongs into engines"),

@@ -11,7 +11,7 @@ import pytest
 from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
 from scorelake.publish import leaderboard
-from scorelake.publish.catalog import home_of, view_files
+from scorelake.publish.leaderboard import qualified, view_files
 from scorelake.schemas import (
     CHANGE,
     EVIDENCE,
@@ -112,7 +112,7 @@ def test_any_k_from_the_histogram(out: Path) -> None:
 
 def test_tables_are_as_promised(out: Path) -> None:
     for table in (*SCORES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, *EVIDENCE, CHANGE, RUN, SETTING, QUARANTINE, HISTORY):
-        assert [row[0] for row in ask(out, f"DESCRIBE {home_of(table)}")] == list(table.columns)
+        assert [row[0] for row in ask(out, f"DESCRIBE {qualified(table)}")] == list(table.columns)
     assert [row[0] for row in ask(out, "DESCRIBE leaderboard")] == (
         [
             "benchmark",
@@ -157,7 +157,7 @@ def test_everything_is_commented(out: Path) -> None:
         WHERE comment IS NULL AND NOT internal
     """
     assert ask(out, sql) == []
-    own = "SELECT table_name, column_name FROM duckdb_columns() WHERE comment = 'carried from the lake'"
+    own = "SELECT table_name, column_name FROM duckdb_columns() WHERE comment = 'Carried column of the lake'"
     assert ask(out, own) == [], "a view's own columns are explained in its file or in schemas.py"
     assert ask(out, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
     assert ask(out, "SELECT table_name FROM duckdb_tables() WHERE comment IS NULL") == []
@@ -197,7 +197,7 @@ def test_interrupted_in_the_middle_of_a_statement(tmp_path: Path, monkeypatch: p
         db.execute("SELECT count(*) FROM range(100_000_000_000) AS a(i) WHERE i % 7 = 3")
 
     with monkeypatch.context() as patch:
-        patch.setattr(leaderboard, "_digests", interrupted)
+        patch.setattr(leaderboard, "_add_comments", interrupted)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         with pytest.raises(KeyboardInterrupt):
             run(FIXTURES / "lake", tmp_path / "out")
@@ -211,6 +211,6 @@ def test_interrupted_while_a_frame_is_read(tmp_path: Path, monkeypatch: pytest.M
     def interrupted(db: duckdb.DuckDBPyConnection) -> None:
         raise duckdb.InvalidInputException("reading the object registered as 'frame' failed: KeyboardInterrupt: ")
 
-    monkeypatch.setattr(leaderboard, "_digests", interrupted)
+    monkeypatch.setattr(leaderboard, "_add_comments", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(FIXTURES / "lake", tmp_path / "out")

@@ -44,6 +44,6 @@ def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "leaderboard.duckdb").write_text("precious")
-    with pytest.raises(DataError, match="not a leaderboard of ours"):
+    with pytest.raises(DataError, match="which scorelake did not write"):
         run(tmp_path / "lake", tmp_path / "out")
     assert (tmp_path / "out" / "leaderboard.duckdb").read_text() == "precious"

@@ -15,6 +15,7 @@ from statistics import NormalDist
 from typing import Any
 
 import polars as pl
+from scipy.special import ndtr
 
 from scorelake.partials import Partial, described
 from scorelake.publish.current_run import PublishedState
@@ -26,6 +27,7 @@ from scorelake.storage.files import File
 from scorelake.text import plural
 
 _MODEL = ("benchmark", "model", "protocol")
+_SCORE = (*_MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
 _IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.")
 """Settings that no score depends on."""
@@ -82,68 +84,43 @@ def compare_scores(
 ) -> pl.DataFrame:
     """Return the table `change`. `binary`: all outcomes are 0/1; `grown`: this run counted all that the other did."""
     means = ("pass@1", "avg@N", "bayes@N") if binary else ("pass@1",)
-    left, right = (_with_variance(run, means) for run in (before, now))
-    both = left.join(right, on=[*_MODEL, "metric"], how="full", coalesce=True, nulls_equal=True, suffix="_now")
-    nested = pl.lit(grown) & (pl.col("problems") == pl.col("problems_now")) & pl.col("again") & pl.col("again_now")
-    variance = (
-        pl.when(nested)
-        .then((pl.col("V") - pl.col("V_now")).clip(lower_bound=0))
-        .otherwise(pl.col("V") + pl.col("V_now"))
-    )
-    both = both.with_columns(
-        change=pl.col("value_now") - pl.col("value"),
-        spread=(variance + pl.col("minimum") + pl.col("minimum_now")).sqrt(),
-    )
+    then, here = (_with_variance(run, means) for run in (before, now))
+    both = here.join(then, on=_SCORE, how="full", coalesce=True, nulls_equal=True, suffix="_before")
+    v0, v1, again, again_before = (pl.col(name) for name in ("V_before", "V", "again", "again_before"))
+    nested = pl.lit(grown) & (pl.col("problems") == pl.col("problems_before")) & again & again_before
+    variance = pl.when(nested).then((v0 - v1).clip(lower_bound=0)).otherwise(v0 + v1)
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    p = [
-        None if d is None or s is None else 1.0 if d == 0 else 0.0 if s == 0 else 2 * NormalDist().cdf(-abs(d) / s)
-        for d, s in both.select("change", "spread").rows()
-    ]
+    change, se = pl.col("change"), pl.col("se")
+    is_new, is_gone = pl.col("problems_before").is_null(), pl.col("problems").is_null()
+    changed = pl.when(change.is_null()).then(pl.lit("unknown")).when(change == 0).then(pl.lit("same"))
     both = both.with_columns(
-        pl.Series("p", p, dtype=pl.Float64),
-        what=pl.when(pl.col("present").is_null())
+        change=pl.col("value") - pl.col("value_before"),
+        se=(variance + pl.col("minimum") + pl.col("minimum_before")).sqrt(),
+        settings_changed=pl.lit(settings_changed),
+    ).with_columns(
+        what=pl.when(is_new)
         .then(pl.lit("new"))
-        .when(pl.col("present_now").is_null())
+        .when(is_gone)
         .then(pl.lit("gone"))
-        .when(pl.col("change").is_null())
-        .then(pl.lit("unknown"))
-        .when(pl.col("change") == 0)
-        .then(pl.lit("same"))
-        .otherwise(pl.lit("moved")),
-        lo=pl.col("change") - z * pl.col("spread"),
-        hi=pl.col("change") + z * pl.col("spread"),
+        .otherwise(changed.otherwise(pl.lit("moved"))),
+        lo=change - z * se,
+        hi=change + z * se,
+        p=2 * ndtr(-(change.abs() / se)),  # type: ignore[call-overload]  (ufuncs accept expressions)
     )
     both = _with_q(both).with_columns(outside=(pl.col("q") <= 1 - confidence).fill_null(value=False))
-    old_and_new = [
-        column
-        for name in ("rank", "problems", "attempts")
-        for column in (pl.col(name).alias(f"{name}_before"), pl.col(f"{name}_now").alias(name))
-    ]
-    table = both.select(
-        *(*_MODEL, "metric", "what"),
-        pl.col("value").alias("value_before"),
-        pl.col("value_now").alias("value"),
-        *("change", "lo", "hi", "p", "q", "outside"),
-        *old_and_new,
-        pl.lit(settings_changed).alias("settings_changed"),
-    )
-    return CHANGE.check(table.sort(*_MODEL, "metric"))
+    return CHANGE.check(both.select(*CHANGE.columns).sort(_SCORE))
 
 
 def _with_variance(run: RunScores, means: Sequence[str]) -> pl.DataFrame:
-    """Add ranks and variances to the scores of a run."""
+    """Select the scores of a run; add ranks, V, and the smallest variance that so many attempts justify."""
     again = pl.col("metric").is_in(list(means)) & pl.col("rerun").is_not_null()
-    return (
-        run.summary.join(_rerun_variance(run.histogram), on=_MODEL, how="left", nulls_equal=True)
-        .with_columns(again=again, rank=rank_of_value().over(_FAMILY).cast(pl.Int64))
-        .select(
-            *_MODEL,
-            *("metric", "value", "problems", "attempts", "rank", "again"),
-            # se treats the problems as a sample, so it is an upper bound
-            pl.when("again").then("rerun").otherwise(pl.col("se") ** 2).alias("V"),
-            (2 / (pl.col("attempts") + 1.0) ** 2).alias("minimum"),
-            pl.lit(1).alias("present"),
-        )
+    joined = run.summary.join(_rerun_variance(run.histogram), on=_MODEL, how="left", nulls_equal=True)
+    return joined.with_columns(again=again, rank=rank_of_value().over(_FAMILY).cast(pl.Int64)).select(
+        *_SCORE,
+        *("value", "problems", "attempts", "rank", "again"),
+        # se treats the problems as a sample, so it is an upper bound
+        pl.when("again").then("rerun").otherwise(pl.col("se") ** 2).alias("V"),
+        (2 / (pl.col("attempts") + 1.0) ** 2).alias("minimum"),
     )
 
 
@@ -163,8 +140,7 @@ def _with_q(rows: pl.DataFrame) -> pl.DataFrame:
     tested = rows.filter(pl.col("p").is_not_null()).sort("p", descending=True)
     count, index = pl.len().over(_FAMILY), pl.int_range(pl.len()).over(_FAMILY)
     q = (pl.col("p") * count / (count - index)).cum_min().over(_FAMILY).clip(upper_bound=1.0)
-    adjusted = tested.with_columns(q=q).select(*_MODEL, "metric", "q")
-    return rows.join(adjusted, on=[*_MODEL, "metric"], how="left", nulls_equal=True)
+    return rows.join(tested.select(*_SCORE, q=q), on=_SCORE, how="left", nulls_equal=True)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import duckdb
 from scorelake.errors import DataError
 from scorelake.lake.download import at_hand
 from scorelake.lake.listing import listing
-from scorelake.publish.publication import damaged_files
 from scorelake.publish.current_run import find_current_run
+from scorelake.publish.publication import damaged_files
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 from scorelake.storage import parquet
