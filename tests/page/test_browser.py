@@ -16,7 +16,7 @@ import pytest
 from counted import rows as asked
 from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, plain
 from scorelake.page.build import html
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 
 pytestmark = [
     pytest.mark.skipif(
@@ -237,7 +237,7 @@ def test_benchmark_protocol_subject(page: Page, pages: Path, busy_out: Path) -> 
     (heat,) = (rows for kind, rows in tables.tables if "by-subject" in kind and len(rows) == 7)
     page.put("subject", "7")
     scores = dict(zip(page.names(), (row[1] for row in page.board()), strict=True))
-    short = {shortened(name, 60): name for name in scores}
+    short = {shorten(name, 60): name for name in scores}
     assert scores == {short[row[0]]: row[1] for row in heat[1:]}
     assert "in 7" in page.all("h2")[0].text
     assert "maths · temperature=0.2 · 7" in page.all(".verdict")[0].text

@@ -14,7 +14,7 @@ import pytest
 from counted import rows as asked
 from looked_at import LONG, Tables, busy
 from scorelake.page.build import html
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 
 BOARDS = (("code", "0.2"), ("maths", "0.2"), ("maths", "1.0"))
 
@@ -122,7 +122,7 @@ def test_movers(out: Path, parts: dict[Any, str]) -> None:
     )
     _, *told = _table(parts[board], "Who moved most")
     assert [row[:4] for row in told] == [
-        [shortened(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
+        [shorten(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
         for row in moved
     ]
     assert moved
@@ -132,7 +132,7 @@ def test_movers(out: Path, parts: dict[Any, str]) -> None:
 @pytest.mark.parametrize("board", BOARDS)
 def test_budget(board: tuple[str, str], out: Path, parts: dict[Any, str]) -> None:
     z = NormalDist().inv_cdf(0.975)
-    budget = {shortened(row["model"], 60): row for row in asked(out, f"FROM budget WHERE {_of(board)}")}
+    budget = {shorten(row["model"], 60): row for row in asked(out, f"FROM budget WHERE {_of(board)}")}
     _, *told = _table(parts[board], "Half width")
     assert {row[0] for row in told} == set(budget)
     for name, now, endless, twice, bar, share, size in told:
@@ -160,14 +160,14 @@ def test_pairs(board: tuple[str, str], out: Path, parts: dict[Any, str], data: d
             assert [its["lift"][i], its["lo"][i], its["hi"][i]] == list(map(int, mine))
             assert its["claim"][i] == claims.get(row["claim"], "=")
     head, *told = _table(parts[board], "Lift of the row")
-    short = {model: shortened(model, 60) for model in models}
+    short = {model: shorten(model, 60) for model in models}
     lifts = {(short[row["model_b"]], short[row["model_a"]]): row for row in pairs if row["metric"] == "pass@1"}
     for name, *cells in told:
         for other, cell in zip((row[0] for row in told), cells, strict=True):
             row = lifts.get((name, other))
             settled = row is not None and row["claim"] in claims
             assert cell == ("" if row is None else _signed(row["lift"]).replace("-", "\u2212") if settled else "=")
-    assert [shortened(row[0], 24) for row in told] == head[1:]
+    assert [shorten(row[0], 24) for row in told] == head[1:]
 
 
 def test_subjects_and_slices(out: Path, parts: dict[Any, str]) -> None:
@@ -175,7 +175,7 @@ def test_subjects_and_slices(out: Path, parts: dict[Any, str]) -> None:
     for what, table, column in (("subject", "subject_summary", "subject"), ("level", "slice_summary", "slice_value")):
         head, *told = _table(parts[board], f"pass@1 in each {what}")
         values = {
-            (shortened(r["model"], 60), r[column]): r
+            (shorten(r["model"], 60), r[column]): r
             for r in asked(out, f"FROM {table} WHERE {_of(board)} AND metric = 'pass@1'")
         }
         names = sorted({part for _, part in values})

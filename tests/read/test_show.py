@@ -11,7 +11,8 @@ from conftest import attempts, put, run
 from counted import Row, rows, scored
 from scorelake.cli import app
 from scorelake.page.build import html
-from scorelake.read.show import Asked, Line, _axis, _bar, leaderboard
+from scorelake.read.board import Line
+from scorelake.read.show import ShowOptions, _axis, _bar, show_leaderboard
 
 
 def _model(name: str, c: list[int], n: int = 2) -> list[Row]:
@@ -53,7 +54,7 @@ def test_values_of_some_problems_are_marked(out: Path) -> None:
     told = "\n".join(_shown(out, "--metric", "pass@2"))
     assert "0.0000*" in told
     assert "0.5000*" not in told
-    assert "* of some of the model's problems only" in " ".join(told.split())
+    assert "* without the model's problems that have fewer than k attempts" in " ".join(told.split())
     assert "[compare] metrics" in told
     assert "*" not in "\n".join(_shown(out))
 
@@ -70,7 +71,7 @@ def test_intervals_contain_values(out: Path) -> None:
 
 
 def _line(value: float | None, lo: float | None, hi: float | None) -> Line:
-    return Line("m", value, lo, hi, 1, 1, 1, 1, None, None, None, None)
+    return Line("m", value, lo, hi, 1, None, None, None, 1, 1, 1, 1, None)
 
 
 def test_bars_share_an_axis() -> None:
@@ -94,7 +95,7 @@ def test_it_fits_any_width(
 ) -> None:
     for name, value in (("COLUMNS", str(width)), ("FORCE_COLOR", "1"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
-    leaderboard(named, Asked())
+    show_leaderboard(named, ShowOptions())
     told = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in capsys.readouterr().out.splitlines()]
     table = [line for line in told if "0.5000" in line]
     (lo, hi), *_ = [(row["lo"], row["hi"]) for row in rows(named, "FROM leaderboard WHERE metric = 'pass@1'")]

@@ -16,8 +16,8 @@ from scorelake.errors import UsageError
 from scorelake.notebook import arguments, scoring
 from scorelake.read import session
 from scorelake.read.board import facts, opened
-from scorelake.read.claim import Asked, run_shown
-from scorelake.read.names import there
+from scorelake.read.claim import PairRequest, current_run_id
+from scorelake.read.names import check_names
 from scorelake.read.verdict import verdict
 from scorelake.text import escape_control_lines, plural
 
@@ -103,12 +103,12 @@ class Board:
         with opened(self.folder) as read:
             known = facts(read)
             asked: dict[str, Any] = {"metric": known.metric(metric), "benchmark": benchmark}
-            there("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
+            check_names("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
             if by == "subject":
                 parts |= {"view": "subject_leaderboard", "order": f"subject, {order}"}
             elif by is not None:
                 slices = [name for (name,) in read.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
-                there("slice", ["subject", *slices], [by])
+                check_names("slice", ["subject", *slices], [by])
                 asked["slice"] = by
                 parts |= {"view": "slice_summary", "more": "AND slice = $slice"}
                 parts["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
@@ -129,8 +129,8 @@ class Board:
         └────────┴─────┴──────────┴──────────┘
         """
         names = self.sql("SELECT DISTINCT model, benchmark FROM model_summary ORDER BY ALL")
-        there("model", names["model"].unique(maintain_order=True).to_list(), [model])
-        there("benchmark", names["benchmark"].unique().sort().to_list(), [benchmark] if benchmark else [])
+        check_names("model", names["model"].unique(maintain_order=True).to_list(), [model])
+        check_names("benchmark", names["benchmark"].unique().sort().to_list(), [benchmark] if benchmark else [])
         return session.frame(self.folder, _CURVE, {"model": model, "benchmark": benchmark})
 
     def table(self, name: str) -> pl.DataFrame:
@@ -139,7 +139,7 @@ class Board:
         >>> board.table("problem_counts").select("model", "problem_id", "n", "c").head(2).rows()
         [('model-00', 'problem-000000', 12, 7), ('model-00', 'problem-000001', 14, 11)]
         """
-        there("table", self.tables["name"].to_list(), [name])
+        check_names("table", self.tables["name"].to_list(), [name])
         return session.frame(self.folder, f'SELECT * FROM "{name}"', problems=True)
 
     @property
@@ -200,7 +200,7 @@ class Board:
         from scorelake.notebook.comparison import compare  # noqa: PLC0415
 
         of, was = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
-        asked = Asked(model_a, model_b, metric, benchmark, of, was)
+        asked = PairRequest(model_a, model_b, metric, benchmark, of, was)
         return compare(self.folder, self.out, asked)
 
     @property
@@ -226,7 +226,7 @@ class Board:
         with ExitStack() as held:
             copy = held.enter_context(session.reading(self.out))
             mine = self.report.run["run_id"] if self.report else None
-            if mine and mine != (shown := run_shown(copy)):
+            if mine and mine != (shown := current_run_id(copy)):
                 raise UsageError(
                     f"another run has been published here meanwhile: {shown}; this board is of run {mine}",
                     where=self.out,

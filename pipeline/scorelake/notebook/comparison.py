@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from scorelake.read.claim import Asked, compared, tell
-from scorelake.read.session import settings_shown
+from scorelake.read.claim import PairRequest, compare_models
 from scorelake.text import escape_control_lines
 
 if TYPE_CHECKING:
@@ -55,17 +54,16 @@ class Comparison:
         return str(Markup("").join(_html(claim) for claim in self.claims))
 
 
-def compare(folder: Path, out: str, asked: Asked) -> Comparison:
+def compare(folder: Path, out: str, asked: PairRequest) -> Comparison:
     """The comparison asked for, from a published board and, where its tables do not have it, its counts."""
-    settings = settings_shown(folder)
-    found = compared(folder, out, asked)
+    found = compare_models(folder, out, asked)
     rows = tuple(
         {"benchmark": each.benchmark, "protocol": each.protocol, "metric": each.metric}
         | {"model_a": each.a, "model_b": each.b, "claim": each.row["claim"]}
         | {name: each.row.get(name) for name in _NUMBERS}
         for each in found
     )
-    return Comparison(tuple(tell(each, settings) for each in found), rows)
+    return Comparison(tuple(each.text() for each in found), rows)
 
 
 def _html(claim: str) -> Markup:

@@ -11,8 +11,7 @@ from scorelake.page import svg
 from scorelake.page.problems import problems
 from scorelake.page.sections import Asked, Place, is_step, leaderboard
 from scorelake.read.board import facts, opened
-from scorelake.read.labels import shortened
-from scorelake.read.names import there
+from scorelake.read.names import check_names, shorten
 from scorelake.read.verdict import title
 
 _SCORE, _RANGE = NAMES + 110, NAMES + 215
@@ -58,7 +57,7 @@ class Plots:
         with opened(self._folder) as read:
             known = facts(read)
             name = known.metric(metric)
-            there("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
+            check_names("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
             places = [
                 Place(known, board, read, Asked(name, top))
                 for board in known.boards
@@ -81,7 +80,7 @@ def _leaderboard(place: Place) -> Panel:
         middle = y + ROW / 2 + 4
         parts += [
             svg.tag("text", row["place"], x=PAD + 28, y=middle, text_anchor="end"),
-            svg.tag("text", shortened(row["name"], 26), x=PAD + 40, y=middle, class_="ink"),
+            svg.tag("text", shorten(row["name"], 26), x=PAD + 40, y=middle, class_="ink"),
             svg.tag("text", row["score"] + told["unit"], x=_SCORE, y=middle, text_anchor="end", class_="ink strong"),
             svg.tag("text", row["range"], x=_RANGE, y=middle, text_anchor="end"),
             inset(row["plot"], _RANGE + 20, y, across, ROW),
@@ -92,7 +91,7 @@ def _leaderboard(place: Place) -> Panel:
 
 
 def _curve(place: Place, model: str) -> Panel | None:
-    there("model", list(place.facts.label), [model])
+    check_names("model", list(place.facts.label), [model])
     sql = """
         SELECT family, k, value, lo, hi, coverage FROM curve
         WHERE benchmark = ? AND protocol = ? AND model = ? AND value IS NOT NULL ORDER BY k

@@ -14,7 +14,7 @@ from scorelake.page import svg
 from scorelake.page.pairs import packed
 from scorelake.page.sections import MANY, MATRIX, Place
 from scorelake.read.board import Board, by_subject
-from scorelake.read.labels import labels
+from scorelake.read.names import labels
 from scorelake.read.numbers import millionths
 from scorelake.read.verdict import verdict
 

@@ -51,7 +51,7 @@ def history(place: Place) -> dict[str, Any] | None:
                 place.scale.text(m.before),
                 place.scale.text(m.now),
                 place.scale.signed(m.change),
-                m.told,
+                m.note,
             )
             for m in movers(place.read, place.board, place.metric)
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scorelake.page.sections import MANY, MATRIX, Place
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale
 
 _PAIRS = """
@@ -40,7 +40,7 @@ def pairs(place: Place) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "half": half,
-        "names": [shortened(place.label(model), 24) for model in shown],
+        "names": [shorten(place.label(model), 24) for model in shown],
         "left": len(ranked) - len(shown),
         "settled": sum(pair[8] in SETTLED for pair in between),
         "of": len(between),

@@ -9,7 +9,7 @@ from typing import Any
 
 from scorelake.page import svg
 from scorelake.page.sections import FLAGGED, HEATED, MANY, MATRIX, Place
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 from scorelake.read.verdict import title
 from scorelake.text import escape_controls
 
@@ -78,7 +78,7 @@ def _names(place: Place, stats: list[tuple[Any, ...]]) -> dict[tuple[str, str], 
     ids = [row[1] for row in stats]
     twice = len(set(ids)) < len(ids)
     words = [f"{row[0]}/{row[1]}" if twice else str(row[1]) for row in stats]
-    return {row[:2]: shortened(escape_controls(text), 80) for row, text in zip(stats, words, strict=True)}
+    return {row[:2]: shorten(escape_controls(text), 80) for row, text in zip(stats, words, strict=True)}
 
 
 def _matrix(place: Place, stats: list[tuple[Any, ...]], name: dict[tuple[str, str], str]) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _matrix(place: Place, stats: list[tuple[Any, ...]], name: dict[tuple[str, st
     sign = {kind: char for char, kind in kinds.items()}
     return {
         "heat": svg.heat([[_step(cell) for cell in line] for line in cells[:MATRIX]], labels, words),
-        "names": [shortened(label, 28) for label in labels],
+        "names": [shorten(label, 28) for label in labels],
         "left": (len(models) - len(labels), len(stats) - len(shown)),
         "data": {
             "kinds": kinds,

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from scorelake.page import svg
 from scorelake.read.board import Board, Facts, Line, Reader
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale, ticks
 from scorelake.read.verdict import tiers, title, verdict
 from scorelake.text import escape_controls, plural
@@ -87,7 +87,7 @@ def leaderboard(place: Place) -> dict[str, Any]:
     rows = [
         {
             "i": i,
-            "place": line.place,
+            "place": line.rank_range,
             "name": place.label(line.model),
             "score": scale.text(line.value) + "*" * (line.value is not None and line.scored < line.problems),
             "range": scale.between(line.lo, line.hi),
@@ -282,7 +282,7 @@ def _heat(place: Place, what: str, rows: list[tuple[Any, ...]]) -> dict[str, Any
     return {
         "what": what,
         "small": SMALL,
-        "names": [(shortened(escape_controls(str(name)), 40), n) for name, n in zip(columns, most, strict=True)],
+        "names": [(shorten(escape_controls(str(name)), 40), n) for name, n in zip(columns, most, strict=True)],
         "rows": [(place.short(m), [_subject(place, cells.get((m, name))) for name in columns]) for m in shown],
         "left": (len(place.lines) - len(shown), len(names) - len(columns)),
     }

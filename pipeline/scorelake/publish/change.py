@@ -105,7 +105,7 @@ def compare_scores(
         .otherwise(changed.otherwise(pl.lit("moved"))),
         lo=change - z * se,
         hi=change + z * se,
-        p=2 * ndtr(-(change.abs() / se)),  # type: ignore[call-overload]  (ufuncs accept expressions)
+        p=2 * ndtr(-(change.abs() / se)),  # type: ignore[call-overload]  # ufuncs accept expressions
     )
     both = _with_q(both).with_columns(outside=(pl.col("q") <= 1 - confidence).fill_null(value=False))
     return CHANGE.check(both.select(*CHANGE.columns).sort(_SCORE))

@@ -12,8 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from scorelake.errors import DataError, LockedError
 from scorelake.publish.history import EMPTY, RunHistory, read_history
 from scorelake.publish.snapshot import PUBLISHED_FILE, Manifest, Output, problem_files
@@ -143,9 +141,18 @@ def load_state(out: Output) -> PublishedState:
     return PublishedState(current, manifest, history, (*notes, *damaged))
 
 
-def all_runs(out: Output, current: CurrentRun) -> pl.DataFrame:
-    """Return every published run."""
-    return _load_history(out, current, repair=False)[0].runs
+def describe_runs(out: Output) -> list[str]:
+    """Return one line per published run: the current one, those with a snapshot to roll back to, and the others."""
+    with out.synced() as local:
+        current = find_current_run(local)
+        kept = {manifest["run"]["run_id"] for manifest in local.manifests()}
+        runs = _load_history(local, current, repair=False)[0].runs
+    return [
+        f"{row['number']:>5}  {row['run_id']}  {row['started']:%Y-%m-%d %H:%M}  {row['files']:>9,} files  "
+        f"{row['rows_read']:>13,} rows  {row['models']:>5,} models  "
+        + ("shown" if row["run_id"] == current.run_id else "kept" if row["run_id"] in kept else "history only")
+        for row in runs.iter_rows(named=True)
+    ]
 
 
 def _load_history(out: Output, current: CurrentRun, repair: bool) -> tuple[RunHistory, list[str]]:

@@ -82,7 +82,7 @@ def build(
     """
     try:
         with duckdb.connect() as db:
-            db.execute(f"ATTACH '{escaped(str(path))}' AS board (STORAGE_VERSION '{STORAGE_VERSION}')")
+            db.execute(f"ATTACH {text_literal(str(path))} AS board (STORAGE_VERSION '{STORAGE_VERSION}')")
             db.execute("USE board")
             db.begin()  # hundreds of small statements, one write to the disk
             db.execute("CREATE SCHEMA internal")
@@ -167,7 +167,7 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     views = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
     described = {f"{schema_of(table)}.{table.name}": table for table in (*PUBLIC, *INTERNAL)}
     statements = [
-        f"COMMENT ON {'VIEW' if table.name in views else 'TABLE'} {name} IS '{escaped(table.about)}';"
+        f"COMMENT ON {'VIEW' if table.name in views else 'TABLE'} {name} IS {text_literal(table.about)};"
         for name, table in described.items()
     ]
     columns = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
@@ -176,7 +176,7 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
         own = described[name].columns | EARLIER_COUNTS
         by_user = "Protocol column" if table_name.startswith("protocol") else "Carried column of the lake"
         about = own[column][1] if column in own else by_user
-        statements.append(f"COMMENT ON COLUMN {name}.{identifier(column)} IS '{escaped(about)}';")
+        statements.append(f"COMMENT ON COLUMN {name}.{identifier(column)} IS {text_literal(about)};")
     db.execute("".join(statements))
 
 
@@ -199,11 +199,11 @@ def view_files() -> list[tuple[str, str]]:
 
 def _parquet(files: str) -> str:
     """Return a table function for a glob; keys in the path of the output are not columns."""
-    return f"read_parquet('{escaped(files)}', hive_partitioning = false)"
+    return f"read_parquet({text_literal(files)}, hive_partitioning = false)"
 
 
-def escaped(text: str) -> str:
-    return text.replace("'", "''")
+def text_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def identifier(name: str) -> str:

@@ -101,6 +101,15 @@ class Output:
             yield self.fresh().require()
 
     @contextmanager
+    def synced(self) -> Iterator[Output]:
+        """Open an existing output to read it; a mirror is updated first, under the lock."""
+        if self.mirror is None:
+            yield self.require()
+        else:
+            with self.held() as out:
+                yield out
+
+    @contextmanager
     def passing(self) -> Iterator[Output]:
         """Open the output to add partial counts only: itself, or a small temporary mirror."""
         if self.mirror is None:
