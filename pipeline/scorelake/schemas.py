@@ -166,10 +166,14 @@ EARLIER_COUNTS: Columns = {
     "prior_n": (INT, "Graded attempts of the problem in [uncertainty] prior_lake"),
     "prior_c": (INT, "Correct attempts of the problem in [uncertainty] prior_lake"),
 }
-_SHARED: Columns = {**GROUP_COLUMNS, **_METRIC, **_ESTIMATE, **SIZE_COLUMNS, **RANK_COLUMNS}
+_SHARED: Columns = {
+    **{**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS},
+    **{**_METRIC, **_ESTIMATE, **SIZE_COLUMNS, **RANK_COLUMNS, **RUN_ID},
+}
 
 
 def shared_columns(*names: str) -> Columns:
+    """Return columns that have the same meaning in every table."""
     return {name: _SHARED[name] for name in names}
 
 

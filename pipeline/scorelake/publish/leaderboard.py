@@ -15,43 +15,26 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 
+from scorelake import schemas
 from scorelake.publish.history import RunHistory
 from scorelake.publish.protocols import protocol_table
 from scorelake.publish.snapshot import problem_files
-from scorelake.publish.views import (
-    BOARD,
-    INTERNAL,
-    PROBLEM_COUNT,
-    PROBLEM_GROUP,
-    PROBLEM_NAME,
-    PROTOCOL_KEY,
-    PUBLIC,
-)
-from scorelake.schemas import (
-    CHANGE,
-    COUNT_SCORE,
-    COUNTS,
-    CURVE,
-    EARLIER_COUNTS,
-    EVIDENCE,
-    GROUP,
-    HISTORY,
-    KEYS,
-    LISTS,
-    OVERALL,
-    PROBLEM_COUNTS,
-    PROBLEM_HISTOGRAM,
-    PROBLEM_SCORE,
-    RECORD,
-    SUMMARIES,
-    Table,
-)
+from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
+from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
 from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
 STORAGE_VERSION = "v1.0.0"
 """Storage format that every DuckDB 1.x and 2.x can read."""
-_FROM_SNAPSHOT = (*SUMMARIES, CURVE, OVERALL, COUNT_SCORE, *EVIDENCE, PROBLEM_HISTOGRAM, CHANGE)
+_FROM_SNAPSHOT = (
+    *schemas.SUMMARIES,
+    schemas.CURVE,
+    schemas.OVERALL,
+    schemas.COUNT_SCORE,
+    *schemas.EVIDENCE,
+    PROBLEM_HISTOGRAM,
+    schemas.CHANGE,
+)
 """Tables that are copied from the snapshot's files as they are."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
@@ -70,7 +53,7 @@ def run_in_board(copy: Path) -> tuple[str, bool] | None:
 def history_in_board(copy: Path) -> RunHistory:
     """Return the runs and scores stored in a copy of a leaderboard."""
     with duckdb.connect(str(copy), read_only=True) as db:
-        return RunHistory(*(db.table(qualified(table)).pl() for table in (RECORD, HISTORY)))
+        return RunHistory(*(db.table(qualified(table)).pl() for table in (schemas.RECORD, schemas.HISTORY)))
 
 
 def build(
@@ -173,7 +156,7 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     columns = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     for schema, table_name, column in db.execute(columns).fetchall():
         name = f"{schema}.{table_name}"
-        own = described[name].columns | EARLIER_COUNTS
+        own = described[name].columns | schemas.EARLIER_COUNTS
         by_user = "Protocol column" if table_name.startswith("protocol") else "Carried column of the lake"
         about = own[column][1] if column in own else by_user
         statements.append(f"COMMENT ON COLUMN {name}.{identifier(column)} IS {text_literal(about)};")

@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
+from scorelake import schemas
 from scorelake.schemas import (
-    BENCHMARK_COLUMN,
-    CHANGE,
-    COUNT_COLUMNS,
-    COUNT_SCORE,
-    CURVE,
-    EVIDENCE,
     FLAG,
-    GROUP_CODE,
-    GROUP_COLUMNS,
-    HISTORY,
     INT,
-    MODEL_COLUMNS,
-    NAME_CODE,
     NOISE_COLUMNS,
-    OVERALL,
-    PAIR_COLUMNS,
-    PROBLEM_COUNTS,
-    PROBLEM_HISTOGRAM,
-    PROBLEM_ID,
-    PROBLEM_SCORE,
-    QUARANTINE,
-    RANK_COLUMNS,
     REAL,
-    RECORD,
-    REWARD_COLUMNS,
-    RUN,
-    RUN_ID,
-    SETTING,
     SIZE_COLUMNS,
-    SUBJECT_COLUMNS,
-    SUMMARIES,
     TEXT,
     TEXTS,
-    VALUE_COLUMNS,
     Columns,
     Table,
     shared_columns,
 )
 
+_PROBLEM = shared_columns(*schemas.KEYS, *schemas.COUNTS, "reward_mean", "reward_max")
+_MODEL = shared_columns("benchmark", "model", "protocol")
 PROBLEM_GROUP = Table(
-    "problem_group", "Groups of problems; part of the view problem.", {**GROUP_CODE, **GROUP_COLUMNS}
+    "problem_group", "Groups of problems; part of the view problem.", {**schemas.GROUP_CODE, **schemas.GROUP_COLUMNS}
 )
-PROBLEM_NAME = Table("problem_name", "Problem ids; part of the view problem.", {**NAME_CODE, **PROBLEM_ID})
+PROBLEM_NAME = Table(
+    "problem_name", "Problem ids; part of the view problem.", {**schemas.NAME_CODE, **schemas.PROBLEM_ID}
+)
 PROBLEM_COUNT = Table(
     "problem_count",
     "Counts and carried columns with integer keys; part of the view problem.",
-    {**GROUP_CODE, **NAME_CODE, **COUNT_COLUMNS, **REWARD_COLUMNS},
+    {**schemas.GROUP_CODE, **schemas.NAME_CODE, **schemas.COUNT_COLUMNS, **schemas.REWARD_COLUMNS},
 )
 PROTOCOL_COLUMNS: Columns = {
-    "protocol": GROUP_COLUMNS["protocol"],
+    **shared_columns("protocol"),
     "label": (TEXT, "Readable form, such as temperature=0.2, grader=x"),
 }
 PROTOCOL_KEY = Table(
@@ -68,7 +46,7 @@ BOARD = Table(
     "board",
     "The run in this file and the versions that built it.",
     {
-        **RUN_ID,
+        **schemas.RUN_ID,
         "rolled_back": (FLAG, "True after `scorelake rollback`"),
         "scorelake": (TEXT, "Version of scorelake that built this file"),
         "duckdb": (TEXT, "Version of DuckDB that built this file"),
@@ -80,48 +58,45 @@ _RANKED: Columns = {
     "could_be_best": (FLAG, "True if no other model is significantly better"),
     **shared_columns("p_best", "model", "protocol", "value", "lo", "hi"),
     **SIZE_COLUMNS,
-    "reason": RANK_COLUMNS["reason"],
+    **shared_columns("reason"),
 }
-_COMPARISON: Columns = {**shared_columns("metric"), **PAIR_COLUMNS}
+_COMPARISON: Columns = {**shared_columns("metric"), **schemas.PAIR_COLUMNS}
 VIEWS = (
     Table(
         "leaderboard",
         "Models ranked by value, with rank ranges; unranked models have a reason.",
-        {**BENCHMARK_COLUMN, **_RANKED},
+        {**shared_columns("benchmark"), **_RANKED},
     ),
     Table(
         "subject_leaderboard",
         "Models ranked by value within each subject, with rank ranges; unranked models have a reason.",
-        {**SUBJECT_COLUMNS, **_RANKED},
+        {**shared_columns("benchmark", "subject"), **_RANKED},
     ),
     Table(
         "comparison",
         "Paired comparisons of two models on the problems both attempted; each pair once.",
-        {**BENCHMARK_COLUMN, **_COMPARISON},
+        {**shared_columns("benchmark"), **_COMPARISON},
     ),
     Table(
         "subject_comparison",
         "Paired comparisons of two models within each subject; each pair once.",
-        {**SUBJECT_COLUMNS, **_COMPARISON},
+        {**shared_columns("benchmark", "subject"), **_COMPARISON},
     ),
-    Table("pair", "Paired comparisons of two models, in both orders.", {**BENCHMARK_COLUMN, **_COMPARISON}),
     Table(
-        "problem",
-        "One row per problem: keys, counts and carried columns.",
-        {**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS},
+        "pair", "Paired comparisons of two models, in both orders.", {**shared_columns("benchmark"), **_COMPARISON}
     ),
-    PROBLEM_COUNTS,
+    Table("problem", "One row per problem: keys, counts and carried columns.", _PROBLEM),
+    schemas.PROBLEM_COUNTS,
     Table(
         "problem_scores",
         "Value of every metric for every problem; the mean over a group is its summary value.",
-        {**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS, **VALUE_COLUMNS},
+        {**_PROBLEM, **schemas.VALUE_COLUMNS},
     ),
     Table(
         "problem_stats",
         "Difficulty and discrimination of every problem across models.",
         {
-            **shared_columns("benchmark", "subject", "protocol"),
-            **PROBLEM_ID,
+            **shared_columns("benchmark", "subject", "protocol", "problem_id"),
             "models": (INT, "Models with a graded attempt of the problem"),
             "attempts": (INT, "Graded attempts of all models"),
             "solved_by": (INT, "Models that solved it at least once"),
@@ -139,7 +114,7 @@ VIEWS = (
         "budget",
         "Variance of pass@1 split into attempts and problems, and the standard error after adding one of either.",
         {
-            **MODEL_COLUMNS,
+            **_MODEL,
             "value": (REAL, "pass@1"),
             "problems": (INT, "Problems with a graded attempt"),
             "attempts_per_problem": (REAL, "Mean number of graded attempts per problem"),
@@ -188,9 +163,12 @@ VIEWS = (
 )
 
 INTERNAL = (
-    *(PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT, PROBLEM_SCORE, COUNT_SCORE, PROTOCOL_KEY, RECORD, BOARD),
-    *EVIDENCE,
+    *(PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT, schemas.PROBLEM_SCORE, schemas.COUNT_SCORE),
+    *(PROTOCOL_KEY, schemas.RECORD, BOARD, *schemas.EVIDENCE),
 )
 """Tables in the schema `internal`, which the views read."""
-PUBLIC = (*SUMMARIES, CURVE, OVERALL, PROBLEM_HISTOGRAM, CHANGE, RUN, SETTING, QUARANTINE, HISTORY, *VIEWS)
+PUBLIC = (
+    *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.PROBLEM_HISTOGRAM, schemas.CHANGE),
+    *(schemas.RUN, schemas.SETTING, schemas.QUARANTINE, schemas.HISTORY, *VIEWS),
+)
 """Tables and views for users."""
