@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import erfc, sqrt
 from statistics import NormalDist
 from typing import Any
 
 import polars as pl
-from scipy.special import ndtr
 
 from scorelake.partials import Partial, described
 from scorelake.publish.current_run import PublishedState
@@ -105,9 +105,14 @@ def compare_scores(
         .otherwise(changed.otherwise(pl.lit("moved"))),
         lo=change - z * se,
         hi=change + z * se,
-        p=2 * ndtr(-(change.abs() / se)),  # type: ignore[call-overload]  # ufuncs accept expressions
     )
-    both = _with_q(both).with_columns(outside=(pl.col("q") <= 1 - confidence).fill_null(value=False))
+    p = [
+        None if difference is None or error is None else erfc(abs(difference) / error / sqrt(2))
+        for difference, error in both.select("change", "se").rows()
+    ]
+    both = _with_q(both.with_columns(pl.Series("p", p, pl.Float64))).with_columns(
+        outside=(pl.col("q") <= 1 - confidence).fill_null(value=False)
+    )
     return CHANGE.check(both.select(*CHANGE.columns).sort(_SCORE))
 
 

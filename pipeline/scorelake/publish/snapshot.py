@@ -213,6 +213,8 @@ def _refuse_foreign(out: Output) -> None:
         raise UsageError("is a file; the output is a folder", where=out.name, hint="choose another --out")
     for name in PARTS:
         path = out.root / name
+        if out.mirror and name == PUBLISHED_FILE:
+            continue  # never sent to object storage: the mirror keeps it when the output there was deleted
         if path.is_symlink() or (any(path.iterdir()) if path.is_dir() else path.exists()):
             raise DataError(
                 f"contains {name}, which scorelake did not write",
