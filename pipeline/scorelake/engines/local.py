@@ -1,4 +1,4 @@
-"""One task after another in this process; Polars uses every core inside each."""
+"""Run tasks one after another in this process; Polars uses every core inside each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ memory_gb: float | None = None
 
 
 def map(task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:  # noqa: A001
-    """Results in the order of the items, each as soon as it is done."""
+    """Yield results in the order of the items."""
     for item in items:
         yield task(item)
