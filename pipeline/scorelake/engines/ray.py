@@ -86,9 +86,9 @@ class RayEngine:
         threads = str(self.cpus)
         limits = {"POLARS_MAX_THREADS": threads, "NUMBA_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
         # one function for every map, since Ray gives an idle worker to the next task of the same function
-        self._function: Any = ray.remote(worker_function(self.shared, self.versions)).options(
+        self._function: Any = ray.remote(
             num_cpus=self.cpus, memory=self.memory, max_retries=0, runtime_env={"env_vars": limits}
-        )
+        )(worker_function(self.shared, self.versions))
 
     @property
     def memory_gb(self) -> float:
@@ -108,8 +108,7 @@ class RayEngine:
         try:
             while True:
                 for item in islice(queue, max(0, 4 * self.at_once + 16 - len(calls))):
-                    calls.append(Call(task, item))
-                    self._submit(calls[-1])
+                    calls.append(self._submit(Call(task, item)))
                 if not calls:
                     return
                 result = self._result(calls[0])
@@ -118,7 +117,7 @@ class RayEngine:
         finally:
             self.cancel([call.ref for call in calls])
 
-    def _submit(self, call: Call) -> None:
+    def _submit(self, call: Call) -> Call:
         """Start an attempt: after a failure on any node, and isolated if the task may have ended its worker."""
         function = getattr(call.task, AFTER_A_CRASH, call.task) if call.may_crash else call.task
         delay = self.backoff_s * 2 ** (len(call.failures) - 1) if MEMORY in call.failures else 0.0
@@ -126,6 +125,7 @@ class RayEngine:
         payload = bytes(ray.cloudpickle.dumps((function, call.item)))
         call.ref = self._function.options(scheduling_strategy=strategy).remote(payload, delay)
         self._running.add(call.ref)
+        return call
 
     def _result(self, call: Call) -> Any:
         """Return the result of a call, after as many attempts as it takes and are allowed."""
