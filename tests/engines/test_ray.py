@@ -156,7 +156,12 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_killed(
-    engine: RayEngine, lake: Path, tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, stage: str
+    engine: RayEngine,
+    lake: Path,
+    tmp_path: Path,
+    expected: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
 ) -> None:
     slow = Slow(tmp_path / "notes", stage)
 
@@ -193,7 +198,9 @@ def test_a_node_killed(
 def test_the_number_of_attempts_is_limited(engine: RayEngine) -> None:
     warnings: list[str] = []
     twice = replace(engine, attempts=2, warn=warnings.append)
-    with pytest.raises(ClusterError, match=r"could not be finished in 2 attempts: the worker crashed.*2 times") as caught:
+    with pytest.raises(
+        ClusterError, match=r"could not be finished in 2 attempts: the worker crashed.*2 times"
+    ) as caught:
         list(twice.map(kill_worker, ["a.parquet"]))
     assert (caught.value.where, caught.value.exit_code) == ("kill_worker(a.parquet)", 4)
     assert warnings == [f"warning: kill_worker(a.parquet): {CRASH}; attempt 2 of 2"]
@@ -237,7 +244,9 @@ def test_calls_are_named_in_messages() -> None:
     assert len(str(Call(len, "y" * 1000))) < 200
 
 
-def test_a_file_that_ends_the_worker_is_named(engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_ends_the_worker_is_named(
+    engine: RayEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It gets its verdict, which is remembered; the files beside it are counted."""
     ray.cloudpickle.register_pickle_by_value(crashing)
     monkeypatch.setattr(tasks, "count_all", crashing.count_all)
