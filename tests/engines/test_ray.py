@@ -188,7 +188,9 @@ def test_a_node_killed(
 
     def strike() -> None:
         until(lambda: any(node == doomed.node_id for _, node in slow.running()))
+        workers = [Path(f"/proc/{pid}") for pid, node in slow.running() if node == doomed.node_id]
         nodes.kill(doomed)
+        until(lambda: not any(worker.exists() for worker in workers))  # or it finishes its task before it ends
 
     assert struck(engine, lake, tmp_path / "out", slow, monkeypatch, strike) >= 1
     assert tables(tmp_path / "out") == expected

@@ -130,7 +130,7 @@ def test_object_storage(bucket: str, tmp_path: Path) -> None:
     assert (report.files_read, report.files_reused) == (1, 2)
     assert counted(tmp_path / "out") == truth(str(table))
     files = listing(url, QUICK).files
-    assert {file.beside({})["model"] for file in files} == {"a", "b", "c"}
+    assert {file.constant_columns({})["model"] for file in files} == {"a", "b", "c"}
 
 
 def test_column_mapping_is_refused(tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_a_log_that_lies(tmp_path: Path) -> None:
     (file,) = table.glob("*.parquet")
     text = log.read_text()
     for path, says in (
-        ("/etc/passwd", "lies elsewhere"),
-        ("../x.parquet", "lies elsewhere"),
-        ("gone.parquet", "not there"),
+        ("/etc/passwd", "a file outside of its folder"),
+        ("../x.parquet", "a file outside of its folder"),
+        ("gone.parquet", "it is missing"),
     ):
         log.write_text(text.replace(file.name, path))
         with pytest.raises(DataError, match=says):
@@ -200,7 +200,7 @@ def test_a_log_that_lies(tmp_path: Path) -> None:
             listing(table)
     log.write_text(text)
     file.write_bytes(file.read_bytes() + b"x")
-    with pytest.raises(DataError, match="where the table's log says"):
+    with pytest.raises(DataError, match="in the log of the table"):
         listing(table)
     log.unlink()
     with pytest.raises(DataError, match="the log of this Delta table cannot be read"):

@@ -16,7 +16,7 @@ from cloud import PATIENT, QUICK, upload
 from conftest import FIXTURES, attempts, expand, put, run, tables
 from faulty import Fault, Faulty
 from scorelake.errors import DataError, LakeError
-from scorelake.lake.download import at_hand
+from scorelake.lake.download import local_copy
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
@@ -83,7 +83,7 @@ def test_columns_nobody_asked_for_stay_where_they_are(bucket: str, tmp_path: Pat
     url = upload(tmp_path / "lake", f"{bucket}/lake")
     listed = listing(url, QUICK)
     shard = Shard(url, listed.files)
-    with at_hand(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
+    with local_copy(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
         path = Path(copy.root) / "big.parquet"
         assert path.stat().st_size == listed.files[0].size > 6_000_000
         assert path.stat().st_blocks * 512 < 1_000_000
@@ -160,7 +160,7 @@ def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_pa
 
     score(f"{bucket}-other/lake", 5, "no such bucket")
     proxy.plan = lambda method, path: "403"
-    score(url, 2, "access refused")
+    score(url, 2, "access denied")
     proxy.plan = lambda method, path: "503" if "parquet" in path else None
     score(url, 4, "cannot be reached or used")
     proxy.plan = lambda method, path: None
@@ -193,7 +193,7 @@ def test_keys_that_a_disk_cannot_hold(bucket: str, tmp_path: Path) -> None:
     path, url = put(tmp_path, expand([("a", 4, 2)], model="m")), f"{bucket}/lake"
     Objects(url, QUICK).send({"both.parquet": path, "both.parquet/part.parquet": path})
     assert run(url, tmp_path / "out").run["graded"] == 8, "one at a time both can be held"
-    with pytest.raises(DataError, match="its key is a folder of other keys too"):
+    with pytest.raises(DataError, match="its key is also a folder of other keys"):
         check.check(Output(tmp_path / "out"))
     Objects(url, QUICK).send({"long/" + "x" * 300 + ".parquet": path})
     with pytest.raises(DataError, match="a part of its key is longer than 255 bytes") as told:

@@ -46,29 +46,29 @@ def test_the_living_are_left_alone_and_the_dead_are_not(tmp_path: Path) -> None:
     ) as writer:
         assert writer.stdout is not None
         path = folder(Path(writer.stdout.readline().strip()), "half")
-        assert not disk.abandoned(path)
+        assert not disk.is_abandoned(path)
         writer.kill()
         writer.wait()
-    assert disk.abandoned(path)
+    assert disk.is_abandoned(path)
 
 
 def test_a_process_number_used_again_is_another_process(tmp_path: Path) -> None:
     mine = disk.temp_path(tmp_path / "x")
     writer = mine.name.split("-")
-    assert not disk.abandoned(mine)
+    assert not disk.is_abandoned(mine)
     writer[2] = str(int(writer[2]) - 1)
-    assert disk.abandoned(tmp_path / "-".join(writer))
+    assert disk.is_abandoned(tmp_path / "-".join(writer))
 
 
 def test_other_machines_are_given_a_day(tmp_path: Path) -> None:
     path = folder(tmp_path / ".x.0123456789ab-1-2-abcdef", "half")
-    assert not disk.abandoned(path)
+    assert not disk.is_abandoned(path)
     yesterday = time.time() - 25 * 3600
     os.utime(path / "text", (yesterday, yesterday))
     os.utime(path, (yesterday, yesterday))
-    assert disk.abandoned(path)
+    assert disk.is_abandoned(path)
     (path / "text").write_text("still at it")
-    assert not disk.abandoned(path)
+    assert not disk.is_abandoned(path)
 
 
 def test_many_writers_of_one_folder(tmp_path: Path) -> None:

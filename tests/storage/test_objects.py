@@ -8,7 +8,7 @@ import pytest
 from cloud import QUICK
 from faulty import Fault, Faulty
 from scorelake.errors import LakeError, StorageError, UsageError
-from scorelake.storage.objects import ChangedError, Objects, _first
+from scorelake.storage.objects import ChangedError, Objects, clean_message
 
 DATA = bytes(range(256)) * 1000
 
@@ -115,9 +115,9 @@ def test_no_permission(there: Objects, proxy: Faulty, tmp_path: Path) -> None:
     (found,) = there.list()
     proxy.plan = lambda method, path: "403"
     for request in (there.list, lambda: there.read(found, 0, 9), lambda: there.send({"x": tmp_path / "data"})):
-        with pytest.raises(UsageError, match="access refused"):
+        with pytest.raises(UsageError, match="access denied"):
             request()
-    with pytest.raises(UsageError, match="access refused"):
+    with pytest.raises(UsageError, match="access denied"):
         there.replace(tmp_path / "data", "x", None)
     assert len(proxy.requests) < 10, "no use in trying again"
 
@@ -144,7 +144,7 @@ def test_addresses_hold_no_secret(url: str) -> None:
 
 def test_messages_hold_no_token() -> None:
     words = "Generic Azure error: Error performing GET http://host/box?sv=1&sig=hunter2 in 3ms - HTTP error"
-    assert _first(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
+    assert clean_message(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
 
 
 def test_an_endpoint_holds_no_secret_either(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,15 +173,23 @@ class RayEngine:
         self._running.discard(ref)
 
     def cancel(self, refs: list[Ref] | None = None) -> None:
-        """Stop these tasks, or all: first with an interrupt, so that they remove their temporary files."""
-        left = list(self._running) if refs is None else refs
-        self._running.difference_update(left)
-        for force in (False, True):
+        """Stop these tasks, or all: first with an interrupt, so that they remove their temporary files.
+
+        Ray ends the driver if a cancellation meets the result of the same task (`submissible_tasks_`, Ray 2.60). So
+        waiting tasks are cancelled first, the last one first, and running tasks get a moment to finish.
+        """
+        refs = list(self._running) if refs is None else refs
+        self._running.difference_update(refs)
+        _, left = ray.wait(refs, num_returns=len(refs), timeout=0) if refs else ([], refs)
+        may_run = 2 * self.at_once
+        for ref in reversed(left[may_run:]):
+            ray.cancel(ref)
+        left = left[:may_run]
+        for timeout_s, force in ((0.3, False), (GRACE_S, True)):
+            _, left = ray.wait(left, num_returns=len(left), timeout=timeout_s) if left else ([], left)
             for ref in left:
                 with contextlib.suppress(Exception):
                     ray.cancel(ref, force=force)
-            if left and not force:
-                _, left = ray.wait(left, num_returns=len(left), timeout=GRACE_S)
 
 
 def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callable[[bytes, float], tuple[Any, Any]]:
