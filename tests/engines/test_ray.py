@@ -25,8 +25,7 @@ import crashing
 from conftest import Nodes, ask, expand, put, run, snapshot, tables
 from scorelake import engines, parts, synth, tasks
 from scorelake.engines import local
-from scorelake.engines.cluster import check_address
-from scorelake.engines.ray import CRASH, Call, RayEngine, task_memory
+from scorelake.engines.ray import CRASH, Call, RayEngine, check_address, task_memory
 from scorelake.errors import ClusterError, DataError, UsageError
 from scorelake.settings import load
 from scorelake.storage.mirror import Mirror

@@ -265,7 +265,7 @@ def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineNa
     return settings_for(lake, columns=mapped(column or ()), engine=engine.value, **asked)
 
 
-def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Suspect]:
+def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
     from functools import partial
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
 
-from scorelake.engines import local
 from scorelake.errors import UsageError
 from scorelake.settings import Settings
 
@@ -23,7 +22,7 @@ class Engine(Protocol):
 
     @property
     def memory_gb(self) -> float | None:
-        """Memory of one task; None where this machine's settings apply."""
+        """Memory of one task; None where the settings of this machine apply."""
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield results in the order of the items, and raise the first error in that order.
@@ -31,6 +30,19 @@ class Engine(Protocol):
         `str(item)` names the item in errors. The attribute `guard.AFTER_A_CRASH` of a task is another task, which
         replaces it after it crashed its worker.
         """
+
+
+class LocalEngine:
+    """Run tasks one after another in this process; Polars uses every core inside each."""
+
+    at_once = 1
+    memory_gb: float | None = None
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        return (task(item) for item in items)
+
+
+local = LocalEngine()
 
 
 def connect(

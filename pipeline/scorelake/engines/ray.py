@@ -10,39 +10,43 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import signal
+import socket
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 import ray
 
-from scorelake.engines.cluster import join_cluster, summary
 from scorelake.errors import ClusterError, EndedError, ScorelakeError, UsageError
 from scorelake.guard import AFTER_A_CRASH
 from scorelake.settings import Run
-from scorelake.storage.disk import is_remote
+from scorelake.storage.disk import first_line, is_remote
 from scorelake.text import escape_controls, plural
 from scorelake.version import __version__
 
-Ref: TypeAlias = "ray.ObjectRef[Any]"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 VERSIONS = {"scorelake": __version__, "polars": pl.__version__}
 """Must be the same on every node: hashes and partial counts depend on them."""
 GRACE_S = 5.0
 """Time for cancelled tasks to remove their temporary files before they are killed."""
-MAX_NAME = 160
 GB = 1 << 30
 MEMORY, CRASH = "Ray's memory monitor ended the worker", "the worker crashed or was killed"
 HINTS = {
     MEMORY: "give tasks more memory with [run] memory_gb, or less work with [run] shard_mb and bucket_rows",
     CRASH: "if the system ended it for want of memory, set [run] memory_gb; else see Ray's logs on the node",
 }
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""The start of every gRPC connection: HTTP/2's fixed text and an empty SETTINGS frame."""
+SETTINGS_FRAME = 4
+PORT_HINT = "host:port of the head as `ray start --head` prints it, usually port 6379; not the dashboard (8265)"
 LOG = logging.getLogger(__name__).warning
 
 
@@ -53,15 +57,13 @@ class Call:
     task: Callable[[Any], Any]
     item: Any
     failures: list[str] = field(default_factory=list)
-    may_crash: bool = False
-    """The task itself may have ended its worker."""
     ref: Any = None
 
     def __str__(self) -> str:
         """Return a short text such as `count_all(a.parquet, b.parquet)`."""
         items = list(self.item) if isinstance(self.item, (tuple, list)) else [self.item]
         text = ", ".join(str(each) for each in items[:3])
-        short = text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}..."
+        short = text if len(text) <= 160 else f"{text[:160]}..."
         others = f" and {len(items) - 3:,} more" if len(items) > 3 else ""
         return f"{getattr(self.task, '__name__', type(self.task).__name__)}({escape_controls(short)}{others})"
 
@@ -80,7 +82,7 @@ class RayEngine:
     patience_s: float = 600.0
     """Time to wait for a node that is large enough: an autoscaler may be starting one."""
     versions: dict[str, str] = field(default_factory=VERSIONS.copy)
-    _running: set[Ref] = field(default_factory=set, init=False)
+    _running: dict[Any, None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         threads = str(self.cpus)
@@ -108,7 +110,8 @@ class RayEngine:
         try:
             while True:
                 for item in islice(queue, max(0, 4 * self.at_once + 16 - len(calls))):
-                    calls.append(self._submit(Call(task, item)))
+                    calls.append(Call(task, item))
+                    self._submit(calls[-1])
                 if not calls:
                     return
                 result = self._result(calls[0])
@@ -117,15 +120,14 @@ class RayEngine:
         finally:
             self.cancel([call.ref for call in calls])
 
-    def _submit(self, call: Call) -> Call:
+    def _submit(self, call: Call) -> None:
         """Start an attempt: after a failure on any node, and isolated if the task may have ended its worker."""
-        function = getattr(call.task, AFTER_A_CRASH, call.task) if call.may_crash else call.task
-        delay = self.backoff_s * 2 ** (len(call.failures) - 1) if MEMORY in call.failures else 0.0
+        may_crash = any(CRASH in reason for reason in call.failures)
+        function = getattr(call.task, AFTER_A_CRASH, call.task) if may_crash else call.task
         strategy = "SPREAD" if call.failures else "DEFAULT"
         payload = bytes(ray.cloudpickle.dumps((function, call.item)))
-        call.ref = self._function.options(scheduling_strategy=strategy).remote(payload, delay)
-        self._running.add(call.ref)
-        return call
+        call.ref = self._function.options(scheduling_strategy=strategy).remote(payload)
+        self._running[call.ref] = None
 
     def _result(self, call: Call) -> Any:
         """Return the result of a call, after as many attempts as it takes and are allowed."""
@@ -136,17 +138,18 @@ class RayEngine:
             except ray.exceptions.RayTaskError as error:
                 if not isinstance(error.cause, EndedError):  # what is no error of ours is a bug: keep Ray's traceback
                     raise (error.cause if isinstance(error.cause, ScorelakeError | OSError) else error) from None
-                reason, is_crash = str(error.cause), True  # a child process of the task was killed
+                reason = f"{CRASH}: {error.cause.what}"  # a child process of the task
+            except ray.exceptions.WorkerCrashedError:
+                reason = CRASH
+            except ray.exceptions.OutOfMemoryError:
+                reason = MEMORY
             except ray.exceptions.RayError as error:
-                is_crash = isinstance(error, ray.exceptions.WorkerCrashedError)
-                is_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-                reason = CRASH if is_crash else MEMORY if is_memory else summary(error)
+                reason = first_line(error)
             else:
                 if refusal is not None:
                     raise UsageError(refusal[0], where=refusal[1], hint=refusal[2])
                 return result
             call.failures.append(reason)
-            call.may_crash |= is_crash
             tried = len(call.failures)
             if tried == self.attempts:
                 reasons = "; ".join(f"{why} ({plural(n, 'time')})" for why, n in Counter(call.failures).items())
@@ -155,9 +158,11 @@ class RayEngine:
                     f"could not be finished in {tried} attempts: {reasons}", where=str(call), hint=hint
                 )
             self.warn(f"warning: {call}: {reason}; attempt {tried + 1} of {self.attempts}")
+            if reason == MEMORY:
+                time.sleep(self.backoff_s * 2 ** (tried - 1))
             self._submit(call)
 
-    def _wait(self, ref: Ref) -> None:
+    def _wait(self, ref: Any) -> None:
         """Wait for an attempt to end; raise ClusterError if no node has been large enough for too long."""
         began = None
         while not ray.wait([ref], timeout=1.0)[0]:
@@ -170,48 +175,51 @@ class RayEngine:
                 self.warn(f"warning: {what}; waiting for one, at most {self.patience_s:g} s")
             elif time.monotonic() - began > self.patience_s:
                 raise ClusterError(what, hint="add a larger node, or ask for less with [run] threads and memory_gb")
-        self._running.discard(ref)
+        self._running.pop(ref, None)
 
-    def cancel(self, refs: list[Ref] | None = None) -> None:
+    def cancel(self, refs: list[Any] | None = None) -> None:
         """Stop these tasks, or all: first with an interrupt, so that they remove their temporary files.
 
-        Ray ends the driver if a cancellation meets the result of the same task (`submissible_tasks_`, Ray 2.60). So
-        waiting tasks are cancelled first, the last one first, and running tasks get a moment to finish.
+        Ray 2.60 ends the driver if a cancellation meets the result of its task ("Tried to complete task that was not
+        pending"). So the last tasks, which still wait, are cancelled first, and the others get a moment to finish.
         """
-        refs = list(self._running) if refs is None else refs
-        self._running.difference_update(refs)
-        _, left = ray.wait(refs, num_returns=len(refs), timeout=0) if refs else ([], refs)
-        may_run = 2 * self.at_once
-        for ref in reversed(left[may_run:]):
+        left = _unfinished(list(self._running) if refs is None else refs, 0)
+        first = 2 * self.at_once if left else 0
+        for ref in reversed(left[first:]):
             ray.cancel(ref)
-        left = left[:may_run]
+        left = left[:first]
         for timeout_s, force in ((0.3, False), (GRACE_S, True)):
-            _, left = ray.wait(left, num_returns=len(left), timeout=timeout_s) if left else ([], left)
+            left = _unfinished(left, timeout_s)
             for ref in left:
                 with contextlib.suppress(Exception):
                     ray.cancel(ref, force=force)
+        for ref in list(self._running) if refs is None else refs:
+            self._running.pop(ref, None)
 
 
-def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callable[[bytes, float], tuple[Any, Any]]:
+def _unfinished(refs: list[Any], timeout_s: float) -> list[Any]:
+    return ray.wait(refs, num_returns=len(refs), timeout=timeout_s)[1] if refs else []
+
+
+def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callable[[bytes], tuple[Any, Any]]:
     """Return what a worker runs: the arguments of a UsageError, or None and the result of the task.
 
     It is a closure, so that Ray sends its code: a worker may not have scorelake at all.
     """
 
-    def run(payload: bytes, delay: float) -> tuple[Any, Any]:
+    def run(payload: bytes) -> tuple[Any, Any]:
         import importlib  # noqa: PLC0415
         import os  # noqa: PLC0415
         import pickle  # noqa: PLC0415
-        import time  # noqa: PLC0415
 
         import ray  # noqa: PLC0415
 
-        node, installed = ray.util.get_node_ip_address(), {}
+        node, installed = ray.util.get_node_ip_address(), dict.fromkeys(versions, "missing")
         for name in versions:
             try:
                 installed[name] = importlib.import_module(name).__version__
             except ImportError:
-                installed[name] = "missing"
+                continue
         if installed != versions:
             there, here = (", ".join(f"{k} {v}" for k, v in each.items()) for each in (installed, versions))
             exact = " ".join(f"'{name}=={version}'" for name, version in versions.items())
@@ -221,7 +229,6 @@ def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callab
             if not os.path.exists(path):
                 hint = "lake and output must lie on storage that every node mounts at the same path"
                 return (f"node {node} does not see this path", path, hint), None
-        time.sleep(delay)
         task, item = pickle.loads(payload)
         return None, task(item)
 
@@ -232,18 +239,14 @@ def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callab
 def connect(
     address: str, run: Run, shared: Iterable[str] = (), warn: Callable[[str], None] = LOG
 ) -> Iterator[RayEngine]:
-    """Open the engine on a running cluster. No task is left running afterwards."""
-    with contextlib.redirect_stdout(sys.stderr):  # Ray prints messages of its nodes; stdout is for data
+    """Open the engine on a running cluster."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:  # Ray prints; stdout is for data
         join_cluster(address)
-        try:
-            paths = tuple(path for path in shared if not is_remote(path))
-            engine = RayEngine(run.threads or 1, task_memory(run), paths, warn)
-            try:
-                yield engine
-            finally:
-                engine.cancel()
-        finally:
-            ray.shutdown()
+        stack.callback(ray.shutdown)
+        paths = tuple(path for path in shared if not is_remote(path))
+        engine = RayEngine(run.threads or 1, task_memory(run), paths, warn)
+        stack.callback(engine.cancel)
+        yield engine
 
 
 def task_memory(run: Run) -> int:
@@ -257,3 +260,41 @@ def task_memory(run: Run) -> int:
 def _nodes() -> list[dict[str, float]]:
     """Return the resources of every living node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def join_cluster(address: str) -> None:
+    """Connect this process to a cluster as its driver."""
+    if address != "auto":
+        check_address(address)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise ClusterError(
+            f"cannot join a Ray cluster: {first_line(error)}",
+            where=address,
+            hint="start one with `ray start --head`, or run on one of its nodes with --address auto",
+        ) from None
+    finally:
+        signal.signal(signal.SIGTERM, handler)  # Ray installs its own, which would hide our message
+
+
+def check_address(address: str, timeout_s: float = 5.0) -> None:
+    """Raise if no gRPC server listens at an address: `ray.init` takes minutes to notice, and does not say why."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
+        raise UsageError("not an address", where=address, hint="--address auto, or host:port of the cluster's head")
+    answer = b""
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0", "false"):
+                return  # only Ray itself has the keys
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                connection.sendall(PREFACE)
+                while len(answer) < 9 and (more := connection.recv(64)):
+                    answer += more
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
+        reason = getattr(error, "strerror", None) or error
+        raise ClusterError(f"no Ray cluster answers: {reason}", where=address, hint=PORT_HINT) from None
+    if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
+        raise ClusterError("the port is open but does not answer like a Ray cluster", where=address, hint=PORT_HINT)
