@@ -28,7 +28,6 @@ from scorelake.engines import local
 from scorelake.engines.ray import CRASH, Call, RayEngine, check_address, task_memory
 from scorelake.errors import ClusterError, DataError, UsageError
 from scorelake.settings import load
-from scorelake.storage.mirror import Mirror
 
 CUT = "[run]\nshard_mb = 0.001\nbucket_rows = 60\n"
 """The same cut as on one machine makes the same files."""
@@ -66,17 +65,6 @@ def test_its_own_cut_changes_no_number(engine: RayEngine, lake: Path, tmp_path: 
     assert len(list((snapshot(out) / "problem_counts").iterdir())) > 1
     everything = "SELECT * FROM problem_counts ORDER BY ALL"
     assert ask(out, everything) == ask(alone, everything)
-
-
-def test_scores_are_scored_where_they_lie(engine: RayEngine, tmp_path: Path) -> None:
-    """Problems with scores are scored part by part on the workers, and their values written there."""
-    synth.write(tmp_path / "lake", synth.Plan(3, 40, 8, layout="shuffled", files=3, rewards=True))
-    config = "[metrics]\nnames = ['pass@1', 'avg@N', 'max@2']\n[run]\nbucket_rows = 50\n"
-    run(tmp_path / "lake", tmp_path / "alone", config)
-    run(tmp_path / "lake", tmp_path / "out", config, engine=engine)
-    mine, theirs = tables(tmp_path / "out"), tables(tmp_path / "alone")
-    assert any(name.startswith("problem_score/") for name in mine)
-    assert mine == theirs
 
 
 def test_tasks_reserve_and_use_their_resources(engine: RayEngine) -> None:
@@ -259,18 +247,6 @@ def test_a_file_that_ends_the_worker_is_named(
     assert [file for file, _ in report.quarantine] == ["evil.parquet"]
     assert report.files_reused == 3
     assert ask(tmp_path / "out", "SELECT DISTINCT model FROM model_summary ORDER BY ALL") == [("good",), ("other",)]
-
-
-def test_workers_have_a_cache_of_their_own(nodes: Nodes, engine: RayEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCORELAKE_CACHE", "/the/drivers")
-    mirror = Mirror.of("s3://bucket/out")
-    assert mirror.folder.startswith("/the/drivers/")
-    (there,) = engine.map(folder, [mirror])
-    assert there == mirror.folder.replace("/the/drivers", nodes.cache)
-
-
-def folder(mirror: Mirror) -> str:
-    return mirror.folder
 
 
 def test_interrupted(nodes: Nodes, engine: RayEngine, lake: Path, tmp_path: Path) -> None:
