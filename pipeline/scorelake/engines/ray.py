@@ -9,8 +9,10 @@ own retries have no limit: after its memory monitor killed a worker, Ray 2.60 re
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -39,10 +41,7 @@ GRACE_S = 5.0
 """Time for cancelled tasks to remove their temporary files before they are killed."""
 GB = 1 << 30
 MEMORY, CRASH = "Ray's memory monitor ended the worker", "the worker crashed or was killed"
-HINTS = {
-    MEMORY: "give tasks more memory with [run] memory_gb, or less work with [run] shard_mb and bucket_rows",
-    CRASH: "if the system ended it for want of memory, set [run] memory_gb; else see Ray's logs on the node",
-}
+HINT = "if memory is short, set [run] memory_gb, or smaller shard_mb and bucket_rows; else see Ray's logs on the node"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The start of every gRPC connection: HTTP/2's fixed text and an empty SETTINGS frame."""
 SETTINGS_FRAME = 4
@@ -153,10 +152,8 @@ class RayEngine:
             tried = len(call.failures)
             if tried == self.attempts:
                 reasons = "; ".join(f"{why} ({plural(n, 'time')})" for why, n in Counter(call.failures).items())
-                hint = next((HINTS[why] for why in HINTS if why in reasons), "look at the nodes, then run again")
-                raise ClusterError(
-                    f"could not be finished in {tried} attempts: {reasons}", where=str(call), hint=hint
-                )
+                message = f"could not be finished in {tried} attempts: {reasons}"
+                raise ClusterError(message, where=str(call), hint=HINT)
             self.warn(f"warning: {call}: {reason}; attempt {tried + 1} of {self.attempts}")
             if reason == MEMORY:
                 time.sleep(self.backoff_s * 2 ** (tried - 1))
@@ -204,16 +201,10 @@ def _unfinished(refs: list[Any], timeout_s: float) -> list[Any]:
 def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callable[[bytes], tuple[Any, Any]]:
     """Return what a worker runs: the arguments of a UsageError, or None and the result of the task.
 
-    It is a closure, so that Ray sends its code: a worker may not have scorelake at all.
+    It is a closure that uses only other packages, so that Ray sends its code: a worker may not have scorelake.
     """
 
     def run(payload: bytes) -> tuple[Any, Any]:
-        import importlib  # noqa: PLC0415
-        import os  # noqa: PLC0415
-        import pickle  # noqa: PLC0415
-
-        import ray  # noqa: PLC0415
-
         node, installed = ray.util.get_node_ip_address(), dict.fromkeys(versions, "missing")
         for name in versions:
             try:
