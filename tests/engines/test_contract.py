@@ -95,8 +95,10 @@ def test_the_whole_job_is_byte_identical(engine: Engine, tmp_path: Path, rewards
     """The same cut of the work, wherever it is done: every file of the snapshot."""
     synth.write(tmp_path / "lake", synth.Plan(3, 40, 8, layout="shuffled", files=6, rewards=rewards))
     cut = "[run]\nshard_mb = 0.001\nbucket_rows = 300\n"
+    cut += "[metrics]\nnames = ['pass@1', 'avg@N', 'max@2']\n" if rewards else ""
     run(tmp_path / "lake", tmp_path / "local", cut)
     report = run(tmp_path / "lake", tmp_path / "out", cut, engine=engine)
     assert (report.status, report.files_read) == ("published", 6)
     assert tables(tmp_path / "out") == tables(tmp_path / "local")
+    assert any(name.startswith("problem_score/") for name in tables(tmp_path / "out")) == rewards
     assert run(tmp_path / "lake", tmp_path / "out", cut, engine=engine).status == "unchanged"
