@@ -26,13 +26,13 @@ ROWS = [(m, t, s) for m in range(MODELS) for t in range(TASKS) for s in range(SA
 
 def foreign(**columns: Any) -> pl.DataFrame:
     """Attempts under names of other tools; None drops a column."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "model_name": [f"gpt-{m}" for m, _, _ in ROWS],
         "task_id": [f"t{t}" for _, t, _ in ROWS],
         "sample_id": [s for _, _, s in ROWS],
         "correct": [(m + t + s) % 2 == 0 for m, t, s in ROWS],
     }
-    return attempts(**{name: column for name, column in (known | columns).items() if column is not None})
+    return attempts(**{name: column for name, column in (defaults | columns).items() if column is not None})
 
 
 def infer(lake: Path | str) -> InferredConfig:
@@ -84,13 +84,13 @@ def test_verdicts_in_words(tmp_path: Path) -> None:
     inferred = infer(tmp_path)
     assert (inferred.pass_values, inferred.fail_values, inferred.unknown) == (("C",), ("Incorrect",), ("maybe",))
     text = config_text(inferred, "lake")
-    told = Settings.model_validate(tomllib.loads(text)).columns
-    assert (told.pass_values, told.fail_values) == (("C",), ("Incorrect",))
+    columns = Settings.model_validate(tomllib.loads(text)).columns
+    assert (columns.pass_values, columns.fail_values) == (("C",), ("Incorrect",))
     assert "# Pass or fail? maybe\n" in text
 
 
 @pytest.mark.parametrize(
-    ("columns", "missing", "says"),
+    ("columns", "missing", "message"),
     [
         ({"model_name": None}, ["model"], "or put files into folders model=NAME"),
         (
@@ -102,11 +102,11 @@ def test_verdicts_in_words(tmp_path: Path) -> None:
         ({"correct": None}, ["passed"], "no column with a verdict"),
     ],
 )
-def test_what_is_missing(tmp_path: Path, columns: dict[str, Any], missing: list[str], says: str) -> None:
+def test_what_is_missing(tmp_path: Path, columns: dict[str, Any], missing: list[str], message: str) -> None:
     put(tmp_path, foreign(**columns))
     inferred = infer(tmp_path)
     assert inferred.missing == missing
-    assert says in inferred.columns[missing[0]].why
+    assert message in inferred.columns[missing[0]].why
     line = next(line for line in config_text(inferred, "lake").splitlines() if line.startswith(f"# {missing[0]} = "))
     assert "# MISSING: " in line
 

@@ -59,7 +59,7 @@ def fill(lake: Path, *names: int) -> Path:
     return lake
 
 
-def nights(lake: Path, url: str, tmp_path: Path) -> None:
+def several_runs(lake: Path, url: str, tmp_path: Path) -> None:
     """New, nothing new, something new on another machine, and a race; whatever the store."""
     report = away(upload(fill(lake, 0, 1), f"{url}/lake"), f"{url}/out")
     assert (report.status, report.files_read) == ("published", 2)
@@ -85,12 +85,12 @@ def nights(lake: Path, url: str, tmp_path: Path) -> None:
     assert keys(f"{url}/out") == before, "the loser leaves nothing"
 
 
-def test_nights_on_s3(bucket: str, tmp_path: Path) -> None:
-    nights(tmp_path / "lake", bucket, tmp_path)
+def test_several_runs_on_s3(bucket: str, tmp_path: Path) -> None:
+    several_runs(tmp_path / "lake", bucket, tmp_path)
 
 
-def test_nights_on_azure(container: str, tmp_path: Path) -> None:
-    nights(tmp_path / "lake", f"{container}/some folder", tmp_path)
+def test_several_runs_on_azure(container: str, tmp_path: Path) -> None:
+    several_runs(tmp_path / "lake", f"{container}/some folder", tmp_path)
     with pytest.raises(LakeError, match="no such bucket or container"):
         away(tmp_path / "lake", "az://nowhere/out")
 
@@ -146,7 +146,7 @@ def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) ->
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
-def test_a_storm(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """Every third answer is lost, refused or cut: the put that publishes among them."""
     lake, url = fill(tmp_path / "lake", *range(4)), f"{bucket}/out"
     faults: list[Fault] = ["503", None, None, "lost", None, None, "cut", None, None]
@@ -229,7 +229,7 @@ def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
-def test_parts(bucket: str, tmp_path: Path) -> None:
+def test_counts_of_other_machines_are_used(bucket: str, tmp_path: Path) -> None:
     """Parts counted on machines of their own, one of them twice, are picked up by a run."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     away(lake, url)
@@ -306,7 +306,7 @@ def test_a_put_that_fails_leaves_no_run(bucket: str, proxy: Faulty, tmp_path: Pa
 
 
 def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
-    """It was done: what is there is read, and the run is told as published."""
+    """The put succeeded: the object is read, and the run is reported as published."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     proxy.plan = lambda method, path: "lost" if of_the_board(method, path) else None
     report = hasty(lake, url)
@@ -319,7 +319,7 @@ def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path
 
 
 def test_a_store_that_dies_while_it_is_put(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
-    """Whether it was done cannot be known: so it is said, the snapshot stays, and the next run finds out."""
+    """The outcome is unknown: the error says so, the snapshot stays, and the next run finds out."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
 
     def dying(method: str, path: str) -> Fault:
@@ -348,7 +348,7 @@ def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Pa
     assert {"history.parquet", "runs.parquet"} <= keys(url)
 
 
-def test_gc_of_an_address_that_is_none_of_ours(bucket: str, cli: Cli) -> None:
+def test_gc_refuses_an_address_that_is_not_an_output(bucket: str, cli: Cli) -> None:
     there = Objects(f"{bucket}/data", QUICK)
     there.send(
         {"snapshots/20260101T000000Z-0123abcd/manifest.json": b"{}", "partials/" + "0" * 32 + "/shard.json": b"{}"}
@@ -358,7 +358,7 @@ def test_gc_of_an_address_that_is_none_of_ours(bucket: str, cli: Cli) -> None:
     assert keys(f"{bucket}/data") == before
 
 
-def test_undo_in_object_storage(bucket: str, cli: Cli, tmp_path: Path) -> None:
+def test_rollback(bucket: str, cli: Cli, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     first = away(lake, url).run["run_id"]
     fill(lake, 1)

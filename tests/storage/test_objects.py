@@ -1,4 +1,4 @@
-"""Objects: exact keys, versions that are checked, failures that are survived or told in time."""
+"""Objects: exact keys, verified versions, retries, and errors within a time limit."""
 
 import time
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_only_one_of_two_replaces(there: Objects, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 1), ("lost", 3)])
-def test_a_few_failures_are_survived(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
+def test_a_few_failures_are_retried(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
     (found,) = there.list()
     proxy.first(many, fault)
     assert there.read(found, 100, 200_000) == DATA[100:200_000]
@@ -81,7 +81,7 @@ def test_a_few_failures_are_survived(there: Objects, proxy: Faulty, fault: Fault
 
 
 @pytest.mark.parametrize("fault", ["503", "cut", "stall"])
-def test_endless_failure_is_told_in_time(there: Objects, proxy: Faulty, fault: Fault) -> None:
+def test_endless_failure_is_reported_in_time(there: Objects, proxy: Faulty, fault: Fault) -> None:
     (found,) = there.list()
     there = Objects(there.url, QUICK.model_copy(update={"retry_s": 2.0}))
     proxy.plan = lambda method, path: fault

@@ -69,7 +69,7 @@ def _check_features(table: Any, where: str) -> None:
         return
     try:
         has_vectors = any(batch.num_rows for batch in table.deletion_vectors())
-    except Exception:  # there are some, in a format or file that cannot be read
+    except Exception:  # there are vectors, in a format or file that cannot be read
         has_vectors = True
     if has_vectors:
         raise DataError(

@@ -35,10 +35,10 @@ def read_bytes(location: str, storage: Storage) -> bytes:
 
     folder, _, name = location.rpartition("/")
     store = Objects(folder, storage)
-    found = store.find(name)
-    if found is None:
+    source = store.find(name)
+    if source is None:
         raise FileNotFoundError(f"no such object: {location}")
-    return store.read(found)
+    return store.read(source)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Write files and folders atomically, and recognise what a crash left behind.
 
 Everything is written under a temporary name, flushed, and renamed. The temporary name is unique across hosts and
-identifies its writer (machine, process, start time of the process), so leftovers of a crash can be told from files
-that are still being written.
+identifies its writer (machine, process, start time of the process). So leftovers of a crash can be distinguished from
+files that are still being written.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class Mirror:
                 if partials or not name.startswith("partials/")
             }
         )
-        for key, found in top_level.items():
-            self._fetch_top_level(key, found)
+        for key, source in top_level.items():
+            self._fetch_top_level(key, source)
         return top_level[BOARD]
 
     def bring(self, *names: str) -> bool:
@@ -117,9 +117,9 @@ class Mirror:
     def bring_files(self, paths: Sequence[Path]) -> None:
         """Fetch files of an unfinished snapshot that other machines have made."""
         for path in [path for path in paths if not path.exists()]:
-            found, temporary = self._store.find(self._key(path)), temp_path(path.parent.parent / path.name)
-            if found is not None:
-                self._store.fetch([(found, temporary)])
+            source, temporary = self._store.find(self._key(path)), temp_path(path.parent.parent / path.name)
+            if source is not None:
+                self._store.fetch([(source, temporary)])
                 os.replace(temporary, path)
 
     def _key(self, path: Path) -> str:
@@ -188,16 +188,16 @@ class Mirror:
             os.utime(targets[name], (modified, modified))
             disk.replace_folder(targets[name], Path(self.folder) / name)
 
-    def _fetch_top_level(self, key: str, found: Object | None) -> None:
+    def _fetch_top_level(self, key: str, source: Object | None) -> None:
         path, etag = Path(self.folder) / key, Path(self.folder) / f".{key}.etag"
-        if found is None:
+        if source is None:
             path.unlink(missing_ok=True)
-        elif not (path.exists() and etag.exists() and etag.read_text() == found.etag):
+        elif not (path.exists() and etag.exists() and etag.read_text() == source.etag):
             temporary = temp_path(path)
             with _conflicts():
-                self._store.fetch([(found, temporary)])
+                self._store.fetch([(source, temporary)])
             os.replace(temporary, path)
-            self.remember(key, found.etag)
+            self.remember(key, source.etag)
 
 
 @contextmanager
