@@ -26,8 +26,9 @@ EXPORT = "export its current rows to Parquet files, and score those"
 
 def hinted_path(text: bytes) -> str:
     """Return the metadata file that a version-hint.text names: a number, a name, or a file name."""
-    name = text.decode("utf-8", "replace").strip().removesuffix(METADATA)
-    return f"metadata/{'v' * name.isdecimal()}{name}{METADATA}"
+    hint = text.decode("utf-8", "replace").strip()
+    name = f"v{hint}" if hint.isdecimal() else hint.removesuffix(METADATA)
+    return f"metadata/{name}{METADATA}"
 
 
 def is_table(location: str) -> bool:
