@@ -13,8 +13,8 @@ import pytest
 import scorelake as sl
 from conftest import FIXTURES, expand
 from scorelake.errors import DataError, UsageError
-from scorelake.notebook.drawing import Drawing, style
-from scorelake.page.build import html
+from scorelake.notebook.plots import Drawing, chart_style as style
+from scorelake.page.build import build_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,7 +43,7 @@ def test_drawings_are_pictures_by_themselves(board: sl.Board, tmp_path: Path) ->
 
 def test_they_have_the_shapes_of_the_page(board: sl.Board) -> None:
     """Every whisker and the matrix are drawn by the same code: the same elements, to the character."""
-    page = html(board.folder, "pass@1")
+    page = build_page(board.folder, "pass@1")
     cases = (("whisker", 4, board.plot.leaderboard("pass@1")), ("heat", 1, board.plot.matrix()))
     for kind, many, mine in cases:
         drawn = re.findall(rf'<svg[^>]*class="{kind}".*?</svg>', page)
@@ -92,7 +92,7 @@ def test_one_value_has_an_axis_too(right: int) -> None:
     """A single problem has no interval, so all that is drawn is one number."""
     with sl.score(expand([("p", 2, right)], model="m"), metrics=["pass@1"]) as board:
         assert f"{50 * right}.0%" in texts(board.plot.leaderboard())
-        assert f"{50 * right}.0" in html(board.folder)
+        assert f"{50 * right}.0" in build_page(board.folder)
 
 
 def test_nothing_to_draw() -> None:

@@ -89,10 +89,10 @@ def image(size: tuple[int, int], title: str, description: str, *children: object
 
 
 def value_ticks(values: Iterable[float | None]) -> list[float]:
-    """Return round numbers that enclose all values; at least two, so that they span an axis."""
+    """Return round numbers that enclose all values and span an axis, also around a single value."""
     given = [value for value in values if value is not None]
     around = ticks(min(given), max(given)) if given else [0.0, 1.0]
-    return around if len(around) > 1 else [around[0] - 0.5, around[0] + 0.5]
+    return around if around[0] < around[-1] else [around[0] - 0.5, around[0] + 0.5]
 
 
 def axis_ticks(axis: tuple[float, float]) -> list[float]:
