@@ -15,6 +15,15 @@ In a notebook:
 `score` counts attempts as the command line does: the same columns, policies, row accounting and errors. Nothing is
 kept unless `out` is given, and nothing in the calling process is changed: no environment variables, thread counts or
 warning filters. All errors are a `scorelake.errors.ScorelakeError` that states the problem, its location and a hint.
+
+Examples
+--------
+>>> import polars as pl
+>>> import scorelake as sl
+>>> frame = pl.DataFrame({"llm": ["a", "a", "b", "b"], "task": [1, 2, 1, 2], "correct": [1, 0, 1, 1]})
+>>> small = sl.score(frame, columns={"model": "llm", "problem_id": "task", "passed": "correct"})
+>>> small.leaderboard("pass@1").select("model", "value", "problems").sort("model").rows()
+[('a', 0.5, 2), ('b', 1.0, 2)]
 """
 
 from __future__ import annotations
@@ -62,29 +71,24 @@ def score(
 
     Parameters
     ----------
-    attempts : path, data frame or matrix
-        A lake: a folder of Parquet files, a Delta or Iceberg table, also at s3://, gs:// or az://.
-        A data frame with one row per attempt: Polars (eager or lazy), pandas, PyArrow, or any other Arrow table.
-        A matrix with a row per problem and an entry per attempt (1 passed, 0 failed, None ungraded; rows may differ
-        in length), or a dictionary of such matrices by model. Row i is the same problem in all of them; it is empty
-        where the model did not attempt it.
+    attempts : path, data frame, matrix or dict of matrices
+        A lake (a folder of Parquet files, a Delta or Iceberg table, also at s3://, gs:// or az://); a Polars, pandas,
+        PyArrow or other Arrow table with a row per attempt; or a matrix with a row per problem, an entry per attempt
+        (1 passed, 0 failed, None ungraded; rows may differ in length, empty: not attempted), or matrices by model.
     metrics : str or sequence of str
         E.g. ["pass@1", "pass@8"]; by default all that the attempts allow, at k = 1, 2, 4, ...
     columns : dict, optional
-        Mapping from scorelake's column names to yours: {"model": "model_name", "passed": "correct"}; any key of
-        [columns] in the config.
+        Mapping from scorelake's column names to yours: {"model": "model_name", "passed": "correct"}.
     by : str or sequence of str
         Columns to score slices by.
     config : path or dict, optional
         A scorelake.toml, or its content: {"policy": {"ungraded": "fail"}}.
     out : path, optional
-        Publish there, as the command line does; the next run reads only what is new. Without it nothing is kept.
+        Publish there, as the command line does; the next run reads only new files. By default nothing is kept.
     entries : {"passed", "score"}, optional
         Whether the entries of a matrix are verdicts (default) or rewards.
     **options
-        memory, engine, address, full, allow_quarantine and allow_empty as on the command line (docs/running.md).
-        progress: a function called with a stage, the amount done and the total. warn: a function called with
-        warnings of a cluster, which are logged otherwise.
+        memory, engine, address, full, allow_quarantine, allow_empty, progress(stage, done, total), warn(message).
 
     Returns
     -------
@@ -92,29 +96,16 @@ def score(
 
     Raises
     ------
-    UsageError
-        If an argument or a setting is wrong.
-    DataError
-        If rows or files are not valid.
-    LakeError
-        If the lake does not exist or is empty.
+    ScorelakeError
+        UsageError for arguments, DataError for rows or files, LakeError if the lake is missing or empty.
 
     Examples
     --------
-    >>> import polars as pl
-    >>> import scorelake as sl
-    >>> frame = pl.DataFrame({"llm": ["a", "a", "b", "b"], "task": [1, 2, 1, 2], "correct": [1, 0, 1, 1]})
-    >>> small = sl.score(frame, columns={"model": "llm", "problem_id": "task", "passed": "correct"})
-    >>> small.leaderboard("pass@1").select("model", "value", "problems").sort("model").rows()
-    [('a', 0.5, 2), ('b', 1.0, 2)]
-    >>> matrices = {"a": [[0, 1, 1], [1, None, 0]], "b": [[1, 1, 1], [1, 1]]}
-    >>> sl.score(matrices).leaderboard("pass@2").select("model", "value").sort("model").rows()
-    [('a', 1.0), ('b', 1.0)]
+    >>> verdicts = sl.score({"a": [[0, 1, 1], [1, None, 0]], "b": [[1, 1, 1], [1, 1]]}, metrics=["pass@1", "pass@2"])
     """
     from scorelake.notebook.scoring import score_attempts  # noqa: PLC0415 - see _LAZY
 
-    settings = {"config": config, "metrics": metrics, "columns": columns, "by": by}
-    return score_attempts(attempts, out, entries, settings, dict(options))
+    return score_attempts(attempts, out, entries, options, config=config, metrics=metrics, columns=columns, by=by)
 
 
 def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads well
@@ -141,7 +132,7 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     ...     print(published.leaderboard("pass@1")["model"][0])
     model-00
     """
-    from scorelake.notebook.scoring import open_board  # noqa: PLC0415 - see _LAZY
+    from scorelake.notebook.board import open_board  # noqa: PLC0415 - see _LAZY
 
     return open_board(out)
 

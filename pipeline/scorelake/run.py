@@ -89,7 +89,6 @@ def job(
     called: str | None = None,
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
-    memory.keep()
     settings = _named(settings)
     settings = shards.fitted(settings, engine.memory_gb)
     out = replace(out, root=Path(shards.everywhere(str(out.root))))

@@ -36,7 +36,7 @@ def test_the_page_is_made_from_docstrings() -> None:
     """`make docs` writes it."""
     assert api.PAGE.read_text(encoding="utf-8") == api.page()
     told = re.findall(r"^##+ `(.+)`$", api.page(), flags=re.MULTILINE)
-    assert {"scorelake.scoring", "Board.compare", "Board.plot.matrix", "scorelake.metrics.tailpass"} <= set(told)
+    assert {"scorelake.score", "Board.compare", "Board.plot.matrix", "scorelake.metrics.tailpass"} <= set(told)
 
 
 def test_the_examples_run(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_board_that_opens_too_late_says_so(tmp_path: Path) -> None:
     assert again.leaderboard()["model"][0] == "b"
     sl.score(_either("a"), metrics="pass@1", out=out).close()
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"(?s)another run has been published here meanwhile.*scorelake\.open"):
+        with pytest.raises(UsageError, match=r"(?s)run \S+ has been published here since run \S+, .*scorelake\.open"):
             late.leaderboard()
     assert again.leaderboard()["model"][0] == "b"
     again.close()

@@ -13,7 +13,7 @@ import pytest
 import scorelake as sl
 from conftest import FIXTURES, expand
 from scorelake.errors import DataError, UsageError
-from scorelake.notebook.plots import Drawing, chart_style as style
+from scorelake.notebook.plots import Drawing, chart_style
 from scorelake.page.build import build_page
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,7 +37,7 @@ def test_drawings_are_pictures_by_themselves(board: sl.Board, tmp_path: Path) ->
         drawing.save(tmp_path / "drawn.svg")
         assert (tmp_path / "drawn.svg").read_text() == drawing.svg
         used = {name for element in root.iter() for name in element.get("class", "").split()}
-        known = set(re.findall(r"\.([a-z0-9-]+)", style()))
+        known = set(re.findall(r"\.([a-z0-9-]+)", chart_style()))
         assert used - known <= {"wide", "pins", "name"}, used - known
 
 
@@ -62,11 +62,11 @@ def test_the_leaderboard_drawn(board: sl.Board) -> None:
 
 def test_the_style_is_for_drawings_of_ours_alone() -> None:
     """Every rule begins with our own class, so that nothing else in a notebook changes."""
-    rules = re.findall(r"([^{}]+)\{[^{}]*\}", style())
+    rules = re.findall(r"([^{}]+)\{[^{}]*\}", chart_style())
     assert len(rules) > 20
     assert all(part.strip().startswith(".scorelake") for rule in rules for part in rule.split(","))
-    assert {"--paper", "--accent", "--c1", "--s0"} <= set(re.findall(r"--[a-z0-9]+(?=:)", style()))
-    assert "@media" not in style()
+    assert {"--paper", "--accent", "--c1", "--s0"} <= set(re.findall(r"--[a-z0-9]+(?=:)", chart_style()))
+    assert "@media" not in chart_style()
 
 
 def test_several_benchmarks_stand_below_each_other() -> None:
@@ -74,7 +74,7 @@ def test_several_benchmarks_stand_below_each_other() -> None:
     rewards = pl.DataFrame({"model": "m", "benchmark": "two", "problem_id": ["p"], "passed": [True]})
     with sl.score(pl.concat([*frames, rewards], how="diagonal"), metrics=["pass@1", "pass@2"]) as board:
         assert board.plot.leaderboard().title == "one: pass@1; two: pass@1"
-        assert board.plot.matrix("two").title == "two: who solves which problem"
+        assert board.plot.matrix("two").title == "two: models by problems"
         assert repr(board).count("\n") == 3
         whole, part = (ElementTree.fromstring(board.plot.curve("m", name).svg) for name in (None, "one"))
         assert int(whole.get("height", 0)) > int(part.get("height", 0))

@@ -1,4 +1,4 @@
-"""The page in Chromium: what the script does, what works without it, by keyboard, on a phone, in print, in the dark."""
+"""The page in Chromium: with and without its script, by keyboard, on a phone, in print, in the dark."""
 
 from __future__ import annotations
 

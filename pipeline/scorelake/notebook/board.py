@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +46,27 @@ ORDER BY benchmark, protocol, family, k
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
 
 
+def check_location(value: object, argument: str = "out") -> str:
+    """Return a path or URL as text."""
+    if not isinstance(value, str | PathLike) or not fspath(value):
+        raise UsageError(f"{argument} must be a path or a URL, got {value!r}")
+    return str(fspath(value))
+
+
+def open_board(out: object) -> Board:
+    """Return the board of an output; raise at once if there is none."""
+    board = Board(check_location(out))
+    assert board.folder
+    return board
+
+
 class Board:
     """The published tables of one run, returned by `scorelake.score` and `scorelake.open`.
 
     A Board is a snapshot of one run; later runs do not change it. It reads its own copy and takes no locks. The copy,
     and an output scored without `out`, are removed by `close()`, at the end of a `with` block, or when the board is
-    garbage collected. A notebook displays the verdict and a chart of the leaderboard.
+    garbage collected. A notebook displays the verdict and a chart of the leaderboard. Methods raise `UsageError` with
+    the closest names if a model, metric, benchmark or table does not exist, and if a query fails.
 
     Attributes
     ----------
@@ -95,31 +111,16 @@ class Board:
         polars.DataFrame
             Value, interval, rank range, and the reason where a model has no rank.
 
-        Raises
-        ------
-        UsageError
-            If the metric, the benchmark or the column does not exist.
-
         Examples
         --------
-        >>> board.leaderboard("pass@4").select("rank", "model", "value", "lo", "hi")
-        shape: (4, 5)
-        ┌──────┬──────────┬──────────┬──────────┬──────────┐
-        │ rank ┆ model    ┆ value    ┆ lo       ┆ hi       │
-        │ ---  ┆ ---      ┆ ---      ┆ ---      ┆ ---      │
-        │ i64  ┆ str      ┆ f64      ┆ f64      ┆ f64      │
-        ╞══════╪══════════╪══════════╪══════════╪══════════╡
-        │ 1    ┆ model-00 ┆ 0.843348 ┆ 0.75767  ┆ 0.908021 │
-        │ 2    ┆ model-01 ┆ 0.739269 ┆ 0.637499 ┆ 0.825753 │
-        │ 3    ┆ model-02 ┆ 0.554108 ┆ 0.451475 ┆ 0.653518 │
-        │ 4    ┆ model-03 ┆ 0.480386 ┆ 0.373574 ┆ 0.588454 │
-        └──────┴──────────┴──────────┴──────────┴──────────┘
+        >>> board.leaderboard("pass@4").select("rank", "model", pl.col("value", "lo", "hi").round(3)).rows()[:2]
+        [(1, 'model-00', 0.843, 0.758, 0.908), (2, 'model-01', 0.739, 0.637, 0.826)]
         """
         query = {"view": "leaderboard", "more": "", "order": _ORDER}
         with opened(self.folder) as reader:
-            known = facts(reader)
-            parameters: dict[str, Any] = {"metric": known.metric(metric), "benchmark": benchmark}
-            there("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
+            output = facts(reader)
+            parameters: dict[str, Any] = {"metric": output.metric(metric), "benchmark": benchmark}
+            there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
             if by == "subject":
                 query |= {"view": "subject_leaderboard", "order": f"subject, {_ORDER}"}
             elif by is not None:
@@ -145,23 +146,10 @@ class Board:
         polars.DataFrame
             One row per family and k, with interval and coverage.
 
-        Raises
-        ------
-        UsageError
-            If the model or the benchmark does not exist.
-
         Examples
         --------
-        >>> board.curve("model-00").filter(k=8).select("family", "k", "value", "coverage")
-        shape: (2, 4)
-        ┌────────┬─────┬──────────┬──────────┐
-        │ family ┆ k   ┆ value    ┆ coverage │
-        │ ---    ┆ --- ┆ ---      ┆ ---      │
-        │ str    ┆ i64 ┆ f64      ┆ f64      │
-        ╞════════╪═════╪══════════╪══════════╡
-        │ pass@k ┆ 8   ┆ 0.911672 ┆ 0.983333 │
-        │ pass^k ┆ 8   ┆ 0.125538 ┆ 0.983333 │
-        └────────┴─────┴──────────┴──────────┘
+        >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "coverage").round(3)).rows()
+        [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
         names = self.sql("SELECT DISTINCT model, benchmark FROM model_summary ORDER BY ALL")
         there("model", names["model"].unique(maintain_order=True).to_list(), [model])
@@ -179,11 +167,6 @@ class Board:
         Returns
         -------
         polars.DataFrame
-
-        Raises
-        ------
-        UsageError
-            If there is no such table.
 
         Examples
         --------
@@ -223,11 +206,6 @@ class Board:
         -------
         polars.DataFrame
 
-        Raises
-        ------
-        UsageError
-            If the query fails.
-
         Examples
         --------
         >>> board.sql("SELECT model, count(*) FROM problem_counts WHERE c > ? GROUP BY ALL ORDER BY ALL", 0).rows()
@@ -249,11 +227,6 @@ class Board:
         -------
         tuple
             Column names and rows.
-
-        Raises
-        ------
-        UsageError
-            If the query fails.
 
         Examples
         --------
@@ -290,23 +263,13 @@ class Board:
         -------
         Comparison
 
-        Raises
-        ------
-        UsageError
-            If a name does not exist, or the counts of the run were removed.
-
         Examples
         --------
         >>> board.compare("model-02", "model-01", metric="pass@4")
         model-01 against model-02 (synth, pass@4): improvement
           problems       60, attempted by both under the same protocol
           lift           +0.1852, 95% interval +0.1189 to +0.2576 (paired bootstrap over problems, 10,000 resamples)
-          wins           model-01 ahead on 40, model-02 on 4, equal on 16
-          flip test      p = 1.35e-05 one-sided, 2.71e-05 two-sided (signs of the differences of problems flipped)
-          q              4.06e-05 (Benjamini-Hochberg), 8.12e-05 by Holm, over all 6 pairs of synth, pass@4
-          shows          model-01 scores higher on problems like these
-          does not show  how either does on other kinds of problems, or under another protocol
-          detectable     a true lift of 0.0991 is found 80% of the time with 60 such problems
+          ...
         """
         protocols, runs = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
         return compare(self.folder, self.out, Asked(model_a, model_b, metric, benchmark, protocols, runs))
@@ -360,16 +323,18 @@ class Board:
     def _summary(self) -> list[str]:
         """Return size, row accounting, warnings, and the verdict of each benchmark."""
         with opened(self.folder) as reader:
-            known = facts(reader)
+            output = facts(reader)
             ((problems,),) = reader.rows(_PROBLEMS)
-        run, metric = known.run, known.metric(None)
-        counts = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
-        sums = " + ".join(f"{run[key]:,} {kind}" for key, kind in counts.items())
-        size = [plural(len(known.label), "model"), plural(problems, "problem"), plural(len(known.families), "metric")]
-        lines = [f"Board: {', '.join(size)}", f"{run['rows_read']:,} attempts = {sums}"]
+        run, metric = output.run, output.metric(None)
+        size = {"model": len(output.label), "problem": problems, "metric": len(output.families)}
+        lines = [
+            f"Board: {', '.join(plural(count, noun) for noun, count in size.items())}",
+            f"{run['rows_read']:,} attempts = {run['graded']:,} graded + {run['ungraded']:,} ungraded + "
+            f"{run['duplicates']:,} duplicate + {run['rejected']:,} rejected",
+        ]
         lines += [f"warning: {escape_control_lines(text)}" for text in (self.report.warnings if self.report else ())]
-        for board in known.boards[:BENCHMARKS]:
-            lines.append(verdict(known, board, metric if metric in board.lines else next(iter(board.lines))))
-        if len(known.boards) > BENCHMARKS:
-            lines.append(f"and {plural(len(known.boards) - BENCHMARKS, 'more benchmark')}")
+        for board in output.boards[:BENCHMARKS]:
+            lines.append(verdict(output, board, metric if metric in board.lines else next(iter(board.lines))))
+        if len(output.boards) > BENCHMARKS:
+            lines.append(f"and {plural(len(output.boards) - BENCHMARKS, 'more benchmark')}")
         return lines

@@ -77,11 +77,11 @@ class Comparison:
 def compare(folder: Path, out: str, query: Asked) -> Comparison:
     """Compare two models from the published tables, or from the counts where the tables do not have the pair."""
     settings = settings_shown(folder)
-    found = compared(folder, out, query)
+    results = compared(folder, out, query)
     rows = tuple(
-        {"benchmark": each.benchmark, "protocol": each.protocol, "metric": each.metric}
-        | {"model_a": each.a, "model_b": each.b, "claim": each.row["claim"]}
-        | {name: each.row.get(name) for name in _NUMBERS}
-        for each in found
+        {"benchmark": result.benchmark, "protocol": result.protocol, "metric": result.metric}
+        | {"model_a": result.a, "model_b": result.b, "claim": result.row["claim"]}
+        | {name: result.row.get(name) for name in _NUMBERS}
+        for result in results
     )
-    return Comparison(tuple(tell(each, settings) for each in found), rows)
+    return Comparison(tuple(tell(result, settings) for result in results), rows)

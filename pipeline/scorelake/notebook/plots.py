@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ _STEPS = ("never", "seldom", "sometimes", "mostly", "always")
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
 
 
+@dataclass(frozen=True, repr=False)
 class Drawing:
     """A chart as SVG text. Jupyter and VS Code display it.
 
@@ -48,9 +50,8 @@ class Drawing:
     >>> drawing.save("leaderboard.svg")
     """
 
-    def __init__(self, title: str, image: str) -> None:
-        self.title = title
-        self.svg = image
+    title: str
+    svg: str
 
     def save(self, path: str | Path) -> None:
         """Write the image to a file.
@@ -93,7 +94,10 @@ class Panel(NamedTuple):
 
 
 class Plots:
-    """The charts of a board. Several benchmarks or protocols are stacked in one drawing."""
+    """The charts of a board. Several benchmarks or protocols are stacked in one drawing.
+
+    Methods raise `UsageError` if a name does not exist or there is nothing to draw.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -113,11 +117,6 @@ class Plots:
         Returns
         -------
         Drawing
-
-        Raises
-        ------
-        UsageError
-            If the metric or the benchmark does not exist.
 
         Examples
         --------
@@ -140,11 +139,6 @@ class Plots:
         -------
         Drawing
 
-        Raises
-        ------
-        UsageError
-            If the model or the benchmark does not exist, or there is no curve.
-
         Examples
         --------
         >>> board.plot.curve("model-00")
@@ -164,11 +158,6 @@ class Plots:
         -------
         Drawing
 
-        Raises
-        ------
-        UsageError
-            If the benchmark does not exist.
-
         Examples
         --------
         >>> board.plot.matrix()
@@ -180,12 +169,12 @@ class Plots:
         self, panel: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
     ) -> Drawing:
         with opened(self._folder) as reader:
-            known = facts(reader)
-            name = known.metric(metric)
-            there("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
+            output = facts(reader)
+            name = output.metric(metric)
+            there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
             panels = [
                 panel(view)
-                for view in board_views(known, reader, name, top=top)
+                for view in board_views(output, reader, name, top=top)
                 if benchmark in (None, view.board.benchmark) and (metric is None or view.metric == name)
             ]
         drawn = [each for each in panels if each is not None]

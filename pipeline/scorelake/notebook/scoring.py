@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.lake.description import settings_of
-from scorelake.notebook.board import Board
+from scorelake.notebook.board import Board, check_location
 from scorelake.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ COUNTING = ("scorelake.tasks", "scorelake.counting.shard")
 """Modules that workers of a cluster load before there is work for them."""
 Config: TypeAlias = str | Path | Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
-_ARGUMENTS = ("metrics", "columns", "by", "config", "out", "entries")
 
 
 class Options(TypedDict, total=False):
@@ -47,39 +46,36 @@ def score_attempts(
     attempts: str | PathLike[str] | Frame | Matrices,
     out: str | PathLike[str] | None,
     entries: EntryKind | None,
-    config: Mapping[str, Any],
-    options: Mapping[str, Any],
+    options: Options,
+    **config: Any,
 ) -> Board:
     """Run the job and return its board; `config` are arguments of `settings_for`."""
-    for name, value in options.items():
-        if name not in Options.__annotations__:
-            every = (*_ARGUMENTS, *Options.__annotations__)
-            close = "".join(f"did you mean {near}? " for near in get_close_matches(name, every, n=1))
-            raise UsageError(f"score() has no argument {name}", hint=f"{close}arguments: {', '.join(every)}")
-        if name in ("progress", "warn") and not callable(value):
-            raise UsageError(f"{name} must be a function, got {value!r}")
+    _check_options(options)
     if entries not in (None, "passed", "score"):
         raise UsageError(f"entries must be passed or score, got {entries!r}")
     lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
-    job = {name: value for name, value in options.items() if name != "memory"}
     target = None if out is None else check_location(out)
     settings = settings_for(lake, memory=options.get("memory"), **config)
-    with ExitStack() as held:
-        folder = target or str(Path(held.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
+    job: dict[str, Any] = {name: value for name, value in options.items() if name != "memory"}
+    with ExitStack() as temporary:
+        folder = target or str(Path(temporary.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
         if lake is None:
             report = _score_frame(attempts, folder, settings, entries, job)
         elif entries is None:
             report = run_job(lake, folder, settings, **job)
         else:
             raise _entries_without_matrix()
-        return Board(folder, report, held.pop_all() if target is None else None)
+        return Board(folder, report, None if target else temporary.pop_all())
 
 
-def open_board(out: object) -> Board:
-    """Return the board of an output; raise at once if there is none."""
-    board = Board(check_location(out))
-    assert board.folder
-    return board
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in Options.__annotations__:
+            names = ("metrics", "columns", "by", "config", "out", "entries", *Options.__annotations__)
+            close = "".join(f"did you mean {near}? " for near in get_close_matches(name, names, n=1))
+            raise UsageError(f"score() has no argument {name}", hint=f"{close}arguments: {', '.join(names)}")
+        if name in ("progress", "warn") and not callable(value):
+            raise UsageError(f"{name} must be a function, got {value!r}")
 
 
 def settings_for(
@@ -91,11 +87,9 @@ def settings_for(
     memory: float | None = None,
 ) -> Settings:
     """Return the settings: the description of the lake, overridden by the config, overridden by the arguments."""
-    flags = _flatten(config) if isinstance(config, Mapping) else {}
     if not isinstance(columns, Mapping | None):
-        raise UsageError(
-            f"columns must be a dictionary, got {columns!r}", hint='e.g. columns={"model": "model_name"}'
-        )
+        raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
+    flags = _flatten(config) if isinstance(config, Mapping) else {}
     flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
     given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
     flags |= {key: value for key, value in given.items() if value not in (None, ())}
@@ -125,7 +119,7 @@ def run_job(
 
 
 def _score_frame(
-    attempts: Any, out: str, settings: Settings, entries: EntryKind | None, options: Mapping[str, Any]
+    attempts: Any, out: str, settings: Settings, entries: EntryKind | None, job: Mapping[str, Any]
 ) -> Report:
     """Score a data frame or matrices by way of a temporary file."""
     from scorelake.notebook import frames  # noqa: PLC0415 - loads Polars
@@ -138,29 +132,18 @@ def _score_frame(
         path = Path(folder) / f"{name}.parquet"
         frames.write_attempts(attempts, path, settings, entries or "passed")
         try:
-            return run_job(str(path), out, settings, called=name, **options)
+            return run_job(str(path), out, settings, called=name, **job)
         except ScorelakeError as error:
             raise _without_file(error, path, name) from None
 
 
-def check_location(value: object, argument: str = "out") -> str:
-    """Return a path or URL as text."""
-    if not isinstance(value, str | PathLike) or not fspath(value):
-        raise UsageError(f"{argument} must be a path or a URL, got {value!r}")
-    return str(fspath(value))
-
-
-def _names(value: object, argument: str) -> tuple[str, ...]:
+def _names(value: Any, argument: str) -> tuple[str, ...]:
     """Return names from a sequence, or from one text separated by commas."""
     names = value.split(",") if isinstance(value, str) else value
-    wrong = f"{argument} must be a name or a list of names, got"
-    if not isinstance(names, Iterable) or isinstance(names, bytes | Mapping):
-        raise UsageError(f"{wrong} {value!r}")
-    listed = list(names)
-    for name in listed:
-        if not isinstance(name, str):
-            raise UsageError(f"{wrong} {name!r} in it")
-    return tuple(name.strip() for name in listed if name.strip())
+    names = list(names) if isinstance(names, Iterable) and not isinstance(names, bytes | Mapping) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{argument} must be a name or a list of names, got {value!r}")
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,23 +159,20 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries_without_matrix() -> UsageError:
-    return UsageError(
-        "entries is for matrices only",
-        hint='for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}',
-    )
+    hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
+    return UsageError("entries is for matrices only", hint=hint)
 
 
 def _without_file(error: ScorelakeError, path: Path, name: str) -> ScorelakeError:
     """Return the error without the temporary file, its folder, and commands that need a file."""
     what, where, hint = (
-        text and text.replace(str(path), name).replace(path.name, name)
+        (text or "").replace(str(path), name).replace(path.name, name)
         for text in (error.what, error.where, error.hint)
     )
-    what = (what or "").replace(", or in conflict with the folder's name", "")
-    if hint:
-        hint = re.sub(r"(; |\. |\n  )`scorelake init.*\Z", "", hint, flags=re.DOTALL)
-        hint = re.sub(r"in the command: (--(?:column|by) [^\n]+)", _as_arguments, hint)
-    return type(error)(what, where=where, hint=hint)
+    what = what.replace(", or in conflict with the folder's name", "")
+    hint = re.sub(r"(; |\. |\n  )`scorelake init.*\Z", "", hint, flags=re.DOTALL)
+    hint = re.sub(r"in the command: (--(?:column|by) [^\n]+)", _as_arguments, hint)
+    return type(error)(what, where=where or None, hint=hint or None)
 
 
 def _as_arguments(flags: re.Match[str]) -> str:
