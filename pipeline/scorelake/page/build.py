@@ -50,40 +50,34 @@ def build_page(
     13 kB for every model of a board, at most 3 MB.
     """
     with opened(folder) as reader:
-        known = facts(reader)
-        chosen = known.metric(metric)
-        views = board_views(known, reader, chosen, top=top, problem_names=problem_names)
+        output = facts(reader)
+        chosen = output.metric(metric)
+        views = board_views(output, reader, chosen, top=top, problem_names=problem_names)
         boards = [_sections(view) for view in views]
-        warned = warnings(known, chosen, changed_settings(reader, run_before(reader, known.run), known.run))
+        warned = warnings(output, chosen, changed_settings(reader, run_before(reader, output.run), output.run))
         style = read_file("charts.css") + read_file("style.css")
         # In a function of its own, so that the script adds no global names.
         script = '"use strict";\n(() => {\n' + "\n".join(map(read_file, SCRIPTS)) + "})();\n"
-        used = {family for family, _ in known.families.values()}
-        environment = Environment(
-            loader=FunctionLoader(read_file),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        used = {family for family, _ in output.families.values()}
+        options: dict[str, Any] = {"autoescape": True, "undefined": StrictUndefined}
+        environment = Environment(loader=FunctionLoader(read_file), trim_blocks=True, lstrip_blocks=True, **options)
         environment.filters |= {"breakable": breakable, "visible": escape_controls}
         page = environment.get_template("template.html").render(
-            head=_head(known, reader, title),
+            head=_head(output, reader, title),
             warnings=[w.text for w in warned if w.grave],
             notes=[w.text for w in warned if not w.grave],
             boards=boards,
             families=[(f.name, f.formula, f.reference) for f in metrics.families() if f.name in used],
-            settings=_settings(known, reader),
-            confidence=f"{known.confidence:.0%}",
+            settings=_settings(output, reader),
+            confidence=f"{output.confidence:.0%}",
             style=Markup(style),
             script=Markup(script),
             data=DATA,
             policy=_security_policy(script, style),
         )
-        limit = (
-            min(260_000 + 13_000 * sum(len(v.lines) for v in views), 3_000_000) if max_bytes is None else max_bytes
-        )
-        data = script_data(views, boards, chosen, limit - len(page.encode()))
+        if max_bytes is None:
+            max_bytes = min(260_000 + 13_000 * sum(len(view.lines) for view in views), 3_000_000)
+        data = script_data(views, boards, chosen, max_bytes - len(page.encode()))
         return page.replace(DATA, encode(data), 1)
 
 
@@ -102,13 +96,12 @@ def _sections(view: BoardView) -> dict[str, Any]:
     }
 
 
-def _head(known: Facts, reader: Reader, title: str | None) -> dict[str, Any]:
+def _head(output: Facts, reader: Reader, title: str | None) -> dict[str, Any]:
     """Return the title, the run and the row accounting."""
-    run = known.run
-    counts = {"graded": run["graded"], "ungraded": run["ungraded"], "duplicate": run["duplicates"]}
-    counts["rejected"] = run["rejected"]
-    sums = " + ".join(f"{count:,} {kind}" for kind, count in counts.items() if count or kind == "graded")
-    names = list(dict.fromkeys(escape_controls(board.benchmark) for board in known.boards))
+    run = output.run
+    kinds = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
+    sums = " + ".join(f"{run[key]:,} {kind}" for key, kind in kinds.items() if run[key] or key == "graded")
+    names = list(dict.fromkeys(escape_controls(board.benchmark) for board in output.boards))
     lake = PurePosixPath(str(run["lake"]).rstrip("/")).name or str(run["lake"])
     return {
         "title": title or f"{', '.join(names[:3])}{' and more' if len(names) > 3 else ''}: leaderboard",
@@ -117,20 +110,20 @@ def _head(known: Facts, reader: Reader, title: str | None) -> dict[str, Any]:
         "lake": escape_controls(lake),
         "version": run["version"],
         "rows": f"{run['rows_read']:,} attempts = {sums}",
-        "models": len(known.label),
+        "models": len(output.label),
         "problems": reader.rows(_PROBLEMS)[0][0],
         "median": reader.rows(_MEDIAN)[0][0],
     }
 
 
-def _settings(known: Facts, reader: Reader) -> str:
+def _settings(output: Facts, reader: Reader) -> str:
     """Return the settings of the run that have a value, one per line."""
-    rows = reader.rows("SELECT key, value FROM setting WHERE settings = ?", known.run["settings"])
-    values = [(key, json.loads(value)) for key, value in rows]
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values if value or value in (0, False)
-    ]
-    return "\n".join(map(escape_controls, lines))
+    rows = reader.rows("SELECT key, value FROM setting WHERE settings = ?", output.run["settings"])
+    values = {key: json.loads(value) for key, value in rows}
+    given = {key: value for key, value in values.items() if value or value in (0, False)}
+    return "\n".join(
+        escape_controls(f"{key} = {json.dumps(value, ensure_ascii=False)}") for key, value in given.items()
+    )
 
 
 def _security_policy(script: str, style: str) -> str:

@@ -28,7 +28,7 @@ MAX_SUBJECT_ROWS = 60_000
 def script_data(views: list[BoardView], sections: list[Json], metric: str, max_bytes: int) -> Json:
     """Return the data for the script that fits into max_bytes."""
     names = labels(view.board.benchmark for view in views)
-    boards = [_board(view, its, names[view.board.benchmark]) for view, its in zip(views, sections, strict=True)]
+    boards = [_board(view, parts, names[view.board.benchmark]) for view, parts in zip(views, sections, strict=True)]
     data: Json = {"metric": metric, "top": views[0].top, "matrix": MATRIX, "many": MANY, "markers": svg.MARKERS}
     data |= {"omitted": [], "boards": boards}
     left = max_bytes - len(encode(data).encode())
@@ -75,31 +75,33 @@ def _optional_parts(
 ) -> Iterator[tuple[str, Part | None]]:
     """Yield the name and the entries of each optional part; None instead of entries that are clearly too large."""
     paired = list(zip(views, boards, strict=True))
-    subjects = [by_subject(view.reader, view.board, view.metric) for view in views]
-    names = [labels(str(board.subject) for board in found) for found in subjects]
-    scores = [
-        [{"name": named[str(board.subject)]} | _scores(view, board) for board in found]
-        for view, named, found in zip(views, names, subjects, strict=True)
-    ]
-    yield "scores by subject", [(out, "subjects", its) for out, its in zip(boards, scores, strict=True)]
+    scores = [_subjects(view) for view in views]
+    yield "scores by subject", [(out, "subjects", by_name) for out, by_name in zip(boards, scores, strict=True)]
     others = [(view, out, name) for view, out in paired for name in view.board.lines if name != view.metric]
     metrics = [(out["overall"]["metrics"], name, _metric(view, view.board, name)) for view, out, name in others]
     yield "other metrics", metrics
     yield "pairs of all models", [(out, "pairs", packed_pairs(view)) for view, out in paired]
     for part, rows in (("history", "rows"), ("problems", "cells")):
-        kept = [(out, its[part]["data"]) for out, its in zip(boards, sections, strict=True) if its[part]]
-        yield f"the {part} of all models", [(out[part], rows, data[rows]) for out, data in kept]
-    size = sum(len(v.lines) * len(its) * len(v.board.lines) for v, its in zip(views, scores, strict=True))
+        full = [(out, section[part]["data"]) for out, section in zip(boards, sections, strict=True) if section[part]]
+        yield f"the {part} of all models", [(out[part], rows, data[rows]) for out, data in full]
+    size = sum(len(view.lines) * len(rows) * len(view.board.lines) for view, rows in zip(views, scores, strict=True))
     yield "other metrics by subject", None if size > MAX_SUBJECT_ROWS else _other_metrics(views, scores)
+
+
+def _subjects(view: BoardView) -> list[Json]:
+    """Return the subjects of a board at the metric of the page."""
+    subjects = by_subject(view.reader, view.board, view.metric)
+    names = labels(str(board.subject) for board in subjects)
+    return [{"name": names[str(board.subject)]} | _scores(view, board) for board in subjects]
 
 
 def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
     return [
-        (its["metrics"], name, _metric(view, board, name))
+        (target["metrics"], name, _metric(view, board, name))
         for view, subjects in zip(views, scores, strict=True)
-        for its, board in zip(subjects, by_subject(view.reader, view.board), strict=True)
+        for target, board in zip(subjects, by_subject(view.reader, view.board), strict=True)
         for name in board.lines
-        if name not in its["metrics"]
+        if name not in target["metrics"]
     ]
 
 

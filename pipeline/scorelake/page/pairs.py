@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from scorelake.page.sections import DASH, MANY, MATRIX, BoardView
-from scorelake.read.board import Line
 from scorelake.read.labels import shortened
 from scorelake.read.numbers import Scale
 
@@ -47,12 +47,8 @@ def pair_matrix(view: BoardView) -> dict[str, Any] | None:
         "omitted": len(ranked) - len(models),
         "significant": len(significant),
         "total": len(upper),
-        "overlap": any(_overlap(ranked[a], ranked[b]) for a, b in significant),
+        "overlap": any((ranked[b].rank_lo or math.inf) <= (ranked[a].rank or 0) for a, b in significant),
     }
-
-
-def _overlap(first: Line, second: Line) -> bool:
-    return first.rank is not None and second.rank_lo is not None and second.rank_lo <= first.rank
 
 
 def _cell(view: BoardView, a: str, b: str, pair: Pair | None, largest: float) -> dict[str, Any]:
@@ -89,9 +85,4 @@ def packed_pairs(view: BoardView) -> dict[str, Any]:
 
 def _pack(value: float, percent: bool) -> float:
     """Return tenths of a percentage point, rounded as the page rounds; other values with four digits."""
-    if not percent:
-        return float(f"{value:.4g}")
-    tenths = abs(value) * 1000
-    if abs(tenths % 1 - 0.5) < 1e-6:  # this close to a half, only the exact value decides
-        return int(Scale().text(value).replace(".", ""))
-    return round(tenths) if value > 0 else -round(tenths)
+    return int(Scale().text(value).replace(".", "")) if percent else float(f"{value:.4g}")

@@ -213,14 +213,9 @@ def _curve_cell(points: list[svg.Point], k: int) -> str:
 
 def _pack_curve(points: list[svg.Point]) -> list[list[int]]:
     """Return k; value, lo and hi in ten-thousandths; and 1 where all problems are covered."""
-    return [
-        [
-            int(p.x),
-            *(round(10_000 * (p.value if x is None else x)) for x in (p.value, p.lo, p.hi)),
-            int(p.coverage >= 1),
-        ]
-        for p in points
-    ]
+    ends = [(p.value, p.value if p.lo is None else p.lo, p.value if p.hi is None else p.hi) for p in points]
+    scores = [[round(10_000 * x) for x in values] for values in ends]
+    return [[int(p.x), *score, int(p.coverage >= 1)] for p, score in zip(points, scores, strict=True)]
 
 
 def _panel(view: BoardView, family: str, points: dict[tuple[str, str], list[svg.Point]], largest: int) -> Markup:

@@ -5,7 +5,7 @@ Colours are classes of charts.css. Every number in a chart is also in a table of
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -159,10 +159,8 @@ def share_bar(share: float, title: str) -> Markup:
 
 def bin_difficulties(difficulties: Iterable[float]) -> list[int]:
     """Count the problems in each bin of the difficulty scale."""
-    bins = [0] * BINS
-    for difficulty in difficulties:
-        bins[min(int(difficulty * BINS), BINS - 1)] += 1
-    return bins
+    counts = Counter(min(int(difficulty * BINS), BINS - 1) for difficulty in difficulties)
+    return [counts[i] for i in range(BINS)]
 
 
 def describe_bins(bins: Sequence[int]) -> str:
@@ -221,9 +219,8 @@ def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: 
         for s, _ in labels
     )
     parts = [*_axes(area, axis_ticks(area.y), percent=True), *parts, element("g", class_="pins")]
-    frame = " ".join(
-        f"{x:g}" for x in (*area.margins, area.x[1], *area.y)
-    )  # for the script, which adds pinned models
+    # For the script, which adds pinned models.
+    frame = " ".join(f"{x:g}" for x in (*area.margins, area.x[1], *area.y))
     size = "wide" if labelled else "narrow"
     return image(area.size, title, about or title, *parts, class_=f"chart {size}", data_frame=frame)
 
