@@ -285,22 +285,18 @@ class Board:
         if not self._finalizer.alive:
             raise UsageError("this board is closed", hint="open it again with scorelake.open(...)")
         if self._folder is None:
-            self._folder = self._copy_output()
+            with ExitStack() as copied:
+                folder = copied.enter_context(session.reading(self.out))
+                run_id = self.report.run["run_id"] if self.report else None
+                if run_id and run_id != (current := run_shown(folder)):
+                    raise UsageError(
+                        f"run {current} has been published here since run {run_id}, which this board shows",
+                        where=self.out,
+                        hint="scorelake.open(...) shows the current run",
+                    )
+                self._resources.push(copied.pop_all())
+            self._folder = folder
         return self._folder
-
-    def _copy_output(self) -> Path:
-        """Copy the output, and check that it still shows the run of this board."""
-        with ExitStack() as held:
-            copy = held.enter_context(session.reading(self.out))
-            run_id = self.report.run["run_id"] if self.report else None
-            if run_id and run_id != (current := run_shown(copy)):
-                raise UsageError(
-                    f"run {current} has been published here since run {run_id}, which this board shows",
-                    where=self.out,
-                    hint="scorelake.open(...) shows the current run",
-                )
-            self._resources.push(held.pop_all())
-        return copy
 
     def close(self) -> None:
         """Remove the copy, and an output scored without `out`."""

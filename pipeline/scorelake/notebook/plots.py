@@ -166,21 +166,20 @@ class Plots:
         return self._draw(_matrix, None, benchmark)
 
     def _draw(
-        self, panel: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
+        self, draw: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
     ) -> Drawing:
         with opened(self._folder) as reader:
             output = facts(reader)
             name = output.metric(metric)
             there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
             panels = [
-                panel(view)
+                draw(view)
                 for view in board_views(output, reader, name, top=top)
                 if benchmark in (None, view.board.benchmark) and (metric is None or view.metric == name)
             ]
-        drawn = [each for each in panels if each is not None]
-        if not drawn:
+        if not any(panels):
             raise UsageError("there is nothing to draw", hint="choose another benchmark, or a metric that it has")
-        return _stack(drawn)
+        return _stack([panel for panel in panels if panel])
 
 
 def _leaderboard(view: BoardView) -> Panel:
@@ -239,11 +238,8 @@ def _matrix(view: BoardView) -> Panel | None:
 def _stack(panels: Sequence[Panel]) -> Drawing:
     """Put panels below each other in one image."""
     name, height = "; ".join(panel.title for panel in panels), sum(panel.height for panel in panels) + 2 * PAD
-    parts = [
-        svg.element("style", Markup(chart_style())),
-        svg.element("rect", width=WIDTH, height=height, class_="paper"),
-    ]
-    y = PAD
+    background = svg.element("rect", width=WIDTH, height=height, class_="paper")
+    parts, y = [svg.element("style", Markup(chart_style())), background], PAD
     for panel in panels:
         head = svg.element("text", panel.title, x=PAD, y=18, class_="head")
         parts.append(_inset(Markup("").join([head, *panel.parts]), 0, y, WIDTH, panel.height))
@@ -253,14 +249,12 @@ def _stack(panels: Sequence[Panel]) -> Drawing:
     return Drawing(name, str(svg.image((WIDTH, height), name, name, *parts, **look, **size)))
 
 
-def _inset(drawn: Markup, x: float, y: float, width: float, height: float) -> Markup:
-    return svg.element("svg", drawn, x=x, y=y, width=width, height=height)
+def _inset(chart: Markup, x: float, y: float, width: float, height: float) -> Markup:
+    return svg.element("svg", chart, x=x, y=y, width=width, height=height)
 
 
 def chart_style() -> str:
     """Return the page's style of charts, restricted to our own drawings."""
     rules = re.findall(r"([^{}]+)\{([^{}]*)\}", read_file("charts.css").replace(":root", ""))
-    return "".join(
-        f"{','.join(f'.scorelake {name.strip()}'.strip() for name in names.split(','))}{{{body.strip()}}}"
-        for names, body in rules
-    )
+    selectors = [",".join(f".scorelake {name.strip()}".strip() for name in names.split(",")) for names, _ in rules]
+    return "".join(f"{names}{{{body.strip()}}}" for names, (_, body) in zip(selectors, rules, strict=True))
