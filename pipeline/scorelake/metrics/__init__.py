@@ -1,7 +1,7 @@
-"""Metric kernels: counts per problem in, scores with their uncertainty out. numpy and scipy only.
+"""Metrics of repeated attempts, with their uncertainty, from counts per problem.
 
-`n` is the number of graded attempts of a problem, `c` how many were correct, `k` the number of draws. `R` is a matrix
-of attempts, a row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
+`n` is the number of graded attempts of a problem, `c` the number of correct ones, `k` the number of attempts drawn.
+`R` is a matrix of attempts, one row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
 
 >>> sl.metrics.pass_at_k(n=[5, 5], c=[3, 4], k=2)
 0.95
@@ -14,7 +14,7 @@ of attempts, a row per problem: 1 passed, 0 failed, None missing; rows may diffe
 from __future__ import annotations
 
 from scorelake.errors import MetricError
-from scorelake.metrics import families as _families  # noqa: F401  (fills the registry)
+from scorelake.metrics import families as _families  # noqa: F401  (registers every metric)
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_ends, of_levels
 from scorelake.metrics.finish import Summaries, Summary
@@ -43,9 +43,9 @@ from scorelake.metrics.groups import (
     summarize_levels,
 )
 from scorelake.metrics.interval import interval, rerun
-from scorelake.metrics.profile import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.registry import Family, Metric, canonical, families, parse, parse_own, spectrum, threshold
 from scorelake.metrics.summary import Mixture, Shape, aggregate
+from scorelake.metrics.tailpass import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.vote import Ballots, vote
 
 __all__ = [

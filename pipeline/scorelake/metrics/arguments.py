@@ -1,4 +1,4 @@
-"""What a metric may be asked of: counts n and c, or a matrix R of attempts, whose outcomes may be worth something."""
+"""Arguments of the public functions: counts n and c, or a matrix R of attempts with weights of its outcomes."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from scorelake.metrics.attempts import Attempts, categories, tallied
 from scorelake.metrics.counts import pairs
 from scorelake.metrics.distributions import Floats, Ints
 
-_EITHER = "give n and c, or a matrix of attempts as R=..."
+_HINT = "give n and c, or a matrix of attempts as R=..."
 
 
-def counted(n: ArrayLike | None, c: ArrayLike | None, matrix: Attempts | None) -> tuple[Ints, Ints]:
-    """n and c of every problem, from whichever is given."""
+def problem_counts(n: ArrayLike | None, c: ArrayLike | None, matrix: Attempts | None) -> tuple[Ints, Ints]:
+    """Return n and c of every problem, from counts or from a matrix."""
     if matrix is not None:
         if n is not None or c is not None:
-            raise MetricError("n and c are given, and R as well", hint=_EITHER)
+            raise MetricError("n and c are given, and R as well", hint=_HINT)
         return tallied(matrix)
     if n is None and c is None:
-        raise MetricError("there are no attempts", hint=_EITHER)
-    return pairs(n, c)  # type: ignore[arg-type]  # that one of them is None is told there
+        raise MetricError("there are no attempts", hint=_HINT)
+    return pairs(n, c)  # type: ignore[arg-type]  # pairs() reports that one of them is None
 
 
-def outcomes(
+def outcome_counts(
     n: ArrayLike | None, c: ArrayLike | None, matrix: Attempts | None, w: ArrayLike | None
 ) -> tuple[Floats, Ints]:
-    """What every outcome is worth (by default failed 0, passed 1), and how often each problem has it."""
-    worth = np.array([0.0, 1.0] if w is None else w, dtype=np.float64)
-    if worth.ndim != 1 or worth.size < 2 or not np.isfinite(worth).all():
+    """Return the weight of every outcome (default: failed 0, passed 1) and its count, problems x outcomes."""
+    weights = np.array([0.0, 1.0] if w is None else w, dtype=np.float64)
+    if weights.ndim != 1 or weights.size < 2 or not np.isfinite(weights).all():
         raise MetricError(f"w must be two or more finite numbers, one per outcome 0, 1, ..., got {w!r}")
     if matrix is not None and n is None and c is None:
-        return worth, categories(matrix, worth.size)
-    if worth.size != 2:
-        raise MetricError(f"n and c are of two outcomes, w is of {worth.size}", hint="give the outcomes as R=...")
-    whole_n, whole_c = counted(n, c, matrix)
-    return worth, np.stack([np.ravel(whole_n - whole_c), np.ravel(whole_c)], axis=1)
+        return weights, categories(matrix, weights.size)
+    if weights.size != 2:
+        raise MetricError(f"n and c have two outcomes, w has {weights.size}", hint="give the outcomes as R=...")
+    attempts, passed = problem_counts(n, c, matrix)
+    return weights, np.stack([np.ravel(attempts - passed), np.ravel(passed)], axis=1)
 
 
-def prior_outcomes(matrix: Attempts | None, many: int, problems: int) -> Ints:
-    """How often each problem had each outcome before; never, where nothing is given."""
+def prior_outcome_counts(matrix: Attempts | None, outcomes: int, problems: int) -> Ints:
+    """Return the counts of earlier outcomes, problems x outcomes; one row of zeros without a matrix."""
     if matrix is None:
-        return np.zeros((1, many), dtype=np.int64)
-    found = categories(matrix, many, "R0")
-    if len(found) != problems:
-        raise MetricError(f"R0 has {len(found):,} problems, R has {problems:,}")
-    return found
+        return np.zeros((1, outcomes), dtype=np.int64)
+    counts = categories(matrix, outcomes, "R0")
+    if len(counts) != problems:
+        raise MetricError(f"R0 has {len(counts):,} problems, R has {problems:,}")
+    return counts
 
 
-def draws(name: str, k: int | None) -> int:
-    """k as a whole number >= 1."""
+def check_k(name: str, k: int | None) -> int:
+    """Return k as a whole number >= 1."""
     if k is None:
-        raise MetricError(f"{name}: k is missing", hint=f"k attempts are drawn; {_EITHER}")
+        raise MetricError(f"{name}: k is missing", hint=f"k is the number of attempts drawn; {_HINT}")
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise MetricError(f"{name}: k must be a whole number >= 1, got {k!r}")
     return int(k)

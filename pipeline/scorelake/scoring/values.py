@@ -97,7 +97,7 @@ def kinds(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric
     """Metrics by what they are made of: rewards, answers, counts with those of earlier attempts, or counts."""
     of: dict[str, list[Metric]] = {"rewards": [], "answers": [], "earlier": [], "counts": []}
     for metric in chosen:
-        if outcomes.rewards and metric.family.finite is not None:
+        if outcomes.rewards and metric.family.rewards is not None:
             kind = "rewards"
         elif metric.family.vote is not None:
             kind = "answers"
