@@ -144,5 +144,5 @@ def test_a_family_says_what_it_is() -> None:
         assert family.name
         assert family.formula
         assert family.reference
-        kinds = (family.credit, family.blend, family.finite, family.vote)
+        kinds = (family.credit, family.blend, family.rewards, family.vote)
         assert sum(kind is not None for kind in kinds) == 1

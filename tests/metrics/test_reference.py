@@ -121,5 +121,5 @@ def test_four_tasks_of_ten() -> None:
 )
 def test_thresholds_are_decimal(k: int, tau: float, need: int) -> None:
     assert metrics.threshold(tau, k) == need
-    credit = metrics.parse(f"g-pass@{k}_{tau}").credits[0]
+    credit = metrics.parse(f"g-pass@{k}_{tau}").credit
     assert int(np.argmax(credit)) == need

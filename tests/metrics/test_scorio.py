@@ -97,11 +97,11 @@ def test_bounds_of_the_posterior() -> None:
 def test_weights_of_verdicts(weights: tuple[float, float]) -> None:
     ends = (-10.0, 10.0)
     for bank in BANKS:
-        same(got("avg@N", bank, worth=weights, clip=ends)[1], peer.avg_ci(bank, weights, bounds=ends))
+        same(got("avg@N", bank, weights=weights, clip=ends)[1], peer.avg_ci(bank, weights, bounds=ends))
         prior = np.array([[0, 0, 1]] * len(bank))  # two failed, one passed
         theirs = peer.bayes_ci(bank, weights, prior, bounds=ends)
-        same(got("bayes@N", bank, worth=weights, prior=(2.0, 3.0), clip=ends)[1], theirs)
-        mine = got("max@3", bank, worth=weights, clip=ends)
+        same(got("bayes@N", bank, weights=weights, prior=(2.0, 3.0), clip=ends)[1], theirs)
+        mine = got("max@3", bank, weights=weights, clip=ends)
         same(mine[0], peer.max_at_k(bank, 3, weights))
         same(mine[1], peer.max_at_k_ci(bank, 3, weights, bounds=ends))
 

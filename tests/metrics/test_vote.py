@@ -123,7 +123,7 @@ def test_mistakes() -> None:
         with pytest.raises(MetricError):
             vote(*mistake)
     for mistaken in (metrics.finite, metrics.posterior, metrics.summarize):
-        with pytest.raises(MetricError, match="n and c do not say what was answered"):
+        with pytest.raises(MetricError, match="n and c do not determine the answers"):
             mistaken("vote@3", [5], [3])
     with pytest.raises(MetricError, match="only avg@N"):
         metrics.finite_levels("vote@3", [0.0, 1.0], [[1, 2]])

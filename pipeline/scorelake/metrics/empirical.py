@@ -1,7 +1,7 @@
 """Empirical Beta prior: fit the distribution of success rates over problems to their counts.
 
-The counts of a group are beta-binomial; their marginal likelihood tells which Beta(alpha, beta) the success rates come
-from. The uncertainty of the fit is kept: it is a weighted mixture of priors around the best one.
+The counts of a group are beta-binomial; the Beta(alpha, beta) of the success rates is estimated by their marginal
+likelihood. The uncertainty of the fit is kept: the result is a weighted mixture of priors around the best one.
 """
 
 from __future__ import annotations
@@ -68,14 +68,13 @@ def _log_posterior(theta: Floats, n: Ints, c: Ints, problems: Ints) -> Floats:
 
 def _find_mode(n: Ints, c: Ints, problems: Ints) -> Floats:
     """Return the mode of the posterior, starting from the pooled rate and a size of one."""
+
+    def loss(theta: Floats) -> float:
+        return -float(_log_posterior(theta[:, None], n, c, problems)[0])
+
     rate = ((c * problems).sum() + 1) / ((n * problems).sum() + 2)
-    mode: Floats = scipy.optimize.fmin(
-        lambda theta: -float(_log_posterior(theta[:, None], n, c, problems)[0]),
-        np.array([np.log(rate / (1 - rate)), 0.0]),
-        xtol=1e-8,
-        ftol=1e-10,
-        disp=False,
-    )
+    start = np.array([np.log(rate / (1 - rate)), 0.0])
+    mode: Floats = scipy.optimize.fmin(loss, start, xtol=1e-8, ftol=1e-10, disp=False)
     return mode
 
 

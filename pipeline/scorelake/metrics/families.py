@@ -149,7 +149,8 @@ def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, F
 
     With A_l the posterior mass at or below level l, the expected best is levels[0] + sum_l gap_l (1 - A_l^k). For
     l <= m the ratio A_l / A_m is independent of A_m, so
-    Cov(A_l^k, A_m^k) = E[A_l^k] (E[A_m^2k] / E[A_m^k] - E[A_m^k]). The second factor depends on m only: the double sum is one running sum of positive terms.
+    Cov(A_l^k, A_m^k) = E[A_l^k] (E[A_m^2k] / E[A_m^k] - E[A_m^k]). The second factor depends on m only: the double
+    sum is one running sum of positive terms.
     """
 
     def power_moments(v: Floats, total: Floats) -> tuple[Floats, Floats, Floats]:
