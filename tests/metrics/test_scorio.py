@@ -55,12 +55,12 @@ def test_every_family(bank: Any, k: int, prior: tuple[float, float]) -> None:
         mine = got(str(name).format(k=k), bank, prior=prior)
         same(mine[0], value(bank, k, *extra))
         same(mine[1], posterior(bank, k, *extra, alpha0=alpha, beta0=beta))
-    own = metrics.parse_own(f"spectrum-steep@{k}", {"steep": STEEP[k]})
+    own = metrics.parse(f"spectrum-steep@{k}", {"steep": STEEP[k]})
     assert own.name == f"spectrum-steep@{k}"
     same(got(own, bank, prior=prior)[0], peer.threshold_spectrum_at_k(bank, k, STEEP[k]))
     theirs = peer.threshold_spectrum_at_k_ci(bank, k, STEEP[k], alpha0=alpha, beta0=beta)
     same(got(own, bank, prior=prior)[1], theirs)
-    blended = metrics.parse_own(f"geo-spectrum-steep@{k}_0.25", {"steep": STEEP[k]})
+    blended = metrics.parse(f"geo-spectrum-steep@{k}_0.25", {"steep": STEEP[k]})
     assert blended.name == f"geo-spectrum-steep@{k}_0.25"
     mine = got(blended, bank, prior=prior)
     same(mine[0], peer.geo_spectrum_at_k(bank, k, 0.25, STEEP[k]))

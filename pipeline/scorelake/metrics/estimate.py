@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -51,30 +52,13 @@ def evaluate(
 ) -> list[Estimate]:
     """Estimate each metric for the rows (n, c), which should be distinct.
 
-    Parameters
-    ----------
-    metrics : sequence of Metric
-    n, c : array of int
-        Attempts and passed attempts per row.
-    prior : (alpha, beta)
-        Pseudo-counts of the Beta prior: numbers, or one pair per row.
-    weights : (float, float)
-        Rewards of a failed and a passed attempt for avg@N, bayes@N and max@k.
-
-    Returns
-    -------
-    list of Estimate
-
-    Raises
-    ------
-    MetricError
-        For vote@k, which counts do not determine.
+    `prior` has the pseudo-counts (alpha, beta) of a Beta; `weights` are the rewards of a failed and a passed attempt
+    for avg@N, bayes@N and max@k. Votes raise MetricError: counts do not determine them.
     """
     for metric in metrics:
         if metric.family.vote is not None:
-            raise MetricError(
-                f"{metric.name}: n and c do not determine the answers", hint="use of_answers() or vote()"
-            )
+            message = f"{metric.name}: n and c do not determine the answers"
+            raise MetricError(message, hint="use of_answers() or vote()")
     order = np.argsort(weights, kind="stable")  # levels rise
     levels = np.array(weights, dtype=np.float64)[order]
     counts = np.stack([n - c, c], axis=1)[:, order]
@@ -114,7 +98,8 @@ def of_answers(metric: Metric, answers: Ballots) -> Estimate:
 
 def of_ends(metrics: Sequence[Metric], n: Ints, c: Ints) -> list[Estimate]:
     """Estimate pass@k and pass^k without their posterior: cheap for many k."""
-    return [_without_posterior(value) for value in parallel_map(lambda metric: _end_value(metric, n, c), metrics)]
+    values = parallel_map(lambda metric: _end_value(metric.family.key, metric.draws, n, c), metrics)
+    return [_without_posterior(value) for value in values]
 
 
 def blend(parts: Floats, covariance: Floats, powers: tuple[float, float] | None) -> tuple[Floats, Floats]:
@@ -146,17 +131,16 @@ def _attempt_noise(n: Ints, c: Ints) -> Floats:
     return np.stack([passed / m * ((m - passed) / m) / (m - 1), np.where(repeated, m, 0.0)])
 
 
-def _end_value(metric: Metric, n: Ints, c: Ints) -> Floats:
-    """Return the value of pass@k or pass^k, NaN where k > n."""
-    k, rows = metric.draws, np.flatnonzero(n >= metric.draws)
+def _end_value(key: str, k: int, n: Ints, c: Ints) -> Floats:
+    """Return the value of pass@k (key "pass") or pass^k, NaN where k > n."""
+    value, rows = np.full(n.size, np.nan), np.flatnonzero(n >= k)
     attempts, passed = n[rows], c[rows]
-    value = np.full(n.size, np.nan)
     if k == 1:
         value[rows] = passed / attempts
-    elif metric.family.key == "pass":
+    elif key == "pass":
         value[rows] = not_all_within(attempts - passed, attempts, k)
     else:
-        assert metric.family.key == "pass^"
+        assert key == "pass^"
         value[rows] = all_within(passed, attempts, k)
     return value
 
@@ -167,38 +151,48 @@ def _closed_forms(
     """Estimate pass@k, pass^k and their blends from E[p^k], E[(1-p)^k] and the same at 2k."""
     total = alpha + beta
     none, every = mean_power(beta, total, k), mean_power(alpha, total, k)
-    mean, covariance = np.stack([complement(beta, total, k), every]), np.empty((2, 2, n.size))
-    covariance[0, 0], covariance[1, 1] = power_variance(beta, total, k), power_variance(alpha, total, k)
     # E[p^k (1-p)^k] falls short of the product of the two means by this share
-    covariance[0, 1] = covariance[1, 0] = none * every * complement(total, total + k, k)
-    ends = {part: _end_value(part, n, c) for part in dict.fromkeys(part for m in metrics for part in m.parts)}
-    out = {}
+    cross = none * every * complement(total, total + k, k)
+    mean = np.stack([complement(beta, total, k), every])
+    covariance = np.array([[power_variance(beta, total, k), cross], [cross, power_variance(alpha, total, k)]])
+    value, out = np.stack([_end_value(key, k, n, c) for key in ("pass", "pass^")]), {}
     for metric in metrics:
-        value = np.stack([ends[part] for part in metric.parts])
         index = [("pass", "pass^").index(part.family.key) for part in metric.parts]
-        out[metric] = _combine(metric, value, mean[index], covariance[np.ix_(index, index)])
+        out[metric] = _combine(metric, value[index], mean[index], covariance[np.ix_(index, index)])
     return out
 
 
 def _sums_over_draws(
     metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats
 ) -> dict[Metric, Estimate]:
-    """Estimate credit metrics and blends by summing their credits over the distributions of k and 2k draws."""
-    parts = {metric: [part.credit.tobytes() for part in metric.parts] for metric in metrics}
-    keys = list(dict.fromkeys(key for each in parts.values() for key in each))
-    vectors = [np.frombuffer(key) for key in keys]
-    index = {metric: [keys.index(key) for key in each] for metric, each in parts.items()}
-    pairs = list(dict.fromkeys((i[0], i[1]) for i in index.values() if len(i) == 2))
-    value = _finite_values(vectors, k, n, c)
-    mean, variance, cross = _posterior_moments(vectors, pairs, k, alpha, beta)
-    out = {}
-    for metric, i in index.items():
-        covariance = np.zeros((len(i), len(i), n.size))
-        covariance[range(len(i)), range(len(i))] = variance[i]
-        if len(i) == 2:
-            covariance[0, 1] = covariance[1, 0] = cross[pairs.index((i[0], i[1]))]
-        out[metric] = _combine(metric, value[i], mean[i], covariance)
-    return out
+    """Estimate credit metrics and blends by summing their credits over the distributions of k and 2k draws.
+
+    Of a credit a and its complement 1 - a the smaller sum is used, so that certain outcomes are exactly 0 or 1. A
+    variance is E[g^2] - E[g]^2 of the smaller of g and 1 - g: its square is at most of the order of the variance of
+    the draws, so the difference loses only the digits that n >> k costs anyway.
+    """
+    vectors = [[part.credit for part in metric.parts] for metric in metrics]
+    pairs = [[(x, x) for a in each for x in (a, 1 - a)] + [(1 - a, b) for a, b in pairwise(each)] for each in vectors]
+    products = iter(product_credits([pair for each in pairs for pair in each]))
+    squares = [list(islice(products, len(each))) for each in pairs]
+    sizes = [len(each) for each in vectors]
+    moments = [(*np.full((2, size, n.size), np.nan), np.empty((size, size, n.size))) for size in sizes]
+    for rows in blocks(n.size, 2 * k + 1):
+        is_scored = n[rows] >= k
+        drawn = hypergeometric(n[rows][is_scored].astype(float), c[rows][is_scored].astype(float), k)
+        once, twice = (beta_binomial(alpha[rows], beta[rows], draws) for draws in (k, 2 * k))
+        for each, square, (value, mean, covariance) in zip(vectors, squares, moments, strict=True):
+            second = [(twice * x).sum(axis=1) for x in square]
+            first = [[(once * x).sum(axis=1) for x in (a, 1 - a)] for a in each]
+            for i, (won, missed) in enumerate(first):
+                finite = [(drawn * x).sum(axis=1) for x in (each[i], 1 - each[i])]
+                value[i, rows][is_scored] = np.where(finite[0] <= finite[1], finite[0], 1 - finite[1])
+                mean[i, rows] = np.where(won <= missed, won, 1 - missed)
+                spread = np.where(won <= missed, second[2 * i] - won * won, second[2 * i + 1] - missed * missed)
+                covariance[i, i, rows] = np.maximum(spread, 0)
+            if len(each) == 2:
+                covariance[0, 1, rows] = covariance[1, 0, rows] = first[0][1] * first[1][0] - second[4]
+    return {metric: _combine(metric, *each) for metric, each in zip(metrics, moments, strict=True)}
 
 
 def _combine(metric: Metric, value: Floats, mean: Floats, covariance: Floats) -> Estimate:
@@ -212,44 +206,3 @@ def _combine(metric: Metric, value: Floats, mean: Floats, covariance: Floats) ->
     mu, variance = blend(mean, covariance, metric.powers)
     undefined = np.isnan(product) & ~np.isnan(value).any(axis=0)
     return Estimate(product[None], mu[None], variance[None, None], None, bounds, _UNIT, undefined)
-
-
-def _finite_values(vectors: list[Floats], k: int, n: Ints, c: Ints) -> Floats:
-    """Return unbiased values, credits x rows; NaN where k > n.
-
-    The smaller of credit and missing credit is summed, so that certain outcomes are exactly 0 or 1.
-    """
-    value = np.full((len(vectors), n.size), np.nan)
-    enough = np.flatnonzero(n >= k)
-    for block in blocks(enough.size, k + 1):
-        rows = enough[block]
-        pmf = hypergeometric(n[rows].astype(float), c[rows].astype(float), k)
-        for i, credit in enumerate(vectors):
-            won, missed = (pmf * credit).sum(axis=1), (pmf * (1 - credit)).sum(axis=1)
-            value[i, rows] = np.where(won <= missed, won, 1 - missed)
-    return value
-
-
-def _posterior_moments(
-    vectors: list[Floats], pairs: list[tuple[int, int]], k: int, alpha: Floats, beta: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return posterior means and variances (credits x rows) and the covariances of pairs of credits.
-
-    A variance is E[g^2] - E[g]^2 of the smaller of g and 1 - g. Its square is at most of the order of the variance
-    of the draws, so the difference loses only the digits that n >> k costs anyway.
-    """
-    missing, many = [1 - credit for credit in vectors], len(vectors)
-    squares = product_credits([(a, a) for a in (*vectors, *missing)] + [(missing[i], vectors[j]) for i, j in pairs])
-    mean, variance = np.empty((2, many, alpha.size))
-    cross = np.empty((len(pairs), alpha.size))
-    for rows in blocks(alpha.size, 2 * k + 1):
-        once, twice = (beta_binomial(alpha[rows], beta[rows], draws) for draws in (k, 2 * k))
-        first = [(once * credit).sum(axis=1) for credit in (*vectors, *missing)]
-        second = [(twice * square).sum(axis=1) for square in squares]
-        for i, (won, missed) in enumerate(zip(first[:many], first[many:], strict=True)):
-            spread = np.where(won <= missed, second[i] - won * won, second[many + i] - missed * missed)
-            mean[i, rows] = np.where(won <= missed, won, 1 - missed)
-            variance[i, rows] = np.maximum(spread, 0)
-        for i, (p, q) in enumerate(pairs):
-            cross[i, rows] = first[many + p] * first[q] - second[2 * many + i]
-    return mean, variance, cross

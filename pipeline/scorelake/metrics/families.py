@@ -1,69 +1,97 @@
-"""Every metric, registered once.
+"""Metric families: every metric is one entry of FAMILIES.
 
-To add a metric, write one function here and decorate it with `register`; names, aliases, the command line, tables,
-intervals and the posterior follow. Most metrics need only their credit: a function of k (and of the parameter, if
-there is one) that returns the credit a[j] for j = 0..k successes among k draws, in [0, 1] and monotone in j. At least
-two successes:
+To add a metric, write its credit function and add an entry; names, aliases, the command line, tables, intervals and
+the posterior follow. A credit function of k (and of the parameter, if there is one) returns the credit a[j] for
+j = 0..k successes among k draws, in [0, 1] and monotone in j. At least two successes:
 
-    @register("twice@k", "1 if j >= 2", "an example")
     def twice(k: int) -> Floats:
         return _at_least(2, k)
 
-`kind="rewards"` registers a function of (levels, counts, prior, k): levels are the rising rewards, counts and prior
-(Dirichlet pseudo-counts) have one row per problem and one column per level; pass/fail has the levels 0 and 1. It
-returns the value, the posterior mean and the posterior variance of each problem. `kind="vote"` registers a function
-of (answers, k). A product of two credit metrics is an entry `add(Family(..., blend=...))`.
+    Family("twice@k", "1 if j >= 2", "an example", credit=twice)
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
 import numpy as np
 
 from scorelake.metrics.beta_powers import any_above, complement, mean_power, per_distinct, power_variance
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.registry import Family, add, register, threshold
 from scorelake.metrics.vote import Ballots
 
-_CODEX = "Chen et al. 2021, Evaluating Large Language Models Trained on Code"
-_STABLE = "Liu et al. 2024, Are Your LLMs Capable of Stable Reasoning?"
-_BAYES = "Hariri et al. 2025, Don't Pass@k"
+
+@dataclass(frozen=True)
+class Family:
+    """A family of metrics. Exactly one of `credit`, `blend`, `rewards` and `vote` defines its values."""
+
+    name: str
+    """With k for the number of draws, such as pass@k."""
+    formula: str
+    reference: str
+    aliases: tuple[str, ...] = ()
+    parameter: str | None = None
+    """What follows the k in a name: tau, lambda, powers; or weights, which come from the config file."""
+    default: float | None = None
+    takes_k: bool = True
+    credit: Callable[..., Floats] | None = None
+    """credit(k) or credit(k, parameter) -> the credit a[0..k] for j successes, in [0, 1] and monotone in j."""
+    blend: tuple[str, str] | None = None
+    """Keys of the two credit families whose values are multiplied, each to a power."""
+    pooled: bool = False
+    """Whether a blend is of the two group means instead of each problem's two values."""
+    rewards: Callable[[Floats, Any, Floats, int], tuple[Floats, Floats, Floats]] | None = None
+    """rewards(levels, counts, prior, k) -> value, posterior mean and variance per problem.
+
+    Levels are the rising rewards (0 and 1 for pass/fail); counts and the prior's Dirichlet pseudo-counts have one row
+    per problem and one column per level.
+    """
+    vote: Callable[..., Floats] | None = None
+    """vote(answers, k) -> the value per problem."""
+
+    @property
+    def key(self) -> str:
+        return normalize(re.sub(r"@?[kN](_tau)?$", "", self.name))
+
+
+def normalize(word: str) -> str:
+    """Return a family's name without case and separators, for lookup."""
+    return re.sub(r"[\s_@-]", "", word.lower())
+
+
+def threshold(tau: float, k: int) -> int:
+    """Return ceil(tau * k) in decimal arithmetic: 0.28 * 25 is 7, also if tau has rounding errors of a float."""
+    return int((round(Decimal(repr(float(tau))), 12) * k).to_integral_value(rounding=ROUND_CEILING))
 
 
 def _at_least(successes: int, k: int) -> Floats:
     return (np.arange(k + 1) >= successes).astype(float)
 
 
-@register("pass@k", "1 if j >= 1", _CODEX)
 def pass_at(k: int) -> Floats:
     return _at_least(1, k)
 
 
-@register("pass^k", "1 if j = k", "Yao et al. 2024, tau-bench", aliases=("pass-hat", "unanimous"))
 def pass_hat(k: int) -> Floats:
     return _at_least(k, k)
 
 
-@register("g-pass@k_tau", "1 if j >= max(1, ceil(tau k))", _STABLE, parameter="tau")
 def g_pass(k: int, tau: float) -> Floats:
     return _at_least(max(1, threshold(tau, k)), k)
 
 
-@register("mg-pass@k", "(2/k) max(j - ceil(k/2), 0)", _STABLE)
 def mg_pass(k: int) -> Floats:
-    credit: Floats = 2 * np.maximum(np.arange(k + 1.0) - (k + 1) // 2, 0) / k
-    return credit
+    return np.asarray(2 * np.maximum(np.arange(k + 1.0) - (k + 1) // 2, 0) / k)
 
 
-@register("maj@k", "1 if j >= floor(k/2) + 1", "strict majority of the draws")
-def maj(k: int) -> Floats:
+def majority(k: int) -> Floats:
     return _at_least(k // 2 + 1, k)
 
 
-@register(
-    "auc@k",
-    "area under pass@1..pass@k of the k draws, trapezoids",
-    "trapezoidal mean of Chen et al. 2021 over the draws",
-)
 def auc(k: int) -> Floats:
     """Closed form: the probabilities C(k-j, i) / C(k, i) of i draws without success sum to (k+1) / (j+1)."""
     j = np.arange(k + 1.0)
@@ -73,52 +101,10 @@ def auc(k: int) -> Floats:
     return ((k + 1) * j / (j + 1) - ends) / (k - 1)
 
 
-@register(
-    "spectrum@k",
-    "w_1 + ... + w_j",
-    "the user's own weights over thresholds",
-    aliases=("threshold-spectrum",),
-    parameter="weights",
-)
 def spectrum_credit(k: int, weights: tuple[float, ...]) -> Floats:
-    credit: Floats = np.minimum(np.concatenate([[0.0], np.cumsum(weights)]), 1.0)
-    return credit
+    return np.asarray(np.minimum(np.concatenate([[0.0], np.cumsum(weights)]), 1.0))
 
 
-add(
-    Family(
-        "geom@k",
-        "mean of pass@k^a pass^k^b, a = b = 1/2",
-        "geometric blend per problem",
-        parameter="powers",
-        blend=("pass@", "pass^"),
-    )
-)
-add(
-    Family(
-        "geom-ds@k",
-        "(mean pass@k)^a (mean pass^k)^b, a = b = 1/2",
-        "geometric blend of the data set's means",
-        parameter="powers",
-        blend=("pass@", "pass^"),
-        pooled=True,
-    )
-)
-add(
-    Family(
-        "geo-spectrum@k",
-        "(mean pass@k)^L (mean mg-pass@k)^(1-L)",
-        "geometric blend of the data set's means",
-        aliases=("geo-spectrum-star",),
-        parameter="lambda",
-        default=0.5,
-        blend=("pass@", "mg-pass@"),
-        pooled=True,
-    )
-)
-
-
-@register("avg@N", "mean reward of all attempts", _BAYES, kind="rewards", aliases=("mean",), takes_k=False)
 def avg(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
     """Plain mean; NaN without attempts. Its variance is that of a flat prior, scaled from pseudo-counts to attempts.
 
@@ -126,24 +112,16 @@ def avg(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Fl
     """
     n = counts.sum(axis=1)
     mean = ratio((counts * levels).sum(axis=1), n)
-    _, variance = _dirichlet_moments(levels, counts + np.ones((1, levels.size)))
+    _, variance = _dirichlet_moments(levels, counts + np.ones(levels.size))
     return mean, mean, variance * ratio(n + float(levels.size), n) ** 2
 
 
-@register("bayes@N", "posterior mean reward", _BAYES, kind="rewards", takes_k=False)
 def bayes(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
     """Posterior mean; no value without attempts, where it would only be the prior's mean."""
     mean, variance = _dirichlet_moments(levels, counts + prior)
     return np.where(counts.sum(axis=1) > 0, mean, np.nan), mean, variance
 
 
-@register(
-    "max@k",
-    "expected best reward of k draws",
-    "best of k; pass@k when rewards are 0 and 1",
-    kind="rewards",
-    aliases=("best",),
-)
 def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
     """Expected best of k draws without replacement, and its moments under the Dirichlet posterior.
 
@@ -176,10 +154,35 @@ def _dirichlet_moments(levels: Floats, v: Floats) -> tuple[Floats, Floats]:
     return mean, (v * (levels - mean[:, None]) ** 2).sum(axis=1) / total / (total + 1)
 
 
-register(
-    "vote@k",
-    "the most common answer of k draws is right",
-    "Wang et al. 2022, Self-Consistency Improves Chain of Thought Reasoning",
-    kind="vote",
-    aliases=("cons",),
-)(Ballots.vote)
+_CODEX = "Chen et al. 2021, Evaluating Large Language Models Trained on Code"
+_STABLE = "Liu et al. 2024, Are Your LLMs Capable of Stable Reasoning?"
+_BAYES = "Hariri et al. 2025, Don't Pass@k"
+_VOTE = "Wang et al. 2022, Self-Consistency Improves Chain of Thought Reasoning"
+_AUC = "trapezoidal mean of Chen et al. 2021 over the draws"
+_OWN = "the user's own weights over thresholds"
+_BEST = "best of k; pass@k when rewards are 0 and 1"
+_BLEND = "geometric blend of the data set's means"
+_ENDS: dict[str, Any] = {"parameter": "powers", "blend": ("pass", "pass^")}
+_STAR: dict[str, Any] = {
+    "aliases": ("geo-spectrum-star",),
+    "parameter": "lambda",
+    "default": 0.5,
+    "blend": ("pass", "mgpass"),
+}
+
+FAMILIES = (
+    Family("pass@k", "1 if j >= 1", _CODEX, credit=pass_at),
+    Family("pass^k", "1 if j = k", "Yao et al. 2024, tau-bench", ("pass-hat", "unanimous"), credit=pass_hat),
+    Family("g-pass@k_tau", "1 if j >= max(1, ceil(tau k))", _STABLE, parameter="tau", credit=g_pass),
+    Family("mg-pass@k", "(2/k) max(j - ceil(k/2), 0)", _STABLE, credit=mg_pass),
+    Family("maj@k", "1 if j >= floor(k/2) + 1", "strict majority of the draws", credit=majority),
+    Family("auc@k", "area under pass@1..pass@k of the k draws, trapezoids", _AUC, credit=auc),
+    Family("spectrum@k", "w_1 + ... + w_j", _OWN, ("threshold-spectrum",), "weights", credit=spectrum_credit),
+    Family("geom@k", "mean of pass@k^a pass^k^b, a = b = 1/2", "geometric blend per problem", **_ENDS),
+    Family("geom-ds@k", "(mean pass@k)^a (mean pass^k)^b, a = b = 1/2", _BLEND, pooled=True, **_ENDS),
+    Family("geo-spectrum@k", "(mean pass@k)^L (mean mg-pass@k)^(1-L)", _BLEND, pooled=True, **_STAR),
+    Family("avg@N", "mean reward of all attempts", _BAYES, ("mean",), takes_k=False, rewards=avg),
+    Family("bayes@N", "posterior mean reward", _BAYES, takes_k=False, rewards=bayes),
+    Family("max@k", "expected best reward of k draws", _BEST, ("best",), rewards=best),
+    Family("vote@k", "the most common answer of k draws is right", _VOTE, ("cons",), vote=Ballots.vote),
+)

@@ -8,64 +8,32 @@ averages over the others, counts them, and adds intervals and the posterior.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
-from scorelake.metrics.arguments import check_k, outcome_counts, prior_outcome_counts
-from scorelake.metrics.attempts import Attempts
+from scorelake.metrics.arguments import (
+    Counts,
+    Function,
+    Matrix,
+    check_enough,
+    check_k,
+    document,
+    outcome_counts,
+    prior_outcome_counts,
+)
+from scorelake.metrics.families import FAMILIES
 from scorelake.metrics.groups import summarize_all, summarize_levels
-from scorelake.metrics.registry import Metric, families, parse, parse_own, spectrum
+from scorelake.metrics.registry import Metric, parse, spectrum
 
-Counts: TypeAlias = ArrayLike | None
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-_PARAMETERS = {
-    "n": ("int or array_like of int, optional", "Attempts of each problem."),
-    "c": ("int or array_like of int, optional", "Passed attempts of each problem."),
-    "k": ("int", "Attempts drawn without replacement."),
-    "tau": ("float, default 1.0", "Required share of passed attempts, in [0, 1]."),
-    "weights": ("sequence of float", "w_1, ..., w_k, each >= 0, with sum at most 1."),
-    "pass_power": ("float, default 0.5", "Exponent of pass@k."),
-    "unanimous_power": ("float, default 0.5", "Exponent of pass^k; the two must not both be 0."),
-    "lam": ("float, default 0.5", "Exponent of pass@k, in [0, 1]."),
-    "R": (
-        "matrix of attempts, optional",
-        "Instead of n and c: one row per problem, of any length. Entries are 1 (passed), 0 (failed)\n"
-        "    or None (missing); with w, outcomes 0, 1, 2, ...",
-    ),
-    "w": ("array_like of float, default (0, 1)", "Reward of each outcome 0, 1, 2, ..."),
-    "R0": ("matrix of attempts, optional", "Earlier outcomes of the same problems, added to the prior."),
-}
+_REFERENCES = {family.name: family.reference for family in FAMILIES}
 
 
-def _document(family: str, note: str = "") -> Callable[[Function], Function]:
-    """Return a decorator that completes a docstring with the numpydoc sections that all functions share."""
-    reference = {each.name: each.reference for each in families()}[family]
-
-    def decorate(function: Function) -> Function:
-        summary, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
-        parameters = [(name, *_PARAMETERS[name]) for name in inspect.signature(function).parameters]
-        sections = {
-            "Parameters": "\n".join(f"{name} : {kind}\n    {text}" for name, kind, text in parameters),
-            "Returns": f"float\n    Value over all problems.{note}",
-            "Raises": "MetricError\n    If an argument is invalid or a problem has too few attempts.",
-            "References": reference,
-            "Examples": examples,
-        }
-        text = [f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections.items()]
-        function.__doc__ = "\n\n".join([summary, *text])
-        return function
-
-    return decorate
+def _metric(family: str, note: str = "") -> Callable[[Function], Function]:
+    return document(f"float\n    Value over all problems.{note}", _REFERENCES[family])
 
 
-@_document("pass@k")
-def pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Attempts | None = None) -> float:
+@_metric("pass@k")
+def pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the probability that at least one of k attempts passes: the mean of 1 - C(n - c, k) / C(n, k).
 
     >>> sl.metrics.pass_at_k(n=10, c=2, k=1)
@@ -76,9 +44,9 @@ def pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: At
     return _value(parse(f"pass@{check_k('pass@k', k)}"), n, c, R)
 
 
-@_document("pass^k")
-def pass_hat_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Attempts | None = None) -> float:
-    """Estimate the probability that all of k attempts pass (pass^k).
+@_metric("pass^k")
+def pass_hat_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
+    """Estimate the probability that all of k attempts pass: the mean of C(c, k) / C(n, k).
 
     >>> round(sl.metrics.pass_hat_k(n=[5, 5], c=[3, 4], k=2), 6)
     0.45
@@ -86,9 +54,9 @@ def pass_hat_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: A
     return _value(parse(f"pass^{check_k('pass^k', k)}"), n, c, R)
 
 
-@_document("g-pass@k_tau")
+@_metric("g-pass@k_tau")
 def g_pass_at_k_tau(
-    n: Counts = None, c: Counts = None, k: int | None = None, tau: float = 1.0, *, R: Attempts | None = None
+    n: Counts = None, c: Counts = None, k: int | None = None, tau: float = 1.0, *, R: Matrix = None
 ) -> float:
     """Estimate the probability that at least a share tau of k attempts passes, and at least one.
 
@@ -98,8 +66,8 @@ def g_pass_at_k_tau(
     return _value(parse(f"g-pass@{check_k('g-pass@k', k)}_{float(tau)}"), n, c, R)
 
 
-@_document("mg-pass@k")
-def mg_pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Attempts | None = None) -> float:
+@_metric("mg-pass@k")
+def mg_pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate G-Pass@k averaged over the thresholds from 1/2 to 1.
 
     >>> round(sl.metrics.mg_pass_at_k(n=[5, 5], c=[3, 4], k=3), 6)
@@ -108,8 +76,8 @@ def mg_pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R:
     return _value(parse(f"mg-pass@{check_k('mg-pass@k', k)}"), n, c, R)
 
 
-@_document("maj@k")
-def maj_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Attempts | None = None) -> float:
+@_metric("maj@k")
+def maj_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the probability that more than half of k attempts pass.
 
     >>> sl.metrics.maj_at_k(n=[5, 5], c=[3, 4], k=3)
@@ -118,8 +86,8 @@ def maj_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Att
     return _value(parse(f"maj@{check_k('maj@k', k)}"), n, c, R)
 
 
-@_document("auc@k")
-def auc_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Attempts | None = None) -> float:
+@_metric("auc@k")
+def auc_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the area under pass@1, ..., pass@k (trapezoids, divided by k - 1).
 
     >>> sl.metrics.auc_at_k(n=[5, 5], c=[3, 4], k=2)
@@ -128,27 +96,22 @@ def auc_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Att
     return _value(parse(f"auc@{check_k('auc@k', k)}"), n, c, R)
 
 
-@_document("spectrum@k")
+@_metric("spectrum@k")
 def threshold_spectrum_at_k(
-    n: Counts = None,
-    c: Counts = None,
-    k: int | None = None,
-    weights: Sequence[float] = (),
-    *,
-    R: Attempts | None = None,
+    n: Counts = None, c: Counts = None, k: int | None = None, weights: Sequence[float] = (), *, R: Matrix = None
 ) -> float:
     """Estimate the expected credit w_1 + ... + w_j for j passed attempts of k.
 
     >>> sl.metrics.threshold_spectrum_at_k(n=[5, 5], c=[3, 4], k=2, weights=[0.25, 0.75])
     0.575
     """
-    own = spectrum([float(weight) for weight in weights])
-    if own.k != check_k("threshold_spectrum", k):
-        raise MetricError(f"threshold_spectrum: {own.k} weights for k = {k}", hint="one for each of the k draws")
-    return _value(own, n, c, R)
+    metric = spectrum([float(weight) for weight in weights])
+    if metric.k != check_k("threshold_spectrum", k):
+        raise MetricError(f"threshold_spectrum: {metric.k} weights for k = {k}", hint="one for each of the k draws")
+    return _value(metric, n, c, R)
 
 
-@_document("geom@k", " NaN if a negative power of 0 makes a problem's value infinite.")
+@_metric("geom@k", " NaN if a negative power of 0 makes a problem's value infinite.")
 def geom_at_k(
     n: Counts = None,
     c: Counts = None,
@@ -156,7 +119,7 @@ def geom_at_k(
     pass_power: float = 0.5,
     unanimous_power: float = 0.5,
     *,
-    R: Attempts | None = None,
+    R: Matrix = None,
 ) -> float:
     """Estimate the mean over problems of pass@k ** pass_power * pass^k ** unanimous_power.
 
@@ -166,7 +129,7 @@ def geom_at_k(
     return _value(parse(f"geom@{check_k('geom@k', k)}_{float(pass_power)}_{float(unanimous_power)}"), n, c, R)
 
 
-@_document("geom-ds@k", " NaN if a negative power of 0 makes it infinite.")
+@_metric("geom-ds@k", " NaN if a negative power of 0 makes it infinite.")
 def geom_ds_at_k(
     n: Counts = None,
     c: Counts = None,
@@ -174,7 +137,7 @@ def geom_ds_at_k(
     pass_power: float = 0.5,
     unanimous_power: float = 0.5,
     *,
-    R: Attempts | None = None,
+    R: Matrix = None,
 ) -> float:
     """Estimate mean(pass@k) ** pass_power * mean(pass^k) ** unanimous_power, with means over problems.
 
@@ -184,7 +147,7 @@ def geom_ds_at_k(
     return _value(parse(f"geom-ds@{check_k('geom-ds@k', k)}_{float(pass_power)}_{float(unanimous_power)}"), n, c, R)
 
 
-@_document("geo-spectrum@k")
+@_metric("geo-spectrum@k")
 def geo_spectrum_at_k(
     n: Counts = None,
     c: Counts = None,
@@ -192,22 +155,22 @@ def geo_spectrum_at_k(
     lam: float = 0.5,
     weights: Sequence[float] | None = None,
     *,
-    R: Attempts | None = None,
+    R: Matrix = None,
 ) -> float:
     """Estimate mean(pass@k) ** lam * mean(S) ** (1 - lam), where S is mg-pass@k or the spectrum of `weights`.
 
     >>> round(sl.metrics.geo_spectrum_at_k(n=[5, 5], c=[3, 4], k=3), 6)
     0.408248
     """
-    size = check_k("geo-spectrum@k", k)
+    suffix = f"@{check_k('geo-spectrum@k', k)}_{float(lam)}"
     if weights is None:
-        return _value(parse(f"geo-spectrum@{size}_{float(lam)}"), n, c, R)
+        return _value(parse(f"geo-spectrum{suffix}"), n, c, R)
     spectra = {"own": [float(weight) for weight in weights]}
-    return _value(parse_own(f"geo-spectrum-own@{size}_{float(lam)}", spectra), n, c, R)
+    return _value(parse(f"geo-spectrum-own{suffix}", spectra), n, c, R)
 
 
-@_document("avg@N")
-def avg(n: Counts = None, c: Counts = None, *, R: Attempts | None = None, w: Counts = None) -> float:
+@_metric("avg@N")
+def avg(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = None) -> float:
     """Compute the mean reward over the attempts of each problem, averaged over problems.
 
     >>> sl.metrics.avg(R=[[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]], w=[0, 0.5, 1])
@@ -216,10 +179,8 @@ def avg(n: Counts = None, c: Counts = None, *, R: Attempts | None = None, w: Cou
     return _value(parse("avg@N"), n, c, R, w)
 
 
-@_document("bayes@N")
-def bayes(
-    n: Counts = None, c: Counts = None, *, R: Attempts | None = None, w: Counts = None, R0: Attempts | None = None
-) -> float:
+@_metric("bayes@N")
+def bayes(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = None, R0: Matrix = None) -> float:
     """Compute the posterior mean reward under a uniform Dirichlet prior, averaged over problems.
 
     >>> sl.metrics.bayes(R=[[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]], w=[0, 0.5, 1])
@@ -228,9 +189,9 @@ def bayes(
     return _value(parse("bayes@N"), n, c, R, w, R0)
 
 
-@_document("max@k")
+@_metric("max@k")
 def max_at_k(
-    n: Counts = None, c: Counts = None, k: int | None = None, *, R: Attempts | None = None, w: Counts = None
+    n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None, w: Counts = None
 ) -> float:
     """Estimate the expected best reward of k attempts; pass@k for rewards 0 and 1.
 
@@ -240,19 +201,11 @@ def max_at_k(
     return _value(parse(f"max@{check_k('max@k', k)}"), n, c, R, w)
 
 
-def _value(
-    metric: Metric, n: Counts, c: Counts, R: Attempts | None, w: Counts = None, R0: Attempts | None = None
-) -> float:
+def _value(metric: Metric, n: Counts, c: Counts, R: Matrix, w: Counts = None, R0: Matrix = None) -> float:
     """Return the value of a metric for which all problems have enough attempts."""
     levels, counts = outcome_counts(n, c, R, w)
     attempts = counts.sum(axis=1)
-    short = int(np.sum(attempts < metric.draws))
-    if short or not attempts.size:
-        few = f"{short:,} of {attempts.size:,} problems have fewer than {metric.draws:,} attempts"
-        raise MetricError(
-            f"{metric.name}: {few if short else 'there are no problems'}",
-            hint="summarize() averages over the other problems and counts them",
-        )
+    check_enough(metric.name, attempts, metric.draws)
     if metric.family.rewards is None:
         return summarize_all([metric], attempts, counts[:, 1])[0].value
     prior = prior_outcome_counts(R0, levels.size, len(counts))

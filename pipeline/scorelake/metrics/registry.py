@@ -1,62 +1,27 @@
-"""Metric families, and metrics parsed from their names.
-
-A Family is registered once (families.py). A Metric is a family at one k, with its parameter.
-"""
+"""Metrics and their names. A Metric is a family at one k, with its parameter."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
-from functools import cache
-from typing import Any, TypeVar
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
 from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats
+from scorelake.metrics.families import FAMILIES, Family, normalize
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-_NAMED_SPECTRUM = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")
 MAX_K = 2**62
 """Largest k of metrics in closed form: more attempts than any lake has."""
 MAX_SUMMED_K = 2**20
 """Largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """A family of metrics. Exactly one of `credit`, `blend`, `rewards` and `vote` defines its values."""
-
-    name: str
-    """With k for the number of draws, such as pass@k."""
-    formula: str
-    reference: str
-    aliases: tuple[str, ...] = ()
-    parameter: str | None = None
-    """What follows the k in a name: tau, lambda, powers; or weights, which come from the config file."""
-    default: float | None = None
-    takes_k: bool = True
-    credit: Callable[..., Floats] | None = None
-    """credit(k) or credit(k, parameter) -> the credit a[0..k] for j successes, in [0, 1] and monotone in j."""
-    blend: tuple[str, str] | None = None
-    """The two credit families whose values are multiplied, each to a power."""
-    pooled: bool = False
-    """Whether a blend is of the two group means instead of each problem's two values."""
-    rewards: Callable[[Floats, Any, Floats, int], tuple[Floats, Floats, Floats]] | None = None
-    """rewards(levels, counts, prior, k) -> value, posterior mean and variance per problem."""
-    vote: Callable[..., Floats] | None = None
-    """vote(answers, k) -> the value per problem."""
-
-    @property
-    def key(self) -> str:
-        return _key(re.sub(r"@?[kN](_tau)?$", "", self.name))
-
-    def default_powers(self, param: float | None) -> tuple[float, float]:
-        """Exponents of a blend without powers in its name."""
-        return (0.5, 0.5) if param is None else (param, 1 - param)
+_NAME = re.compile(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*")
+"""Word, sign, k and parameter."""
+_NAMED_SPECTRUM = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")
+_BY_KEY = {normalize(key): family for family in FAMILIES for key in (family.key, *family.aliases)}
 
 
 @dataclass(frozen=True)
@@ -99,9 +64,8 @@ class Metric:
         """The credit metrics it consists of: itself, two for a blend, none for metrics of rewards or answers."""
         if self.family.blend is None:
             return (self,) if self.family.credit is not None else ()
-        first, second = (_FAMILIES[_key(name)] for name in self.family.blend)
-        other = Metric(second, self.k) if self.weights is None else spectrum(self.weights)
-        return Metric(first, self.k), other
+        first, second = (Metric(_BY_KEY[key], self.k) for key in self.family.blend)
+        return first, second if self.weights is None else spectrum(self.weights)
 
     @property
     def has_closed_form(self) -> bool:
@@ -117,47 +81,27 @@ class Metric:
 
     @property
     def powers(self) -> tuple[float, float] | None:
-        """The exponents of a blend."""
-        if self.family.blend is None:
-            return None
-        return self.exponents or self.family.default_powers(self.param)
-
-
-_FAMILIES: dict[str, Family] = {}
-
-
-def register(
-    name: str, formula: str, reference: str, kind: str = "credit", **fields: Any
-) -> Callable[[Function], Function]:
-    """Return a decorator that registers a function as the `kind` (credit, rewards or vote) of a new family."""
-
-    def decorate(function: Function) -> Function:
-        add(Family(name, formula, reference, **fields | {kind: function}))
-        return function
-
-    return decorate
-
-
-def add(family: Family) -> None:
-    """Register a family under its name and its aliases."""
-    for key in (family.key, *(_key(alias) for alias in family.aliases)):
-        assert key not in _FAMILIES, key
-        _FAMILIES[key] = family
+        """The exponents of a blend: by default the parameter and its complement, or 1/2 each."""
+        if self.family.blend is None or self.exponents is not None:
+            return self.exponents
+        first = 0.5 if self.param is None else self.param
+        return first, 1 - first
 
 
 def families() -> list[Family]:
-    """Return every registered family once, in the order of registration."""
-    return list(dict.fromkeys(_FAMILIES.values()))
+    """Return every family, in the order of the tables."""
+    return list(FAMILIES)
 
 
-@cache
-def parse(name: str) -> Metric:
+def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Metric:
     """Parse a metric's name.
 
     Parameters
     ----------
     name : str
         Such as `pass@8`, `pass^8`, `g-pass@8_0.5` or `bayes@N`, in any case; aliases are understood.
+    spectra : mapping of str to sequence of float, optional
+        Weights for the names `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`.
 
     Returns
     -------
@@ -173,39 +117,21 @@ def parse(name: str) -> Metric:
     >>> sl.metrics.parse("G-Pass@8_0.50").name
     'g-pass@8_0.5'
     """
-    match = re.fullmatch(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*", name.lower())
-    if not match:
-        raise _unknown(name)
-    word, sign, draws, parameter = match.groups()
-    if (_key(word), sign) == ("accuracy", None):
+    named = _NAMED_SPECTRUM.fullmatch(name.lower())
+    if named and named[2] in (spectra or {}):
+        own = spectrum((spectra or {})[named[2]], named[2])
+        metric = parse(f"{'geo-spectrum' if named[1] else 'pass'}@{named[3]}")
+        if metric.k != own.k:
+            raise MetricError(f"{name}: [spectra] {own.label} has {own.k} weights, one for each of k = {own.k} draws")
+        return replace(metric, weights=own.weights, label=own.label) if named[1] else own
+    match = _NAME.fullmatch(name.lower())
+    word, sign, k, parameter = match.groups() if match else ("", None, None, None)
+    if (normalize(word), sign) == ("accuracy", None):
         return parse("pass@1")
-    family = _FAMILIES.get(_key(word + "^" if sign == "^" else word))
+    family = _BY_KEY.get(normalize(word + "^" if sign == "^" else word))
     if family is None:
         raise _unknown(name)
-    if family.parameter == "tau" and parameter is None:
-        family = _FAMILIES["pass^"]  # G-Pass without a threshold is pass^k
-    if family.parameter == "weights":
-        raise MetricError(
-            f"{name}: its weights come from the config file",
-            hint="[metrics] spectrum = [...], or [spectra] NAME = [...] and spectrum-NAME@k",
-        )
-    powers, param = None, family.default
-    if parameter is not None and family.parameter == "powers":
-        powers = _parse_powers(name, parameter)
-    elif parameter is not None:
-        param = _parse_parameter(name, family, parameter)
-    if not family.takes_k:
-        if draws not in (None, "n"):
-            raise MetricError(f"{name}: it always uses all attempts", hint=f"write {family.name}")
-        return Metric(family, None, param)
-    if not re.fullmatch(r"[0-9]{1,4000}", draws or "") or int(draws) < 1:
-        raise MetricError(f"{name}: k must be a whole number >= 1, got {draws!r}")
-    metric = Metric(family, int(draws), param, exponents=None if powers == family.default_powers(param) else powers)
-    is_closed = metric.has_closed_form or family.rewards is not None
-    if metric.draws > (limit := MAX_K if is_closed else MAX_SUMMED_K):
-        hint = None if is_closed else "pass@k, pass^k, geom@k, geom-ds@k and max@k allow a larger k"
-        raise MetricError(f"{name}: k must be at most {limit:,}", hint=hint)
-    return metric
+    return _build(name, family, k, parameter)
 
 
 def spectrum(weights: Sequence[float], label: str = "") -> Metric:
@@ -214,51 +140,41 @@ def spectrum(weights: Sequence[float], label: str = "") -> Metric:
     if w.ndim != 1 or w.size < 1 or not (w >= 0).all() or w.sum() > 1 + 1e-12:
         title = f"spectrum {label}".strip()
         raise MetricError(f"{title}: weights must be a list of numbers >= 0 with sum <= 1, got {weights!r}")
-    return Metric(_FAMILIES["spectrum"], w.size, weights=tuple(w.tolist()), label=label)
+    return Metric(_BY_KEY["spectrum"], w.size, weights=tuple(w.tolist()), label=label)
 
 
-def parse_own(name: str, spectra: Mapping[str, Sequence[float]]) -> Metric:
-    """Parse a name that may refer to configured spectra: `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`."""
-    match = _NAMED_SPECTRUM.fullmatch(name.lower())
-    if not match or match[2] not in spectra:
-        return parse(name)
-    metric, own = _without_weights(match), spectrum(spectra[match[2]])
-    if metric.k != own.k:
-        raise MetricError(f"{name}: [spectra] {match[2]} has {own.k} weights, one for each of k = {own.k} draws")
-    return replace(metric, weights=own.weights)
-
-
-def canonical(name: str) -> str:
-    """Return a metric's name as in the tables; the weights of named spectra are not needed."""
-    match = _NAMED_SPECTRUM.fullmatch(name.lower())
-    if match and match[2] != "star":
-        return _without_weights(match).name
-    word, _, draws = name.strip().lower().removeprefix("threshold-").partition("@")
-    return f"spectrum@{draws}" if word == "spectrum" else parse(name).name
-
-
-def _without_weights(match: re.Match[str]) -> Metric:
-    """Return the metric of a named spectrum, its weights still missing."""
-    if match[1]:
-        return replace(parse(f"geo-spectrum@{match[3]}"), label=match[2])
-    return Metric(_FAMILIES["spectrum"], parse(f"pass@{match[3]}").k, label=match[2])
-
-
-def threshold(tau: float, k: int) -> int:
-    """Return ceil(tau * k) in decimal arithmetic: 0.28 * 25 is 7, also if tau has rounding errors of a float."""
-    return int((_rounded(repr(float(tau))) * k).to_integral_value(rounding=ROUND_CEILING))
-
-
-def _rounded(text: str) -> Decimal:
-    return round(Decimal(text), 12)
+def _build(name: str, family: Family, k: str | None, parameter: str | None) -> Metric:
+    """Return the metric of a family from the k and the parameter in its name."""
+    if family.parameter == "weights":
+        raise MetricError(
+            f"{name}: its weights come from the config file",
+            hint="[metrics] spectrum = [...], or [spectra] NAME = [...] and spectrum-NAME@k",
+        )
+    if family.parameter == "tau" and parameter is None:
+        family = _BY_KEY["pass^"]  # G-Pass without a threshold is pass^k
+    metric = Metric(family, None, family.default)
+    if parameter is not None and family.parameter == "powers":
+        powers = _parse_powers(name, parameter)
+        metric = replace(metric, exponents=None if powers == metric.powers else powers)
+    elif parameter is not None:
+        metric = replace(metric, param=_parse_parameter(name, family, parameter))
+    if not family.takes_k:
+        if k not in (None, "n"):
+            raise MetricError(f"{name}: it always uses all attempts", hint=f"write {family.name}")
+        return metric
+    if not re.fullmatch(r"[0-9]{1,4000}", k or "") or int(k or 0) < 1:
+        raise MetricError(f"{name}: k must be a whole number >= 1, got {k!r}")
+    metric = replace(metric, k=int(k or 0))
+    is_closed = metric.has_closed_form or family.rewards is not None
+    if metric.draws > (limit := MAX_K if is_closed else MAX_SUMMED_K):
+        hint = None if is_closed else "pass@k, pass^k, geom@k, geom-ds@k and max@k allow a larger k"
+        raise MetricError(f"{name}: k must be at most {limit:,}", hint=hint)
+    return metric
 
 
 def _parse_powers(name: str, text: str) -> tuple[float, float]:
     """Parse the two exponents of a blend, such as 0.3_0.7."""
-    try:
-        first, second = (float(_rounded(power)) for power in text.split("_"))
-    except (InvalidOperation, ValueError):
-        first = second = float("nan")
+    first, second = (_parse_number(power) for power in text.split("_")) if text.count("_") == 1 else (np.nan, np.nan)
     if not (abs(first) <= 100 and abs(second) <= 100):
         raise MetricError(f"{name}: it takes two powers, such as {name.partition('_')[0]}_0.3_0.7, got {text!r}")
     if first == second == 0:
@@ -269,22 +185,23 @@ def _parse_powers(name: str, text: str) -> tuple[float, float]:
 def _parse_parameter(name: str, family: Family, text: str) -> float:
     if family.parameter is None:
         raise MetricError(f"{name}: {family.name} takes no parameter, got {text!r}")
-    try:
-        value = float(_rounded(text))
-    except InvalidOperation:
-        value = float("nan")
+    value = _parse_number(text)
     if not 0 <= value <= 1:
         raise MetricError(f"{name}: {family.parameter} must be a number in [0, 1], got {text!r}")
     return value
 
 
-def _key(word: str) -> str:
-    return re.sub(r"[\s_@-]", "", word.lower())
+def _parse_number(text: str) -> float:
+    """Parse a decimal rounded to 12 digits, so that 0.30000000000000004 is 0.3; NaN if it is not a number."""
+    try:
+        return float(round(Decimal(text), 12))
+    except (InvalidOperation, ValueError):
+        return float("nan")
 
 
 def _unknown(name: str) -> MetricError:
-    names = {family.key: family.name for family in families()}
-    word = _key(re.split(r"[@0-9]", name, maxsplit=1)[0])
+    names = {family.key: family.name for family in FAMILIES}
+    word = normalize(re.split(r"[@0-9]", name, maxsplit=1)[0])
     close = [names[key] for key in difflib.get_close_matches(word, names, n=3, cutoff=0.4)]
     hint = f"the closest names are {', '.join(close)}" if close else f"known: {', '.join(names.values())}"
     return MetricError(f"unknown metric {name!r}", hint=hint)

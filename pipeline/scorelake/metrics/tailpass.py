@@ -3,8 +3,6 @@
 The score of k attempts is the mean of their rewards, from 0 to 1. The profile is the probability that the score is at
 least t, for t = 1/k, 2/k, ..., 1; its first entry is pass@k, its last pass^k. The posterior is a Dirichlet per
 problem. All numbers are exact sums over the outcomes that k attempts can have; nothing is simulated.
-
-Reference: Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling.
 """
 
 # ruff: noqa: N803  (R, R0 and w are the letters of the paper)
@@ -21,8 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
-from scorelake.metrics.arguments import check_k, outcome_counts, prior_outcome_counts
-from scorelake.metrics.attempts import Attempts
+from scorelake.metrics.arguments import (
+    Counts,
+    Matrix,
+    check_enough,
+    check_k,
+    document,
+    outcome_counts,
+    prior_outcome_counts,
+)
 from scorelake.metrics.distributions import Floats, Ints, blocks
 
 MAX_OUTCOMES = 20_000
@@ -31,46 +36,24 @@ MAX_PAIRS = 4_000_000
 """The same for pairs of outcomes, which variances need."""
 _TOLERANCE = 1e-12
 """Scores this close are equal: three times a third is 1."""
+_PAPER = "Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling"
 
 
+@document("Profile", _PAPER)
 def tailpass(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
+    n: Counts = None,
+    c: Counts = None,
     k: int | None = None,
     *,
-    R: Attempts | None = None,
-    w: ArrayLike | None = None,
-    R0: Attempts | None = None,
+    R: Matrix = None,
+    w: Counts = None,
+    R0: Matrix = None,
     eta: float = 1.0,
     prior: ArrayLike = 1.0,
-    thresholds: ArrayLike | None = None,
+    thresholds: Counts = None,
 ) -> Profile:
-    """Compute the posterior profile of k attempts, for any k.
+    """Compute the posterior profile of k attempts, for any k; rewards w are in [0, 1].
 
-    Parameters
-    ----------
-    n, c, k, R, R0
-        See `bayes` and `max_at_k`.
-    w : array_like of float, default (0, 1)
-        Reward of each outcome 0, 1, 2, ..., in [0, 1].
-    eta : float, default 1.0
-        Weight of each earlier outcome in R0, in [0, 1].
-    prior : array_like of float, default 1.0
-        Pseudo-counts > 0: one number, one per outcome, or one row per problem.
-    thresholds : array_like of float, optional
-        Rising shares of the full score; by default 1/k, 2/k, ..., 1.
-
-    Returns
-    -------
-    Profile
-
-    Raises
-    ------
-    MetricError
-        If an argument is invalid.
-
-    Examples
-    --------
     >>> profile = sl.metrics.tailpass(R=[[0, 1, 1], [1, 1, 1]], k=4)
     >>> profile.mean.round(4).tolist()
     [0.9571, 0.8429, 0.6429, 0.3571]
@@ -93,44 +76,24 @@ def tailpass(
     return Profile(size, _check_thresholds(size, thresholds), *_merge_equal(rewards, mass))
 
 
+@document("array of float\n    One probability per threshold.", _PAPER)
 def tailpass_empirical(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
+    n: Counts = None,
+    c: Counts = None,
     k: int | None = None,
     *,
-    R: Attempts | None = None,
-    w: ArrayLike | None = None,
-    thresholds: ArrayLike | None = None,
+    R: Matrix = None,
+    w: Counts = None,
+    thresholds: Counts = None,
 ) -> Floats:
     """Compute the profile of k of the observed attempts, drawn without replacement, averaged over problems.
 
-    Parameters
-    ----------
-    n, c, k, R, w, thresholds
-        See `tailpass`.
-
-    Returns
-    -------
-    array of float
-        One probability per threshold.
-
-    Raises
-    ------
-    MetricError
-        If an argument is invalid or a problem has fewer than k attempts.
-
-    Examples
-    --------
     >>> sl.metrics.tailpass_empirical(n=[3, 3], c=[2, 3], k=2).round(4).tolist()
     [1.0, 0.6667]
     """
     size = check_k("tailpass_empirical", k)
     rewards, counts = _rewards_and_counts(n, c, R, w)
-    short = int((counts.sum(axis=1) < size).sum())
-    if short:
-        raise MetricError(
-            f"tailpass_empirical: {short:,} of {len(counts):,} problems have fewer than k = {k} attempts"
-        )
+    check_enough("tailpass_empirical", counts.sum(axis=1), size)
     levels, merged = _merge_equal(rewards, counts.astype(np.float64))
     outcomes = _all_outcomes(size, levels.size)
     tails = _reaches(outcomes @ levels / size, _check_thresholds(size, thresholds))
@@ -159,18 +122,17 @@ class Profile:
     @cached_property
     def problem_mean(self) -> Floats:
         """Posterior mean of every problem's profile, problems x thresholds."""
-        return self._problem_means(self._tails)
+        return self._problem_means(_reaches(self._scores, self.thresholds))
 
     @property
     def mean(self) -> Floats:
         """Posterior mean, one per threshold."""
-        mean: Floats = self.problem_mean.mean(axis=0)
-        return mean
+        return np.asarray(self.problem_mean.mean(axis=0))
 
     @cached_property
     def covariance(self) -> Floats:
         """Posterior covariance, thresholds x thresholds; problems are independent."""
-        return self._covariance(self._tails)
+        return self._covariance(_reaches(self._scores, self.thresholds))
 
     @property
     def std(self) -> Floats:
@@ -189,7 +151,7 @@ class Profile:
         w = np.asarray(weights, dtype=np.float64)
         if w.shape != self.thresholds.shape or not (w >= 0).all() or abs(w.sum() - 1) > _TOLERANCE:
             raise MetricError(f"weights must be {self.thresholds.size} numbers >= 0 with sum 1, got {weights!r}")
-        return self._moments(self._tails @ w)
+        return self._moments(_reaches(self._scores, self.thresholds) @ w)
 
     def moment(self, lam: float) -> tuple[float, float]:
         """Return the moments of (score of k attempts) ** lam; lam = 1 is bayes@N."""
@@ -214,14 +176,9 @@ class Profile:
     def _outcomes(self) -> Ints:
         return _all_outcomes(self.k, self.levels.size)
 
-    @cached_property
+    @property
     def _scores(self) -> Floats:
-        scores: Floats = self._outcomes @ self.levels / self.k
-        return scores
-
-    @cached_property
-    def _tails(self) -> Floats:
-        return _reaches(self._scores, self.thresholds)
+        return np.asarray(self._outcomes @ self.levels / self.k)
 
     @cached_property
     def _distinct(self) -> tuple[Floats, Ints, Ints]:
@@ -231,9 +188,8 @@ class Profile:
     def _problem_means(self, payoff: Floats) -> Floats:
         """Return the expected payoffs (outcomes x payoffs) of every problem."""
         masses, index, _ = self._distinct
-        means = [
-            _probabilities(self._outcomes, masses[rows], 1) @ payoff for rows in blocks(len(masses), len(payoff))
-        ]
+        slices = blocks(len(masses), len(payoff))
+        means = [_probabilities(self._outcomes, masses[rows], 1) @ payoff for rows in slices]
         return np.concatenate(means)[index.ravel()]
 
     def _moments(self, payoff: Floats) -> tuple[float, float]:
@@ -261,9 +217,7 @@ class Profile:
         return total
 
 
-def _rewards_and_counts(
-    n: ArrayLike | None, c: ArrayLike | None, matrix: Attempts | None, w: ArrayLike | None
-) -> tuple[Floats, Ints]:
+def _rewards_and_counts(n: Counts, c: Counts, matrix: Matrix, w: Counts) -> tuple[Floats, Ints]:
     rewards, counts = outcome_counts(n, c, matrix, w)
     if not ((rewards >= 0) & (rewards <= 1)).all():
         raise MetricError(f"tailpass: the rewards w must be in [0, 1], got {w!r}")
@@ -296,8 +250,7 @@ def _all_outcomes(k: int, levels: int) -> Ints:
     if many > MAX_OUTCOMES:
         raise MetricError(f"{k} attempts with {levels} rewards have {many:,} outcomes, at most {MAX_OUTCOMES:,}")
     bars = np.array(list(combinations(range(k + levels - 1), levels - 1)), dtype=np.int64).reshape(many, levels - 1)
-    ends = [np.full((many, 1), -1), bars, np.full((many, 1), k + levels - 1)]
-    return np.diff(np.concatenate(ends, axis=1), axis=1) - 1
+    return np.diff(bars, axis=1, prepend=-1, append=k + levels - 1) - 1
 
 
 def _probabilities(outcomes: Ints, start: Floats, step: int) -> Floats:

@@ -76,7 +76,7 @@ def _named(name: str, settings: Settings) -> Metric:
         own = metrics.spectrum(settings.metrics.spectrum)
         if name.strip().lower().removeprefix("threshold-") in (own.name, "spectrum@k"):
             return own
-    return metrics.parse_own(name, settings.spectra)
+    return metrics.parse(name, settings.spectra)
 
 
 def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:
