@@ -9,14 +9,13 @@ logarithmic scale, two Euler-Maclaurin corrections). A difference of scipy.speci
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.distributions import Floats, Ints, blocks
+from scorelake.metrics.distributions import Floats, Ints, blocks, gauss_legendre
 
 _DIRECT = 256
 """Up to this k all terms are added."""
@@ -107,6 +106,12 @@ def _sum_terms(
     term: Callable[[slice, Floats], Floats], start: Floats, logs: list[tuple[int, Floats]], k: int
 ) -> Floats:
     """Sum term(i) over i = 0..k-1; term(i) is the signed sum of log(a + i) over `logs`, with a >= start > 0."""
+
+    def correction(rows: slice, x: float) -> Floats:
+        """Euler-Maclaurin correction of the midpoint rule at one end: f' / 24 - 7 f''' / 5760."""
+        terms = [sign * (1 / (a[rows] + x) / 24 - 14 / (a[rows] + x) ** 3 / 5760) for sign, a in logs]
+        return np.asarray(np.sum(terms, axis=0))
+
     out = np.empty(start.size)
     added = k if k <= _DIRECT else _ADDED
     for rows in blocks(start.size, added + _NODES):
@@ -114,22 +119,8 @@ def _sum_terms(
         if added < k:
             first = start[rows, None] + (added - 0.5)
             width = np.log1p((k - added) / first)  # of the remaining range, on the logarithmic scale
-            x, weight = _gauss_nodes()
+            x, weight = gauss_legendre(_NODES)
             offset = first * np.expm1(width * x)
             integral = (term(rows, added - 0.5 + offset) * (first + offset) * weight * width).sum(axis=1)
-            out[rows] += integral - _correction(logs, rows, k - 0.5) + _correction(logs, rows, added - 0.5)
+            out[rows] += integral - correction(rows, k - 0.5) + correction(rows, added - 0.5)
     return out
-
-
-def _correction(logs: list[tuple[int, Floats]], rows: slice, x: float) -> Floats:
-    """Euler-Maclaurin correction of the midpoint rule at one end: f' / 24 - 7 f''' / 5760."""
-    return sum(  # type: ignore[return-value]
-        sign * (1 / (a[rows] + x) / 24 - 14 / (a[rows] + x) ** 3 / 5760) for sign, a in logs
-    )
-
-
-@cache
-def _gauss_nodes() -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on [0, 1]."""
-    x, weight = np.polynomial.legendre.leggauss(_NODES)
-    return (1 + x)[None] / 2, weight[None] / 2

@@ -8,6 +8,7 @@ both stay below 4e-15.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import scipy
@@ -68,6 +69,13 @@ def binomial_sf(minimum: int, size: Ints, p: float) -> Floats:
     """P(X >= minimum) for minimum >= 1."""
     tail = scipy.special.betainc(minimum, np.maximum(size - minimum + 1, 1), p)
     return np.where(size >= minimum, tail, 0.0)
+
+
+@cache
+def gauss_legendre(count: int) -> tuple[Floats, Floats]:
+    """Gauss-Legendre nodes and weights on [0, 1], exact up to degree 2 * count - 1."""
+    x, weight = np.polynomial.legendre.leggauss(count)
+    return (1 + x) / 2, weight / 2
 
 
 def product_credits(pairs: list[tuple[Floats, Floats]]) -> list[Floats]:

@@ -82,11 +82,8 @@ def _curvature(mode: Floats, n: Ints, c: Ints, problems: Ints) -> Floats:
     """Return the negative Hessian at the mode, by central differences."""
     e = _STEP * np.eye(2)
     out = np.empty((2, 2))
-    for i in range(2):
-        for j in range(2):
-            points = np.stack(
-                [mode + e[i] + e[j], mode + e[i] - e[j], mode + e[j] - e[i], mode - e[i] - e[j]], axis=1
-            )
-            pp, pm, mp, mm = _log_posterior(points, n, c, problems)
-            out[i, j] = -(pp - pm - mp + mm) / (4 * _STEP**2)
-    return (out + out.T) / 2
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        points = mode + np.array([e[i] + e[j], e[i] - e[j], e[j] - e[i], -e[i] - e[j]])
+        pp, pm, mp, mm = _log_posterior(points.T, n, c, problems)
+        out[i, j] = out[j, i] = -(pp - pm - mp + mm) / (4 * _STEP**2)
+    return out

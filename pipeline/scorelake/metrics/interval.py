@@ -30,10 +30,8 @@ def interval(
 
     Parameters
     ----------
-    value, se : array of float
-        Values and their standard errors.
-    units : array
-        Number of problems, or of clusters of them.
+    value, se, units : array
+        Values, their standard errors, and the number of problems or of clusters of them.
     bounds : (float, float)
         Smallest and largest possible value. If infinite, Student's interval is used, which needs two units.
     confidence : float, default 0.95
@@ -58,11 +56,8 @@ def interval(
     if high == low:
         return value.copy(), value.copy()
     share, share_se = (value - low) / (high - low), se / (high - low)
-    mirrored, upper = parallel_map(
-        lambda v: _upper_end(v, share_se, units, confidence),
-        (1 - share, share),
-        None if value.size > _PARALLEL else 1,
-    )
+    threads = None if value.size > _PARALLEL else 1
+    mirrored, upper = parallel_map(lambda v: _upper_end(v, share_se, units, confidence), (1 - share, share), threads)
     lo, hi = low + (high - low) * (1 - mirrored), low + (high - low) * upper
     return np.minimum(lo, value), np.maximum(hi, value)  # rounding must not exclude the value
 

@@ -13,7 +13,6 @@ Reference: Wang et al. 2022, Self-Consistency Improves Chain of Thought Reasonin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +27,7 @@ from scorelake.metrics.distributions import (
     binomial_cdf,
     binomial_sf,
     blocks,
+    gauss_legendre,
     hypergeometric,
     ratio,
 )
@@ -45,10 +45,8 @@ def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
 
     Parameters
     ----------
-    counts : sequence of int
-        Attempts that gave each answer.
-    right : sequence of bool
-        Whether each answer is right.
+    counts, right : sequence of int, sequence of bool
+        Attempts that gave each answer, and whether it is right.
     k : int
         Attempts drawn without replacement.
 
@@ -206,7 +204,7 @@ def _plurality(k: int, n: int, own: Ints, size: Ints, rivals: Ints) -> Floats:
         candidates = candidates[np.argsort(-is_cut[candidates].sum(axis=1), kind="stable")]  # most cut columns first
         for degree in np.unique(nodes[candidates]).tolist():
             same_degree = candidates[nodes[candidates] == degree]
-            factors = [(weight, below + y * tied) for y, weight in _gauss_nodes(degree)]
+            factors = [(weight, below + y * tied) for y, weight in zip(*gauss_legendre(degree), strict=True)]
             for block in blocks(same_degree.size, 4 * roots.size):
                 rows = same_degree[block]
                 start = _binomial_transform(p, roots, free[rows])
@@ -243,10 +241,3 @@ def _binomial_transform(p: float, roots: Complex, exponents: Ints) -> Complex:
     out[:, base == 0] = 0
     out[distinct == 0] = 1
     return out[index]
-
-
-@cache
-def _gauss_nodes(degree: int) -> list[tuple[float, float]]:
-    """Gauss-Legendre nodes and weights on [0, 1], exact up to degree 2 * degree - 1."""
-    x, weight = np.polynomial.legendre.leggauss(degree)
-    return list(zip(((1 + x) / 2).tolist(), (weight / 2).tolist(), strict=True))
