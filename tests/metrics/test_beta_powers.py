@@ -45,11 +45,11 @@ def test_moments(v: int, more: int, k: int) -> None:
 def test_pass_at_k_is_exact_up_to_a_million(k: int) -> None:
     n = 10**6
     c = np.array([0, 1, 3, 40, n - 40, n - 1, n])
-    some, every = metrics.finite(f"pass@{k}", n, c), metrics.finite(f"pass^{k}", n, c)
+    passed, unanimous = metrics.finite(f"pass@{k}", n, c), metrics.finite(f"pass^{k}", n, c)
     for i, right in enumerate(c.tolist()):
         miss = _all_within(n - right, n, k)
-        close(some[i], 1 - miss, 1e-12)
-        close(every[i], _all_within(right, n, k), 1e-12)
+        close(passed[i], 1 - miss, 1e-12)
+        close(unanimous[i], _all_within(right, n, k), 1e-12)
     mean, variance = metrics.posterior(f"pass@{k}", n, c[1:4])
     for got, spread, right in zip(mean, variance, (1, 3, 40), strict=True):
         low = moment(n - right + 1, n + 2, k)
@@ -70,9 +70,9 @@ def _all_within(m: int, n: int, k: int) -> Fraction:
 def test_any_number_of_attempts(n: int) -> None:
     """The key of a pair must not wrap: from 3,037,000,500 on, n (n + 1) is no 64-bit number."""
     many, right = np.array([n, n, n - 1, 5, n]), np.array([n, n // 4, 0, 3, n])
-    found = distinct(many, right)
-    assert found.n[found.place].tolist() == many.tolist()
-    assert found.c[found.place].tolist() == right.tolist()
+    pairs = distinct(many, right)
+    assert pairs.n[pairs.place].tolist() == many.tolist()
+    assert pairs.c[pairs.place].tolist() == right.tolist()
     assert metrics.finite("pass@1", many, right) == pytest.approx([1, 0.25, 0, 0.6, 1], rel=1e-9)
     for name in ("pass@4", "pass^4", "maj@4", "g-pass@4_0.5", "auc@4", "max@4", "geom@4"):
         value, (mean, variance) = metrics.finite(name, n, [n, n // 4]), metrics.posterior(name, n, [n, n // 4])
