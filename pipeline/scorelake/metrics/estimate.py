@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.beta_powers import all_within, complement, mean_power, not_all_within, power_variance
-from scorelake.metrics.distributions import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
+from scorelake.metrics.distributions import (
+    Floats,
+    Ints,
+    beta_binomial,
+    blocks,
+    expected,
+    hypergeometric,
+    product_credits,
+)
 from scorelake.metrics.registry import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.threads import parallel_map
@@ -185,8 +193,7 @@ def _sums_over_draws(
             second = [(twice * x).sum(axis=1) for x in square]
             first = [[(once * x).sum(axis=1) for x in (a, 1 - a)] for a in each]
             for i, (won, missed) in enumerate(first):
-                finite = [(drawn * x).sum(axis=1) for x in (each[i], 1 - each[i])]
-                value[i, rows][is_scored] = np.where(finite[0] <= finite[1], finite[0], 1 - finite[1])
+                value[i, rows][is_scored] = expected(drawn, each[i])
                 mean[i, rows] = np.where(won <= missed, won, 1 - missed)
                 spread = np.where(won <= missed, second[2 * i] - won * won, second[2 * i + 1] - missed * missed)
                 covariance[i, i, rows] = np.maximum(spread, 0)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
+from scorelake.metrics.beta_powers import all_within
 from scorelake.metrics.counts import totals, whole
 from scorelake.metrics.distributions import (
     Floats,
@@ -27,6 +28,7 @@ from scorelake.metrics.distributions import (
     binomial_cdf,
     binomial_sf,
     blocks,
+    expected,
     gauss_legendre,
     hypergeometric,
     ratio,
@@ -108,19 +110,11 @@ class Ballots:
         value = ratio(self.c.astype(np.float64), self.n)
         if k > 1:
             won = self.weight * self._win_probabilities(k)[self.race]
-            value = np.bincount(self.owner, won, self.n.size).astype(np.float64) + self._all_blank(k)
+            value = np.bincount(self.owner, won, self.n.size).astype(np.float64)
+            all_blank = all_within(self.blank, np.maximum(self.n, k), k)
+            value += all_blank * ratio(self.blank_passes.astype(np.float64), np.maximum(self.blank, 1))
         value = np.where(value < _TOLERANCE, 0.0, np.where(value > 1 - _TOLERANCE, 1.0, value))
         return np.where(self.n >= k, value, np.nan)
-
-    def _all_blank(self, k: int) -> Floats:
-        """Return what draws without any answer add to the value."""
-        value = np.zeros(self.n.size)
-        candidates = np.flatnonzero((self.blank >= k) & (self.blank_passes > 0))
-        for block in blocks(candidates.size, k + 1):
-            rows = candidates[block]
-            chance = hypergeometric(self.n[rows].astype(float), self.blank[rows].astype(float), k)[:, k]
-            value[rows] = chance * self.blank_passes[rows] / self.blank[rows]
-        return value
 
     def _win_probabilities(self, k: int) -> Floats:
         """Return the probability to win each race, by problems with the same n; 0 where k > n."""
@@ -164,11 +158,10 @@ def _patterns(blank: Ints, owner: Ints, count: Ints) -> tuple[Ints, Ints, Ints, 
 def _majority(k: int, n: int, own: Ints) -> Floats:
     """Return the probability of more than k / 2 votes, whatever the rivals get."""
     sizes, index = np.unique(own, return_inverse=True)
-    chance = np.empty(sizes.size)
+    chance, credit = np.empty(sizes.size), (np.arange(k + 1) > k // 2).astype(float)
     for rows in blocks(sizes.size, k + 1):
         pmf = hypergeometric(np.full(sizes[rows].size, float(n)), sizes[rows].astype(float), k)
-        won, missed = pmf[:, k // 2 + 1 :].sum(axis=1), pmf[:, : k // 2 + 1].sum(axis=1)
-        chance[rows] = np.where(won <= missed, won, 1 - missed)
+        chance[rows] = expected(pmf, credit)
     return chance[index]
 
 
