@@ -37,7 +37,7 @@ def ratio(top: Floats, bottom: Floats | Ints) -> Floats:
 def expected(pmf: Floats, credit: Floats) -> Floats:
     """Return the expected credit per row; the smaller of credit and 1 - credit is summed, so 0 and 1 are exact."""
     won, missed = (pmf * credit).sum(axis=1), (pmf * (1 - credit)).sum(axis=1)
-    return np.where(won <= missed, won, 1 - missed)
+    return np.asarray(np.where(won <= missed, won, 1 - missed))
 
 
 def hypergeometric(n: Floats, c: Floats, k: int, first: Floats | None = None, width: int = 0) -> Floats:
