@@ -45,7 +45,7 @@ OTHERS = {"bayes", "bayes_ci", "avg", "avg_ci", "max_at_k", "max_at_k_ci", "tail
 
 
 def same(ours: object, theirs: object) -> None:
-    np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-12, atol=1e-12)
+    assert np.asarray(ours) == pytest.approx(np.asarray(theirs), rel=1e-12, abs=1e-12, nan_ok=True)
 
 
 def posterior(name: str | metrics.Metric, **given: Any) -> tuple[float, ...]:
@@ -107,7 +107,8 @@ def test_rewards_of_pass_and_fail(weights: tuple[float, float]) -> None:
         same(posterior("avg@N", **given), peer.avg_ci(bank, weights, bounds=ends))
         same(posterior("bayes@N", **given, R0=prior), bayes)
         same(posterior("max@3", **given), peer.max_at_k_ci(bank, 3, weights, bounds=ends))
-        same(metrics.max_at_k(R=bank, k=3, w=weights), peer.max_at_k(bank, 3, weights))
+        for k in (1, 2, 3):
+            same(metrics.max_at_k(R=bank, k=k, w=weights), peer.max_at_k(bank, k, weights))
         n, c = np.full(len(bank), bank.shape[1]), bank.sum(axis=1)
         (estimate,) = metrics.evaluate([metrics.parse("bayes@N")], n, c, (2.0, 3.0), weights)
         same((estimate.mean.mean(), np.sqrt(estimate.covariance.sum()) / len(bank)), bayes[:2])
@@ -123,8 +124,14 @@ def test_rubric_with_prior_outcomes(w: tuple[float, ...]) -> None:
     same(posterior("bayes@N", **given, R0=EARLIER), peer.bayes_ci(RUBRIC, w, EARLIER))
     same(posterior("max@2", **given, R0=EARLIER), peer.max_at_k_ci(RUBRIC, 2, w, EARLIER))
     counts = np.stack([np.equal(RUBRIC, level).sum(axis=1) for level in range(3)], axis=1)
-    shared = metrics.summarize_levels("bayes@N", w, counts, prior_counts=[1, 1, 2])
-    same((shared.mu, shared.sigma), peer.bayes(RUBRIC, w, np.array([[0, 2, 2, 1]] * 11)))
+    prior = np.array([[0, 2, 2, 1]] * len(RUBRIC))
+    for name, theirs in (
+        ("bayes@N", peer.bayes(RUBRIC, w, prior)),
+        ("avg@N", peer.avg(RUBRIC, w)),
+        ("max@2", peer.max_at_k_ci(RUBRIC, 2, w, prior)[:2]),
+    ):
+        summary = metrics.summarize_levels(name, w, counts, prior_counts=[1, 1, 2])
+        same((summary.mu, summary.sigma), theirs)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 12])
