@@ -5,13 +5,13 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import scorelake
 from scorelake import guard, reporting
 from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
@@ -88,8 +88,8 @@ def score(
     def work(full: bool) -> int:
         with reporting.failures(told):
             with reporting.Bar(quiet) as progress:
-                how = {**options, "engine": engine.value, "full": full, "progress": progress, "say": reporting.say}
-                report = _planned(lake, out, settings(), how) if dry_run else _scored(lake, out, column, asked, how)
+                how = {**options, "engine": engine.value, "full": full, "progress": progress, "warn": reporting.say}
+                report = _run(lake, out, settings(), dry_run=dry_run, **how)
             told.done(report)
         return 0
 
@@ -101,20 +101,10 @@ def score(
     raise typer.Exit(code)
 
 
-def _planned(lake: str, out: str, settings: Settings, how: dict[str, Any]) -> Report:
-    """What the job would read."""
-    from scorelake.notebook.scoring import scored
+def _run(lake: str, out: str, settings: Settings, **how: Any) -> Report:
+    from scorelake.notebook.scoring import run_job
 
-    return scored(lake, out, settings, dry_run=True, **how)
-
-
-def _scored(lake: str, out: str, column: list[str] | None, asked: dict[str, Any], how: dict[str, Any]) -> Report:
-    """What the job did."""
-    from scorelake.settings import mapped
-
-    board = scorelake.score(lake, out=out, columns=mapped(column or ()), **asked, **how)
-    assert board.report is not None
-    return board.report
+    return run_job(lake, out, settings, **how)
 
 
 @app.command()
@@ -131,20 +121,20 @@ def init(
             )
         from scorelake import tasks
         from scorelake.lake.description import described
-        from scorelake.lake.guess import guess
+        from scorelake.lake.infer import infer_config
         from scorelake.lake.listing import listing
-        from scorelake.lake.look import look
-        from scorelake.lake.template import config as template
+        from scorelake.lake.sample import sample_lake
+        from scorelake.lake.template import config_text
         from scorelake.settings import PATIENCE, Settings, load
         from scorelake.storage.disk import replace_text
 
         if described(lake, PATIENCE):
             reporting.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
         listed = listing(lake)
-        seen = look(listed, Settings())
-        guesses = guess(seen)
-        replace_text(config, template(guesses, lake))
-        reporting.guessed(guesses, seen, lake, config)
+        sample = sample_lake(listed, Settings())
+        inferred = infer_config(sample)
+        replace_text(config, config_text(inferred, lake))
+        reporting.inferred(inferred, sample, lake, config)
         tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
         reporting.next_command(lake, config)
 
@@ -258,14 +248,17 @@ def synth(
 
 
 def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **asked: Any) -> Settings:
-    """Settings as `score` makes them."""
+    """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
     from scorelake.notebook.scoring import settings_for
     from scorelake.settings import mapped
 
-    return settings_for(lake, columns=mapped(column or ()), engine=engine.value, **asked)
+    settings = settings_for(lake, columns=mapped(column or ()), **asked)
+    if settings.run.threads and engine is EngineName.local:
+        os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
+    return settings
 
 
-def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Suspect]:
+def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
     from functools import partial
 

@@ -26,9 +26,9 @@ from scorelake.storage.disk import (
     MARK,
     PARTIAL,
     RUN_ID,
-    abandoned,
     atomic_replace,
     checksum,
+    is_abandoned,
     remove,
     set_aside,
     storage_errors,
@@ -55,7 +55,7 @@ def _leftovers(out: Output) -> list[Path]:
     staged += [p for p in out.root.glob(".leaderboard-*") if RUN_ID.match(p.name.removeprefix(".leaderboard-"))]
     temporary = [path for path in out.partials.glob(".*") if PARTIAL.match(path.name[1:])]
     temporary += [path for name in _FILES for path in out.root.glob(f".{name}.*-*-*-*")]
-    return staged + [path for path in temporary if abandoned(path)]  # others may be counting right now
+    return staged + [path for path in temporary if is_abandoned(path)]  # others may be counting right now
 
 
 def unstage(staged: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from scorelake.errors import DataError
-from scorelake.lake.download import at_hand
+from scorelake.lake.download import local_copy
 from scorelake.lake.listing import listing
 from scorelake.publish.current_run import find_current_run
 from scorelake.publish.leaderboard import identifier, text_literal
@@ -96,7 +96,7 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     shard = Shard(listed.root, tuple(file for file in listed.files if file.path not in quarantined))
     with (
         TemporaryDirectory() as folder,
-        at_hand(shard, Path(folder) / "lake", settings) as local,
+        local_copy(shard, Path(folder) / "lake", settings) as local,
         duckdb.connect() as db,
     ):
         db.execute("SET TimeZone = 'UTC'")
@@ -234,7 +234,7 @@ def _create_raw(db: duckdb.DuckDBPyConnection, paths: list[str], files: tuple[Fi
     db.execute("CREATE TABLE folders (path VARCHAR, own VARCHAR[], keys MAP(VARCHAR, VARCHAR))")
     for path, file in zip(paths, files, strict=True):
         columns = parquet.field_ids(parquet.footer(path).schema.to_arrow_schema())
-        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.beside(columns)])
+        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.constant_columns(columns)])
     listed = ", ".join(text_literal(literal(path)) for path in paths)
     options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
     db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
