@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorelake.errors import DataError
-from scorelake.ingest.documents import lines, members, small
-from scorelake.ingest.sight import look
+from scorelake.ingest.json_stream import lines, load, members
+from scorelake.ingest.probe import probe
 from scorelake.ingest.zips import ZipFile
 
 values = st.recursive(
@@ -69,16 +69,16 @@ def test_numbers_at_the_edge_of_a_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"a": 1, "a": 2}', "key 'a' stands twice"),
-        ('[{"passed": true, "passed": false}]', "key 'passed' stands twice"),
-        ('{"a": 1} {"b": 2}', "something follows"),
+        ('{"a": 1, "a": 2}', "key 'a' occurs twice"),
+        ('[{"passed": true, "passed": false}]', "key 'passed' occurs twice"),
+        ('{"a": 1} {"b": 2}', "text after the end"),
         ("[1, 2", "is missing"),
         ("[1 2]", "is missing"),
         ('{"a" 1}', "':' is missing"),
         ("{1: 2}", "a key is missing"),
         ('{"a": nul}', "Expecting value"),
         ("[" * 100_000, "nested too deeply"),
-        ('"text"', "no object and no list"),
+        ('"text"', "neither an object nor a list"),
         ('[\n{"a": 1},\n{"a": x}]', "line 3, column 7"),
         ("[" + "9" * 5000 + "]", "broken JSON"),
     ],
@@ -107,9 +107,9 @@ def test_lines(tmp_path: Path) -> None:
     ("raw", "says"),
     [
         (b'{"a": 1}\n{"a": \n', "line 2, column"),
-        (b'{"a": 1}\n[1]\n', "line 2 is no object"),
+        (b'{"a": 1}\n[1]\n', "line 2 is not an object"),
         (b'{"a": 1}\n{"a": "\xff"}\n', "line 2 is not UTF-8"),
-        (b'{"a": 1, "a": 1}\n', "stands twice"),
+        (b'{"a": 1, "a": 1}\n', "occurs twice"),
         (b'{"a": 1}\n\x00\x00\x00', "line 2, column 1"),
     ],
 )
@@ -146,12 +146,12 @@ def test_a_first_look_at_a_large_document(tmp_path: Path) -> None:
     record = {"id": "x", "text": 'a "quoted", ]text} {with[ \\ everything, ' * 50, "list": [1, {"b": [2]}]}
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"first": 1, "second": {"k": "v"}, "rows": [record] * 1000}))
-    sight = look(path)
-    assert (sight.shape, sight.first["second"], sight.broken) == ("object", {"k": "v"}, False)
+    sight = probe(path)
+    assert (sight.shape, sight.first["second"], sight.is_broken) == ("object", {"k": "v"}, False)
     assert sight.first["rows"][0] == record
     path.write_text(json.dumps([record] * 1000))
-    assert look(path).first == record
+    assert probe(path).first == record
     path.write_text(json.dumps([record])[:-1])
-    assert look(path).broken
+    assert probe(path).is_broken
     path.write_text(json.dumps([record]))
-    assert small(path) == [record]
+    assert load(path) == [record]

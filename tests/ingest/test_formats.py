@@ -11,19 +11,19 @@ import pytest
 
 import ingested as lakes
 from layouts import LAYOUTS, TABLE, inspect_header, inspect_sample
-from scorelake.ingest.contract import Options
-from scorelake.ingest.job import Report, ingest
-from scorelake.ingest.receipts import words
+from scorelake.ingest.contract import IngestOptions
+from scorelake.ingest.ingest_report import IngestReport, format_report
+from scorelake.ingest.job import ingest
 from scorelake.ingest.zips import ZipFile
 
 
-def take(home: Path, **options: Any) -> Report:
-    return ingest([str(home / "logs")], str(home / "lake"), options=Options(**options))
+def take(home: Path, **options: Any) -> IngestReport:
+    return ingest([str(home / "logs")], str(home / "lake"), options=IngestOptions(**options))
 
 
 def refusal(home: Path, **options: Any) -> str:
     report = take(home, **options)
-    assert report.status == "refused", report.receipts
+    assert report.status == "refused", report.sources
     assert not (home / "lake").exists()
     return "; ".join(f"{error.where}: {error.what} ({error.hint})" for error in report.refused)
 
@@ -31,7 +31,7 @@ def refusal(home: Path, **options: Any) -> str:
 def receipt(home: Path, **options: Any) -> Any:
     report = take(home, **options)
     assert not report.refused, [str(error) for error in report.refused]
-    (told,) = report.receipts
+    (told,) = report.sources
     return told
 
 
@@ -91,7 +91,7 @@ def test_inspect_scorers(tmp_path: Path) -> None:
     both = {"a": {"value": "C"}, "b": {"value": {"x": 1, "y": 0.5}}}
     inspect(tmp_path, inspect_sample("p", 0, None, scores=both))
     assert "3 scores: a, b.x, b.y (choose one with --scorer)" in refusal(tmp_path)
-    assert "no score c (there are: a, b.x, b.y)" in refusal(tmp_path, scorer="c")
+    assert "no score c (available: a, b.x, b.y)" in refusal(tmp_path, scorer="c")
     inspect(tmp_path, inspect_sample("p", 0, [1, 2]))
     assert "score is [1, 2]" in refusal(tmp_path)
     inspect(tmp_path, inspect_sample("p", 0, "maybe"))
@@ -102,7 +102,7 @@ def test_inspect_scorers(tmp_path: Path) -> None:
 
 def test_inspect_invalidated_and_versions(tmp_path: Path) -> None:
     inspect(tmp_path, inspect_sample("p", 0, 1), version=4)
-    assert "version 4 of Inspect's log (known are 2 and 3)" in refusal(tmp_path)
+    assert "version 4 of Inspect's log (2 and 3 are supported)" in refusal(tmp_path)
     inspect(tmp_path, inspect_sample("p", 0, 1, invalidation={"reason": "x"}), inspect_sample("p", 1, 0))
     told = receipt(tmp_path)
     assert (told.graded, told.ungraded) == (1, 1)
@@ -112,9 +112,9 @@ def test_inspect_header_is_a_cross_check(tmp_path: Path) -> None:
     scores = [{"name": "match", "scorer": "match", "metrics": {"accuracy": {"name": "accuracy", "value": 0.676}}}]
     inspect(tmp_path, *(inspect_sample("p", i, i % 2) for i in range(4)), results={"scores": scores}, status="error")
     told = receipt(tmp_path)
-    assert told.warnings == ["accuracy is 0.676 in the file, and 0.5 by its attempts"]
-    assert "warning   accuracy is 0.676" in words(told)
-    assert "the log's status is error" in words(told)
+    assert told.warnings == ["the file reports accuracy 0.676, but its attempts give 0.5"]
+    assert "warning   the file reports accuracy 0.676" in format_report(told)
+    assert "the log's status is error" in format_report(told)
 
 
 def test_inspect_protocols_are_told_apart(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_inspect_protocols_are_told_apart(tmp_path: Path) -> None:
             json.dumps(told | {"samples": [inspect_sample("p", 0, 1)]})
         )
     report = take(tmp_path)
-    assert "differ in temperature and are kept apart" in report.total.notes[0]
+    assert "differ in temperature and are not pooled" in report.total.notes[0]
     assert len(lakes.problems(tmp_path / "lake")) == 2
-    ingest([str(tmp_path / "logs")], str(tmp_path / "pooled"), options=Options(ignore=("temperature",)))
+    ingest([str(tmp_path / "logs")], str(tmp_path / "pooled"), options=IngestOptions(ignore=("temperature",)))
     assert len(lakes.problems(tmp_path / "pooled")) == 1
 
 
@@ -151,7 +151,7 @@ def test_lm_eval_traps(tmp_path: Path) -> None:
     path = made(tmp_path, "lm_eval")
     whole = path.read_text()
     edited_lines(path, lambda i, record: record.update(doc_id=0))
-    assert "0 is two problems: attempt 1 and attempt" in refusal(tmp_path)
+    assert "problem_id 0 has conflicting contents (attempt 1 and attempt" in refusal(tmp_path)
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(acc_norm=1.0, metrics=["exact_match", "acc_norm"]))
     assert "2 metrics: acc_norm, exact_match (choose one with --metric)" in refusal(tmp_path)
@@ -171,7 +171,7 @@ def test_lm_eval_without_its_results_stays_by_itself(tmp_path: Path) -> None:
     for other in path.parent.glob("results_*"):
         other.unlink()
     report = take(tmp_path)
-    assert all("the protocol is unknown" in told.notes[0] for told in report.receipts)
+    assert all("the protocol is unknown" in told.notes[0] for told in report.sources)
     assert {len(values) for values in lakes.problems(tmp_path / "lake").values()} == {1}
     assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {"org/m"}
 
@@ -184,13 +184,13 @@ def test_lm_eval_rows_that_do_not_name_their_filter(tmp_path: Path) -> None:
     published = {"exact_match,a": 0.5, "exact_match_stderr,a": 0.1, "exact_match,b": 0.5}
     for results in path.parent.glob("results_*"):
         edited(results, lambda told: told.update(results={"toy": published}))
-    assert "2 filters (a, b), and rows that do not say of which they are" in refusal(tmp_path)
+    assert "2 filters (a, b), and rows that do not name their filter" in refusal(tmp_path)
     published.pop("exact_match,b")
     for results in path.parent.glob("results_*"):
         edited(results, lambda told: told.update(results={"toy": published}))
     assert take(tmp_path).total.passed == 6
     edited_lines(path, lambda i, record: record.update(doc_id="c__d-22", doc_hash="hash of c__d-22"))
-    assert "c__d-22 is there twice in one run" in take(tmp_path).refused[0].what
+    assert "problem_id c__d-22 occurs twice in one run" in take(tmp_path).refused[0].what
 
 
 def test_lm_eval_groups(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_lm_eval_groups(tmp_path: Path) -> None:
         edited(results, lambda told: told.update(group_subtasks=groups, results={"toy": {"exact_match,none": 0.9}}))
     report = take(tmp_path)
     assert {(row["benchmark"], row["subject"]) for row in lakes.rows(tmp_path / "lake")} == {("mmlu", "toy")}
-    assert all("exact_match,none is 0.9 in the file" in told.warnings[0] for told in report.receipts)
+    assert all("the file reports exact_match,none 0.9" in told.warnings[0] for told in report.sources)
 
 
 # --- agents -------------------------------------------------------------------------------------------------------
@@ -216,12 +216,12 @@ def test_harbor_traps(tmp_path: Path) -> None:
     other.parent.mkdir()
     other.write_text(whole)
     edited(other, lambda told: told.update(task_checksum="another", trial_name="again"))
-    assert "a__b-1 is two problems" in refusal(tmp_path)
+    assert "problem_id a__b-1 has conflicting contents" in refusal(tmp_path)
     other.unlink()
     edited(path, lambda told: told.update(finished_at=None))
     report = take(tmp_path)
-    assert sum(told.refused for told in report.receipts) == 1
-    assert any("is not finished and is left out" in note for told in report.receipts for note in told.notes)
+    assert sum(told.refused for told in report.sources) == 1
+    assert any("which is not finished" in note for told in report.sources for note in told.notes)
 
 
 def test_harbor_partial_reward(tmp_path: Path) -> None:
@@ -236,12 +236,12 @@ def test_swebench_traps(tmp_path: Path) -> None:
     edited(path, lambda told: told["unresolved_ids"].append("a__b-1"))
     assert "1 instances are resolved and unresolved, such as a__b-1" in refusal(tmp_path, benchmark="b")
     edited(path, lambda told: {"resolved": ["a__b-1"]})
-    assert "no list of what was submitted" in refusal(tmp_path, benchmark="b", model="m")
+    assert "no list of submitted instances" in refusal(tmp_path, benchmark="b", model="m")
     path.rename(path.with_name("gpt-4.1.full.json"))
     edited(
         path.with_name("gpt-4.1.full.json"), lambda told: {"resolved_ids": ["a__b-1"], "submitted_ids": ["a__b-1"]}
     )
-    assert "does not say where the model ends (give --model)" in refusal(tmp_path, benchmark="b")
+    assert "does not show where the model ends (give --model)" in refusal(tmp_path, benchmark="b")
 
 
 def test_swebench_pending_is_no_verdict(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_verifiers_ids_that_are_wrong(tmp_path: Path) -> None:
     path = made(tmp_path, "verifiers")
     edited_lines(path, lambda i, record: record.update(example_id=i // 3))
     told = receipt(tmp_path)
-    assert "ask different things" in told.notes[0]
+    assert "have different prompts" in told.notes[0]
     found = lakes.problems(tmp_path / "lake")
     assert sorted((len(values), sum(values)) for values in found.values()) == [(3, 0), (3, 1), (3, 2), (3, 3)]
     assert all(key[-1].startswith("content-") for key in found)
@@ -276,14 +276,14 @@ def test_verifiers_metrics_errors_and_metadata(tmp_path: Path) -> None:
         path, lambda i, record: record.update(metrics=json.dumps({"m": i % 2}), error="x" if i < 2 else None)
     )
     told = receipt(tmp_path)
-    assert "avg_reward is 0 in the file" in told.warnings[0]
-    assert "metadata tells of 7 examples x 3 rollouts; here are 4 problems in 12 rows" in told.notes
+    assert "the file reports avg_reward 0" in told.warnings[0]
+    assert "metadata reports 7 examples x 3 rollouts; the file has 4 problems in 12 rows" in told.notes
     assert (told.errors, told.errors_counted_as) == (2, "fail")
-    named = ingest([str(path)], str(tmp_path / "named"), options=Options(metric="m", errors="ungraded"))
-    assert (named.receipts[0].passed, named.receipts[0].graded) == (5, 10)
+    named = ingest([str(path)], str(tmp_path / "named"), options=IngestOptions(metric="m", errors="ungraded"))
+    assert (named.sources[0].passed, named.sources[0].graded) == (5, 10)
     assert (
         "no metric x in line 1"
-        in ingest([str(path)], str(tmp_path / "x"), options=Options(metric="x")).refused[0].what
+        in ingest([str(path)], str(tmp_path / "x"), options=IngestOptions(metric="x")).refused[0].what
     )
 
 
@@ -305,7 +305,7 @@ def test_prime_rl_torn_line_and_agents(tmp_path: Path) -> None:
     edited_lines(path, second)
     assert "2 agents: agent, judge" in take(tmp_path).refused[0].what
     report = take(tmp_path, scorer="judge")
-    assert report.receipts[0].passed == 0
+    assert report.sources[0].passed == 0
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_evalplus_claims_and_plus(tmp_path: Path) -> None:
     published = {"base": {"pass@1": 0.5, "pass@10": 1.0}, "plus": {"pass@1": 0.9}}
     edited(path, lambda told: told.update(pass_at_k=published))
     told = receipt(tmp_path)
-    assert told.warnings == ["humaneval+ pass@1 is 0.9 in the file, and 0.5 by its attempts"]
+    assert told.warnings == ["the file reports humaneval+ pass@1 0.9, but its attempts give 0.5"]
     assert (told.model, len(told.claims)) == ("m", 2)
 
     def worse(told: Any) -> None:
@@ -353,9 +353,9 @@ def test_livecodebench_appended_twice(tmp_path: Path) -> None:
     told = receipt(tmp_path)
     assert (told.rows, told.graded, told.duplicate) == (15, 12, 3)
     edited(path, lambda told: [{**record, "test_id": i, "pass@1": 0.0} for i, record in enumerate(told)])
-    told = take(tmp_path).receipts[0]
+    told = take(tmp_path).sources[0]
     assert told.histogram == {"3": 5}
-    assert "mean of pass@1 is 0 in the file" in told.warnings[0]
+    assert "the file reports mean of pass@1 0" in told.warnings[0]
 
 
 def test_tau2_index_and_infrastructure(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_tau2_index_and_infrastructure(tmp_path: Path) -> None:
     told = receipt(tmp_path)
     assert (told.rows, told.graded, told.ungraded, told.errors_counted_as) == (12, 11, 1, "ungraded")
     edited(path, lambda told: {"info": told["info"], "tasks": []})
-    assert "no folder simulations beside it" in take(tmp_path).refused[0].what
+    assert "no folder simulations next to it" in take(tmp_path).refused[0].what
 
 
 def test_every_eval_ever_traps(tmp_path: Path) -> None:
@@ -393,13 +393,13 @@ def test_every_eval_ever_traps(tmp_path: Path) -> None:
     assert receipt(tmp_path, metric="r0").rows == 6
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(sample_hash=str(i)))
-    assert "is two problems" in take(tmp_path).refused[0].what
+    assert "has conflicting contents" in take(tmp_path).refused[0].what
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(schema_version="0.4.0"))
     assert 'schema "0.4.0"' in take(tmp_path).refused[0].what
     path.write_text(whole)
     edited_lines(path, lambda i, record: record.update(error="boom") if i == 0 else None)
-    told = take(tmp_path).receipts[0]
+    told = take(tmp_path).sources[0]
     assert (told.graded, told.ungraded) == (11, 1)
 
 
@@ -417,7 +417,7 @@ def test_helm_splits_and_perturbations(tmp_path: Path) -> None:
     path.with_name("stats.json").write_text(json.dumps(stats))
     told = receipt(tmp_path, metric="exact_match", split="test")
     assert told.rows == 11
-    assert "exact_match of test is 0.25 in the file" in told.warnings[0]
+    assert "the file reports exact_match of test 0.25" in told.warnings[0]
 
     def robust(told: Any) -> None:
         told[1]["stats"][0]["name"]["perturbation"] = {"name": "typos"}
@@ -440,13 +440,13 @@ def test_bfcl_needs_both_files_whole(tmp_path: Path) -> None:
     result.write_text("\n".join(told.split("\n")[:-2]) + "\n")
     assert "is not in simple_result.json" in refusal(tmp_path) or "by the first line" in refusal(tmp_path)
     result.unlink()
-    assert "no result file beside it" in refusal(tmp_path)
+    assert "no result file next to it" in refusal(tmp_path)
     score, results = tmp_path / "logs" / "score" / "m", tmp_path / "logs" / "result" / "m"
     score.mkdir(parents=True)
     results.mkdir(parents=True)
     path.rename(score / "simple_score.json")
     (results / "simple_result.json").write_text(told)
-    assert len(take(tmp_path).receipts) == 3
+    assert len(take(tmp_path).sources) == 3
 
 
 # --- any table ----------------------------------------------------------------------------------------------------
@@ -461,7 +461,9 @@ def mapped(home: Path, text: str, name: str = "x.jsonl", **options: Any) -> Any:
     table(home, name, text)
     pairs = tuple(pair.split("=", 1) for pair in options.pop("map", "passed=ok").split(","))
     return ingest(
-        [str(home / "logs")], str(home / "lake"), options=Options(map=pairs, model="m", benchmark="b", **options)
+        [str(home / "logs")],
+        str(home / "lake"),
+        options=IngestOptions(map=pairs, model="m", benchmark="b", **options),
     )
 
 
@@ -480,22 +482,22 @@ def mapped(home: Path, text: str, name: str = "x.jsonl", **options: Any) -> Any:
 def test_generic_documents(tmp_path: Path, text: str, pairs: str, rows: int | None) -> None:
     report = mapped(tmp_path, text, "x.json", map=pairs)
     assert bool(report.refused) == (rows is None)
-    assert rows is None or report.receipts[0].rows == rows
+    assert rows is None or report.sources[0].rows == rows
 
 
 @pytest.mark.parametrize(
     ("text", "options", "says"),
     [
-        ('{"problem_id": 1, "ok": "true"}', {}, "say which texts are passes with --true"),
+        ('{"problem_id": 1, "ok": "true"}', {}, "name the texts that mean passed with --true"),
         ('{"problem_id": 1, "ok": 0.5}', {}, "record 1: ok is 0.5, which is neither true nor false"),
         ('{"problem_id": 1, "right": 1}', {}, "no key ok for passed (the first record has: problem_id, right)"),
         ('{"id": 1, "ok": 1}', {}, "has no problem_id"),
         ('{"problem_id": 1, "ok": 1}\n{"problem_id": 2}', {}, "record 2 has no ok"),
-        ('{"problem_id": 1, "s": "x"}', {"map": "score=s"}, 's is "x", which is no finite number'),
-        ('{"problem_id": 1, "s": 1e999}', {"map": "score=s"}, "no finite number"),
+        ('{"problem_id": 1, "s": "x"}', {"map": "score=s"}, 's is "x", which is not a finite number'),
+        ('{"problem_id": 1, "s": 1e999}', {"map": "score=s"}, "not a finite number"),
         ('{"problem_id": 1, "a": 3, "b": 5}', {"map": "n=a,c=b"}, "n is 3 and c is 5"),
-        ('{"problem_id": 1, "a": 3}', {"map": "n=a"}, "n and c go together"),
-        ('{"problem_id": 1, "ok": 1}', {"map": "passed=ok,run=ok"}, "run is a column of our own"),
+        ('{"problem_id": 1, "a": 3}', {"map": "n=a"}, "n and c must be mapped together"),
+        ('{"problem_id": 1, "ok": 1}', {"map": "passed=ok,run=ok"}, "run is a column of scorelake"),
     ],
 )
 def test_generic_refusals(tmp_path: Path, text: str, options: dict[str, Any], says: str) -> None:
@@ -509,7 +511,7 @@ def test_generic_counts_and_extras(tmp_path: Path) -> None:
         '{"problem_id": "p", "k": {"n": 20, "c": 7}, "t": 0.8, "level": "hard"}\n',
         map="n=k.n,c=k.c,temperature=t,level=level",
     )
-    assert (told.receipts[0].rows, told.receipts[0].passed) == (20, 7)
+    assert (told.sources[0].rows, told.sources[0].passed) == (20, 7)
     assert {(row["temperature"], row["level"]) for row in lakes.rows(tmp_path / "lake")} == {(0.8, "hard")}
 
 
@@ -522,7 +524,7 @@ def test_generic_counts_and_extras(tmp_path: Path) -> None:
     ],
 )
 def test_csv(tmp_path: Path, text: str, passed: int, graded: int) -> None:
-    told = mapped(tmp_path, text, "x.csv").receipts[0]
+    told = mapped(tmp_path, text, "x.csv").sources[0]
     assert (told.passed, told.graded) == (passed, graded)
 
 
@@ -531,7 +533,7 @@ def test_csv(tmp_path: Path, text: str, passed: int, graded: int) -> None:
     [
         ("problem_id,ok\np,1", "the last line has no end"),
         ("problem_id,ok\np\n", "row 2 has 1 cells, the first line 2"),
-        ("problem_id,problem_id\np,1\n", "names no columns, or one twice"),
+        ("problem_id,problem_id\np,1\n", "empty or repeated column names"),
         ('problem_id,ok\n"p,1\n', "broken CSV"),
         ("problem_id,ok\np,maybe\n", "--true"),
         ("problem_id,ok\n,1\n", "record 1 has no problem_id"),

@@ -10,7 +10,7 @@ import pytest
 
 from layouts import LAYOUTS, TABLE, generic_csv, humaneval, inspect_json
 from scorelake.errors import UsageError
-from scorelake.ingest.contract import Options
+from scorelake.ingest.contract import IngestOptions
 
 
 def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
@@ -41,7 +41,7 @@ def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli:
         told["eval"] |= {"eval_id": f"E{i}", "task_id": f"T{i}"}
         path.write_text(json.dumps(told | {"plan": {"config": {"temperature": temperature}}}))
     done = cli("ingest", "auto", tmp_path / "logs", "--lake", tmp_path / "lake")
-    assert "2 sources differ in temperature and are kept apart" in done.stderr
+    assert "2 sources differ in temperature and are not pooled" in done.stderr
     assert cli("score", tmp_path / "lake", "--out", tmp_path / "out", "--metrics", "pass@1").returncode == 0
     query = "SELECT protocol::JSON ->> 'temperature' AS t, value FROM model_summary ORDER BY 1"
     rows = cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split()
@@ -108,22 +108,22 @@ def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ({"map": ["passed"]}, "no pair: passed"),
-        ({"map": ["passed=a==b==c"]}, "no pair"),
-        ({"map": ["problem_id=a==b"]}, "no pair"),
+        ({"map": ["passed"]}, "not a pair: passed"),
+        ({"map": ["passed=a==b==c"]}, "not a pair"),
+        ({"map": ["problem_id=a==b"]}, "not a pair"),
         ({"map": ["passed=a,passed=b"]}, "passed is mapped twice"),
-        ({"model": ""}, "--model: '' says nothing"),
-        ({"threshold": float("nan")}, "--threshold: nan says nothing"),
+        ({"model": ""}, "--model: invalid value ''"),
+        ({"threshold": float("nan")}, "--threshold: invalid value nan"),
     ],
 )
 def test_options_that_say_nothing(typed: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        Options.asked(**{"map": [], "true": [], "ignore": [], **typed})
+        IngestOptions.parse(**{"map": [], "true": [], "ignore": [], **typed})
 
 
 def test_options_as_typed() -> None:
-    told = Options.asked(["passed=a==b, model=m", "x=y"], ["C,P"], ["commit"], model="m")
-    assert told.mapped == {"passed": "a==b", "model": "m", "x": "y"}
+    told = IngestOptions.parse(["passed=a==b, model=m", "x=y"], ["C,P"], ["commit"], model="m")
+    assert dict(told.map) == {"passed": "a==b", "model": "m", "x": "y"}
     assert (told.true, told.ignore, told.model) == (("C", "P"), ("commit",), "m")
 
 

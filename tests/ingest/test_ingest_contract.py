@@ -13,18 +13,19 @@ import pytest
 import ingested as lakes
 from layouts import LAYOUTS, TABLE, Layout, Table
 from scorelake.errors import DataError
-from scorelake.ingest.contract import Options
-from scorelake.ingest.find import find
+from scorelake.ingest.contract import IngestOptions
+from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS, GENERIC
-from scorelake.ingest.job import Report, digested, ingest
-from scorelake.ingest.reading import read
-from scorelake.ingest.sight import look
+from scorelake.ingest.ingest_report import IngestReport
+from scorelake.ingest.job import add_digests, ingest
+from scorelake.ingest.probe import probe
+from scorelake.ingest.staging import stage
 
 every = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 
 
-def taken(layout: Layout, home: Path, lake: Path, **options: Any) -> Report:
-    return ingest([str(home)], str(lake), options=Options(**{**layout.options, **options}))
+def taken(layout: Layout, home: Path, lake: Path, **options: Any) -> IngestReport:
+    return ingest([str(home)], str(lake), options=IngestOptions(**{**layout.options, **options}))
 
 
 def cells(layout: Layout, lake: Path) -> Counter[tuple[int, int]]:
@@ -47,12 +48,12 @@ def test_counts(layout: Layout, tmp_path: Path) -> None:
     layout.write(tmp_path / "logs", TABLE)
     report = taken(layout, tmp_path / "logs", tmp_path / "lake")
     assert report.status == "written", [str(error) for error in report.refused]
-    assert {told.format for told in report.receipts} == {layout.format}
+    assert {told.format for told in report.sources} == {layout.format}
     assert cells(layout, tmp_path / "lake") == expected(TABLE)
-    for told in report.receipts:
+    for told in report.sources:
         assert told.rows == told.graded + told.ungraded + told.duplicate + told.refused
         assert sum(told.histogram.values()) == 4 * len(told.benchmarks)
-    assert report.total.rows == sum(told.rows for told in report.receipts)
+    assert report.total.rows == sum(told.rows for told in report.sources)
     names = {row["problem_id"].removeprefix("HumanEval/") for row in lakes.rows(tmp_path / "lake")}
     assert names == set(TABLE)
     assert not [path for path in (tmp_path).iterdir() if path.name.startswith(".")], "nothing is left aside"
@@ -70,7 +71,7 @@ def test_no_verdict(layout: Layout, tmp_path: Path) -> None:
     assert cells(layout, tmp_path / "fail") == expected(failed)
     report = taken(layout, tmp_path / "logs", tmp_path / "ungraded", errors="ungraded")
     assert cells(layout, tmp_path / "ungraded") == expected(table)
-    assert sum(told.errors for told in report.receipts) >= 4
+    assert sum(told.errors for told in report.sources) >= 4
     told = report.total
     assert told.ungraded >= 4
     assert told.mean_errors_failed is not None
@@ -89,7 +90,7 @@ def test_again_changes_nothing(layout: Layout, tmp_path: Path) -> None:
 
     before = state()
     report = taken(layout, tmp_path / "logs", tmp_path / "lake")
-    assert {told.status for told in report.receipts} == {"unchanged"}
+    assert {told.status for told in report.sources} == {"unchanged"}
     assert state() == before
     (tmp_path / "logs").rename(tmp_path / "moved")
     taken(layout, tmp_path / "moved", tmp_path / "lake")
@@ -109,12 +110,12 @@ def test_one_changed_verdict_changes_one_count(layout: Layout, tmp_path: Path) -
 
 def rows_of(layout: Layout, path: Path, home: Path) -> int:
     """Attempts that are read of a single file; DataError if it is refused."""
-    options = Options(**layout.options)
-    found = find([path], None, bool(options.map), home / "lake")
+    options = IngestOptions(**layout.options)
+    found = discover([path], None, bool(options.map), home / "lake")
     if found.refused:
         raise found.refused[0]
-    ((format_, source),) = map(digested, found.sources)
-    return read(format_, source, options, home).tally.rows
+    ((format_, source),) = map(add_digests, found.sources)
+    return stage(format_, source, options, home).stats.rows
 
 
 @every
@@ -191,12 +192,12 @@ def test_a_strange_id_is_refused(strange: Any, tmp_path: Path) -> None:
 
     path = tmp_path / "any.jsonl"
     path.write_text(json.dumps({"problem_id": strange, "passed": True, "model": "m"}) + "\n")
-    report = ingest([str(path)], str(tmp_path / "lake"), "generic", Options(benchmark="b"))
+    report = ingest([str(path)], str(tmp_path / "lake"), "generic", IngestOptions(benchmark="b"))
     assert report.status == "refused"
 
 
 @every
 def test_nothing_else_takes_it(layout: Layout, tmp_path: Path) -> None:
     path = layout.write(tmp_path / "logs", TABLE)
-    found = [format_.name for format_ in FORMATS.values() if format_.detect(look(path))]
+    found = [format_.name for format_ in FORMATS.values() if format_.detect(probe(path))]
     assert found == ([] if FORMATS[layout.format] is GENERIC else [layout.format])

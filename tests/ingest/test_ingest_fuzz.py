@@ -17,7 +17,7 @@ import pytest
 
 from layouts import LAYOUTS, TABLE, Layout
 from scorelake.errors import ScorelakeError
-from scorelake.ingest.contract import Options
+from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.job import ingest
 
 TIMES = int(os.environ.get("FUZZ", "1"))
@@ -54,12 +54,12 @@ def mutated(told: Any, draw: random.Random) -> Any:
 def survive(layout: Layout, home: Path, lake: Path) -> None:
     """Taken or refused; what is refused leaves nothing."""
     try:
-        report = ingest([str(home)], str(lake), options=Options(**layout.options))
+        report = ingest([str(home)], str(lake), options=IngestOptions(**layout.options))
     except ScorelakeError:
         assert not lake.exists()
         return
     assert report.status != "refused" or not lake.exists()
-    for told in report.receipts:
+    for told in report.sources:
         assert told.rows == told.graded + told.ungraded + told.duplicate + told.refused
 
 
@@ -98,8 +98,8 @@ def test_spellings(name: str, tmp_path: Path) -> None:
     layout = LAYOUTS[name]
     path = layout.write(tmp_path / "logs", TABLE)
     raw = path.read_bytes()
-    plain = ingest([str(tmp_path / "logs")], str(tmp_path / "plain"), options=Options(**layout.options))
+    plain = ingest([str(tmp_path / "logs")], str(tmp_path / "plain"), options=IngestOptions(**layout.options))
     path.write_bytes(b"\xef\xbb\xbf" + raw.replace(b"\n", b"\r\n") + b"\r\n \n")
-    other = ingest([str(tmp_path / "logs")], str(tmp_path / "other"), options=Options(**layout.options))
+    other = ingest([str(tmp_path / "logs")], str(tmp_path / "other"), options=IngestOptions(**layout.options))
     assert not other.refused, [str(error) for error in other.refused]
     assert plain.total == other.total

@@ -12,8 +12,9 @@ import ingested as lakes
 from conftest import ask, run
 from layouts import LAYOUTS, TABLE, inspect_header, inspect_json, inspect_sample, swebench_report
 from scorelake.errors import DataError, LakeError, UsageError
-from scorelake.ingest.contract import Options
-from scorelake.ingest.job import Report, ingest
+from scorelake.ingest.contract import IngestOptions
+from scorelake.ingest.ingest_report import IngestReport
+from scorelake.ingest.job import ingest
 
 PROTOCOL = '[protocol]\ncolumns = ["temperature", "grader", "setup"]\n'
 
@@ -24,8 +25,8 @@ def rows(path: Path, *records: dict[str, Any]) -> Path:
     return path
 
 
-def take(lake: Path, *paths: Path, format: str = "generic", skip: bool = False, **options: Any) -> Report:  # noqa: A002
-    return ingest([str(path) for path in paths], str(lake), format, Options(**options), skip)
+def take(lake: Path, *paths: Path, format: str = "generic", skip: bool = False, **options: Any) -> IngestReport:  # noqa: A002
+    return ingest([str(path) for path in paths], str(lake), format, IngestOptions(**options), skip)
 
 
 def log(path: Path, *samples: dict[str, Any], **about: Any) -> Path:
@@ -48,7 +49,7 @@ def test_one_attempt_two_verdicts(tmp_path: Path) -> None:
     assert {error.where, error.what.rpartition(" in ")[2]} == {str(one), str(two)}
     assert not (tmp_path / "lake").exists()
     report = take(tmp_path / "lake", one, two, three, skip=True)
-    assert [told.source for told in report.receipts] == [str(three)]
+    assert [told.source for told in report.sources] == [str(three)]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (0, 1)
 
 
@@ -62,9 +63,9 @@ def test_one_id_two_problems_in_two_files(tmp_path: Path) -> None:
     path = LAYOUTS["lm_eval"].write(tmp_path / "logs", TABLE)
     path.write_text(path.read_text().replace("hash of a__b-1", "another hash"))
     report = take(tmp_path / "lake", tmp_path / "logs", format="auto")
-    assert "a__b-1 is two problems" in report.refused[0].what
+    assert "problem_id a__b-1 has conflicting contents" in report.refused[0].what
     report = take(tmp_path / "lake", tmp_path / "logs", format="auto", skip=True)
-    assert len(report.receipts) == 1
+    assert len(report.sources) == 1
 
 
 def test_the_same_attempt_twice_is_a_duplicate(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_the_same_file_twice_is_a_duplicate(tmp_path: Path) -> None:
     report = take(tmp_path / "lake", one, copy)
     assert (report.total.graded, report.total.duplicate) == (2, 2)
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
-    assert any("the same attempts as in another file" in note for told in report.receipts for note in told.notes)
+    assert any("the same attempts as another file" in note for told in report.sources for note in told.notes)
 
 
 def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
     old = log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
     new = log(tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], eval_id="E2", created="2026-01-02")
     report = take(tmp_path / "lake", old, new, format="auto")
-    assert sorted(told.status for told in report.receipts) == ["superseded", "written"]
+    assert sorted(told.status for told in report.sources) == ["superseded", "written"]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (2, 2)
     old = log(tmp_path / "old.json", inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, None, uuid="u2"))
     finished = [inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, 1, uuid="u3")]
@@ -191,7 +192,7 @@ def test_other_options_replace_what_was_read(tmp_path: Path) -> None:
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
     after[0].unlink()
     report = take(tmp_path / "lake", path, errors="fail", benchmark="other")
-    assert report.receipts[0].status == "written", "what was removed from the lake is read again"
+    assert report.sources[0].status == "written", "what was removed from the lake is read again"
 
 
 def test_processes_side_by_side_read_the_same(tmp_path: Path) -> None:
@@ -227,9 +228,9 @@ def test_places(tmp_path: Path) -> None:
     path = rows(tmp_path / "logs" / "one.jsonl", {"problem_id": "p", "passed": True})
     with pytest.raises(LakeError, match="no such file or folder"):
         take(tmp_path / "lake", tmp_path / "none")
-    with pytest.raises(UsageError, match="no format inspekt"):
+    with pytest.raises(UsageError, match="unknown format inspekt"):
         take(tmp_path / "lake", path, format="inspekt")
-    with pytest.raises(UsageError, match="to a disk"):
+    with pytest.raises(UsageError, match="local files only"):
         ingest([str(path)], "s3://bucket/lake")
     with pytest.raises(UsageError, match="is a file"):
         take(path, path)
@@ -239,10 +240,10 @@ def test_places(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did not write"):
         take(foreign, path)
     (foreign / "_scorelake.json").write_text('{"version": 2}')
-    with pytest.raises(DataError, match="another version"):
+    with pytest.raises(DataError, match="unknown version"):
         take(foreign, path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no result among 0 files"):
+    with pytest.raises(DataError, match="no results in 0 files"):
         take(tmp_path / "lake", tmp_path / "empty", format="auto")
 
 
@@ -250,7 +251,7 @@ def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:
     rows(tmp_path / "home" / "one.jsonl", {"problem_id": "p", "passed": True})
     for _ in range(2):
         report = take(tmp_path / "home" / "lake", tmp_path / "home")
-    assert len(report.receipts) == 1
+    assert len(report.sources) == 1
     assert lakes.counts(lakes.problems(tmp_path / "home" / "lake")) == (1, 1)
 
 
@@ -272,10 +273,8 @@ def test_what_is_no_result_is_told(tmp_path: Path) -> None:
         assert says in take(tmp_path / "other", tmp_path / "logs", format="auto").refused[0].what
         path.unlink()
     named = tmp_path / "logs" / "package.json"
-    assert (
-        "is of no known format; object, keys: name" in take(tmp_path / "other", named, format="auto").refused[0].what
-    )
-    assert "is no helm result" in take(tmp_path / "other", named, format="helm").refused[0].what
+    assert "has no known format; object, keys: name" in take(tmp_path / "other", named, format="auto").refused[0].what
+    assert "is not a helm result" in take(tmp_path / "other", named, format="helm").refused[0].what
 
 
 def test_progress_moves_within_a_file(tmp_path: Path) -> None:
@@ -286,7 +285,7 @@ def test_progress_moves_within_a_file(tmp_path: Path) -> None:
         [str(path)],
         str(tmp_path / "lake"),
         "generic",
-        Options(model="m", benchmark="b"),
+        IngestOptions(model="m", benchmark="b"),
         progress=lambda *step: told.append(step),
     )
     done = [at for _, at, _ in told]

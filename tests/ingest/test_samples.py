@@ -15,15 +15,16 @@ import pytest
 import ingested as lakes
 from conftest import REPO
 from scorelake.errors import DataError
-from scorelake.ingest.contract import Options
-from scorelake.ingest.job import Report, ingest
+from scorelake.ingest.contract import IngestOptions
+from scorelake.ingest.ingest_report import IngestReport
+from scorelake.ingest.job import ingest
 
 SAMPLES = Path(os.environ.get("SCORELAKE_SAMPLES", REPO.parent / "shared" / "samples"))
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no samples of other tools in {SAMPLES}")
 
 
-def load(lake: Path, *names: str, format: str = "auto", skip: bool = False, **options: Any) -> Report:  # noqa: A002
-    return ingest([str(SAMPLES / name) for name in names], str(lake), format, Options(**options), skip)
+def load(lake: Path, *names: str, format: str = "auto", skip: bool = False, **options: Any) -> IngestReport:  # noqa: A002
+    return ingest([str(SAMPLES / name) for name in names], str(lake), format, IngestOptions(**options), skip)
 
 
 def refused(lake: Path, *names: str, **options: Any) -> str:
@@ -34,9 +35,9 @@ def refused(lake: Path, *names: str, **options: Any) -> str:
     return "\n".join(f"{error.where}: {error.what} ({error.hint})" for error in report.refused)
 
 
-def only(report: Report) -> Any:
+def only(report: IngestReport) -> Any:
     assert not report.refused, [str(error) for error in report.refused]
-    (receipt,) = report.receipts
+    (receipt,) = report.sources
     assert receipt.rows == receipt.graded + receipt.ungraded + receipt.duplicate + receipt.refused
     return receipt
 
@@ -83,7 +84,9 @@ def test_inspect_unscored_is_ungraded(tmp_path: Path) -> None:
 def test_inspect_without_samples(tmp_path: Path, name: str) -> None:
     told = only(load(tmp_path / "lake", f"inspect/{name}"))
     assert (told.status, told.rows, told.files) == ("empty", 0, [])
-    assert name == "log_with_nan.json" or any("not defined by its attempts" in warning for warning in told.warnings)
+    assert name == "log_with_nan.json" or any(
+        "no graded attempts to check it against" in warning for warning in told.warnings
+    )
 
 
 def test_inspect_reward(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_lm_eval_filters(tmp_path: Path) -> None:
 
 def test_lm_eval_two_graders_are_not_pooled(tmp_path: Path) -> None:
     report = load(tmp_path / "lake", "lm_eval/upstage__SOLAR-10.7B-Instruct-v1.0")
-    assert sorted((told.passed, told.graded) for told in report.receipts) == [(0, 10), (8, 10)]
+    assert sorted((told.passed, told.graded) for told in report.sources) == [(0, 10), (8, 10)]
     found = lakes.problems(tmp_path / "lake")
     assert {len(values) for values in found.values()} == {1}
     assert len(found) == 20
@@ -193,9 +196,9 @@ def test_terminal_bench_two_runs(tmp_path: Path) -> None:
     name = "terminal_bench/mini-swe-agent_claude-sonnet-4"
     assert "no benchmark in the file (give --benchmark)" in refused(tmp_path / "lake", name)
     report = load(tmp_path / "lake", name, benchmark="terminal-bench-core@0.1.1")
-    assert sorted(round(told.mean, 6) for told in report.receipts) == [0.075, 0.1375]
-    assert not [warning for told in report.receipts for warning in told.warnings]
-    assert {told.model for told in report.receipts} == {"mini-swe-agent_claude-sonnet-4"}
+    assert sorted(round(told.mean, 6) for told in report.sources) == [0.075, 0.1375]
+    assert not [warning for told in report.sources for warning in told.warnings]
+    assert {told.model for told in report.sources} == {"mini-swe-agent_claude-sonnet-4"}
     found = lakes.problems(tmp_path / "lake")
     assert lakes.pass_at(found, 1) == pytest.approx(0.10625)
     assert (lakes.pass_at(found, 2), lakes.pass_all(found, 2)) == (pytest.approx(0.1875), pytest.approx(0.025))
@@ -272,12 +275,12 @@ def test_verifiers_passes(tmp_path: Path, name: str, passed: int, rows: int, fou
     grouped = lakes.problems(tmp_path / "lake")
     assert len(grouped) == found
     assert {len(values) for values in grouped.values()} == {3}
-    assert ("math" in name) == any("problems are told by prompt and answer" in note for note in told.notes)
+    assert ("math" in name) == any("problems are identified by prompt and answer" in note for note in told.notes)
     if passed == 14:
         assert (lakes.pass_at(grouped, 3), lakes.pass_all(grouped, 3)) == (1.0, pytest.approx(0.8))
         assert not told.warnings
     if "tool" in name:
-        assert "avg_reward is 0 in the file, and 1 by its attempts" in told.warnings
+        assert "the file reports avg_reward 0, but its attempts give 1" in told.warnings
 
 
 @pytest.mark.parametrize(
@@ -309,7 +312,7 @@ def test_verifiers_named_metric(tmp_path: Path) -> None:
 def test_verifiers_other_runs(tmp_path: Path) -> None:
     told = only(load(tmp_path / "hangman", "verifiers/hangman--gpt-5-mini"))
     assert (told.rows, told.mean, told.warnings) == (20, pytest.approx(0.325), [])
-    assert any("5 examples x 5 rollouts; here are 20 problems in 20 rows" in note for note in told.notes)
+    assert any("5 examples x 5 rollouts; the file has 20 problems in 20 rows" in note for note in told.notes)
     told = only(load(tmp_path / "hosted", "verifiers/prime_hosted_run"))
     assert (told.rows, told.mean) == (25, pytest.approx(1.7852))
     assert len(lakes.problems(tmp_path / "hosted")) == 3
@@ -386,7 +389,7 @@ def test_tau2(tmp_path: Path) -> None:
     told = only(load(tmp_path / "lake", "tau2/mock_gpt-4.1-mini_10_tasks"))
     assert (told.passed, told.graded, told.model) == (8, 10, "openai/gpt-4.1-mini")
     assert {row["subject"] for row in lakes.rows(tmp_path / "lake")} == {"mock"}
-    assert "no folder simulations beside it" in refused(tmp_path / "none", "tau2/dir_format_no_simulations")
+    assert "no folder simulations next to it" in refused(tmp_path / "none", "tau2/dir_format_no_simulations")
 
 
 def test_tau2_three_runs(tmp_path: Path) -> None:
@@ -418,7 +421,7 @@ def test_tau_bench(tmp_path: Path) -> None:
 def test_every_eval_ever(tmp_path: Path) -> None:
     told = only(load(tmp_path / "none", "eee/676f4465-ce78-411a-9f5a-c97b3d2eac4f.json"))
     assert (told.status, told.rows) == ("empty", 0)
-    assert any("no attempts in it" in note for note in told.notes)
+    assert any("so no attempts" in note for note in told.notes)
     told = only(load(tmp_path / "lake", "eee/demo"))
     assert (told.passed, told.rows, told.model) == (1, 1, "demo-org/demo-model")
     (row,) = lakes.rows(tmp_path / "lake")
@@ -450,8 +453,8 @@ def test_helm_others(tmp_path: Path) -> None:
 
 def test_bfcl(tmp_path: Path) -> None:
     report = load(tmp_path / "lake", "bfcl")
-    assert sorted((told.passed, told.rows) for told in report.receipts) == [(48, 50), (100, 100)]
-    assert not [warning for told in report.receipts for warning in told.warnings]
+    assert sorted((told.passed, told.rows) for told in report.sources) == [(48, 50), (100, 100)]
+    assert not [warning for told in report.sources for warning in told.warnings]
     failed = {row["problem_id"] for row in lakes.rows(tmp_path / "lake") if not row["passed"]}
     assert "executable_multiple_function_45" in failed
 
@@ -477,7 +480,7 @@ def test_generic(tmp_path: Path) -> None:
 
 def test_everything_at_once(tmp_path: Path) -> None:
     """A folder of all tools: every refusal is listed, nothing is written; what is left out is named."""
-    with pytest.raises(DataError, match="no result among"):
+    with pytest.raises(DataError, match="no results in"):
         load(tmp_path / "lake", "bfcl", format="inspect")
     report = load(tmp_path / "lake", ".")
     assert report.status == "refused"

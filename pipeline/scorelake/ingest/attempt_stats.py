@@ -1,14 +1,14 @@
 """Aggregate staged attempts: rows, verdicts, repeats, contradictions, problems by number of attempts.
 
-Staged files have 64-bit hashes of problem and attempt, so one group_by per level is enough. The hashes also divide the
-work: problems in several passes, and where a pass has too many attempts, these in several parts. So memory does not
-depend on the number of attempts, be they of many problems or of one.
+Staged files have 64-bit hashes of problem and attempt. The attempts are divided by their hash into passes of about
+the same size, so memory does not depend on their number, be they of many problems or of one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,18 +20,12 @@ import pyarrow.parquet as pq
 LIMIT = 1 << 18
 """Attempts that are aggregated at once: 262,144 take about 60 MB."""
 MAX_CONFLICTS = 3
-COLUMNS = ("problem_hash", "attempt_hash", "value", "error", "content_hash", "benchmark_code")
-ATTEMPT = ("problem_hash", "attempt_hash")
-CELL = ("benchmark_code", "n", "passed")
+HASHES = ("problem_hash", "attempt_hash")
+COLUMNS = (*HASHES, "value", "error", "content_hash", "benchmark_code")
 RowId: TypeAlias = tuple[int, int]
 """Index of the source, and of the row within it."""
 StagedFiles: TypeAlias = Sequence[tuple[Path, object]]
 """Staged files, each with a value that distinguishes its problems from those of other files."""
-
-
-def _no_cells() -> pl.DataFrame:
-    schema = {"benchmark_code": pl.UInt32, "n": pl.Int64, "passed": pl.Float64}
-    return pl.DataFrame(schema=schema | {"problems": pl.Int64, "total": pl.Float64, "means": pl.Float64})
 
 
 @dataclass
@@ -54,8 +48,8 @@ class AttemptStats:
     maximum: float = -math.inf
     non_binary: int = 0
     """Values other than 0 and 1."""
-    cells: pl.DataFrame = field(default_factory=_no_cells)
-    """Per benchmark, n and c: the number of problems, the sum of their values and of their means."""
+    cells: dict[tuple[int, int, float], tuple[int, float]] = field(default_factory=dict)
+    """Number and total value of the problems with (benchmark code, n, c); a c of rewards is rounded down."""
     conflicts: list[tuple[RowId, RowId]] = field(default_factory=list)
     """Pairs of rows with different values for one attempt; at most MAX_CONFLICTS."""
     conflicting_sources: set[int] = field(default_factory=set)
@@ -67,37 +61,32 @@ class AttemptStats:
     @property
     def histogram(self) -> dict[int, int]:
         """Problems by number of graded attempts."""
-        return dict(self.cells.group_by("n").agg(pl.col("problems").sum()).sort("n").iter_rows())
+        counts: Counter[int] = Counter()
+        for (_, n, _), (problems, _) in self.cells.items():
+            counts[n] += problems
+        return dict(sorted(counts.items()))
 
     def metric(self, name: str, benchmark_code: int) -> float | None:
         """Compute a metric of a Claim; None where it is undefined."""
-        cells = self.cells.filter(pl.col("benchmark_code") == benchmark_code, pl.col("n") > 0)
-        problems = int(cells["problems"].sum())
-        if not problems:
+        cells = [(n, int(c), *sums) for (code, n, c), sums in self.cells.items() if code == benchmark_code and n > 0]
+        problems = sum(count for _, _, count, _ in cells)
+        if not cells:
             return None
         if name == "mean":
-            return float(cells["total"].sum() / (cells["n"] * cells["problems"]).sum())
+            return sum(total for *_, total in cells) / sum(n * count for n, _, count, _ in cells)
         if name == "problems":
-            return float(cells["means"].sum() / problems)
+            return sum(total / n for n, _, _, total in cells) / problems
         k = int(name[5:])
-        if (cells["n"] < k).any():
+        if self.non_binary or min(n for n, *_ in cells) < k:
             return None
-        estimate = _pass_at_k if name[4] == "@" else _pass_hat_k
-        rows = cells.select("problems", "n", "passed").iter_rows()
-        return math.fsum(count * estimate(n, int(c), k) for count, n, c in rows) / problems
+        if name[4] == "@":
+            estimates = [count * (1 - math.comb(n - c, k) / math.comb(n, k)) for n, c, count, _ in cells]
+        else:
+            estimates = [count * math.comb(c, k) / math.comb(n, k) for n, c, count, _ in cells]
+        return sum(estimates) / problems
 
-    def add_attempts(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Add attempts whose rows are all here; return their sums per problem."""
-        value, error = pl.col("value"), pl.col("error")
-        attempts = rows.group_by(ATTEMPT, maintain_order=True).agg(
-            low=value.min(),
-            high=value.max(),
-            has_verdict=(value.is_not_null() & ~error).any(),
-            is_error=error.all(),
-            benchmark_code=pl.col("benchmark_code").first(),
-            content_low=pl.col("content_hash").min(),
-            content_high=pl.col("content_hash").max(),
-        )
+    def add(self, rows: pl.DataFrame, attempts: pl.DataFrame) -> None:
+        """Add attempts whose rows are all here."""
         high = attempts["high"].drop_nulls()
         verdicts = attempts.filter("has_verdict")["high"]
         self.rows += rows.height
@@ -105,106 +94,82 @@ class AttemptStats:
         self.ungraded += attempts.height - len(high)
         self.duplicate += rows.height - attempts.height
         self.errors += int(attempts["is_error"].sum())
-        self.total += math.fsum(high)
+        self.total += float(high.sum())
         self.n_verdicts += len(verdicts)
-        self.verdict_total += math.fsum(verdicts)
-        self.minimum = min([self.minimum, *attempts.select(pl.col("low").min().fill_null(math.inf)).row(0)])
-        self.maximum = max([self.maximum, *attempts.select(pl.col("high").max().fill_null(-math.inf)).row(0)])
+        self.verdict_total += float(verdicts.sum())
+        self.minimum = min([self.minimum, *attempts["low"].drop_nulls()])
+        self.maximum = max([self.maximum, *high])
         self.non_binary += int((~high.is_in([0.0, 1.0])).sum())
-        self._find_repeats(rows, attempts)
-        return attempts.group_by("problem_hash", maintain_order=True).agg(
-            pl.col("benchmark_code").first(),
-            n=pl.col("high").count().cast(pl.Int64),
-            total=pl.col("high").sum(),
-            content_low=pl.col("content_low").min(),
-            content_high=pl.col("content_high").max(),
-        )
-
-    def _find_repeats(self, rows: pl.DataFrame, attempts: pl.DataFrame) -> None:
         if rows.height > attempts.height:
-            repeats = rows.filter(~pl.struct(ATTEMPT).is_first_distinct()).select("source", "row")
+            repeats = rows.filter(~pl.struct(HASHES).is_first_distinct()).select("source", "row")
             self.first_repeat = min([repeats.row(0), *([self.first_repeat] if self.first_repeat else [])])
-        differing = attempts.filter(pl.col("low") != pl.col("high")).select(ATTEMPT)
-        if differing.is_empty():
-            return
-        graded = rows.filter(pl.col("value").is_not_null())
-        self.conflicting_sources |= {*graded.join(differing, on=ATTEMPT, how="semi")["source"]}
-        for problem, attempt in differing.head(MAX_CONFLICTS - len(self.conflicts)).iter_rows():
-            same = graded.filter(pl.col("problem_hash") == problem, pl.col("attempt_hash") == attempt).sort(
-                "value", maintain_order=True
+        differing = attempts.filter(pl.col("low") != pl.col("high")).select(HASHES)
+        if not differing.is_empty():
+            value = pl.col("value")
+            graded = rows.filter(value.is_not_null()).join(differing, on=HASHES, how="semi", maintain_order="left")
+            self.conflicting_sources |= {*graded["source"]}
+            pairs = graded.group_by(HASHES, maintain_order=True).agg(
+                *(pl.col(name).get(value.arg_min()).alias(f"low_{name}") for name in ("source", "row")),
+                *(pl.col(name).get(value.arg_max()).alias(f"high_{name}") for name in ("source", "row")),
             )
-            low, high = same.row(0, named=True), same.row(same["value"].arg_max() or 0, named=True)
-            self.conflicts.append(((low["source"], low["row"]), (high["source"], high["row"])))
-
-    def add_problems(self, parts: pl.DataFrame) -> None:
-        """Add problems whose attempts are all here, in any number of parts."""
-        problems = parts.group_by("problem_hash", maintain_order=True).agg(
-            pl.col("benchmark_code").first(),
-            pl.col("n", "total").sum(),
-            pl.col("content_low").min(),
-            pl.col("content_high").max(),
-        )
-        mixed = problems.filter(pl.col("content_low") != pl.col("content_high"))
-        if self.mixed_problem is None and not mixed.is_empty():
-            self.mixed_problem = int(mixed["problem_hash"][0])
-        n, total = pl.col("n"), pl.col("total")
-        cells = problems.with_columns(passed=total.floor()).group_by(CELL, maintain_order=True)
-        sums = cells.agg(
-            problems=pl.len().cast(pl.Int64),
-            total=total.sum(),
-            means=pl.when(n > 0).then(total / n).otherwise(0.0).sum(),
-        )
-        merged = pl.concat([self.cells, sums]).group_by(CELL, maintain_order=True)
-        self.cells = merged.agg(pl.col("problems", "total", "means").sum())
-
-
-def _pass_at_k(n: int, c: int, k: int) -> float:
-    return 1 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def _pass_hat_k(n: int, c: int, k: int) -> float:
-    return math.comb(c, k) / math.comb(n, k)
+            for *_, i, row, j, other in pairs.head(MAX_CONFLICTS - len(self.conflicts)).iter_rows():
+                self.conflicts.append(((i, row), (j, other)))
 
 
 def compute_stats(files: StagedFiles, limit: int = LIMIT) -> AttemptStats:
-    """Aggregate the attempts of all files together."""
+    """Aggregate the attempts of all files together, at most about `limit` at a time."""
     out = AttemptStats()
-    passes = max(1, -(-sum(pq.read_metadata(path).num_rows for path, _ in files) // limit))
-    problem = pl.col("problem_hash") % passes
-    sizes = dict.fromkeys(range(passes), 0)
-    if passes > 1:
-        for scan in _scan(files):
-            for number, size in scan.group_by(problem).len().collect(engine="streaming").iter_rows():
-                sizes[number] += size
-    for number, size in sizes.items():
-        # A pass far above the limit has a problem with very many attempts.
-        parts = max(1, -(-size // (2 * limit)))
-        attempt = pl.col("attempt_hash") % parts
-        sums = []
-        for part in range(parts):
-            rows = _collect(files, (problem == number) & (attempt == part))
-            if not rows.is_empty():
-                sums.append(out.add_attempts(rows))
-        if sums:
-            out.add_problems(pl.concat(sums))
+    n_passes = max(1, -(-sum(pq.read_metadata(path).num_rows for path, _ in files) // limit))
+    value, error, content = pl.col("value"), pl.col("error"), pl.col("content_hash")
+    problems: list[pl.DataFrame] = []
+    for i in range(n_passes if files else 0):
+        rows = _collect(files, pl.col("attempt_hash") % n_passes == i)
+        attempts = rows.group_by(HASHES, maintain_order=True).agg(
+            pl.col("benchmark_code").first(),
+            low=value.min(),
+            high=value.max(),
+            has_verdict=(value.is_not_null() & ~error).any(),
+            is_error=error.all(),
+            n=value.is_not_null().any().cast(pl.Int64),
+            total=value.max().fill_null(0.0),
+            content_low=content.min(),
+            content_high=content.max(),
+        )
+        out.add(rows, attempts)
+        sums = pl.concat([*problems, attempts.select("problem_hash", *_PROBLEM)]) if problems else attempts
+        problems = [sums.group_by("problem_hash", maintain_order=True).agg(*_PROBLEM.values())]
+    for sums in problems:
+        mixed = sums.filter(pl.col("content_low") != pl.col("content_high"))
+        out.mixed_problem = None if mixed.is_empty() else int(mixed["problem_hash"][0])
+        cells = sums.group_by("benchmark_code", "n", pl.col("total").floor().alias("c"), maintain_order=True)
+        counts = cells.agg(pl.len(), pl.col("total").sum())
+        out.cells = {(code, n, c): (count, total) for code, n, c, count, total in counts.iter_rows()}
     return out
 
 
-def _scan(files: StagedFiles) -> list[pl.LazyFrame]:
-    """Scan the hashes of every file; XOR with a digest makes equal hashes of different runs different."""
-    out = []
+_PROBLEM = {
+    "benchmark_code": pl.col("benchmark_code").first(),
+    "n": pl.col("n").sum(),
+    "total": pl.col("total").sum(),
+    "content_low": pl.col("content_low").min(),
+    "content_high": pl.col("content_high").max(),
+}
+"""Columns of a problem, and how those of its attempts add up."""
+
+
+def _collect(files: StagedFiles, condition: pl.Expr) -> pl.DataFrame:
+    """Return the matching rows of all files in order, with source and row number.
+
+    XOR with a digest makes equal hashes of different runs different.
+    """
+    frames = []
     for i, (path, key) in enumerate(files):
         digest = hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).digest()
         salt = pl.lit(int.from_bytes(digest[:8], "little"), pl.UInt64)
         scan = pl.scan_parquet(path, row_index_name="row", glob=False).select("row", *COLUMNS)
-        out.append(scan.with_columns(pl.lit(i, pl.Int64).alias("source"), *(pl.col(name) ^ salt for name in ATTEMPT)))
-    return out
-
-
-def _collect(files: StagedFiles, condition: pl.Expr) -> pl.DataFrame:
-    """Return matching rows in the order of sources and rows."""
-    frames = [scan.filter(condition).collect(engine="streaming") for scan in _scan(files)]
-    return pl.concat(frames).sort("source", "row") if frames else pl.DataFrame()
+        salted = scan.with_columns(pl.lit(i, pl.Int64).alias("source"), *(pl.col(name) ^ salt for name in HASHES))
+        frames.append(salted.filter(condition).collect(engine="streaming"))
+    return pl.concat(frames).sort("source", "row")
 
 
 def find_mixed_rows(files: StagedFiles, problem_hash: int) -> tuple[RowId, RowId]:

@@ -95,7 +95,7 @@ def _compare_claims(staged: StagedSource) -> list[dict[str, Any]]:
     for claim in staged.run.claims:
         code = staged.benchmarks.index(claim.benchmark) if claim.benchmark in staged.benchmarks else 0
         ours = staged.stats.metric(claim.metric, code)
-        if claim.metric.startswith("pass") and (ours is None or staged.stats.non_binary):
+        if claim.metric.startswith("pass") and ours is None:
             continue  # k is above the smallest n, or the values are rewards
         differ = ours is None or abs(ours - claim.value) > claim.tolerance
         out.append({"name": claim.name, "theirs": claim.value, "ours": ours, "differ": differ})

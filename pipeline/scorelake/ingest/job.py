@@ -167,7 +167,8 @@ def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError
     try:
         return stage(FORMATS[name], source, options, folder, tick)
     except DataError as error:
-        return error
+        # A copy has no traceback, whose frames would keep the file open.
+        return DataError(error.what, where=error.where, hint=error.hint)
 
 
 def _write(

@@ -1,8 +1,8 @@
 """Read JSON of any size one record at a time: JSON Lines, or the elements of one large document.
 
 Python's own parser does the parsing, so that NaN and Infinity, which several tools write, are accepted. A key that
-occurs twice in an object is refused, since the verdict would be ambiguous. Lines end with \\n only: tools write U+2028
-and similar characters inside of texts.
+occurs twice in an object is refused, since the verdict would be ambiguous. Lines end with \\n only: tools write
+U+2028 and similar characters inside of texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 MAX_RECORD = 1 << 29
 """Maximum length of one record, in characters."""
 MAX_KEYS = 1_000_000
-"""Keys of one streamed object that are remembered to find repeats; repeated attempts are found by their rows anyway."""
+"""Keys of one streamed object that are remembered to find repeats; repeated attempts are detected anyway."""
 _EDGE = 16
 """Characters before the end of the buffer within which an error may come from reading in chunks."""
 _SPACE = re.compile(r"[ \t\r\n]*")

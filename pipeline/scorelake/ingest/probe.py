@@ -48,7 +48,7 @@ class FileProbe:
         return f"{listed}, ..." if len(names) > 8 else listed or "none"
 
 
-def probe(path: Path) -> FileProbe:
+def probe(path: Path) -> FileProbe:  # noqa: PLR0911
     """Inspect a file. Raises DataError for an archive that cannot be unpacked."""
     with path.open("rb") as file:
         start = file.read(64)

@@ -78,8 +78,9 @@ def stage(
     try:
         with closing(_Stage(folder, run, options)) as staged:
             waiting: list[AttemptRow] = []
-            for count, row in enumerate(format.read(source, options, run), 1):
+            for row in format.read(source, options, run):
                 waiting.append(row)
+                count += 1
                 if len(waiting) == BATCH:
                     staged.write(waiting)
                     waiting = []

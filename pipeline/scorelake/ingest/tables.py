@@ -67,7 +67,7 @@ def _read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, An
 
 
 def _read_csv(path: Path, watch: Watch) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV. The last line must end with a newline, since a truncated number looks like a number."""
+    """Yield the rows of a CSV. The last line must end with a newline, since a truncated number is a number."""
     csv.field_size_limit(sys.maxsize)
     last = "\n"
 

@@ -1,8 +1,8 @@
 """Write attempts into the lake: one Parquet file per source and benchmark, named by its content.
 
 Files are written to a temporary folder and then renamed. The lake also has a description of its columns
-(`_scorelake.json`) and the report of every source (`_ingest/`), which `score` does not read as data. A source with the
-same content and options is not read again; a source that has changed replaces what was read from it before.
+(`_scorelake.json`) and the report of every source (`_ingest/`), which `score` does not read as data. A source with
+the same content and options is not read again; a source that has changed replaces what was read from it before.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def _protocol_columns(rows: Any, protocol: dict[str, Any]) -> dict[str, Any]:
     texts = [*encoded.dictionary.to_pylist(), None]
     labels = [_protocol_labels(protocol | json.loads(text or "{}")) for text in texts]
     codes = pc.fill_null(encoded.indices, len(labels) - 1)
-    types = (pa.float64(), pa.string(), pa.string())
+    types: list[Any] = [pa.float64(), pa.string(), pa.string()]
     return {
         name: pa.array(column, type_).take(codes)
         for name, column, type_ in zip(PROTOCOL, zip(*labels, strict=True), types, strict=True)

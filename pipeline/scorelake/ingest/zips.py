@@ -1,4 +1,4 @@
-"""Zip archives whose members may be compressed with zstd, as Inspect writes them. Python supports that from 3.14 on."""
+"""Zip archives whose members may be compressed with zstd, as Inspect writes them. Python has that from 3.14 on."""
 
 from __future__ import annotations
 

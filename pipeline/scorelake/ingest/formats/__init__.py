@@ -25,7 +25,7 @@ To add a format:
    - `run` takes model, benchmark, subject, run id, protocol settings, notes, and numbers that the tool reports itself
      (`run.add_claim`). It may be filled in at any time until the last attempt. A name that only rows have goes into
      AttemptRow. Options override both.
-   - An attempt needs an id that is the same whenever the file is read: one of the tool, or `source.tag` with the line.
+   - An attempt needs an id that is the same whenever the file is read: the tool's own, or `source.tag` with the line.
    - Convert values with `values.to_verdict` and `values.to_number`, which refuse what has no clear meaning; look into
      nested objects with `values.get_object`; choose between several metrics with `contract.choose`. Raise
      `contract.refusal` for a source that must not be counted. A KeyError or TypeError becomes a refusal by itself.
@@ -33,8 +33,8 @@ To add a format:
      with attempts that have no verdict.
    - Tools that write one file per attempt, or metadata into other files, define `group` and `companions`.
 
-2. Add a layout to tests/layouts.py that writes a table of verdicts as the tool would. Counts, repeated runs, truncated
-   files, changed verdicts and malformed values are then tested for the new format without further code.
+2. Add a layout to tests/layouts.py that writes a table of verdicts as the tool would. Counts, repeated runs,
+   truncated files, changed verdicts and malformed values are then tested for the new format without further code.
 3. Add traps of the format to tests/ingest/test_formats.py, and a row to the table in docs/ingest.md.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         )
     if options.metric is None:
         run.add_claim("avg_reward", metadata.get("avg_reward"))
-    examples, rollouts = metadata.get("num_examples"), metadata.get("rollouts_per_example")
-    if isinstance(examples, int) and isinstance(rollouts, int):
-        if (len(problems), rows) != (examples, examples * rollouts):
-            expected = f"metadata reports {examples} examples x {rollouts} rollouts"
-            run.notes.append(f"{expected}; the file has {len(problems):,} problems in {rows:,} rows")
+    plan = [metadata.get(key) for key in ("num_examples", "rollouts_per_example")]
+    if all(isinstance(count, int) for count in plan) and [len(problems), rows] != [plan[0], math.prod(plan)]:
+        expected = f"metadata reports {plan[0]} examples x {plan[1]} rollouts"
+        run.notes.append(f"{expected}; the file has {len(problems):,} problems in {rows:,} rows")
 
 
 def _add_info(run: RunInfo, metadata: dict[str, Any], options: IngestOptions) -> None:
