@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterator
@@ -74,8 +75,7 @@ def decode(text: str, where: str, line: int | None = None) -> Any:
     except json.JSONDecodeError as error:
         raise _broken(error.msg, where, line or error.lineno, error.colno) from None
     except (ValueError, RecursionError) as error:
-        at = f" at line {line:,}" if line else ""
-        raise DataError(f"broken JSON{at}: {_reason(error)}", where=where) from None
+        raise _broken(_reason(error), where, line or 1, 1) from None
 
 
 def _broken(what: str, where: str, line: int, column: int) -> DataError:
@@ -170,57 +170,44 @@ class JsonReader:
     def members(self, keys: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
         """Yield (key, name, value); see the function `members`."""
         opening = self.peek()
-        if opening == "[":
-            yield from (("", i, value) for i, value in self.elements())
-        elif opening == "{":
-            for key in self.keys():
-                first = self.peek()
-                if key in keys and first == "[":
-                    yield from ((key, i, value) for i, value in self.elements())
-                elif key in keys and first == "{":
-                    yield from ((key, name, self.value()) for name in self.keys())
-                else:
-                    yield key, None, self.value()
-        else:
+        if opening not in ("[", "{"):
             raise self.broken("neither an object nor a list")
+        for name in self.items():
+            if opening == "[":
+                yield "", name, self.value()
+            elif name in keys and self.peek() in ("[", "{"):
+                yield from ((name, inner, self.value()) for inner in self.items())
+            else:
+                yield name, None, self.value()
 
-    def elements(self) -> Iterator[tuple[int, Any]]:
-        """Yield the elements of the list that begins here."""
-        index = 0
-        while not self.is_closed("]", index):
-            yield index, self.value()
-            index += 1
-
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of the object that begins here; the caller takes each value."""
+    def items(self) -> Iterator[Any]:
+        """Yield every index of the list, or key of the object, that begins here; the caller takes each value."""
+        closing = "]" if self.peek() == "[" else "}"
         seen: set[str] = set()
-        index = 0
-        while not self.is_closed("}", index):
-            if self.peek() != '"':
-                raise self.broken("a key is missing")
-            key = self.value()
-            if key in seen:
-                raise self.broken(f"key {key!r:.80} occurs twice in one object")
-            if len(seen) < MAX_KEYS:
-                seen.add(key)
-            if self.peek() != ":":
-                raise self.broken("':' is missing")
-            self.at += 1
-            yield key
-            index += 1
-
-    def is_closed(self, closing: str, index: int) -> bool:
-        """Move past the opening bracket or the comma before an element; True at the closing bracket instead."""
-        if index == 0:
-            self.at += 1
-            has_ended = self.peek() == closing
-        else:
-            has_ended = self.peek() == closing
-            if not has_ended and self.peek() != ",":
+        self.at += 1
+        for index in itertools.count():
+            following = self.peek()
+            if following == closing:
+                self.at += 1
+                return
+            if index and following != ",":
                 raise self.broken(f"',' or '{closing}' is missing")
-            self.at += not has_ended
-        self.at += has_ended
-        return has_ended
+            self.at += index > 0
+            yield index if closing == "]" else self.key(seen)
+
+    def key(self, seen: set[str]) -> str:
+        """Read a key and the colon after it."""
+        if self.peek() != '"':
+            raise self.broken("a key is missing")
+        key: str = self.value()
+        if key in seen:
+            raise self.broken(f"key {key!r:.80} occurs twice in one object")
+        if len(seen) < MAX_KEYS:
+            seen.add(key)
+        if self.peek() != ":":
+            raise self.broken("':' is missing")
+        self.at += 1
+        return key
 
     def finish(self) -> None:
         """Refuse text after the document."""

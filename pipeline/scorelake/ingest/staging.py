@@ -76,23 +76,25 @@ def stage(
     count = 0
     run = RunInfo(format.outcome, options.errors or format.errors)
     try:
-        with closing(_Stage(folder, run, options)) as staged:
+        with closing(_StageWriter(folder, run, options)) as writer:
             waiting: list[AttemptRow] = []
             for row in format.read(source, options, run):
                 waiting.append(row)
                 count += 1
                 if len(waiting) == BATCH:
-                    staged.write(waiting)
+                    writer.write(waiting)
                     waiting = []
                     tick()
             if waiting or not count:
-                staged.write(waiting)
-        _resolve(run, options, staged, source)
-        stats = compute_stats([(staged.path, None)])
-        out = StagedSource(
-            *(source, format.name, staged.path, run, list(staged.codes), tuple(staged.carried)),
-            *(staged.has_answers, staged.has_subjects, stats),
+                writer.write(waiting)
+        path, codes, carried = writer.path, list(writer.codes), tuple(writer.carried)
+        named = (
+            pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, "answer").count()).collect().row(0, named=True)
         )
+        _resolve(run, options, [name for name in ("benchmark", "model") if named[name] < count], source)
+        stats = compute_stats([(path, None)])
+        has = named["answer"] > 0, named["subject"] > 0
+        out = StagedSource(source, format.name, path, run, codes, carried, *has, stats)
         _check(out)
         return out
     except DataError as error:
@@ -111,13 +113,13 @@ def _after(count: int) -> str:
     return f", after {count:,} attempts" if count else ""
 
 
-def _resolve(run: RunInfo, options: IngestOptions, staged: _Stage, source: LogSource) -> None:
+def _resolve(run: RunInfo, options: IngestOptions, unnamed: list[str], source: LogSource) -> None:
     """Complete the metadata with the options, and refuse a source without model or benchmark."""
     for column in NAMES:
         name = options.fixed_name(column) or getattr(run, column) or None
         if column == "benchmark" and run.rows_name_benchmark:
             name = None
-        if name is None and column in staged.unnamed:
+        if name is None and column in unnamed:
             raise DataError(f"no {column} in the file", where=str(source.path), hint=f"give --{column}")
         setattr(run, column, None if name is None else values.to_name(name, column))
     settings = {key: values.to_setting(value) for key, value in run.protocol.items() if key not in options.ignore}
@@ -145,7 +147,7 @@ def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: Staged
     return f"problem_id {name} has conflicting contents (attempt {row + 1:,} and attempt {other + 1:,}{there})"
 
 
-class _Stage:
+class _StageWriter:
     """Writes batches of attempts to the staged file."""
 
     def __init__(self, folder: Path, run: RunInfo, options: IngestOptions) -> None:
@@ -155,9 +157,6 @@ class _Stage:
         self.writer: pq.ParquetWriter | None = None
         self.carried: dict[str, None] = {}
         self.codes: dict[str, int] = {}
-        self.unnamed: set[str] = set()
-        """model and benchmark, if a row does not name them."""
-        self.has_answers = self.has_subjects = False
 
     def close(self) -> None:
         if self.writer is not None:
@@ -173,14 +172,11 @@ class _Stage:
         names = frame["benchmark"].fill_null("")
         for name in names.unique().sort():
             self.codes.setdefault(name, len(self.codes))
-        hashes = {
-            # Stable within one version of Polars, which is enough for files that are read by the same run.
-            "problem_hash": frame.select(PROBLEM).hash_rows(seed=1),
-            "attempt_hash": frame.select(*PROBLEM, "attempt").hash_rows(seed=2),
-            "benchmark_code": names.replace_strict(self.codes, return_dtype=pl.UInt32),
-        }
-        for name, series in hashes.items():
-            batch = batch.append_column(name, series.to_arrow())
+        # Hashes are stable within one version of Polars, which is enough for files that the same run reads.
+        batch = batch.append_column("problem_hash", frame.select(PROBLEM).hash_rows(seed=1).to_arrow())
+        batch = batch.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
+        codes = names.replace_strict(self.codes, return_dtype=pl.UInt32)
+        batch = batch.append_column("benchmark_code", codes.to_arrow())
         if self.writer is None:
             self.writer = pq.ParquetWriter(self.path, batch.schema, compression="lz4", use_dictionary=False)
         self.writer.write_table(batch)
@@ -196,18 +192,14 @@ class _Stage:
             "error": errors,
             "answer": [values.to_answer(answer) for answer in raw["answer"]],
             "protocol": [None if settings is None else self._to_json(settings) for settings in raw["protocol"]],
-            "content_hash": [None if content is None else _hash_text(content) for content in raw["content"]],
+            "content_hash": [None if content is None else _checksum(str(content)) for content in raw["content"]],
         }
         for name in NAMES:
             rows_name_it = name == "benchmark" and self.run.rows_name_benchmark
             is_fixed = self.options.fixed_name(name) is not None and not rows_name_it
             out[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
-            if name != "subject" and not is_fixed and None in raw[name]:
-                self.unnamed.add(name)
         for name in self.carried:
             out[name] = [values.to_answer((carried or {}).get(name)) for carried in raw["carried"]]
-        self.has_answers |= any(value is not None for value in out["answer"])
-        self.has_subjects |= any(value is not None for value in out["subject"])
         return out
 
     def _value(self, value: float | None, is_error: bool) -> float | None:
@@ -223,8 +215,8 @@ class _Stage:
         return json.dumps(kept, sort_keys=True)
 
 
-def _hash_text(content: Any) -> int:
-    return zlib.crc32(str(content).encode("utf-8", "backslashreplace"))
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "backslashreplace"))
 
 
 def _to_names(column: Sequence[Any], what: str, is_optional: bool = False) -> list[str | None]:

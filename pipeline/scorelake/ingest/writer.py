@@ -11,8 +11,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,14 +52,7 @@ class TargetLake:
         """Open or plan a lake. A folder with other Parquet files is refused: they would lack our columns."""
         if root.exists() and not root.is_dir():
             raise UsageError("is a file", where=str(root), hint="--lake is a folder")
-        try:
-            description = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            description = {}
-        except ValueError as error:
-            raise DataError(f"cannot be read: {error}", where=str(root / DESCRIPTION)) from None
-        if not isinstance(description, dict) or (description and description.get("version") != 1):
-            raise DataError("has an unknown version", where=str(root / DESCRIPTION), hint="give a new folder")
+        description = _load_description(root)
         if not description and any(root.rglob("*.parquet")):
             what = "holds Parquet files that ingest did not write"
             raise UsageError(what, where=str(root), hint="give --lake a folder of its own")
@@ -77,59 +70,55 @@ class TargetLake:
 
     def previous(self, source: Path) -> dict[str, Any]:
         """Return the stored report of a source; {} if there is none, or its files are gone."""
-        try:
-            stored = json.loads(self.report_path(source).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return {}
-        return stored if all((self.root / name).is_file() for name in stored["receipt"]["files"]) else {}
+        stored: dict[str, Any] = disk.read_json(self.report_path(source)) or {}
+        is_complete = stored and all((self.root / name).is_file() for name in stored["receipt"]["files"])
+        return stored if is_complete else {}
 
     def commit(self, files: dict[str, Path], reports: dict[Path, dict[str, Any]], columns: dict[str, Any]) -> None:
         """Write the description, then the data, then the reports: an interrupted commit can be repeated."""
-        with disk.storage_errors(self.root), _lock(self.root):
-            _describe(self.root, **columns)
-            for name, temporary in files.items():
-                final = self.root / name
-                final.parent.mkdir(parents=True, exist_ok=True)
-                if not final.exists():
-                    disk.atomic_replace(temporary, final)
-            for source, report in reports.items():
-                path = self.report_path(source)
-                _remove_replaced(self.root, path, report["receipt"]["files"])
-                disk.replace_text(path, json.dumps(report, indent=1, sort_keys=True) + "\n")
+        with disk.storage_errors(self.root):
+            (self.root / REPORTS).mkdir(parents=True, exist_ok=True)
+            with (self.root / REPORTS / "lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # one commit at a time
+                _describe(self.root, **columns)
+                for name, temporary in files.items():
+                    final = self.root / name
+                    final.parent.mkdir(parents=True, exist_ok=True)
+                    if not final.exists():
+                        disk.atomic_replace(temporary, final)
+                for source, report in reports.items():
+                    path = self.report_path(source)
+                    _remove_replaced(self.root, path, report["receipt"]["files"])
+                    disk.replace_text(path, json.dumps(report, indent=1, sort_keys=True) + "\n")
 
 
-@contextmanager
-def _lock(root: Path) -> Iterator[None]:
-    """Serialise commits to one lake."""
-    folder = root / REPORTS
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _load_description(root: Path) -> dict[str, Any]:
+    path = root / DESCRIPTION
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise DataError(f"cannot be read: {error}", where=str(path)) from None
+    if not isinstance(description, dict) or description.get("version") != 1:
+        raise DataError("has an unknown version", where=str(path), hint="give a new folder")
+    return description
 
 
 def _remove_replaced(root: Path, path: Path, kept: Sequence[str]) -> None:
     """Remove files that were read from the same source before, unless another source has them too."""
-    try:
-        old = json.loads(path.read_text(encoding="utf-8"))["receipt"]["files"]
-    except (FileNotFoundError, ValueError, KeyError):
-        return
-    replaced = set(old) - set(kept)
-    if replaced:
-        others = [
-            json.loads(other.read_text(encoding="utf-8")) for other in path.parent.glob("*.json") if other != path
-        ]
-        for name in replaced - {name for other in others for name in other["receipt"]["files"]}:
-            disk.remove(root / name)
+    old = disk.read_json(path) or {"receipt": {"files": []}}
+    replaced = set(old["receipt"]["files"]) - set(kept)
+    for other in path.parent.glob("*.json") if replaced else ():
+        if other != path:
+            replaced -= set(json.loads(other.read_text(encoding="utf-8"))["receipt"]["files"])
+    for name in replaced:
+        disk.remove(root / name)
 
 
 def _describe(root: Path, outcome: str, has_answers: bool, carried: Sequence[str]) -> None:
     """Merge the columns of new files with the description: only what every file has can be relied on."""
-    path = root / DESCRIPTION
-    try:
-        old = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        old = {}
+    old = _load_description(root)
     columns = {name: name for name in ("model", "benchmark", "subject", "problem_id", "attempt", outcome)}
     has_answers = has_answers and old.get("columns", {}).get("answer", "answer") == "answer"
     new = {
@@ -139,10 +128,7 @@ def _describe(root: Path, outcome: str, has_answers: bool, carried: Sequence[str
         "columns": columns | {"answer": "answer" if has_answers else ""},
     }
     if old != new:
-        disk.replace_text(path, json.dumps(new, indent=1) + "\n")
-
-
-# --- the data files -----------------------------------------------------------------------------------------------
+        disk.replace_text(root / DESCRIPTION, json.dumps(new, indent=1) + "\n")
 
 
 def write_files(staged: StagedSource, outcome: str, options_digest: str, folder: Path) -> dict[str, Path]:
@@ -152,17 +138,15 @@ def write_files(staged: StagedSource, outcome: str, options_digest: str, folder:
         raise DataError(what, where=str(staged.source.path), hint="map another column")
     folder.mkdir()
     out: dict[str, Path] = {}
+    writers: dict[str, _RowGroupWriter] = {}
     with ExitStack() as open_files:
-        writers: dict[str, _RowGroupWriter] = {}
         for batch in staged.batches():
             column = pc.fill_null(batch.column("benchmark"), staged.run.benchmark or "")
             for benchmark in column.unique().to_pylist():
                 if benchmark not in writers:
-                    name = (
-                        f"benchmark={folder_name(benchmark)}/{_file_name(staged, options_digest, benchmark)}.parquet"
-                    )
-                    out[name] = folder / f"{len(out)}.parquet"
-                    writers[benchmark] = open_files.enter_context(closing(_RowGroupWriter(out[name])))
+                    file_name = f"{_file_digest(staged, options_digest, benchmark)}.parquet"
+                    path = out[f"benchmark={folder_name(benchmark)}/{file_name}"] = folder / file_name
+                    writers[benchmark] = open_files.enter_context(closing(_RowGroupWriter(path)))
                 rows = batch.filter(pc.equal(column, benchmark))
                 writers[benchmark].add(_to_table(rows, staged, outcome))
     return out
@@ -179,9 +163,9 @@ class _RowGroupWriter:
     def add(self, table: pa.Table) -> None:
         self.waiting.append(table)
         if sum(map(len, self.waiting)) >= _GROUP_ROWS or sum(each.nbytes for each in self.waiting) >= _GROUP_BYTES:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         table = pa.concat_tables(self.waiting)
         self.waiting = []
         if self.writer is None:
@@ -191,12 +175,12 @@ class _RowGroupWriter:
 
     def close(self) -> None:
         if self.waiting:
-            self._flush()
+            self.flush()
         if self.writer is not None:
             self.writer.close()
 
 
-def _file_name(staged: StagedSource, options_digest: str, benchmark: str) -> str:
+def _file_digest(staged: StagedSource, options_digest: str, benchmark: str) -> str:
     """Name a file by its content and metadata, since two models may have the same verdicts."""
     run_id, identity = staged.run.run_id, map(str, staged.identity)
     parts = [options_digest, staged.format, staged.source.digest, benchmark, run_id, *identity]
@@ -241,25 +225,24 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
 def _protocol_columns(rows: Any, protocol: dict[str, Any]) -> dict[str, Any]:
     """Combine the settings of the source with those of its rows, once per distinct text."""
     encoded = rows.dictionary_encode()
-    texts = [*encoded.dictionary.to_pylist(), None]
-    labels = [_protocol_labels(protocol | json.loads(text or "{}")) for text in texts]
+    labels = [
+        _protocol_labels(protocol | json.loads(text or "{}")) for text in [*encoded.dictionary.to_pylist(), None]
+    ]
     codes = pc.fill_null(encoded.indices, len(labels) - 1)
     types: list[Any] = [pa.float64(), pa.string(), pa.string()]
-    return {
-        name: pa.array(column, type_).take(codes)
-        for name, column, type_ in zip(PROTOCOL, zip(*labels, strict=True), types, strict=True)
-    }
+    columns = [pa.array(column, type_) for column, type_ in zip(zip(*labels, strict=True), types, strict=True)]
+    return {name: column.take(codes) for name, column in zip(PROTOCOL, columns, strict=True)}
 
 
 def _protocol_labels(protocol: dict[str, Any]) -> tuple[float | None, str | None, str | None]:
     """Return temperature, grader and setup: the other settings as one text, ordered by key."""
-    rest = dict(protocol)
+    rest = {key: value for key, value in protocol.items() if value is not None}
     temperature = rest.get("temperature")
     is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
     if is_number:
-        rest.pop("temperature")
+        del rest["temperature"]
     grader = rest.pop("grader", None)
-    setup = "; ".join(f"{key}={_format_setting(rest[key])}" for key in sorted(rest) if rest[key] is not None)
+    setup = "; ".join(f"{key}={_format_setting(rest[key])}" for key in sorted(rest))
     return float(temperature or 0.0) if is_number else None, None if grader is None else str(grader), setup or None
 
 

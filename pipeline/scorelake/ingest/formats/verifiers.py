@@ -47,7 +47,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         )
     if options.metric is None:
         run.add_claim("avg_reward", metadata.get("avg_reward"))
-    plan = [metadata.get(key) for key in ("num_examples", "rollouts_per_example")]
+    plan: list[Any] = [metadata.get(key) for key in ("num_examples", "rollouts_per_example")]
     if all(isinstance(count, int) for count in plan) and [len(problems), rows] != [plan[0], math.prod(plan)]:
         expected = f"metadata reports {plan[0]} examples x {plan[1]} rollouts"
         run.notes.append(f"{expected}; the file has {len(problems):,} problems in {rows:,} rows")
