@@ -206,6 +206,11 @@ class LogFormat:
     """Say why a file that resembles this format cannot be read, such as samples that were never graded."""
 
 
+def siblings(*names: str) -> Callable[[Path], Iterable[Path]]:
+    """List companions in the same folder."""
+    return lambda path: [path.with_name(name) for name in names]
+
+
 def refusal(what: str, where: object, hint: str | None = None) -> DataError:
     """Build the error for a source that must not be counted."""
     return DataError(what, where=str(where), hint=hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,16 @@ class FileProbe:
         names = self.members or tuple(self.first)
         listed = ", ".join(f"{name:.40}" for name in names[:8])
         return f"{listed}, ..." if len(names) > 8 else listed or "none"
+
+
+def records_with(*keys: str) -> Callable[[FileProbe], bool]:
+    """Detect JSON Lines by the keys of the first record."""
+    return lambda probe: probe.has_records and probe.has(*keys)
+
+
+def list_with(*keys: str) -> Callable[[FileProbe], bool]:
+    """Detect a JSON list by the keys of its first element."""
+    return lambda probe: probe.shape == "list" and probe.has(*keys)
 
 
 def probe(path: Path) -> FileProbe:  # noqa: PLR0911

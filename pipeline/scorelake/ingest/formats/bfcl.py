@@ -6,14 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import records_with
 from scorelake.ingest.values import get_object, to_name
 
 SCORE, OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"
-
-
-def detect(probe: FileProbe) -> bool:
-    return probe.has_records and probe.has("accuracy", "correct_count", "total_count")
 
 
 def companions(path: Path) -> Iterable[Path]:
@@ -56,4 +52,5 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     yield from (AttemptRow(problem, run.run_id, float(problem not in failed)) for problem in problems)
 
 
-FORMAT = LogFormat("bfcl", "BFCL score files", "passed", "fail", detect, read, companions=companions)
+DETECT = records_with("accuracy", "correct_count", "total_count")
+FORMAT = LogFormat("bfcl", "BFCL score files", "passed", "fail", DETECT, read, companions=companions)

@@ -98,12 +98,5 @@ def _last_answer(record: dict[str, Any]) -> Any:
 
 
 FORMAT = LogFormat(
-    "every-eval-ever",
-    "Every Eval Ever instances",
-    "passed",
-    "ungraded",
-    detect,
-    read,
-    group=group,
-    companions=companions,
+    "every-eval-ever", "Every Eval Ever instances", "passed", "ungraded", detect, read, group, companions
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from scorelake.errors import DataError
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.probe import probe
 from scorelake.ingest.tables import read_records
 from scorelake.ingest.values import quote, to_number, to_verdict
 from scorelake.settings import RESERVED
@@ -25,10 +25,6 @@ MAX_COUNT = 1_000_000
 CELLS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 """Verdicts in a CSV, where everything is text."""
 _MISSING = object()
-
-
-def detect(probe: FileProbe) -> bool:
-    return False
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -152,4 +148,5 @@ def _to_count(value: Any) -> int:
     return int(number) if number.is_integer() else -1
 
 
-FORMAT = LogFormat("generic", "JSON Lines, JSON, CSV or Parquet with --map", "passed", "ungraded", detect, read)
+ABOUT = "JSON Lines, JSON, CSV or Parquet with --map"
+FORMAT = LogFormat("generic", ABOUT, "passed", "ungraded", lambda probe: False, read)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
-from scorelake.ingest.json_stream import load, load_object
+from scorelake.ingest.json_stream import load_object
 from scorelake.ingest.probe import FileProbe, probe
 from scorelake.ingest.values import get_object, to_number
 
@@ -20,13 +20,9 @@ def detect(probe: FileProbe) -> bool:
     return probe.shape == "object" and (probe.has(*TRIAL) or probe.has(*JOB))
 
 
-def _is_job(path: Path) -> bool:
-    return probe(path).has(*JOB)
-
-
 def group(path: Path) -> Path:
     """Return the folder of the job."""
-    return path.parent if _is_job(path) else path.parent.parent
+    return path.parent if probe(path).has(*JOB) else path.parent.parent
 
 
 def companions(path: Path) -> Iterable[Path]:
@@ -36,65 +32,63 @@ def companions(path: Path) -> Iterable[Path]:
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.tool, run.run_id = "harbor", group(source.file.resolve()).name
     run.outcome = "passed" if options.threshold is None else "score"
-    config: dict[str, Any] = {}
+    config = source.companion("config.json")
     job: dict[str, Any] = {}
-    for path in dict.fromkeys((*source.files, *source.companions)):
+    details: dict[str, set[str]] = {"tasks": set(), "agent_version": set()}
+    n_trials = 0
+    for path in (*source.files, *source.companions):
         if path.name == "config.json":
-            config = load_object(path)
-        elif _is_job(path):
-            job = load_object(path)
+            continue
+        document = load_object(path)
+        if document.keys() >= {*JOB}:
+            job = document
+            continue
+        n_trials += 1
+        if document.get("finished_at", "unknown") is None:
+            run.excluded_rows += 1
+            run.notes.append(f"skipped {document['trial_name']}, which is not finished")
+        else:
+            yield _to_row(document, path, options, config, details)
+    evals = get_object(job, "stats", "evals")
+    if not n_trials:
+        yield from _read_job(source, options, run, config, evals)
+    elif isinstance(job.get("n_total_trials"), int) and job["n_total_trials"] != n_trials:
+        run.notes.append(f"the job reports {job['n_total_trials']:,} trials, {n_trials:,} are here")
+    if n_trials and job and job.get("finished_at") is None:
+        run.notes.append("the job is not finished")
     run.protocol = {
         **{key: config.get(key) for key in SETTINGS},
         "environment": get_object(config, "environment").get("type"),
         "agent_kwargs": (config.get("agents") or [{}])[0].get("kwargs") or None,
         "grader": options.metric or "reward",
+        **{key: ", ".join(sorted(values)) or None for key, values in details.items()},
     }
-    evals = get_object(job, "stats", "evals")
-    trials = [path for path in source.files if not _is_job(path)]
-    if trials:
-        yield from _read_trials(trials, options, run, config)
-        total = job.get("n_total_trials")
-        if isinstance(total, int) and total != len(trials):
-            run.notes.append(f"the job reports {total:,} trials, {len(trials):,} are here")
-        if job and job.get("finished_at") is None:
-            run.notes.append("the job is not finished")
-    else:
-        yield from _read_job(source, options, run, config, evals)
     if len(evals) == 1:
         for metric in next(iter(evals.values())).get("metrics") or []:
             run.add_claim("mean of the job", metric.get("mean"))
 
 
-def _read_trials(
-    paths: list[Path], options: IngestOptions, run: RunInfo, config: dict[str, Any]
-) -> Iterator[AttemptRow]:
-    commits, versions = set(), set()
-    for path in paths:
-        trial = load(path)
-        if trial.get("finished_at") is None and "finished_at" in trial:
-            run.excluded_rows += 1
-            run.notes.append(f"skipped {trial['trial_name']}, which is not finished")
-            continue
-        agent = get_object(trial, "agent_info")
-        versions.add(agent.get("version"))
-        task = trial.get("task_id")
-        commits.add(task.get("git_commit_id") if isinstance(task, dict) else None)
-        info = get_object(agent, "model_info")
-        model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
-        # The verifier decides: a trial with an exception may have passed.
-        rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
-        key = choose(rewards, options.metric, "reward", "--metric", path) if rewards else ""
-        reward = to_number(rewards[key], f"{path}: {key}") if rewards else None
-        yield AttemptRow(
-            trial["task_name"],
-            trial["trial_name"],
-            _to_value(reward, options),
-            model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
-            benchmark=_benchmark(trial.get("source"), config),
-            carried={"task_checksum": trial.get("task_checksum")},
-            content=trial.get("task_checksum"),
-        )
-    run.protocol |= {"tasks": _join(commits), "agent_version": _join(versions)}
+def _to_row(
+    trial: dict[str, Any], path: Path, options: IngestOptions, config: dict[str, Any], details: dict[str, set[str]]
+) -> AttemptRow:
+    agent, task = get_object(trial, "agent_info"), trial.get("task_id")
+    commit = task.get("git_commit_id") if isinstance(task, dict) else None
+    details["tasks"] |= set() if commit is None else {str(commit)}
+    details["agent_version"] |= set() if agent.get("version") is None else {str(agent["version"])}
+    info = get_object(agent, "model_info")
+    model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
+    # The verifier decides: a trial with an exception may have passed.
+    rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
+    key = choose(rewards, options.metric, "reward", "--metric", path) if rewards else ""
+    return AttemptRow(
+        trial["task_name"],
+        trial["trial_name"],
+        _to_value(to_number(rewards[key], f"{path}: {key}") if rewards else None, options),
+        model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
+        benchmark=_benchmark(trial.get("source"), config),
+        carried={"task_checksum": trial.get("task_checksum")},
+        content=trial.get("task_checksum"),
+    )
 
 
 def _benchmark(source: str | None, config: dict[str, Any]) -> str | None:
@@ -105,10 +99,6 @@ def _benchmark(source: str | None, config: dict[str, Any]) -> str | None:
 
 def _to_value(reward: float | None, options: IngestOptions) -> float | None:
     return reward if reward is None or options.threshold is not None else float(reward >= 1)
-
-
-def _join(values: set[Any]) -> str | None:
-    return ", ".join(sorted(str(value) for value in values if value is not None)) or None
 
 
 def _read_job(
@@ -124,18 +114,13 @@ def _read_job(
     run.benchmark = _benchmark(None, config)
     stats = next(iter(evals.values()))
     rewards = get_object(stats, "reward_stats")
-    values: dict[str, float | None] = {}
-    if rewards:
-        key = choose(rewards, options.metric, "reward", "--metric", source.path)
-        for reward, names in rewards[key].items():
-            for name in names:
-                values[name] = _to_value(float(reward), options)
-                yield AttemptRow(name.rpartition("__")[0] or name, name, values[name])
-    for names in get_object(stats, "exception_stats").values():
-        for name in names:
-            if name not in values:  # an exception without a reward: there is no verdict
-                values[name] = None
-                yield AttemptRow(name.rpartition("__")[0] or name, name, None)
+    key = choose(rewards, options.metric, "reward", "--metric", source.path) if rewards else ""
+    rewarded = [(name, float(reward)) for reward, names in rewards.get(key, {}).items() for name in names]
+    failed = dict.fromkeys(name for names in get_object(stats, "exception_stats").values() for name in names)
+    # An exception without a reward: there is no verdict.
+    unrewarded = [(name, None) for name in failed if name not in dict(rewarded)]
+    for name, reward in [*rewarded, *unrewarded]:
+        yield AttemptRow(name.rpartition("__")[0] or name, name, _to_value(reward, options))
 
 
 FORMAT = LogFormat("harbor", "Harbor job folders", "passed", "fail", detect, read, group=group, companions=companions)

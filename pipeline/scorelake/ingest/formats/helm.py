@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import (
+    AttemptRow,
+    IngestOptions,
+    LogFormat,
+    LogSource,
+    RunInfo,
+    choose,
+    refusal,
+    siblings,
+)
 from scorelake.ingest.json_stream import load
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import list_with
 from scorelake.ingest.values import get_object, to_number
 
 SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
@@ -16,14 +24,6 @@ PROMPT = (
     *("global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
     *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "substitutions"),
 )
-
-
-def detect(probe: FileProbe) -> bool:
-    return probe.shape == "list" and probe.has("instance_id", "train_trial_index", "stats")
-
-
-def companions(path: Path) -> Iterable[Path]:
-    return [path.with_name("run_spec.json"), path.with_name("stats.json")]
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -76,4 +76,5 @@ def _add_info(source: LogSource, run: RunInfo, spec: dict[str, Any]) -> None:
     run.protocol["prompt"] = [adapter.get(key) for key in PROMPT]
 
 
-FORMAT = LogFormat("helm", "HELM per_instance_stats.json", "score", "ungraded", detect, read, companions=companions)
+DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")
+FORMAT = LogFormat("helm", "HELM per_instance_stats.json", "score", "ungraded", DETECT, read, companions=COMPANIONS)

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import FileProbe, records_with
 from scorelake.ingest.values import to_verdict
 
 BENCHMARKS = {"HumanEval": "humaneval", "Mbpp": "mbpp", "MBPP": "mbpp"}
 TEXTS = ("completion", "solution", "generation")
-
-
-def detect(probe: FileProbe) -> bool:
-    return probe.has_records and probe.has("task_id", "passed")
 
 
 def explain(probe: FileProbe) -> str | None:
@@ -33,6 +29,5 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         yield AttemptRow(record["task_id"], f"{source.tag}:{line}", value)
 
 
-FORMAT = LogFormat(
-    "humaneval", "HumanEval-style JSON Lines: task_id and passed", "passed", "ungraded", detect, read, explain=explain
-)
+DETECT, ABOUT = records_with("task_id", "passed"), "HumanEval-style JSON Lines: task_id and passed"
+FORMAT = LogFormat("humaneval", ABOUT, "passed", "ungraded", DETECT, read, explain=explain)

@@ -7,14 +7,10 @@ from collections.abc import Iterator
 from math import fsum
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import list_with
 from scorelake.ingest.values import to_verdict
 
 NAME = re.compile(r"Scenario\.(?P<scenario>.+?)_(?P<n>\d+)_(?P<temperature>\d+(?:\.\d+)?)_eval_all\.json(?:\.gz)?")
-
-
-def detect(probe: FileProbe) -> bool:
-    return probe.shape == "list" and probe.has("question_id", "graded_list")
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -40,4 +36,5 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         run.add_claim("mean of pass@1", fsum(reported) / len(reported), "problems")
 
 
-FORMAT = LogFormat("livecodebench", "LiveCodeBench eval_all.json", "passed", "ungraded", detect, read)
+DETECT = list_with("question_id", "graded_list")
+FORMAT = LogFormat("livecodebench", "LiveCodeBench eval_all.json", "passed", "ungraded", DETECT, read)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import records_with
 from scorelake.ingest.values import get_object, to_number, to_setting
 
 NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl(?:\.gz)?")
@@ -21,10 +21,6 @@ PROMPT = (
     *("fewshot_delimiter", "fewshot_config", "fewshot_split", "dataset_path", "dataset_name", "test_split"),
 )
 SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed", "gen_kwargs")
-
-
-def detect(probe: FileProbe) -> bool:
-    return probe.has_records and probe.has("doc_id", "resps", "filtered_resps")
 
 
 def companions(path: Path) -> Iterable[Path]:
@@ -143,6 +139,5 @@ def _add_protocol(run: RunInfo, grader: str, chosen: str, config: dict[str, Any]
     }
 
 
-FORMAT = LogFormat(
-    "lm-eval", "lm-evaluation-harness sample files", "score", "ungraded", detect, read, companions=companions
-)
+DETECT, ABOUT = records_with("doc_id", "resps", "filtered_resps"), "lm-evaluation-harness sample files"
+FORMAT = LogFormat("lm-eval", ABOUT, "score", "ungraded", DETECT, read, companions=companions)

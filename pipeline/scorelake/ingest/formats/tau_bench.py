@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterator
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import list_with
 from scorelake.ingest.values import get_object, to_number
 
 NAME = re.compile(
     r"(?P<strategy>act|react|tool-calling|few-shot)-(?P<model>.+)-(?P<temperature>\d+(?:\.\d+)?)_range_.+_"
     r"user-(?P<user>.+)-(?P<user_strategy>[a-z_]+)_\d+\.json"
 )
-
-
-def detect(probe: FileProbe) -> bool:
-    return probe.shape == "list" and probe.has("task_id", "reward", "info", "traj")
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -39,4 +35,5 @@ def to_value(reward: float | None, options: IngestOptions) -> float | None:
     return reward if reward is None or options.threshold is not None else float(abs(reward - 1) <= 1e-6)
 
 
-FORMAT = LogFormat("tau-bench", "tau-bench 1 result lists", "passed", "fail", detect, read)
+DETECT = list_with("task_id", "reward", "info", "traj")
+FORMAT = LogFormat("tau-bench", "tau-bench 1 result lists", "passed", "fail", DETECT, read)

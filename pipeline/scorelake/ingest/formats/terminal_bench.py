@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, siblings
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_verdict
 
@@ -19,10 +18,6 @@ def detect(probe: FileProbe) -> bool:
     results = probe.first.get("results")
     first = results[0] if probe.shape == "object" and isinstance(results, list) and results else None
     return isinstance(first, dict) and {"task_id", "trial_name", "is_resolved"} <= first.keys()
-
-
-def companions(path: Path) -> Iterable[Path]:
-    return [path.with_name("run_metadata.json")]
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -50,6 +45,5 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             run.add_claim(f"pass@{k}", value, f"pass@{k}")
 
 
-FORMAT = LogFormat(
-    "terminal-bench", "Terminal-Bench 1 results.json", "passed", "fail", detect, read, companions=companions
-)
+COMPANIONS, ABOUT = siblings("run_metadata.json"), "Terminal-Bench 1 results.json"
+FORMAT = LogFormat("terminal-bench", ABOUT, "passed", "fail", detect, read, companions=COMPANIONS)

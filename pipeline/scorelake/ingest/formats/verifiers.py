@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
 from scorelake.ingest.json_stream import decode
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_name, to_number
@@ -19,10 +19,6 @@ IDS = ("example_id", "problem_id", "id")
 
 def detect(probe: FileProbe) -> bool:
     return probe.has_records and probe.has("reward", "prompt", "completion") and any(probe.has(key) for key in IDS)
-
-
-def companions(path: Path) -> Iterable[Path]:
-    return [path.with_name("metadata.json")]
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -110,4 +106,5 @@ def _get_reward(record: dict[str, Any], metric: str | None, line: int, path: Pat
     return metrics[metric]
 
 
-FORMAT = LogFormat("verifiers", "verifiers results.jsonl", "score", "fail", detect, read, companions=companions)
+COMPANIONS = siblings("metadata.json")
+FORMAT = LogFormat("verifiers", "verifiers results.jsonl", "score", "fail", detect, read, companions=COMPANIONS)
