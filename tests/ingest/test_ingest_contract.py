@@ -14,12 +14,10 @@ import ingested as lakes
 from layouts import LAYOUTS, TABLE, Layout, Table
 from scorelake.errors import DataError
 from scorelake.ingest.contract import IngestOptions
-from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS, GENERIC
 from scorelake.ingest.ingest_report import IngestReport
-from scorelake.ingest.job import add_digests, ingest
+from scorelake.ingest.job import ingest
 from scorelake.ingest.probe import probe
-from scorelake.ingest.staging import stage
 
 every = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 
@@ -110,12 +108,10 @@ def test_one_changed_verdict_changes_one_count(layout: Layout, tmp_path: Path) -
 
 def rows_of(layout: Layout, path: Path, home: Path) -> int:
     """Attempts that are read of a single file; DataError if it is refused."""
-    options = IngestOptions(**layout.options)
-    found = discover([path], None, bool(options.map), home / "lake")
-    if found.refused:
-        raise found.refused[0]
-    ((format_, source),) = map(add_digests, found.sources)
-    return stage(format_, source, options, home).stats.rows
+    report = ingest([str(path)], str(home / "lake"), options=IngestOptions(**layout.options))
+    if report.refused:
+        raise report.refused[0]
+    return report.sources[0].rows - report.sources[0].refused
 
 
 @every

@@ -86,10 +86,6 @@ class RunInfo:
             self.claims.append(Claim(name, float(value), *more, **options))
 
 
-def _split_list(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
-
-
 @dataclass(frozen=True)
 class IngestOptions:
     """Options of the command line that adapters use. The fields are part of the digest that detects changes."""
@@ -114,7 +110,7 @@ class IngestOptions:
     def parse(cls, map: Sequence[str], true: Sequence[str], ignore: Sequence[str], **others: Any) -> IngestOptions:  # noqa: A002
         """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
         pairs: dict[str, str] = {}
-        for part in _split_list(map):
+        for part in _split(map):
             key, _, theirs = part.partition("=")
             if not (key and theirs) or theirs.count("==") > (key == "passed"):
                 raise UsageError(f"not a pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
@@ -124,7 +120,7 @@ class IngestOptions:
         for name, value in others.items():
             if value == "" or (isinstance(value, float) and not math.isfinite(value)):
                 raise UsageError(f"invalid value {value!r}", where=f"--{name}")
-        return cls(map=tuple(pairs.items()), true=_split_list(true), ignore=_split_list(ignore), **others)
+        return cls(map=tuple(pairs.items()), true=_split(true), ignore=_split(ignore), **others)
 
     @property
     def subject_key(self) -> str | None:
@@ -136,6 +132,10 @@ class IngestOptions:
     def fixed_name(self, column: str) -> str | None:
         """Return the model, benchmark or subject that was given for all rows."""
         return None if column == "subject" and self.subject_key is not None else getattr(self, column)
+
+
+def _split(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
 
 
 @dataclass

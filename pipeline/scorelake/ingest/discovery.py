@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from scorelake.errors import DataError, LakeError, UsageError
+from scorelake.errors import DataError, LakeError
 from scorelake.ingest.contract import LogFormat, LogSource, refusal
 from scorelake.ingest.formats import FORMATS, GENERIC
+from scorelake.ingest.ingest_report import IngestReport
 from scorelake.ingest.probe import FileProbe, probe
 from scorelake.ingest.staging import MALFORMED
 
-AUTO = "auto"
 _DATA_SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".parquet", ".gz", ".zip")
 """Files with these names are refused if they are broken; others are skipped."""
 _NO_CONTENT = {"pointer": ("is a git-LFS pointer, not a result", "git lfs pull"), "empty": ("is empty", None)}
 
 
-@dataclass
-class Discovered:
-    """Sources to read, files that are refused, and files that are not results."""
-
-    sources: list[tuple[LogFormat, LogSource]] = field(default_factory=list)
-    refused: list[DataError] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
-
-
-def get_format(name: str) -> LogFormat | None:
-    """Return the format of that name; None for auto."""
-    if name == AUTO:
-        return None
-    if name not in FORMATS:
-        raise UsageError(f"unknown format {name}", where="FORMAT", hint=f"one of auto, {', '.join(sorted(FORMATS))}")
-    return FORMATS[name]
-
-
-def discover(paths: Sequence[Path], only: LogFormat | None, is_mapped: bool, lake: Path) -> Discovered:
+def discover(
+    paths: Sequence[Path], only: LogFormat | None, is_mapped: bool, lake: Path, report: IngestReport
+) -> list[tuple[LogFormat, LogSource]]:
     """Find all results below the paths. A file that was named must be one; in a folder, other files are skipped."""
-    out = Discovered()
     groups: dict[tuple[str, Path], list[Path]] = {}
     for root in paths:
         if not root.exists():
@@ -50,18 +32,19 @@ def discover(paths: Sequence[Path], only: LogFormat | None, is_mapped: bool, lak
             try:
                 format_ = _detect(path, only, is_named, is_mapped)
             except DataError as error:
-                out.refused.append(error)
+                report.refused.append(error)
                 continue
             if format_ is None:
-                out.ignored.append(str(path))
+                report.ignored.append(str(path))
             else:
                 run = path if is_named else format_.group(path)
                 groups.setdefault((format_.name, run), []).append(path)
+    sources = []
     for (name, run), files in groups.items():
         companions = {path for file in files for path in FORMATS[name].companions(file) if path.is_file()}
-        source = LogSource(run, tuple(dict.fromkeys(sorted(files))), tuple(sorted(companions - {*files})))
-        out.sources.append((FORMATS[name], source))
-    return out
+        source = LogSource(run, tuple(sorted({*files})), tuple(sorted(companions - {*files})))
+        sources.append((FORMATS[name], source))
+    return sources
 
 
 def _walk(folder: Path, lake: Path) -> Iterator[Path]:

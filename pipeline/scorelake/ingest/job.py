@@ -19,7 +19,7 @@ from typing import TypeAlias
 from scorelake.errors import DataError, StorageError, UsageError
 from scorelake.ingest.checks import check_sources
 from scorelake.ingest.contract import IngestOptions, LogFormat, LogSource
-from scorelake.ingest.discovery import discover, get_format
+from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
 from scorelake.ingest.staging import StagedSource, Tick, stage
@@ -64,15 +64,18 @@ def ingest(
     if any(disk.is_remote(location) for location in (lake, *paths)):
         what = "ingest reads and writes local files only"
         raise UsageError(what, where=lake, hint="ingest locally, then upload the lake")
-    target = TargetLake.open(Path(lake))
-    inputs = discover([Path(path) for path in paths], get_format(format_name), bool(options.map), target.root)
-    if not inputs.sources and not inputs.refused:
-        hint = f"formats: {', '.join(sorted(FORMATS))}"
-        raise DataError(f"no results in {len(inputs.ignored):,} files", where=", ".join(paths)[:200], hint=hint)
-    report = IngestReport(refused=inputs.refused, ignored=inputs.ignored)
+    formats = ", ".join(sorted(FORMATS))
+    if format_name not in ("auto", *FORMATS):
+        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {formats}")
+    target, report = TargetLake.open(Path(lake)), IngestReport()
+    only = FORMATS.get(format_name)
+    sources = discover([Path(path) for path in paths], only, bool(options.map), target.root, report)
+    if not sources and not report.refused:
+        what = f"no results in {len(report.ignored):,} files"
+        raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {formats}")
     digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
     changed = []
-    for format_, source in parallel_map(add_digests, inputs.sources):
+    for format_, source in parallel_map(_add_digests, sources):
         stored = target.previous(source.path)
         if (stored.get("content"), stored.get("options")) == (source.digest, digest):
             report.sources.append(SourceReport(**stored["receipt"] | {"status": "unchanged"}))
@@ -90,7 +93,7 @@ def ingest(
     return report
 
 
-def add_digests(item: tuple[LogFormat, LogSource]) -> tuple[LogFormat, LogSource]:
+def _add_digests(item: tuple[LogFormat, LogSource]) -> tuple[LogFormat, LogSource]:
     """Add the checksums that name a source and its attempts."""
     format_, source = item
     digest, tag = disk.checksum(*source.files, *source.companions), disk.checksum(*source.files)[:12]
@@ -123,35 +126,35 @@ def _stage_all(
     """Read the sources in this process, or in several if there is enough to read. Results keep their order."""
     sizes = [sum(path.stat().st_size for path in source.files) for _, source in inputs]
     tasks: list[Task] = [(item.name, source, options, folder / str(i)) for i, (item, source) in enumerate(inputs)]
-    total = sum(sizes)
-    n_workers = min(workers or (multiprocessing.cpu_count() if total > PARALLEL_BYTES else 1), len(tasks))
-    if n_workers > 1:
-        results = _stage_parallel(tasks, sizes, n_workers, progress)
-    else:
-        results, done = [], 0
-        for task, size in zip(tasks, sizes, strict=True):
-
-            def tick(source: LogSource = task[1], done: int = done) -> None:
-                progress("reading", done + source.position(), total)
-
-            results.append(_run_task(task, tick))
-            done += size
-            progress("reading", done, total)
-    report.refused += [result for result in results if isinstance(result, DataError)]
-    return [result for result in results if isinstance(result, StagedSource)]
-
-
-def _stage_parallel(
-    tasks: Sequence[Task], sizes: Sequence[int], workers: int, progress: Progress
-) -> list[StagedSource | DataError]:
+    n_workers = workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1)
     results: dict[int, StagedSource | DataError] = {}
+
+    def add(i: int, result: StagedSource | DataError) -> None:
+        results[i] = result
+        progress("reading", sum(sizes[j] for j in results), sum(sizes))
+
+    if min(n_workers, len(tasks)) > 1:
+        _run_parallel(tasks, n_workers, add)
+    else:
+        for i, task in enumerate(tasks):
+
+            def tick(source: LogSource = task[1], done: int = sum(sizes[:i])) -> None:
+                progress("reading", done + source.position(), sum(sizes))
+
+            add(i, _run_task(task, tick))
+    in_order = [results[i] for i in range(len(tasks))]
+    report.refused += [result for result in in_order if isinstance(result, DataError)]
+    return [result for result in in_order if isinstance(result, StagedSource)]
+
+
+def _run_parallel(tasks: Sequence[Task], workers: int, add: Callable[[int, StagedSource | DataError], None]) -> None:
     spawn = multiprocessing.get_context("spawn")  # threads of Polars and Arrow do not survive a fork
-    with ProcessPoolExecutor(workers, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+    ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
+    with ProcessPoolExecutor(min(workers, len(tasks)), spawn, *ignore_interrupt) as pool:
         try:
             futures = {pool.submit(_run_task, task): i for i, task in enumerate(tasks)}
             for future in as_completed(futures):
-                results[futures[future]] = future.result()
-                progress("reading", sum(sizes[i] for i in results), sum(sizes))
+                add(futures[future], future.result())
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
@@ -159,7 +162,6 @@ def _stage_parallel(
             if isinstance(error, BrokenExecutor):
                 raise StorageError("a worker process died", hint="free memory, then run again") from None
             raise
-    return [results[i] for i in range(len(tasks))]
 
 
 def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError:
@@ -184,12 +186,12 @@ def _write(
         files |= written
         report.sources.append(source_report)
         # "receipt" is the key that earlier versions wrote; it lets a new version replace their files.
-        content = {"content": staged.source.digest, "options": digest, "receipt": asdict(source_report)}
-        stored[staged.source.path] = content
+        stored[staged.source.path] = {
+            "content": staged.source.digest,
+            "options": digest,
+            "receipt": asdict(source_report),
+        }
     sources = [staged for staged, _ in accepted]
-    columns = {
-        "outcome": accepted[0][1],
-        "has_answers": all(staged.has_answers for staged in sources),
-        "carried": [name for name in sources[0].carried if all(name in staged.carried for staged in sources)],
-    }
-    target.commit(files, stored, columns)
+    has_answers = all(staged.has_answers for staged in sources)
+    carried = [name for name in sources[0].carried if all(name in staged.carried for staged in sources)]
+    target.commit(files, stored, accepted[0][1], has_answers, carried)

@@ -74,13 +74,20 @@ class TargetLake:
         is_complete = stored and all((self.root / name).is_file() for name in stored["receipt"]["files"])
         return stored if is_complete else {}
 
-    def commit(self, files: dict[str, Path], reports: dict[Path, dict[str, Any]], columns: dict[str, Any]) -> None:
+    def commit(
+        self,
+        files: dict[str, Path],
+        reports: dict[Path, dict[str, Any]],
+        outcome: str,
+        has_answers: bool,
+        carried: Sequence[str],
+    ) -> None:
         """Write the description, then the data, then the reports: an interrupted commit can be repeated."""
         with disk.storage_errors(self.root):
             (self.root / REPORTS).mkdir(parents=True, exist_ok=True)
             with (self.root / REPORTS / "lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # one commit at a time
-                _describe(self.root, **columns)
+                _describe(self.root, outcome, has_answers, carried)
                 for name, temporary in files.items():
                     final = self.root / name
                     final.parent.mkdir(parents=True, exist_ok=True)

@@ -72,12 +72,13 @@ def _read_samples(
         if chosen.setdefault(name, result) != result:
             raise refusal(f"{name} has several results: {chosen[name]}, {result}", path, "choose one with --metric")
         value = to_verdict(get_object(record, "evaluation").get("is_correct"), f"line {line:,}: is_correct")
+        answers = record.get("answer_attribution")
         yield AttemptRow(
             record["sample_id"],
             f"{record['evaluation_id']}:{line if epoch is None else f'epoch {epoch}'}",
             value,
             error=value is None or record.get("error") is not None,
-            answer=_last_answer(record),
+            answer=answers[-1].get("extracted_value") if isinstance(answers, list) and answers else None,
             subject=metadata.get("subject"),
             benchmark=name,
             model=record.get("model_id"),
@@ -90,11 +91,6 @@ def _read_samples(
     total = get_object(aggregate, "detailed_evaluation_results").get("total_rows")
     if isinstance(total, int) and total != rows:
         run.notes.append(f"the aggregate reports {total:,} instances, the file has {rows:,}")
-
-
-def _last_answer(record: dict[str, Any]) -> Any:
-    answers = record.get("answer_attribution")
-    return answers[-1].get("extracted_value") if isinstance(answers, list) and answers else None
 
 
 FORMAT = LogFormat(

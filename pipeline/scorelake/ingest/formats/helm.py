@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from scorelake.ingest.contract import (
     AttemptRow,
@@ -28,7 +27,14 @@ PROMPT = (
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     spec = source.companion("run_spec.json")
-    _add_info(source, run, spec)
+    adapter = get_object(spec, "adapter_spec")
+    run.tool, run.model = "helm", adapter.get("model")
+    run.run_id = str(spec.get("name") or source.folder.name)
+    run.benchmark = str((spec.get("groups") or [run.run_id.partition(":")[0]])[0])
+    args = get_object(spec, "scenario_spec", "args")
+    run.subject = args.get("subject") or args.get("dataset")
+    run.protocol = {key: adapter.get(key) for key in (*SETTINGS, "temperature")}
+    run.protocol["prompt"] = [adapter.get(key) for key in PROMPT]
     metric, split = None, options.split
     for _, i, record in source.members():
         stats = [(get_object(stat, "name"), stat) for stat in record["stats"] if isinstance(stat, dict)]
@@ -63,17 +69,6 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             name = get_object(stat, "name")
             if (name.get("name"), name.get("split")) == (metric, split) and not name.get("perturbation"):
                 run.add_claim(f"{metric} of {split}", to_number(stat.get("mean"), "mean"))
-
-
-def _add_info(source: LogSource, run: RunInfo, spec: dict[str, Any]) -> None:
-    adapter = get_object(spec, "adapter_spec")
-    run.tool, run.model = "helm", adapter.get("model")
-    run.run_id = str(spec.get("name") or source.folder.name)
-    run.benchmark = str((spec.get("groups") or [run.run_id.partition(":")[0]])[0])
-    args = get_object(spec, "scenario_spec", "args")
-    run.subject = args.get("subject") or args.get("dataset")
-    run.protocol = {key: adapter.get(key) for key in (*SETTINGS, "temperature")}
-    run.protocol["prompt"] = [adapter.get(key) for key in PROMPT]
 
 
 DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")

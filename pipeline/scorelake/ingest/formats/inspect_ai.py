@@ -16,7 +16,8 @@ from scorelake.ingest.values import get_object, quote, to_number, to_setting
 VERSIONS = (2, 3)
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 """Texts that Inspect itself converts to numbers."""
-HEADER, START, SUMMARIES, JOURNAL = "header.json", "_journal/start.json", "summaries.json", "_journal/summaries/"
+HEADER, START = "header.json", "_journal/start.json"
+SUMMARIES, JOURNAL, SAMPLES = PREFIXES = ("summaries.json", "_journal/summaries/", "samples/")
 
 
 def detect(probe: FileProbe) -> bool:
@@ -27,18 +28,32 @@ def detect(probe: FileProbe) -> bool:
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    scores = ScoreReader(options, source.path)
+    scores = ScoreSelector(options.scorer, source.path)
     with source.file.open("rb") as file:
         is_archive = file.read(2) == b"PK"
     header: dict[str, Any] = {}
-    samples = _read_archive(source.file, header) if is_archive else _read_document(source, header)
-    for sample in samples:
+    has_uuids = True
+    for sample in _read_archive(source.file, header) if is_archive else _read_document(source, header):
         if not run.run_id:
-            _start(header, run, source.path)
-        yield scores.to_row(sample, run.run_id)
-    _start(header, run, source.path, check_version=is_archive)
-    scores.check()
-    _finish(header, run, scores)
+            _add_names(header, run, source.path)
+        uuid, subject_key = sample.get("uuid"), options.subject_key
+        has_uuids &= bool(uuid)
+        is_invalid = sample.get("invalidation") or sample.get("invalidated")
+        score = {} if is_invalid else scores.select(sample)
+        yield AttemptRow(
+            sample["id"],
+            str(uuid or f"{run.run_id}:{sample.get('epoch', 1)}"),
+            to_value(score.get("value")),
+            answer=score.get("answer"),
+            subject=None if subject_key is None else get_object(sample, "metadata").get(subject_key),
+        )
+    _add_names(header, run, source.path, check_version=is_archive)
+    if scores.chosen is not None and scores.names and scores.chosen not in scores.names:
+        raise refusal(f"no score {scores.chosen}", source.path, f"available: {', '.join(sorted(scores.names))}")
+    _add_protocol(header, run, scores.chosen or next(iter(scores.names), None))
+    if not scores.names:
+        run.notes.append("no sample was scored")
+    run.has_attempt_ids = has_uuids
 
 
 def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
@@ -50,56 +65,29 @@ def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
 
 
 def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
+    """Read the summaries of a finished log, else the journal, else single samples."""
     with zips.archive_errors(path), zips.ZipFile(path) as archive:
-        names = set(archive.namelist())
+        names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
         header |= decode(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
-        for name in _sample_members(names):
+        documents = [name for name in names if name.endswith(".json")]
+        prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
+        for name in (name for name in documents if name.startswith(prefix)):
             with archive.open(name) as file:
                 reader = JsonReader(file, f"{path}: {name}")
-                is_single = name.startswith("samples/")
-                yield from [reader.value()] if is_single else (sample for *_, sample in reader.members())
+                yield from [reader.value()] if prefix == SAMPLES else (sample for *_, sample in reader.members())
                 reader.finish()
 
 
-def _sample_members(names: set[str]) -> list[str]:
-    """Return the members with samples: the summaries of a finished log, else the journal, else single samples."""
-    if SUMMARIES in names:
-        return [SUMMARIES]
-    journal = [name for name in names if name.startswith(JOURNAL) and name.endswith(".json")]
-    if journal:
-        return sorted(journal, key=lambda name: (len(name), name))
-    return sorted(name for name in names if name.startswith("samples/") and name.endswith(".json"))
+class ScoreSelector:
+    """Selects the score that --scorer names, or the only one."""
 
-
-class ScoreReader:
-    """Selects the score of a sample and converts it to an attempt."""
-
-    def __init__(self, options: IngestOptions, where: Path) -> None:
-        self.chosen, self.where, self.subject_key = options.scorer, where, options.subject_key
+    def __init__(self, chosen: str | None, where: Path) -> None:
+        self.chosen, self.where = chosen, where
         self.names: set[str] = set()
-        self.has_uuids = True
-        """Every sample has an id, which a retried log repeats."""
 
-    @property
-    def name(self) -> str | None:
-        return self.chosen or next(iter(self.names), None)
-
-    def to_row(self, sample: dict[str, Any], run_id: str) -> AttemptRow:
-        """Convert a sample; invalidated samples and samples without a score are ungraded."""
-        self.has_uuids &= bool(sample.get("uuid"))
-        is_invalid = sample.get("invalidation") or sample.get("invalidated")
-        score = (None if is_invalid else self._select(sample)) or {}
-        return AttemptRow(
-            sample["id"],
-            str(sample.get("uuid") or f"{run_id}:{sample.get('epoch', 1)}"),
-            to_value(score.get("value")),
-            answer=score.get("answer"),
-            subject=None if self.subject_key is None else get_object(sample, "metadata").get(self.subject_key),
-        )
-
-    def _select(self, sample: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the score that --scorer names, or the only one; None if the sample has none."""
+    def select(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """Return the score of a sample; {} if it has none."""
         scores = get_object(sample, "scores")
         for scorer in scores:
             value = get_object(scores, scorer).get("value")
@@ -108,17 +96,12 @@ class ScoreReader:
             if len(self.names) > 1:
                 what = f"{len(self.names)} scores: {', '.join(sorted(self.names))}"
                 raise refusal(what, self.where, "choose one with --scorer")
-            return next(iter(scores.values()), None)
+            return next(iter(scores.values()), None) or {}
         if self.chosen in scores:
             return get_object(scores, self.chosen)
         scorer, _, key = self.chosen.rpartition(".")
         values = get_object(scores, scorer).get("value")
-        return {**scores[scorer], "value": values[key]} if isinstance(values, dict) and key in values else None
-
-    def check(self) -> None:
-        """Refuse a --scorer that no sample has."""
-        if self.chosen is not None and self.names and self.chosen not in self.names:
-            raise refusal(f"no score {self.chosen}", self.where, f"available: {', '.join(sorted(self.names))}")
+        return {**scores[scorer], "value": values[key]} if isinstance(values, dict) and key in values else {}
 
 
 def to_value(value: Any) -> float | None:
@@ -132,10 +115,7 @@ def to_value(value: Any) -> float | None:
     raise ValueError(f"a score of {quote(value)}")
 
 
-# --- the header ---------------------------------------------------------------------------------------------------
-
-
-def _start(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool = True) -> None:
+def _add_names(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool = True) -> None:
     """Set model, task and run id, which samples need. The layout of other versions is unknown."""
     if check_version and header.get("version") not in VERSIONS:
         raise refusal(f"version {quote(header.get('version'))} of Inspect's log", path, "2 and 3 are supported")
@@ -146,11 +126,11 @@ def _start(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool
     run.run_id = str(about.get("eval_id") or f"{about.get('run_id')}-{about.get('task_id')}")
 
 
-def _finish(header: dict[str, Any], run: RunInfo, scores: ScoreReader) -> None:
+def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> None:
     about, plan = get_object(header, "eval"), get_object(header, "plan")
     packages = get_object(about, "packages")
     run.tool = f"inspect_ai {packages.get('inspect_ai', '')}".strip()
-    scorers = [one for one in about.get("scorers") or [] if one.get("name") == (scores.name or "").split(".")[0]]
+    scorers = [one for one in about.get("scorers") or [] if one.get("name") == (scorer or "").split(".")[0]]
     options = get_object(scorers[0], "options") if scorers else {}
     run.protocol = {
         **get_object(plan, "config"),
@@ -159,22 +139,15 @@ def _finish(header: dict[str, Any], run: RunInfo, scores: ScoreReader) -> None:
         "task_args": get_object(about, "task_args") or None,
         "commit": get_object(about, "revision").get("commit"),
         "solver": about.get("solver") or [step.get("solver") for step in plan.get("steps") or []] or None,
-        "grader": f"{scores.name} {to_setting(options)}" if options else scores.name,
+        "grader": f"{scorer} {to_setting(options)}" if options else scorer,
         **packages,
     }
     status = header.get("status", "started")
     if status != "success":
         run.notes.append(f"the log's status is {status}; its samples are used")
-    if not scores.names:
-        run.notes.append("no sample was scored")
     if about.get("task_id"):
         run.task_id, run.created = str(about["task_id"]), str(about.get("created", ""))
-        run.has_attempt_ids = scores.has_uuids
-    _add_claims(get_object(header, "results"), run, scores.name)
-
-
-def _add_claims(results: dict[str, Any], run: RunInfo, scorer: str | None) -> None:
-    for entry in results.get("scores") or []:
+    for entry in get_object(header, "results").get("scores") or []:
         names = (entry.get("scorer"), entry.get("name"), f"{entry.get('scorer')}.{entry.get('name')}")
         if scorer is not None and scorer not in names:
             continue

@@ -47,9 +47,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             chosen = _choose_filter(record, options, filters, source.file)
         if record.get("filter", chosen) != chosen:
             if options.filter is None:
-                names = sorted(filters | {chosen, record["filter"]})
-                what = f"{len(names)} filters: {', '.join(names)}"
-                raise refusal(what, source.file, "choose one with --filter")
+                choose(filters | {chosen, record["filter"]}, None, "filter", "--filter", source.file)
             continue
         rows += 1
         _check_responses(record, config, chosen, line, source.file)

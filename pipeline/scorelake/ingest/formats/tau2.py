@@ -44,18 +44,6 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         if not index and not has_folder and document.get("simulations", "none") == "none":
             what = "has no simulations, and there is no folder simulations next to it"
             raise refusal(what, source.path, "copy the folder as well")
-    _add_info(document, run)
-
-
-def _to_row(simulation: Any, options: IngestOptions, tag: str) -> AttemptRow:
-    reward = get_object(simulation, "reward_info").get("reward", simulation.get("reward"))
-    value = to_value(to_number(reward, f"task {simulation['task_id']}: reward"), options)
-    is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
-    attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
-    return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
-
-
-def _add_info(document: dict[str, Any], run: RunInfo) -> None:
     info = get_object(document, "info")
     agent, user = get_object(info, "agent_info"), get_object(info, "user_info")
     run.model = agent.get("llm")
@@ -72,6 +60,14 @@ def _add_info(document: dict[str, Any], run: RunInfo) -> None:
         "max_steps": info.get("max_steps"),
         "git_commit": info.get("git_commit"),
     }
+
+
+def _to_row(simulation: Any, options: IngestOptions, tag: str) -> AttemptRow:
+    reward = get_object(simulation, "reward_info").get("reward", simulation.get("reward"))
+    value = to_value(to_number(reward, f"task {simulation['task_id']}: reward"), options)
+    is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
+    attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
+    return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
 
 
 FORMAT = LogFormat("tau2", "tau2-bench results.json", "passed", "ungraded", detect, read, companions=companions)

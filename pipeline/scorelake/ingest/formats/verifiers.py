@@ -23,8 +23,18 @@ def detect(probe: FileProbe) -> bool:
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     metadata = source.companion()
-    _add_info(run, metadata, options)
-    run.run_id = source.folder.name
+    hosted, sampling = get_object(metadata, "run"), get_object(metadata, "sampling_args")
+    run.tool, run.run_id = "verifiers", source.folder.name
+    run.model = metadata.get("model") or hosted.get("base_model")
+    run.benchmark = metadata.get("env_id") or metadata.get("env")
+    run.protocol = {
+        "temperature": sampling.pop("temperature", metadata.get("temperature")),
+        "sampling_args": {key: value for key, value in sampling.items() if value not in (None, {})} or None,
+        "env_args": metadata.get("env_args") or None,
+        "env_version": metadata.get("env_version"),
+        "max_tokens": metadata.get("max_tokens") or hosted.get("max_tokens"),
+        "grader": options.metric or "reward",
+    }
     key, is_reliable, rows = _check_ids(source, run)
     problems = set()
     for line, record in source.lines():
@@ -47,22 +57,6 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     if all(isinstance(count, int) for count in plan) and [len(problems), rows] != [plan[0], math.prod(plan)]:
         expected = f"metadata reports {plan[0]} examples x {plan[1]} rollouts"
         run.notes.append(f"{expected}; the file has {len(problems):,} problems in {rows:,} rows")
-
-
-def _add_info(run: RunInfo, metadata: dict[str, Any], options: IngestOptions) -> None:
-    hosted = get_object(metadata, "run")
-    run.tool = "verifiers"
-    run.model = metadata.get("model") or hosted.get("base_model")
-    run.benchmark = metadata.get("env_id") or metadata.get("env")
-    sampling = get_object(metadata, "sampling_args")
-    run.protocol = {
-        "temperature": sampling.pop("temperature", metadata.get("temperature")),
-        "sampling_args": {key: value for key, value in sampling.items() if value not in (None, {})} or None,
-        "env_args": metadata.get("env_args") or None,
-        "env_version": metadata.get("env_version"),
-        "max_tokens": metadata.get("max_tokens") or hosted.get("max_tokens"),
-        "grader": options.metric or "reward",
-    }
 
 
 def _check_ids(source: LogSource, run: RunInfo) -> tuple[str, bool, int]:
