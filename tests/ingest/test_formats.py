@@ -100,16 +100,27 @@ def two_splits(path: Path) -> None:
     edit(lambda records: [stat["name"].update(split="valid") for stat in records[0]["stats"]] and None)(path)
 
 
+def cut_first_line(path: Path) -> None:
+    path.write_text(path.read_text()[:200] + "\n" + path.read_text()[200:])
+
+
+TWO_METRICS = update(acc=1.0, metrics=["exact_match", "acc"])
+TWO_FILTERS = edit_lines(lambda i, record: record.update(filter="x" if i else "none"))
+TWO_REWARDS = edit(lambda trial: trial["verifier_result"]["rewards"].update(style=0.5))
+TWO_RESULTS = edit_lines(lambda i, record: record.update(evaluation_result_id=f"r{i % 2}"))
+TWO_SCORES = samples(inspect_sample("p", 0, None, scores=BOTH))
+NEW_STATUS = edit(lambda results: results["eval"]["HumanEval/a__b-1"][0].update(base_status="maybe"))
+CONTRADICTION = edit(lambda report: report["unresolved_ids"].append("a__b-1"))
+NOT_GRADED = edit_lines(lambda i, record: record.pop("passed") if i == 5 else None)
+NEW_HASHES = edit_lines(lambda i, record: record.update(sample_hash=str(i)))
+B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
+
+
 @pytest.mark.parametrize(
     ("layout", "change", "options", "message"),
     [
-        ("inspect_json", samples(inspect_sample("p", 0, None, scores=BOTH)), {}, "3 scores: a, b.x, b.y (choose one"),
-        (
-            "inspect_json",
-            samples(inspect_sample("p", 0, None, scores=BOTH)),
-            {"scorer": "c"},
-            "(available: a, b.x, b.y",
-        ),
+        ("inspect_json", TWO_SCORES, {}, "3 scores: a, b.x, b.y (choose one with --scorer)"),
+        ("inspect_json", TWO_SCORES, {"scorer": "c"}, "no score c (available: a, b.x, b.y)"),
         ("inspect_json", samples(inspect_sample("p", 0, [1, 2])), {}, "score is [1, 2]"),
         ("inspect_json", samples(inspect_sample("p", 0, "maybe")), {}, 'a score of "maybe"'),
         (
@@ -119,57 +130,22 @@ def two_splits(path: Path) -> None:
             "version 4 of Inspect's log (2 and 3 are",
         ),
         ("lm_eval", update(doc_id=0), {}, "problem_id 0 has conflicting contents (attempt 1 and attempt"),
-        ("lm_eval", update(acc=1.0, metrics=["exact_match", "acc"]), {}, "2 metrics: acc, exact_match (choose one"),
-        ("lm_eval", update(acc=1.0, metrics=["exact_match", "acc"]), {"metric": "f1"}, "no metric f1"),
+        ("lm_eval", TWO_METRICS, {}, "2 metrics: acc, exact_match (choose one with --metric)"),
+        ("lm_eval", TWO_METRICS, {"metric": "f1"}, "no metric f1"),
         ("lm_eval", update(exact_match=[1, 2]), {}, "exact_match is [1, 2]"),
         ("lm_eval", update(resps=[["a", "b"]], filter="majority"), {}, "2 responses and one score in line 1"),
-        (
-            "lm_eval",
-            edit_lines(lambda i, record: record.update(filter="x" if i else "none")),
-            {},
-            "2 filters: none, x (choose one with --filter)",
-        ),
-        (
-            "harbor",
-            edit(lambda trial: trial["verifier_result"]["rewards"].update(style=0.5)),
-            {},
-            "2 rewards: reward, style (choose one with --metric)",
-        ),
+        ("lm_eval", TWO_FILTERS, {}, "2 filters: none, x (choose one with --filter)"),
+        ("harbor", TWO_REWARDS, {}, "2 rewards: reward, style (choose one with --metric)"),
         ("harbor", other_checksum, {}, "problem_id a__b-1 has conflicting contents"),
-        (
-            "swebench_report",
-            edit(lambda report: report["unresolved_ids"].append("a__b-1")),
-            {"benchmark": "b"},
-            "1 instances are resolved and unresolved, such as a__b-1",
-        ),
-        (
-            "swebench_report",
-            edit(lambda report: {"resolved": ["a__b-1"]}),
-            {"benchmark": "b", "model": "m"},
-            "no list of submitted instances",
-        ),
-        ("swebench_report", rename_report, {"benchmark": "b"}, "does not show where the model ends (give --model)"),
+        ("swebench_report", CONTRADICTION, B, "1 instances are resolved and unresolved, such as a__b-1"),
+        ("swebench_report", edit(lambda _: {"resolved": ["a__b-1"]}), BM, "no list of submitted instances"),
+        ("swebench_report", rename_report, B, "does not show where the model ends (give --model)"),
         ("verifiers", update(metrics="{}"), {"metric": "x"}, "no metric x in line 1"),
-        (
-            "prime_rl",
-            lambda path: path.write_text(path.read_text()[:200] + "\n" + path.read_text()[200:]),
-            {},
-            "broken JSON at line 1",
-        ),
+        ("prime_rl", cut_first_line, {}, "broken JSON at line 1"),
         ("prime_rl", edit_lines(add_judge), {}, "2 agents: agent, judge"),
-        (
-            "evalplus",
-            edit(lambda results: results["eval"]["HumanEval/a__b-1"][0].update(base_status="maybe")),
-            {},
-            "KeyError: 'maybe'",
-        ),
-        (
-            "humaneval",
-            edit_lines(lambda i, record: record.pop("passed") if i == 5 else None),
-            {"model": "m"},
-            "line 6 has no passed: not graded",
-        ),
-        ("humaneval", update(passed="yes"), {"model": "m"}, "--true"),
+        ("evalplus", NEW_STATUS, {}, "KeyError: 'maybe'"),
+        ("humaneval", NOT_GRADED, M, "line 6 has no passed: not graded"),
+        ("humaneval", update(passed="yes"), M, "--true"),
         (
             "tau2",
             edit(lambda results: {"info": results["info"], "tasks": []}),
@@ -177,18 +153,8 @@ def two_splits(path: Path) -> None:
             "no folder simulations next to it",
         ),
         ("every_eval_ever", several_epochs, {}, "ingest the .eval log instead"),
-        (
-            "every_eval_ever",
-            edit_lines(lambda i, record: record.update(evaluation_result_id=f"r{i % 2}")),
-            {},
-            "toy has several results: r0, r1 (choose one with --metric)",
-        ),
-        (
-            "every_eval_ever",
-            edit_lines(lambda i, record: record.update(sample_hash=str(i))),
-            {},
-            "has conflicting contents",
-        ),
+        ("every_eval_ever", TWO_RESULTS, {}, "toy has several results: r0, r1 (choose one with --metric)"),
+        ("every_eval_ever", NEW_HASHES, {}, "has conflicting contents"),
         ("every_eval_ever", update(schema_version="0.4.0"), {}, 'schema "0.4.0"'),
         ("helm", lambda path: None, {}, "2 metrics: exact_match, num_references (choose one with --metric)"),
         ("helm", two_splits, {"metric": "exact_match"}, "2 splits: test, valid (choose one with --split)"),
@@ -417,7 +383,7 @@ def test_every_eval_ever_errors_and_chosen_metric(tmp_path: Path) -> None:
     edit_lines(lambda i, record: record.update(error=None if i else "boom"))(path)
     source = load_one(tmp_path)
     assert (source.graded, source.ungraded) == (11, 1)
-    edit_lines(lambda i, record: record.update(evaluation_result_id=f"r{i % 2}"))(path)
+    TWO_RESULTS(path)
     assert load_one(tmp_path, metric="r0").rows == 6
 
 
@@ -473,36 +439,27 @@ def test_generic_documents(tmp_path: Path, text: str, pairs: str, rows: int | No
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "pairs", "message"),
+    ("text", "pairs", "message"),
     [
-        ("x.jsonl", '{"problem_id": 1, "ok": "true"}', "passed=ok", "name the texts that mean passed with --true"),
-        (
-            "x.jsonl",
-            '{"problem_id": 1, "ok": 0.5}',
-            "passed=ok",
-            "record 1: ok is 0.5, which is neither true nor false",
-        ),
-        (
-            "x.jsonl",
-            '{"problem_id": 1, "x": 1}',
-            "passed=ok",
-            "no key ok for passed (the first record has: problem_id, x)",
-        ),
-        ("x.jsonl", '{"id": 1, "ok": 1}', "passed=ok", "has no problem_id"),
-        ("x.jsonl", '{"problem_id": 1, "ok": 1}\n{"problem_id": 2}', "passed=ok", "record 2 has no ok"),
-        ("x.jsonl", '{"problem_id": 1, "s": "x"}', "score=s", 's is "x", which is not a finite number'),
-        ("x.jsonl", '{"problem_id": 1, "s": 1e999}', "score=s", "not a finite number"),
-        ("x.jsonl", '{"problem_id": 1, "a": 3, "b": 5}', "n=a,c=b", "n is 3 and c is 5"),
-        ("x.jsonl", '{"problem_id": 1, "a": 3}', "n=a", "n and c must be mapped together"),
-        ("x.jsonl", '{"problem_id": 1, "ok": 1}', "passed=ok,run=ok", "run is a column of scorelake"),
-        ("x.csv", "problem_id,ok\np", "passed=ok", "row 2 has 1 cells, the first line 2"),
-        ("x.csv", "problem_id,problem_id\np,1", "passed=ok", "empty or repeated column names"),
-        ("x.csv", 'problem_id,ok\n"p,1', "passed=ok", "broken CSV"),
-        ("x.csv", "problem_id,ok\np,maybe", "passed=ok", "--true"),
-        ("x.csv", "problem_id,ok\n,1", "passed=ok", "record 1 has no problem_id"),
+        ('{"problem_id": 1, "ok": "true"}', "passed=ok", "name the texts that mean passed with --true"),
+        ('{"problem_id": 1, "ok": 0.5}', "passed=ok", "record 1: ok is 0.5, which is neither true nor false"),
+        ('{"problem_id": 1, "x": 1}', "passed=ok", "no key ok for passed (the first record has: problem_id, x)"),
+        ('{"id": 1, "ok": 1}', "passed=ok", "has no problem_id"),
+        ('{"problem_id": 1, "ok": 1}\n{"problem_id": 2}', "passed=ok", "record 2 has no ok"),
+        ('{"problem_id": 1, "s": "x"}', "score=s", 's is "x", which is not a finite number'),
+        ('{"problem_id": 1, "s": 1e999}', "score=s", "not a finite number"),
+        ('{"problem_id": 1, "a": 3, "b": 5}', "n=a,c=b", "n is 3 and c is 5"),
+        ('{"problem_id": 1, "a": 3}', "n=a", "n and c must be mapped together"),
+        ('{"problem_id": 1, "ok": 1}', "passed=ok,run=ok", "run is a column of scorelake"),
+        ("problem_id,ok\np", "passed=ok", "row 2 has 1 cells, the first line 2"),
+        ("problem_id,problem_id\np,1", "passed=ok", "empty or repeated column names"),
+        ('problem_id,ok\n"p,1', "passed=ok", "broken CSV"),
+        ("problem_id,ok\np,maybe", "passed=ok", "--true"),
+        ("problem_id,ok\n,1", "passed=ok", "record 1 has no problem_id"),
     ],
 )
-def test_generic_refusals(tmp_path: Path, name: str, text: str, pairs: str, message: str) -> None:
+def test_generic_refusals(tmp_path: Path, text: str, pairs: str, message: str) -> None:
+    name = "x.jsonl" if text[0] == "{" else "x.csv"
     assert message in refusals(load_table(tmp_path, f"{text}\n", name, map=pairs))
 
 
