@@ -49,13 +49,13 @@ def test_one_attempt_two_verdicts(tmp_path: Path) -> None:
     assert {error.where, error.what.rpartition(" in ")[2]} == {str(one), str(two)}
     assert not (tmp_path / "lake").exists()
     report = take(tmp_path / "lake", one, two, three, skip=True)
-    assert [told.source for told in report.sources] == [str(three)]
+    assert [source.source for source in report.sources] == [str(three)]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (0, 1)
 
 
 def test_one_attempt_two_verdicts_in_one_file(tmp_path: Path) -> None:
-    told = [{"problem_id": "p", "attempt": 1, "passed": passed} for passed in (True, False)]
-    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", *told))
+    record = [{"problem_id": "p", "attempt": 1, "passed": passed} for passed in (True, False)]
+    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", *record))
     assert "one attempt, two verdicts" in report.refused[0].what
 
 
@@ -69,21 +69,23 @@ def test_one_id_two_problems_in_two_files(tmp_path: Path) -> None:
 
 
 def test_the_same_attempt_twice_is_a_duplicate(tmp_path: Path) -> None:
-    told = {"problem_id": "p", "attempt": 1, "passed": True}
-    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", told, told), rows(tmp_path / "two.jsonl", told))
+    record = {"problem_id": "p", "attempt": 1, "passed": True}
+    report = take(
+        tmp_path / "lake", rows(tmp_path / "one.jsonl", record, record), rows(tmp_path / "two.jsonl", record)
+    )
     assert (report.total.rows, report.total.graded, report.total.duplicate) == (3, 1, 2)
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
     assert ask(tmp_path / "out", "SELECT graded, duplicates FROM run") == [(1, 2)]
 
 
 def test_the_same_file_twice_is_a_duplicate(tmp_path: Path) -> None:
-    told = [{"problem_id": "p", "passed": True}, {"problem_id": "p", "passed": False}]
-    one = rows(tmp_path / "one.jsonl", *told)
-    copy = rows(tmp_path / "copy" / "other.jsonl", *told)
+    record = [{"problem_id": "p", "passed": True}, {"problem_id": "p", "passed": False}]
+    one = rows(tmp_path / "one.jsonl", *record)
+    copy = rows(tmp_path / "copy" / "other.jsonl", *record)
     report = take(tmp_path / "lake", one, copy)
     assert (report.total.graded, report.total.duplicate) == (2, 2)
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
-    assert any("the same attempts as another file" in note for told in report.sources for note in told.notes)
+    assert any("the same attempts as another file" in note for source in report.sources for note in source.notes)
 
 
 def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
     old = log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
     new = log(tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], eval_id="E2", created="2026-01-02")
     report = take(tmp_path / "lake", old, new, format="auto")
-    assert sorted(told.status for told in report.sources) == ["superseded", "written"]
+    assert sorted(source.status for source in report.sources) == ["superseded", "written"]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (2, 2)
     old = log(tmp_path / "old.json", inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, None, uuid="u2"))
     finished = [inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, 1, uuid="u3")]
@@ -136,8 +138,10 @@ def test_names_survive(tmp_path: Path) -> None:
         "é\n\t\x1b[0m",
         " ",
     ]
-    told = [{"benchmark": name, "model": name, "subject": name, "problem_id": name, "passed": True} for name in names]
-    take(tmp_path / "lake", rows(tmp_path / "names.jsonl", *told))
+    record = [
+        {"benchmark": name, "model": name, "subject": name, "problem_id": name, "passed": True} for name in names
+    ]
+    take(tmp_path / "lake", rows(tmp_path / "names.jsonl", *record))
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
     found = ask(tmp_path / "out", "SELECT benchmark, subject, model, problem_id FROM problem_counts ORDER BY ALL")
     assert found == sorted((name,) * 4 for name in names)
@@ -166,16 +170,16 @@ def test_scores_follow(tmp_path: Path) -> None:
 
 
 def test_the_description_follows_the_files(tmp_path: Path) -> None:
-    def told() -> tuple[list[str], str]:
+    def record() -> tuple[list[str], str]:
         described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
         return described["carry"], described["columns"]["answer"]
 
     LAYOUTS["livecodebench"].write(tmp_path / "lcb", TABLE)
     take(tmp_path / "lake", tmp_path / "lcb", format="auto")
-    assert told() == (["difficulty", "contest_date"], "")
+    assert record() == (["difficulty", "contest_date"], "")
     one = rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True, "answer": "x", "level": "easy"})
     take(tmp_path / "lake", one, map=(("difficulty", "level"),))
-    assert told() == (["difficulty"], "")
+    assert record() == (["difficulty"], "")
     take(tmp_path / "fresh", one)
     described = json.loads((tmp_path / "fresh" / "_scorelake.json").read_text())
     assert described["columns"]["answer"] == "answer"
@@ -280,14 +284,14 @@ def test_what_is_no_result_is_told(tmp_path: Path) -> None:
 def test_progress_moves_within_a_file(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"problem_id": "p", "passed": true}\n' * 40_000)
-    told: list[tuple[str, int, int]] = []
+    record: list[tuple[str, int, int]] = []
     ingest(
         [str(path)],
         str(tmp_path / "lake"),
         "generic",
         IngestOptions(model="m", benchmark="b"),
-        progress=lambda *step: told.append(step),
+        progress=lambda *step: record.append(step),
     )
-    done = [at for _, at, _ in told]
+    done = [at for _, at, _ in record]
     assert len(done) == 3
     assert 0 < done[0] < done[1] < done[2] == path.stat().st_size
