@@ -105,7 +105,7 @@ def _temporary_folder(root: Path) -> Iterator[Path]:
     """Create a hidden folder next to the lake and remove it at the end, with those of crashed runs."""
     root.parent.mkdir(parents=True, exist_ok=True)
     for old in root.parent.glob(f".{root.name}.*-*-*-*"):
-        if disk.abandoned(old):
+        if disk.is_abandoned(old):
             disk.remove(old)
     folder = disk.temp_path(root)
     folder.mkdir()
