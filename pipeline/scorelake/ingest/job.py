@@ -74,13 +74,7 @@ def ingest(
         what = f"no results in {len(report.ignored):,} files"
         raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {formats}")
     digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
-    changed = []
-    for format_, source in parallel_map(_add_digests, sources):
-        stored = target.previous(source.path)
-        if (stored.get("content"), stored.get("options")) == (source.digest, digest):
-            report.sources.append(SourceReport(**stored["receipt"] | {"status": "unchanged"}))
-        else:
-            changed.append((format_, source))
+    changed = _find_changed(sources, target, digest, report)
     with _temporary_folder(target.root) as folder:
         staged = _stage_all(changed, options, folder, report, progress, workers)
         accepted = check_sources(staged, target, report)
@@ -91,6 +85,20 @@ def ingest(
         else:
             report.status = "unchanged"
     return report
+
+
+def _find_changed(
+    sources: list[tuple[LogFormat, LogSource]], target: TargetLake, digest: str, report: IngestReport
+) -> list[tuple[LogFormat, LogSource]]:
+    """Return the sources to read; those with the same content and options are reported as unchanged."""
+    changed = []
+    for format_, source in parallel_map(_add_digests, sources):
+        stored = target.previous(source.path)
+        if (stored.get("content"), stored.get("options")) == (source.digest, digest):
+            report.sources.append(SourceReport(**stored["receipt"] | {"status": "unchanged"}))
+        else:
+            changed.append((format_, source))
+    return changed
 
 
 def _add_digests(item: tuple[LogFormat, LogSource]) -> tuple[LogFormat, LogSource]:

@@ -182,7 +182,7 @@ class _StageWriter:
         self.writer.write_table(batch)
 
     def _convert(self, rows: list[AttemptRow]) -> dict[str, Any]:
-        fields = AttemptRow._fields
+        fields = tuple(AttemptRow.__annotations__)
         raw = dict(zip(fields, zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
         errors = [row.value is None if row.error is None else row.error for row in rows]
         out: dict[str, Any] = {

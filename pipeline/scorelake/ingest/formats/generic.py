@@ -136,7 +136,7 @@ def _expand(row: AttemptRow, n: Any, c: Any) -> Iterator[AttemptRow]:
         hint = f"whole numbers with 0 <= c <= n <= {MAX_COUNT:,}"
         raise DataError(f"n is {quote(n)} and c is {quote(c)}", hint=hint)
     for j in range(total):
-        yield row._replace(attempt=f"{row.attempt}.{j}", value=float(j < passed))
+        yield AttemptRow(row.problem_id, f"{row.attempt}.{j}", float(j < passed), *row[3:])
 
 
 def _to_count(value: Any) -> int:
