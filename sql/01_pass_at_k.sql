@@ -1,9 +1,8 @@
--- pass_at_k(n, c, k): chance that at least one of k attempts, drawn without replacement from n of which
--- c are correct, is correct.
--- Grain: scalar. Null where it is not defined: any null, numbers that are not whole, c < 0, c > n, k < 1, and
--- k > n, which is never papered over.
--- Caveat: a product of min(c, k) factors, never factorials or lgamma, so it is exact to about 1e-15 at any n;
--- factors that could no longer change a digit are left out.
+-- pass_at_k(n, c, k): probability that at least one of k attempts is correct, drawn without replacement from n
+-- attempts of which c are correct.
+-- Grain: scalar. Null if undefined: any null, a non-integer, c < 0, c > n, k < 1, or k > n.
+-- Computed as a product of min(c, k) factors without factorials or lgamma: accurate to about 1e-15 for any n. Factors
+-- too close to 1 to change a digit are skipped.
 CREATE OR REPLACE MACRO pass_at_k(n, c, k) AS
     CASE
         WHEN (n >= 1 AND n <= 9223372036854775807 AND c >= 0 AND c <= n AND k >= 1 AND k <= n

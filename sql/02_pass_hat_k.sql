@@ -1,8 +1,7 @@
--- pass_hat_k(n, c, k): chance that all of k attempts, drawn without replacement from n of which c are
--- correct, are correct (pass^k).
--- Grain: scalar. Null where it is not defined: any null, numbers that are not whole, c < 0, c > n, k < 1, k > n.
--- Caveat: a product of min(n - c, k) factors, exact to about 1e-15 of its size; where they would make it smaller
--- than any number it is 0.
+-- pass_hat_k(n, c, k): probability that all of k attempts are correct, drawn without replacement from n attempts of
+-- which c are correct (pass^k).
+-- Grain: scalar. Null if undefined: any null, a non-integer, c < 0, c > n, k < 1, or k > n.
+-- Computed as a product of min(n - c, k) factors: relative accuracy about 1e-15; 0 on underflow.
 CREATE OR REPLACE MACRO pass_hat_k(n, c, k) AS
     CASE
         WHEN (n >= 1 AND n <= 9223372036854775807 AND c >= 0 AND c <= n AND k >= 1 AND k <= n

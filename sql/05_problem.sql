@@ -1,6 +1,6 @@
 -- problem: every problem with its keys, counts and carried columns.
 -- Grain: one row per benchmark, subject, model, protocol and problem_id.
--- Caveat: texts are stored once, in tables of the schema internal; internal.problem_count holds their numbers.
+-- Key texts are stored once, in internal.problem_group and internal.problem_name; internal.problem_count has integers.
 CREATE OR REPLACE VIEW problem AS
 SELECT
     groups.* EXCLUDE (_group),
@@ -9,4 +9,3 @@ SELECT
 FROM internal.problem_count AS counts
 JOIN internal.problem_group AS groups ON groups._group = counts._group
 JOIN internal.problem_name AS names ON names._name = counts._name;
-COMMENT ON VIEW problem IS 'One row per problem: keys, n graded attempts, c correct, ungraded, and the carried columns.';

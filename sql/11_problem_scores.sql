@@ -1,8 +1,8 @@
--- problem_scores: what every published number is made of.
--- Grain: one row per problem and metric: pass@k and pass^k of every k published, and every metric that was named
--- (--metrics, [metrics] names); carried columns included.
--- Caveat: null where k > n and for problems without a graded attempt; never 0 instead. Blends of group means
--- (geom-ds, geo-spectrum) have no value of a problem, nor has bayes@N under a prior that is learnt per model.
+-- problem_scores: the value of every metric for every problem.
+-- Grain: one row per problem and metric: pass@k and pass^k for every published k, and every requested metric
+-- (--metrics, [metrics] names); includes carried columns.
+-- Null if k > n or no attempt is graded, never 0. Metrics of group means (geom-ds, geo-spectrum) and bayes@N with a
+-- prior learned per model have no value per problem.
 CREATE OR REPLACE VIEW problem_scores AS
 SELECT
     p.*,
@@ -31,5 +31,3 @@ FROM internal.problem_score AS own
 JOIN internal.problem_count AS counts ON counts._group = own._group AND counts._name = own._name
 JOIN internal.problem_group AS groups ON groups._group = own._group
 JOIN internal.problem_name AS names ON names._name = own._name;
-COMMENT ON VIEW problem_scores IS 'The value of every problem and metric with its n and c; the mean over a group is the value of its summary.';
-COMMENT ON COLUMN problem_scores.value IS 'finite-bank value of the problem; null where it has fewer than k graded attempts';

@@ -1,7 +1,7 @@
--- head_to_head(a, b): two models problem by problem, on the problems that both attempted under one protocol.
+-- head_to_head(a, b): two models problem by problem, on the problems both attempted under one protocol.
 -- Grain: one row per benchmark, subject, protocol and problem_id. FROM head_to_head('m1', 'm2') ORDER BY gap.
--- gap is the rate of B minus that of A, in shares of attempts that passed; winner names who has more, or is null.
--- Caveat: of pass/fail attempts; a problem that one of the two has no graded attempt on is not there.
+-- gap is the pass rate of B minus that of A; winner is the model with the higher rate, null on a tie.
+-- Pass/fail attempts only; problems without a graded attempt of both models are left out.
 CREATE OR REPLACE MACRO head_to_head(a, b) AS TABLE
 SELECT
     one.benchmark,

@@ -1,10 +1,10 @@
--- budget: where the uncertainty of pass@1 comes from, and what more of either would buy.
+-- budget: sources of the uncertainty of pass@1, and the effect of more attempts or problems.
 -- Grain: one row per benchmark, model and protocol.
--- The squared standard error (problems a sample) is the sum of two parts: var_attempts, the noise of a finite
--- number of attempts, estimated without bias from problems with two or more; and var_problems, the spread
--- between problems, which no number of attempts removes. One more attempt per problem shrinks the first only
--- (se_one_more_attempt; in the end se_endless_attempts), one more problem shrinks both (se_one_more_problem).
--- Caveat: problems count as independent here, clusters or not. Null where no problem has two attempts.
+-- The squared standard error (problems as a random sample) has two parts: var_attempts, due to the finite number
+-- of attempts, estimated without bias from problems with two or more; and var_problems, the variation between problems.
+-- One more attempt per problem reduces only the first (se_one_more_attempt, with the limit se_endless_attempts); one
+-- more problem reduces both (se_one_more_problem).
+-- Problems are treated as independent, clustered or not. Null if no problem has two attempts.
 CREATE OR REPLACE VIEW budget AS
 WITH pairs AS (
     SELECT
@@ -14,13 +14,13 @@ WITH pairs AS (
     WHERE n > 0 AND c IS NOT NULL
     GROUP BY ALL
 ),
-known AS (
+with_noise AS (
     SELECT
         *,
-        sum(noise * problems) OVER each / sum(problems) FILTER (noise IS NOT NULL) OVER each AS usual_noise,
-        sum(problems * c / n) OVER each / sum(problems) OVER each AS value
+        sum(noise * problems) OVER model_rows / sum(problems) FILTER (noise IS NOT NULL) OVER model_rows AS usual_noise,
+        sum(problems * c / n) OVER model_rows / sum(problems) OVER model_rows AS value
     FROM pairs
-    WINDOW each AS (PARTITION BY benchmark, model, protocol)
+    WINDOW model_rows AS (PARTITION BY benchmark, model, protocol)
 ),
 parts AS (
     SELECT
@@ -33,7 +33,7 @@ parts AS (
         sum(problems * (c / n - value) ** 2) / nullif(sum(problems) - 1, 0) / sum(problems) AS variance,
         sum(problems * coalesce(noise, usual_noise) / n) / sum(problems) ** 2 AS from_attempts,
         sum(problems * coalesce(noise, usual_noise) / (n * (n + 1))) / sum(problems) ** 2 AS saved_by_attempt
-    FROM known
+    FROM with_noise
     GROUP BY benchmark, model, protocol
 )
 SELECT
@@ -56,14 +56,3 @@ FROM (
         WHEN variance <= from_attempts THEN 0 END AS problem_part
     FROM parts
 );
-COMMENT ON VIEW budget IS 'The variance of pass@1 split into attempts and problems, and the standard error after one more of either.';
-COMMENT ON COLUMN budget.value IS 'pass@1';
-COMMENT ON COLUMN budget.problems IS 'problems with a graded attempt';
-COMMENT ON COLUMN budget.attempts_per_problem IS 'graded attempts per problem, on average';
-COMMENT ON COLUMN budget.se IS 'standard error of value, problems a sample';
-COMMENT ON COLUMN budget.var_attempts IS 'part of the squared standard error that a finite number of attempts makes';
-COMMENT ON COLUMN budget.var_problems IS 'part of the squared standard error that the spread between problems makes';
-COMMENT ON COLUMN budget.share_attempts IS 'var_attempts as a share of the squared standard error';
-COMMENT ON COLUMN budget.se_one_more_attempt IS 'standard error with one more attempt of every problem';
-COMMENT ON COLUMN budget.se_endless_attempts IS 'standard error with endless attempts of the same problems';
-COMMENT ON COLUMN budget.se_one_more_problem IS 'standard error with one more problem';

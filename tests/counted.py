@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from scorelake.publish.snapshot import Output
-from scorelake.read.claim import Asked, compared, tell
-from scorelake.read.session import query, reading, settings_shown
+from scorelake.read.claim import PairRequest, compare_models
+from scorelake.read.session import query, reading
 from scorelake.run import job
 from scorelake.settings import Settings
 
@@ -41,7 +41,7 @@ def rows(out: Path, sql: str) -> list[Row]:
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 
-def claims(out: str, asked: Asked) -> list[str]:
+def claims(out: str, request: PairRequest) -> list[str]:
     """What a comparison says, as text."""
     with reading(out) as folder:
-        return [tell(each, settings_shown(folder)) for each in compared(folder, out, asked)]
+        return [result.text() for result in compare_models(folder, out, request)]

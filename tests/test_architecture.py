@@ -41,7 +41,7 @@ LAYERS = (
 """Rooms from the lowest layer to the highest. Each imports lower layers only; rooms of one layer never each other."""
 
 LIBRARIES = {
-    "duckdb": ("publish.catalog", "publish.leaderboard", "read"),
+    "duckdb": ("publish.leaderboard", "read"),
     "numba": ("counting",),
     "llvmlite": ("counting",),
     "obstore": ("storage",),
@@ -61,7 +61,7 @@ PRINTING = ("cli", "reporting")
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50
 LONG_FILES: dict[str, int] = {}
-LONG_FUNCTIONS = {"cli.lakes.score": 55, "read.check.recount_sql": 107}
+LONG_FUNCTIONS = {"cli.lakes.score": 55, "read.check._create_attempts": 57}
 """What is longer, and how long it may be at most. These lists may only shrink."""
 
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
@@ -279,8 +279,8 @@ def test_a_module_named_in_a_text_is_there() -> None:
         ("merge.lists", "from scorelake.lake.download import local_copy", "must not know"),
         ("counts", "from numba import njit", "belongs into count"),
         ("merge.duplicates", "import llvmlite", "belongs into count"),
-        ("publish.snapshot", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
-        ("publish.leaderboards", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
+        ("publish.snapshot", "import duckdb", "belongs into publish.leaderboard and read"),
+        ("publish.leaderboards", "import duckdb", "belongs into publish.leaderboard and read"),
         ("scoring.values", "from numba import njit", "belongs into count"),
         ("lake.listing", "def f():\n    from obstore.store import S3Store", "belongs into storage"),
         ("run", "import ray", "belongs into engines"),

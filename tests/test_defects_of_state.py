@@ -167,7 +167,7 @@ def test_a_session_that_somebody_left_open(tmp_path: Path, cli) -> None:  # type
     run(lake, out)
     session = Session(out)
     night(lake, 1)
-    (out / ".shown.json").unlink()  # as on another machine
+    (out / "published.json").unlink()  # as on another machine
     assert cli("score", lake, "--out", out).returncode == 0
     session.close()
     session = Session(out)
@@ -275,7 +275,7 @@ def test_gc_of_a_folder_that_is_none_of_ours(tmp_path: Path, cli) -> None:  # ty
     assert cli("gc", tmp_path / "nowhere").returncode == 5
     assert sorted(tmp_path.rglob("*")) == before
     night(tmp_path / "lake", 0)
-    with pytest.raises(DataError, match="snapshots is here already, and it is not ours"):
+    with pytest.raises(DataError, match="contains snapshots, which scorelake did not write"):
         run(tmp_path / "lake", tmp_path / "data")
 
 
@@ -326,7 +326,7 @@ def first_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("which", ["manifest.json", "shard.json", "scorelake-output.json", ".shown.json"])
+@pytest.mark.parametrize("which", ["manifest.json", "shard.json", "scorelake-output.json", "published.json"])
 def test_damaged_state_is_named_and_mended(
     first_night: Path, tmp_path: Path, which: str, damage: bytes | None
 ) -> None:

@@ -24,9 +24,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from conftest import UNSHRUNK, expand, put
 from scorelake import run as module
 from scorelake.errors import LockedError, ScorelakeError
+from scorelake.publish.current_run import find_current_run
 from scorelake.publish.garbage import collect_garbage
 from scorelake.publish.publication import rollback
-from scorelake.publish.shown import look
 from scorelake.publish.snapshot import Output
 from scorelake.read.session import query, reading
 from scorelake.run import Report, job
@@ -98,7 +98,7 @@ class State(RuleBasedStateMachine):
             return query(copy, SCORES)[1]
 
     def _is_shown(self) -> bool:
-        return hasattr(self, "home") and bool(look(Output(self.out)).run_id)
+        return hasattr(self, "home") and bool(find_current_run(Output(self.out)).run_id)
 
     # --- what happens to the lake, and nights ---------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class State(RuleBasedStateMachine):
     def score(self, which: int) -> None:
         report = self._score(which)
         assert self._seen(self.out) == self._fresh(which), "a run shows the lake as it is"
-        assert look(Output(self.out)).run_id == report.run["run_id"]
+        assert find_current_run(Output(self.out)).run_id == report.run["run_id"]
         assert self._score(which).status == "unchanged"
 
     @rule(name=st.integers(0, 3), c=st.integers(0, 4))
@@ -140,13 +140,13 @@ class State(RuleBasedStateMachine):
         self._write(name, c)
 
     @rule(
-        step=st.sampled_from(["build", "atomic_replace", "write_history", "remember", "checksum"]),
+        step=st.sampled_from(["build", "atomic_replace", "write_history", "record_board", "checksum"]),
         after=st.booleans(),
     )
     def killed_score(self, step: str, after: bool) -> None:
         """The process ends before or after a step of the publication."""
         home = "scorelake.publish.leaderboard" if step == "build" else "scorelake.publish.publication"
-        before = look(Output(self.out)).run_id
+        before = find_current_run(Output(self.out)).run_id
         with pytest.MonkeyPatch.context() as patch:
             real = getattr(__import__(home, fromlist=[step]), step)
 
@@ -160,7 +160,7 @@ class State(RuleBasedStateMachine):
             patch.setattr(module, "unstage", lambda *_: None)
             with suppress(Killed):
                 self._score()
-        now = look(Output(self.out)).run_id
+        now = find_current_run(Output(self.out)).run_id
         if now and now != before and now not in self.counted:
             self._note(now, 0)
 
@@ -175,7 +175,7 @@ class State(RuleBasedStateMachine):
         if not self.ids or not (self.out / "leaderboard.duckdb").exists():
             return
         run_id = self.ids[which % len(self.ids)]
-        before = look(Output(self.out)).run_id
+        before = find_current_run(Output(self.out)).run_id
         code = 0
         try:
             with Output(self.out).held() as out:
@@ -183,7 +183,7 @@ class State(RuleBasedStateMachine):
         except ScorelakeError as error:
             code = error.exit_code
         assert code in (0, 2, 3)
-        assert look(Output(self.out)).run_id == (before if code else run_id)
+        assert find_current_run(Output(self.out)).run_id == (before if code else run_id)
 
     # --- hands ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class State(RuleBasedStateMachine):
                 db.execute(sql)
         except duckdb.Error:
             return  # A reader of this process has the file open: DuckDB refuses to write it.
-        assert look(Output(self.out)).trouble
+        assert find_current_run(Output(self.out)).defect
         self._score()
 
     @precondition(lambda self: self._is_shown())
@@ -207,7 +207,7 @@ class State(RuleBasedStateMachine):
                 "leaderboard.duckdb",
                 "history.parquet",
                 "runs.parquet",
-                ".shown.json",
+                "published.json",
                 "scorelake-output.json",
                 "snapshots/*/manifest.json",
                 "snapshots/*/model_summary.parquet",
@@ -228,7 +228,7 @@ class State(RuleBasedStateMachine):
     @rule()
     def open_a_session(self) -> None:
         """A reader that stays: it sees what it saw when it came."""
-        run_id = look(Output(self.out)).run_id
+        run_id = find_current_run(Output(self.out)).run_id
         with suppress(duckdb.Error):
             reader = duckdb.connect(str(self.out / "leaderboard.duckdb"), read_only=True)
             self.readers.append((reader, run_id))
@@ -239,8 +239,8 @@ class State(RuleBasedStateMachine):
     def the_board_is_what_its_run_says(self) -> None:
         if not hasattr(self, "home") or not (self.out / "leaderboard.duckdb").is_file():
             return
-        shown = look(Output(self.out))
-        if shown.trouble:
+        shown = find_current_run(Output(self.out))
+        if shown.defect:
             return
         assert self._seen(self.out) == self.counted[shown.run_id]
         with reading(str(self.out)) as copy:

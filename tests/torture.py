@@ -46,11 +46,11 @@ STEPS = (
     "scorelake.run.stage",
     "scorelake.run.publish",
     "scorelake.publish.leaderboard.build",
-    "scorelake.publish.leaderboard._problems",
-    "scorelake.publish.leaderboard._digests",
+    "scorelake.publish.leaderboard._load_problems",
+    "scorelake.publish.leaderboard._add_comments",
     "scorelake.publish.publication.atomic_replace",
     "scorelake.publish.publication.write_history",
-    "scorelake.publish.publication.remember",
+    "scorelake.publish.publication.record_board",
     "scorelake.publish.history.atomic_replace",
     "scorelake.storage.disk.flush",
     "scorelake.publish.publication.checksum",
@@ -129,7 +129,7 @@ class Arena:
         job(self.lake, Output(out), SETTINGS)
         assert visible(out) == self.new, f"{what}: the next run differs"
         assert _tables(out) == self.tables, f"{what}: tables are not byte-identical"
-        leftovers = [path for path in out.rglob(".*") if path.name not in (".lock", ".shown.json")]
+        leftovers = [path for path in out.rglob(".*") if path.name not in (".lock",)]
         assert not leftovers, f"{what}: {leftovers}"
 
 

@@ -52,17 +52,17 @@ class Told:
     def end(self, document: dict[str, Any], reachable: bool = True) -> None:
         """Files first: stdout may be full or closed, and what happened has happened all the same."""
         if self.out is not None:
-            from scorelake.publish import alarms
+            from scorelake.publish import monitoring
 
             seconds = time.monotonic() - self.began
             with suppress(OSError, ScorelakeError):  # telling must not hide what is told
                 if reachable:
-                    document = alarms.completed(document, self.out, self.lake, seconds)
+                    document = monitoring.complete_report(document, self.out, self.lake, seconds)
                     if document["exit_code"] != 6:  # the run that holds the lock tells its own
-                        alarms.write_report(self.out, document)
+                        monitoring.write_report(self.out, document)
             with suppress(OSError, ScorelakeError):
                 if self.textfile and "time" in document:
-                    alarms.write_textfile(self.textfile, document, self._scores())
+                    monitoring.write_textfile(self.textfile, document, self._scores())
         if self.as_json:
             data(json.dumps(_finite(document)))
 

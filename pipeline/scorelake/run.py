@@ -21,10 +21,9 @@ from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
 from scorelake.merge.earlier import join
 from scorelake.partials import Partial
-from scorelake.publish import change
-from scorelake.publish.change import Change
-from scorelake.publish.publication import getting_ready, publish, stage, unstage
-from scorelake.publish.shown import Base, base
+from scorelake.publish.change import Change, compare_with_published
+from scorelake.publish.current_run import PublishedState, load_state
+from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
@@ -99,7 +98,7 @@ def job(
         return Report("planned", run, **plan.told, metrics=0, models=0, problems=0)
     with locked(out):  # the lake is listed after it, so that no run knows an older lake than the one before it
         out = out.fresh().claimed()
-        before = base(out)
+        before = load_state(out)
         begun = _begun(called or location, settings, before)
         plan = _plan(location, out, settings, full, engine)
         staged = stage(out, begun["run_id"])
@@ -111,12 +110,12 @@ def job(
             unstage(staged)
 
 
-def _begun(location: str | Path, settings: Settings, before: Base) -> dict[str, Any]:
+def _begun(location: str | Path, settings: Settings, before: PublishedState) -> dict[str, Any]:
     """What is known of a run before it has done anything. Its name has a time in it for people; nothing reads it."""
     started = datetime.now(UTC)
     return {
         "run_id": f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
-        "number": before.past.next_number,
+        "number": before.history.next_number,
         "started": started.isoformat(),
         "version": __version__,
         "lake": str(location),
@@ -137,7 +136,7 @@ def _plan(
 
 
 def _night(
-    work: stages.Work, plan: Plan, before: Base, full: bool, allow_quarantine: bool, allow_empty: bool
+    work: stages.Work, plan: Plan, before: PublishedState, full: bool, allow_quarantine: bool, allow_empty: bool
 ) -> Report:
     """Count, merge, score, see what changed, and publish; under the lock."""
     settings, run, told = work.settings, work.run, plan.told
@@ -151,22 +150,21 @@ def _night(
     run |= {"files": len(listed.files), "excluded": len(listed.excluded), "quarantined": len(quarantine)}
     run["rows_new"] = sum(partial.read for partial in new)
     notes = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in listed.idle)]
-    was = before.standing(inputs)
-    if was and not full:
+    was = before.manifest
+    if was and before.is_up_to_date(inputs) and not full:
         return Report("unchanged", was["run"], **told, **was["size"], quarantine=quarantine, warnings=tuple(notes))
-    if before.shown.rolled_back:
-        notes.append(f"the rollback to {before.shown.run_id} ends: the lake is published as it is")
+    if before.current.rolled_back:
+        notes.append(f"the rollback to {before.current.run_id} ends: the lake is published as it is")
 
     merged = stages.merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
     notes += merged.warnings
     _join_earlier(work, earlier)
     gates.written(run, merged.survey)
     gates.refuse_huge(merged.survey)
-    with getting_ready(work.out, work.staged, merged.survey, settings.publish.max_problems):
-        tables = stages.score(work, merged, partials, notes)
+    tables = stages.score(work, merged, partials, notes)
     size = _size(tables[MODEL_SUMMARY.name], merged.survey)
     run |= {name: size[name] for name in ("models", "problems")}
-    changed, tables[CHANGE.name] = change.since(work.out, before, run, partials, tables, settings)
+    changed, tables[CHANGE.name] = compare_with_published(work.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty)
     gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
     notes += changed.warnings()

@@ -7,7 +7,7 @@ import pytest
 
 from counted import Row, rows, scored
 from scorelake.comparing import examined
-from scorelake.read.claim import Asked, compared
+from scorelake.read.claim import PairRequest, compare_models
 from scorelake.read.session import reading
 
 MODELS = 30
@@ -64,7 +64,7 @@ def test_any_other_pair_is_compared_when_asked_for(tmp_path: Path) -> None:
     pair = "model_a = 'm05' AND model_b = 'm20'"
     assert rows(out, f"FROM comparison WHERE {pair}") == []
     with reading(str(out)) as folder:
-        (told,) = compared(folder, str(out), Asked("m05", "m20", "pass@1"))
+        (told,) = compare_models(folder, str(out), PairRequest("m05", "m20", "pass@1"))
     (row,) = rows(scored(tmp_path / "all", _models()), f"FROM comparison WHERE {pair}")
     assert {name: told.row[name] for name in ASKED} == {name: row[name] for name in ASKED}
 
@@ -79,7 +79,7 @@ def test_far_too_many_models_are_ranked_and_compared_when_asked(
     assert sorted(row["rank"] for row in ranks)[0] == 1
     assert {(row["rank_lo"], row["reason"]) for row in ranks} == {(None, None)}
     with reading(str(out)) as folder:
-        (told,) = compared(folder, str(out), Asked("m05", "m20", "pass@1"))
+        (told,) = compare_models(folder, str(out), PairRequest("m05", "m20", "pass@1"))
     assert told.row["lift"] > 0
 
 

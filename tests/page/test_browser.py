@@ -16,7 +16,7 @@ import pytest
 from counted import rows
 from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, plain
 from scorelake.page.build import build_page
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 
 pytestmark = [
     pytest.mark.skipif(
@@ -229,7 +229,7 @@ def test_benchmark_protocol_and_subject(page: Page, pages: Path, outputs: dict[s
     (heat,) = (cells for kind, cells in tables if "by-subject" in kind and len(cells) == 7)
     page.set("subject", "7")
     scores = page.scores()
-    full = {shortened(name, 60): name for name in scores}
+    full = {shorten(name, 60): name for name in scores}
     assert scores == {full[row[0]]: row[1] for row in heat[1:]}
     assert "in 7" in page.all("h2")[0].text
     assert "maths · temperature=0.2 · 7" in page.all(".verdict")[0].text

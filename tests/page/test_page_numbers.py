@@ -13,7 +13,7 @@ import pytest
 from counted import Row, rows
 from looked_at import LONG, Tables, busy, script_data
 from scorelake.page.build import build_page
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 
 Board = tuple[str, str]
 BOARDS = (("code", "0.2"), ("maths", "0.2"), ("maths", "1.0"))
@@ -113,7 +113,7 @@ def test_curves(board: Board, out: Path, parts: dict[Board, str]) -> None:
     assert len(points) == sum(cell != "\u2013" for cell in cells.values())
     for p in points:
         star = "" if p["coverage"] == 1 else "*"
-        assert cells[shortened(p["model"], 60), p["family"], str(p["k"])] == _percent(p["value"]) + star
+        assert cells[shorten(p["model"], 60), p["family"], str(p["k"])] == _percent(p["value"]) + star
 
 
 @each_board
@@ -172,7 +172,7 @@ def test_largest_changes(out: Path, parts: dict[Board, str]) -> None:
     _, *body = _table(parts[board], "Largest changes")
     assert changes
     assert [row[:4] for row in body] == [
-        [shortened(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
+        [shorten(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
         for row in changes
     ]
     assert "No score changed since the previous run." in parts["code", "0.2"]
@@ -184,10 +184,10 @@ def test_budget(board: Board, out: Path, parts: dict[Board, str]) -> None:
     _, *body = _table(parts[board], "Approximate half-width")
     cells = {name: row for name, *row in body}
     budget = rows(out, f"FROM budget WHERE {_where(board, None)}")
-    assert set(cells) == {shortened(row["model"], 60) for row in budget}
+    assert set(cells) == {shorten(row["model"], 60) for row in budget}
     for row in budget:
         share, problems = (f"{100 * x:.0f}%" for x in (row["share_attempts"], 1 - row["share_attempts"]))
-        assert cells[shortened(row["model"], 60)] == [
+        assert cells[shorten(row["model"], 60)] == [
             *(f"±{100 * z * x:.1f}" for x in (row["se"], row["se_endless_attempts"], row["se"] / 2**0.5)),
             f"{share} of the variance is from attempts, {problems} from problems",
             share,
@@ -208,14 +208,14 @@ def test_pairs(board: Board, out: Path, parts: dict[Board, str], data: dict[Boar
             assert [packed["lift"][i], packed["lo"][i], packed["hi"][i]] == tenths
             assert packed["claim"][i] == SIGNIFICANT.get(row["claim"], "=")
     head, *body = _table(parts[board], "Lift of the row")
-    short = {model: shortened(model, 60) for model in models}
+    short = {model: shorten(model, 60) for model in models}
     lifts = {(short[row["model_b"]], short[row["model_a"]]): row for row in pairs if row["metric"] == "pass@1"}
     for name, *cells in body:
         for other, cell in zip((row[0] for row in body), cells, strict=True):
             pair = lifts.get((name, other))
             lift = _signed(pair["lift"]).replace("-", "\u2212") if pair and pair["claim"] in SIGNIFICANT else "="
             assert cell == (lift if pair else "")
-    assert [shortened(row[0], 24) for row in body] == head[1:]
+    assert [shorten(row[0], 24) for row in body] == head[1:]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_pairs(board: Board, out: Path, parts: dict[Board, str], data: dict[Boar
 def test_subjects_and_slices(by: str, table: str, column: str, out: Path, parts: dict[Board, str]) -> None:
     board = ("maths", "0.2")
     head, *body = _table(parts[board], f"pass@1 by {by}")
-    scores = {(shortened(r["model"], 60), r[column]): r for r in rows(out, f"FROM {table} WHERE {_where(board)}")}
+    scores = {(shorten(r["model"], 60), r[column]): r for r in rows(out, f"FROM {table} WHERE {_where(board)}")}
     names = sorted({value for _, value in scores})
     problems = [max(r["problems"] for (_, value), r in scores.items() if value == name) for name in names]
     assert head[1:] == [f"{name}{count} problems" for name, count in zip(names, problems, strict=True)]

@@ -1,6 +1,7 @@
 """The views and macros, against the kernels."""
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -11,19 +12,9 @@ import pytest
 from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
 from scorelake.publish import leaderboard
-from scorelake.publish.catalog import home_of, view_files
-from scorelake.schemas import (
-    CHANGE,
-    EVIDENCE,
-    HISTORY,
-    KEYS,
-    PROBLEM_COUNTS,
-    PROBLEM_HISTOGRAM,
-    QUARANTINE,
-    RUN,
-    SCORES,
-    SETTING,
-)
+from scorelake.publish.leaderboard import qualified, view_files
+from scorelake.publish.views import INTERNAL, PUBLIC
+from scorelake.schemas import KEYS
 
 
 @pytest.fixture(scope="module")
@@ -48,29 +39,16 @@ def test_macros_equal_the_kernels(out: Path) -> None:
                 assert got == pytest.approx(float(metrics.finite(name.format(k_), n_, c_)), rel=1e-12, abs=1e-15)
 
 
+UNDEFINED = """
+NULL, 1, 2; 8, NULL, 2; 8, 1, NULL; 8, 9, 2; 8, -1, 2; 8, 3, 0; 8, 3, 9; 8, 3, 2.5; 0, 0, 1; 8.5, 3, 2; 8, 2.5, 2;
+-3, -4, 1; 8, 3, 'nan'::DOUBLE; 'nan'::DOUBLE, 3, 2; 'inf'::DOUBLE, 3, 2
+"""
+
+
 @pytest.mark.parametrize("macro", ["pass_at_k", "pass_hat_k"])
-def test_macros_are_null_where_nothing_is_defined(out: Path, macro: str) -> None:
-    odd = [
-        "NULL, 1, 2",
-        "8, NULL, 2",
-        "8, 1, NULL",
-        "8, 9, 2",
-        "8, -1, 2",
-        "8, 3, 0",
-        "8, 3, 9",
-        "8, 3, 2.5",
-        "0, 0, 1",
-    ]
-    odd += [
-        "8.5, 3, 2",
-        "8, 2.5, 2",
-        "-3, -4, 1",
-        "8, 3, 'nan'::DOUBLE",
-        "'nan'::DOUBLE, 3, 2",
-        "'inf'::DOUBLE, 3, 2",
-    ]
-    for given in odd:
-        assert ask(out, f"SELECT {macro}({given})") == [(None,)], given
+def test_macros_are_null_where_undefined(out: Path, macro: str) -> None:
+    for arguments in UNDEFINED.split(";"):
+        assert ask(out, f"SELECT {macro}({arguments})") == [(None,)], arguments
     assert ask(out, f"SELECT {macro}(8, 3, 2.0) = {macro}(8, 3, 2)") == [(True,)]
 
 
@@ -88,55 +66,37 @@ def test_macros_at_any_n(out: Path) -> None:
         assert ask(out, f"SELECT {call}")[0][0] == pytest.approx(want, rel=1e-11), call
 
 
-def test_any_k_divides_by_the_problems_that_have_k_attempts(tmp_path: Path) -> None:
-    put(tmp_path / "lake", expand([("one", 5, 5), *((f"p{i}", 2, 0) for i in range(4))], model="m"))
-    run(tmp_path / "lake", tmp_path / "out", "[uncertainty]\nmin_coverage = 0", metrics=["pass@5"])
-    assert (
-        ask(tmp_path / "out", ANY_K)
-        == [("m", 1.0)]
-        == ask(tmp_path / "out", "SELECT model, value FROM model_summary")
-    )
-
-
 ANY_K = """
 SELECT model, sum(problems * pass_at_k(n, c, 5)) / sum(problems) FILTER (n >= 5)
 FROM problem_histogram GROUP BY model
 """
 
 
-def test_any_k_from_the_histogram(out: Path) -> None:
+def test_any_k_from_the_histogram(out: Path, tmp_path: Path) -> None:
     for model, value in ask(out, ANY_K):
         n, c, times = np.array(ask(out, "SELECT n, c, problems FROM problem_histogram WHERE model = ?", model)).T
         assert value == pytest.approx(metrics.summarize("pass@5", n, c, times).value, rel=1e-12)
+    put(tmp_path / "lake", expand([("one", 5, 5), *((f"p{i}", 2, 0) for i in range(4))], model="m"))
+    run(tmp_path / "lake", tmp_path / "out", "[uncertainty]\nmin_coverage = 0", metrics=["pass@5"])
+    for sql in (ANY_K, "SELECT model, value FROM model_summary"):
+        assert ask(tmp_path / "out", sql) == [("m", 1.0)], "the mean of problems with five attempts"
 
 
-def test_tables_are_as_promised(out: Path) -> None:
-    for table in (*SCORES, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, *EVIDENCE, CHANGE, RUN, SETTING, QUARANTINE, HISTORY):
-        assert [row[0] for row in ask(out, f"DESCRIBE {home_of(table)}")] == list(table.columns)
-    assert [row[0] for row in ask(out, "DESCRIBE leaderboard")] == (
-        [
-            "benchmark",
-            "metric",
-            "rank",
-            "rank_lo",
-            "rank_hi",
-            "could_be_best",
-            "p_best",
-            "model",
-            "protocol",
-            "value",
-            "lo",
-            "hi",
-            "problems",
-            "problems_scored",
-            "problems_of_benchmark",
-            "attempts",
-            "reason",
-        ]
-    )
-    assert [row[0] for row in ask(out, "DESCRIBE problem_scores")] == (
-        [*PROBLEM_COUNTS.columns, "metric", "k", "value"]
-    )
+def test_columns_are_those_of_the_schemas(out: Path) -> None:
+    """Every table and view has the columns of its schema, in their order, and a comment on each."""
+    for table in (*PUBLIC, *INTERNAL):
+        assert [row[0] for row in ask(out, f"DESCRIBE {qualified(table)}")] == list(table.columns), table.name
+    names = ask(out, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
+    assert {name for (name,) in names} == {table.name for table in PUBLIC}
+    own = "comment IS NULL OR comment = 'Carried column of the lake'"
+    assert ask(out, f"SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND ({own})") == []
+    assert ask(out, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
+    assert ask(out, "SELECT table_name FROM duckdb_tables() WHERE comment IS NULL") == []
+
+
+def test_every_table_is_documented() -> None:
+    text = (REPO / "docs" / "tables.md").read_text()
+    assert [table.name for table in PUBLIC if f"`{table.name}`" not in text and table.name != "problem"] == []
 
 
 @pytest.mark.parametrize("bucket", [10_000, 37])
@@ -149,18 +109,6 @@ def test_problems_are_those_of_the_snapshot(bucket: int, tmp_path: Path) -> None
     got = "* EXCLUDE (reward_mean, reward_max) FROM problem"
     assert [row[0] for row in ask(tmp_path / "out", f"DESCRIBE SELECT {got}")] == want.columns
     assert ask(tmp_path / "out", f"SELECT {got} ORDER BY {', '.join(KEYS)}") == want.rows()
-
-
-def test_everything_is_commented(out: Path) -> None:
-    sql = """
-        SELECT table_name, column_name FROM duckdb_columns()
-        WHERE comment IS NULL AND NOT internal
-    """
-    assert ask(out, sql) == []
-    own = "SELECT table_name, column_name FROM duckdb_columns() WHERE comment = 'carried from the lake'"
-    assert ask(out, own) == [], "a view's own columns are explained in its file or in schemas.py"
-    assert ask(out, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
-    assert ask(out, "SELECT table_name FROM duckdb_tables() WHERE comment IS NULL") == []
 
 
 def test_old_readers_can_open_it(out: Path) -> None:
@@ -179,8 +127,6 @@ def test_the_files_run_by_hand(out: Path, tmp_path: Path) -> None:
 
 
 def test_ranks(tmp_path: Path) -> None:
-    from conftest import expand, put
-
     strong, weak = [(f"p{i}", 50, 45) for i in range(40)], [(f"p{i}", 50, 5) for i in range(40)]
     for model, counts in (("a", strong), ("b", strong), ("c", weak)):
         put(tmp_path / "lake", expand(counts, model=model), f"{model}.parquet")
@@ -189,15 +135,22 @@ def test_ranks(tmp_path: Path) -> None:
     assert got == [("a", 1, 1, 2), ("b", 1, 1, 2), ("c", 3, 3, 3)], "ties are ties"
 
 
-def test_interrupted_in_the_middle_of_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DuckDB raises an error of its own then, which is no fault of the disk."""
+def query_forever(db: duckdb.DuckDBPyConnection) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    db.execute("SELECT count(*) FROM range(100_000_000_000) AS a(i) WHERE i % 7 = 3")
 
-    def interrupted(db: duckdb.DuckDBPyConnection) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        db.execute("SELECT count(*) FROM range(100_000_000_000) AS a(i) WHERE i % 7 = 3")
 
+def fail_to_read_a_frame(db: duckdb.DuckDBPyConnection) -> None:
+    raise duckdb.InvalidInputException("reading the object registered as 'frame' failed: KeyboardInterrupt: ")
+
+
+@pytest.mark.parametrize("interrupted", [query_forever, fail_to_read_a_frame])
+def test_ctrl_c_during_a_statement_is_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[duckdb.DuckDBPyConnection], None]
+) -> None:
+    """DuckDB raises an error of its own then, which does not mean that the disk is broken."""
     with monkeypatch.context() as patch:
-        patch.setattr(leaderboard, "_digests", interrupted)
+        patch.setattr(leaderboard, "_add_comments", interrupted)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         with pytest.raises(KeyboardInterrupt):
             run(FIXTURES / "lake", tmp_path / "out")
@@ -205,12 +158,3 @@ def test_interrupted_in_the_middle_of_a_statement(tmp_path: Path, monkeypatch: p
     assert not [path for path in (tmp_path / "out").iterdir() if "leaderboard" in path.name]
     assert list((tmp_path / "out" / "snapshots").iterdir()) == []
     assert run(FIXTURES / "lake", tmp_path / "out").status == "published"
-
-
-def test_interrupted_while_a_frame_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(db: duckdb.DuckDBPyConnection) -> None:
-        raise duckdb.InvalidInputException("reading the object registered as 'frame' failed: KeyboardInterrupt: ")
-
-    monkeypatch.setattr(leaderboard, "_digests", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(FIXTURES / "lake", tmp_path / "out")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from counted import rows, scored
-from scorelake.publish.protocols import protocols
+from scorelake.publish.protocols import protocol_table
 
 
 def _lake(tmp_path: Path, *told: dict[str, object]) -> Path:
@@ -39,15 +39,14 @@ def test_names_are_data(tmp_path: Path) -> None:
 
 
 def test_several_sorts_of_values_are_texts() -> None:
-    frame, names = protocols(['{"t": 1}', '{"t": "hot"}', '{"t": null}', '{"u": 123456789012345678901}'])
-    assert names == {"t": "t", "u": "u"}
+    frame = protocol_table(['{"t": 1}', '{"t": "hot"}', '{"t": null}', '{"u": 123456789012345678901}'])
     assert frame["t"].to_list() == ["1", "hot", None, None]
     assert frame["u"].to_list() == [None, None, None, "123456789012345678901"]
 
 
 def test_graders_are_found_by_name() -> None:
-    frame, _ = protocols(['{"t": 1, "Grader_Model": "x"}', '{"t": 1, "Grader_Model": 7}', '{"t": 1}'])
+    frame = protocol_table(['{"t": 1, "Grader_Model": "x"}', '{"t": 1, "Grader_Model": 7}', '{"t": 1}'])
     assert frame["_grader"].to_list() == ["x", "7", None]
     assert frame["_other"].to_list() == ["1", "1", "1"]
-    both, _ = protocols(['{"judge": "a", "grader": "b"}'])
+    both = protocol_table(['{"judge": "a", "grader": "b"}'])
     assert both["_grader"].to_list() == ["judge=a, grader=b"]

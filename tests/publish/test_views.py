@@ -1,4 +1,4 @@
-"""problem_stats and budget against numpy."""
+"""The views against numpy: pairs, problem_stats and budget."""
 
 from pathlib import Path
 
@@ -107,3 +107,41 @@ def test_budget_of_problems_that_are_all_alike(tmp_path: Path) -> None:
     counts = [{"model": "a", "problem_id": p, "n": 2, "c": 1} for p in range(20)]
     (row,) = rows(scored(tmp_path, counts), "FROM budget")
     assert (row["se"], row["var_problems"], row["se_one_more_attempt"], row["share_attempts"]) == (0, 0, 0, None)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(6)
+    counts = [
+        {"model": f"m{m}", "subject": "xy"[p % 2], "problem_id": p, "n": 4, "c": int(rng.binomial(4, 0.3 + m / 10))}
+        for m in range(4)
+        for p in range(50)
+        if rng.random() < 0.95
+    ]
+    return scored(tmp_path_factory.mktemp("pair"), counts)
+
+
+def test_pair_has_both_orders(out: Path) -> None:
+    one = {(r["metric"], r["model_a"], r["model_b"]): r for r in rows(out, "FROM comparison")}
+    both = {(r["metric"], r["model_a"], r["model_b"]): r for r in rows(out, "FROM pair")}
+    assert len(both) == 2 * len(one) == 12
+    words = {"improvement": "regression", "regression": "improvement"}
+    for (metric, a, b), row in one.items():
+        assert both[metric, a, b] == row
+        turned = both[metric, b, a]
+        assert (turned["lift"], turned["lo"], turned["hi"]) == (-row["lift"], -row["hi"], -row["lo"])
+        assert (turned["wins_a"], turned["wins_b"], turned["ties"]) == (row["wins_b"], row["wins_a"], row["ties"])
+        assert turned["claim"] == words.get(row["claim"], row["claim"])
+        assert turned["p_one_sided"] + row["p_one_sided"] >= 1
+        assert {turned[name] == row[name] for name in ("p_two_sided", "p_holm", "q", "problems")} == {True}
+
+
+def test_head_to_head_adds_up_to_the_pair(out: Path) -> None:
+    (row,) = rows(out, "FROM pair WHERE model_a = 'm2' AND model_b = 'm1' AND metric = 'pass@1'")
+    got = rows(out, "FROM head_to_head('m2', 'm1')")
+    columns = "benchmark subject protocol problem_id n_a c_a n_b c_b gap winner"
+    assert list(got[0]) == columns.split()
+    assert len(got) == row["problems"]
+    assert np.mean([r["gap"] for r in got]) == pytest.approx(row["lift"], abs=1e-12)
+    wins = [sum(r["winner"] == model for r in got) for model in ("m2", "m1")]
+    assert wins == [row["wins_a"], row["wins_b"]]

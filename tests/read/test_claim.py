@@ -1,6 +1,7 @@
 """scorelake compare: a claim that can be quoted, from either side, or the reason why there is none."""
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from counted import Row, claims, lake, rows, scored
 from scorelake.cli import app
 from scorelake.errors import UsageError
 from scorelake.publish.snapshot import Output
-from scorelake.read.claim import Asked
+from scorelake.read.claim import PairRequest
 from scorelake.run import job
 from scorelake.settings import Settings
 
@@ -23,64 +24,70 @@ def _lines(text: str) -> dict[str, str]:
     return {line[2:17].strip(): line[17:] for line in text.splitlines()[1:]}
 
 
-@pytest.fixture
-def out(tmp_path: Path) -> str:
+def claim(out: object, *names: str, **options: Any) -> str:
+    """The text of the only comparison of two models."""
+    (text,) = claims(str(out), PairRequest(*names, **options))
+    return text
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> str:
     a, b = [0] * 8 + [1] * 5 + [0] * 27, [1] * 8 + [0] * 5 + [0] * 27
     counts = [*_model("a", a), *_model("b", b), *_model("top", [1] * 40), *_model("few", [1] * 5)]
-    return str(scored(tmp_path, counts))
+    return str(scored(tmp_path_factory.mktemp("claim"), counts))
 
 
 def test_an_inconclusive_claim(out: str) -> None:
-    (text,) = claims(out, Asked("a", "b"))
+    text = claim(out, "a", "b")
     assert text.splitlines()[0] == "b against a (default, pass@1): inconclusive"
-    told = _lines(text)
-    assert told["problems"] == "40, attempted by both under the same protocol"
+    lines = _lines(text)
+    assert lines["problems"] == "40, attempted by both under the same protocol"
     (row,) = rows(Path(out), "FROM comparison WHERE model_a = 'a' AND model_b = 'b'")
     interval = f"+0.0750, 95% interval {row['lo']:+.4f} to {row['hi']:+.4f}"
-    assert told["lift"] == f"{interval} (paired bootstrap over problems, 10,000 resamples)"
-    assert told["wins"] == "b ahead on 8, a on 5, equal on 27"
-    assert told["flip test"].startswith("p = 0.291 one-sided, 0.581 two-sided")
-    assert told["q"] == "0.581 (Benjamini-Hochberg), 0.581 by Holm, over all 3 pairs of default, pass@1"
-    assert told["shows"].startswith("no difference that these problems can settle; the interval contains zero")
-    assert told["detectable"].startswith("a true lift of 0.2")
+    assert lines["lift"] == f"{interval} (paired bootstrap over problems, 10,000 resamples)"
+    assert lines["wins"] == "b ahead on 8, a on 5, equal on 27"
+    assert lines["flip test"].startswith("p = 0.291 one-sided, 0.581 two-sided")
+    assert lines["q"] == "0.581 (Benjamini-Hochberg), 0.581 by Holm, over all 3 pairs of default, pass@1"
+    assert lines["shows"].startswith("no significant difference; the interval contains zero")
+    assert lines["detectable"].startswith("a true lift of 0.2")
 
 
 def test_the_other_way_round(out: str) -> None:
-    (text,) = claims(out, Asked("b", "a", "PASS@1", "default"))
+    text = claim(out, "b", "a", "PASS@1", "default")
     assert text.startswith("a against b (default, pass@1): inconclusive")
     assert "-0.0750, 95% interval -0.2" in text
     assert "a ahead on 5, b on 8, equal on 27" in text
     assert "p = 0.867 one-sided, 0.581 two-sided" in text
-    assert claims(out, Asked("a", "top"))[0].startswith("top against a (default, pass@1): improvement")
-    assert claims(out, Asked("top", "a"))[0].startswith("a against top (default, pass@1): regression")
+    assert claim(out, "a", "top").startswith("top against a (default, pass@1): improvement")
+    assert claim(out, "top", "a").startswith("a against top (default, pass@1): regression")
 
 
 def test_a_reason_instead_of_a_claim(out: str) -> None:
-    (text,) = claims(out, Asked("a", "few"))
+    text = claim(out, "a", "few")
     assert text.startswith("few against a (default, pass@1): not comparable: problem sets differ (5 of 40 and 5 ")
-    (text,) = claims(out, Asked("few", "a"))
+    text = claim(out, "few", "a")
     assert text.startswith("a against few (default, pass@1): not comparable: problem sets differ (5 of 5 and 40 ")
     assert "\n" not in text
 
 
 @pytest.mark.parametrize(
-    ("asked", "words", "hint"),
+    ("pair", "words", "hint"),
     [
-        (Asked("a", "tpo"), "no model tpo", "did you mean: top, "),
-        (Asked("A", "b"), "no model A", "did you mean: a, "),
-        (Asked("a", "a"), "compared with itself", "protocols: "),
-        (Asked("a", "b", benchmark="defualt"), "no benchmark defualt", "default"),
-        (Asked("a", "b", protocols=("temperature=1",)), "no protocol temperature=1", "none"),
-        (Asked("a", "b", runs=("2031",)), "no run 2031", "kept runs: 20"),
-        (Asked("a", "b", "pass@1", None, ("x", "y", "z")), "two sides", "once or twice"),
-        (Asked("a", "b", "vote@3"), "no column answer", "answer"),
-        (Asked("a", "b", "geom-ds@2"), "no score per problem", "leave it out"),
-        (Asked("a", "b", "pas@1"), "pas@1", ""),
+        (PairRequest("a", "tpo"), "no model tpo", "did you mean: top, "),
+        (PairRequest("A", "b"), "no model A", "did you mean: a, "),
+        (PairRequest("a", "a"), "compared with itself", "protocols: "),
+        (PairRequest("a", "b", benchmark="defualt"), "no benchmark defualt", "default"),
+        (PairRequest("a", "b", protocols=("temperature=1",)), "no protocol temperature=1", "none"),
+        (PairRequest("a", "b", runs=("2031",)), "no run 2031", "kept runs: 20"),
+        (PairRequest("a", "b", "pass@1", None, ("x", "y", "z")), "two sides", "once or twice"),
+        (PairRequest("a", "b", "vote@3"), "no column answer", "answer"),
+        (PairRequest("a", "b", "geom-ds@2"), "no score per problem", "leave it out"),
+        (PairRequest("a", "b", "pas@1"), "pas@1", ""),
     ],
 )
-def test_what_is_not_there_says_what_is(out: str, asked: Asked, words: str, hint: str) -> None:
+def test_an_unknown_name_suggests_others(out: str, pair: PairRequest, words: str, hint: str) -> None:
     with pytest.raises(UsageError, match=words) as raised:
-        claims(out, asked)
+        claims(out, pair)
     assert hint in (raised.value.hint or "")
 
 
@@ -88,49 +95,51 @@ def test_any_metric_on_demand(tmp_path: Path) -> None:
     """The same numbers as if the metric had been compared, but a family of one."""
     counts = [*_model("a", [1, 0, 3, 2] * 10, n=4), *_model("b", [2, 1, 3, 0] * 10, n=4), *_model("c", [1] * 40, n=4)]
     out = str(scored(tmp_path / "one", counts))
-    (text,) = claims(out, Asked("a", "b", "maj@3"))
+    text = claim(out, "a", "b", "maj@3")
     other = scored(tmp_path / "two", counts, compare={"metrics": ["maj@3"]})
     (row,) = rows(other, "FROM comparison WHERE model_a = 'a' AND model_b = 'b'")
-    told = _lines(text)
-    assert told["lift"].startswith(f"{row['lift']:+.4f}, 95% interval {row['lo']:+.4f} to {row['hi']:+.4f} ")
-    assert told["flip test"].startswith(f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided")
-    assert told["q"].startswith(f"{row['p_two_sided']:.3g}, which is p: this pair was compared by itself")
-    assert "n is below k = 8" in claims(out, Asked("a", "b", "pass@8"))[0]
+    lines = _lines(text)
+    assert lines["lift"].startswith(f"{row['lift']:+.4f}, 95% interval {row['lo']:+.4f} to {row['hi']:+.4f} ")
+    assert lines["flip test"].startswith(
+        f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided"
+    )
+    assert lines["q"].startswith(f"{row['p_two_sided']:.3g}, equal to p: a single comparison is not adjusted")
+    assert "n is below k = 8" in claim(out, "a", "b", "pass@8")
 
 
 COLD, HOT = {"temperature": 0.0, "grader": "x"}, {"temperature": 0.8, "grader": "x"}
 
 
-@pytest.fixture
-def hot(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def hot(tmp_path_factory: pytest.TempPathFactory) -> str:
     counts = [
         *_model("a", [0, 1] * 20, **COLD),
         *_model("a", [1, 1] * 20, **HOT),
         *_model("b", [0, 0] * 20, **HOT),
         *_model("c", [1, 0] * 20, **COLD),
     ]
-    return str(scored(tmp_path, counts, protocol={"columns": ["temperature", "grader"]}))
+    return str(scored(tmp_path_factory.mktemp("hot"), counts, protocol={"columns": ["temperature", "grader"]}))
 
 
 def test_two_protocols_of_one_model(hot: str) -> None:
     first = "a (temperature=0.8, grader=x) against a (temperature=0, grader=x) (default, pass@1): improvement"
     for protocols in ((), ("temperature=0", "temperature=0.8"), ("temperature=0, grader=x", "temperature=0.8")):
-        (text,) = claims(hot, Asked("a", "a", protocols=protocols))
+        text = claim(hot, "a", "a", protocols=protocols)
         assert text.splitlines()[0] == first
         assert _lines(text)["problems"] == "40, attempted under both protocols"
-    (turned,) = claims(hot, Asked("a", "a", protocols=("temperature=0.8", "temperature=0")))
+    turned = claim(hot, "a", "a", protocols=("temperature=0.8", "temperature=0"))
     assert "regression" in turned.splitlines()[0]
     with pytest.raises(UsageError, match="itself"):
-        claims(hot, Asked("a", "a", protocols=("temperature=0",)))
+        claims(hot, PairRequest("a", "a", protocols=("temperature=0",)))
 
 
 def test_protocols_of_two_models(hot: str) -> None:
-    (text,) = claims(hot, Asked("a", "b"))
+    text = claim(hot, "a", "b")
     assert text.startswith("b against a (default, temperature=0.8, grader=x, pass@1): regression")
-    (text,) = claims(hot, Asked("a", "b", protocols=("temperature=0.8",)))
+    text = claim(hot, "a", "b", protocols=("temperature=0.8",))
     assert "regression" in text
-    for asked in (Asked("b", "c"), Asked("b", "c", "avg@N"), Asked("b", "c", protocols=("temperature=0.8",))):
-        (text,) = claims(hot, asked)
+    for options in ({}, {"metric": "avg@N"}, {"protocols": ("temperature=0.8",)}):
+        text = claim(hot, "b", "c", **options)
         assert text.endswith("not comparable: protocol differs (temperature 0.8 and 0)")
 
 
@@ -138,14 +147,14 @@ def test_two_runs(tmp_path: Path) -> None:
     out, counts = scored(tmp_path, _model("a", [0, 1] * 20)), [*_model("a", [1, 1] * 20), *_model("b", [0, 1] * 20)]
     ((first,),) = [tuple(row.values()) for row in rows(out, "SELECT run_id FROM run")]
     job(lake(tmp_path / "new", counts), Output(out), Settings(), full=True)
-    (text,) = claims(str(out), Asked("a", "a", runs=(first,)))
+    text = claim(out, "a", "a", runs=(first,))
     head, second = text.splitlines()[:2]
     assert head.startswith("a (run ")
     assert head.endswith(f" against a (run {first}) (default, pass@1): improvement")
     assert "attempted in both runs" in second
-    assert "inconclusive" in claims(str(out), Asked("a", "b", runs=(first[:-2],)))[0].splitlines()[0]
+    assert "inconclusive" in claim(out, "a", "b", runs=(first[:-2],)).splitlines()[0]
     with pytest.raises(UsageError, match="no model b"):
-        claims(str(out), Asked("a", "b", runs=(first, first)))
+        claims(str(out), PairRequest("a", "b", runs=(first, first)))
 
 
 def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
@@ -153,15 +162,15 @@ def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
     counts = [*_model("a", [0] * 40), *_model("b", [1] * 6 + [0] * 34)]
     counts += [row for i in range(8) for row in _model(f"m{i}", ([0] * (3 * i) + [1] * 6 + [0] * 40)[:40])]
     out = str(scored(tmp_path, counts))
-    (text,) = claims(out, Asked("a", "b"))
-    told = _lines(text)
+    text = claim(out, "a", "b")
+    lines = _lines(text)
     assert text.splitlines()[0].endswith("inconclusive")
-    assert told["shows"].startswith("nothing that may be claimed: the interval leaves zero out, but q is above 0.05")
-    assert "among 45 pairs" in told["shows"]
+    want = "no claim: the interval excludes zero, but q is above 0.05; with 45 pairs this happens by chance"
+    assert lines["shows"] == want
 
 
 @pytest.mark.parametrize(
-    ("c", "margin", "claim", "turned"),
+    ("c", "margin", "verdict", "turned"),
     [
         ([1, 2] * 20, 0.1, "equivalent", "equivalent"),
         ([3, 2] * 4 + [0, 2] * 2 + [1, 2] * 14, 0.05, "not worse", "inconclusive"),
@@ -169,11 +178,11 @@ def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
         ([3, 0] * 20, 0.01, "inconclusive", "inconclusive"),
     ],
 )
-def test_margins(tmp_path: Path, c: list[int], margin: float, claim: str, turned: str) -> None:
+def test_margins(tmp_path: Path, c: list[int], margin: float, verdict: str, turned: str) -> None:
     counts = [*_model("a", [1, 2] * 20, n=4), *_model("b", c, n=4)]
     out = str(scored(tmp_path, counts, compare={"margin": margin, "allow_different_n": True}))
-    for asked, want in ((Asked("a", "b"), claim), (Asked("b", "a"), turned)):
-        (text,) = claims(out, asked)
+    for names, want in (("ab", verdict), ("ba", turned)):
+        text = claim(out, *names)
         assert text.splitlines()[0].endswith(f": {want}"), text
         assert (f"margin of {margin}" in text) == (want in ("equivalent", "not worse"))
 
@@ -192,7 +201,7 @@ def test_names_are_data(tmp_path: Path) -> None:
     odd = "x'; DROP TABLE comparison; --"
     out = str(scored(tmp_path, [*_model("a", [0, 1] * 20, n=2), *_model(odd, [2, 1] * 20, n=2)]))
     for metric in ("pass@1", "avg@N"):
-        (text,) = claims(out, Asked("a", odd, metric))
+        text = claim(out, "a", odd, metric)
         assert text.startswith(f"{odd} against a (default, {metric}): improvement")
 
 
@@ -203,5 +212,5 @@ def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) 
     pl.DataFrame(rows_).write_parquet(tmp_path / "lake" / "a.parquet")
     job(tmp_path / "lake", Output(tmp_path / "out"), Settings())
     for metric in ("pass@1", "pass@2"):
-        (text,) = claims(str(tmp_path / "out"), Asked("a", "b", metric, "x"))
+        text = claim(tmp_path / "out", "a", "b", metric, "x")
         assert "not comparable: too few problems (0 in common, 20 needed)" in text

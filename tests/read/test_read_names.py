@@ -6,8 +6,8 @@ import pytest
 
 from counted import claims, scored
 from scorelake.errors import UsageError
-from scorelake.read.claim import Asked
-from scorelake.read.names import canonical, says, there
+from scorelake.read.claim import PairRequest
+from scorelake.read.names import canonical, check_names, matches_protocol
 from scorelake.schemas import protocol_label
 
 
@@ -26,14 +26,14 @@ def test_metrics_have_one_name(given: str, name: str) -> None:
 
 def test_the_three_closest_names_are_told() -> None:
     with pytest.raises(UsageError, match="no model gpt5 here") as raised:
-        there("model", ["claude", "gpt-4", "GPT-5", "gpt-5-mini", "llama"], ("claude", "gpt5"))
+        check_names("model", ["claude", "gpt-4", "GPT-5", "gpt-5-mini", "llama"], ("claude", "gpt5"))
     assert raised.value.hint == "did you mean: GPT-5, gpt-4, gpt-5-mini?"
 
 
 def test_own_spectra_are_compared_on_demand(tmp_path: Path) -> None:
     counts = [{"model": m, "problem_id": p, "n": 4, "c": (p + i) % 5} for i, m in enumerate("ab") for p in range(30)]
     out = str(scored(tmp_path, counts, spectra={"steep": [0.25, 0.75]}, metrics={"names": ["pass@1"]}))
-    (text,) = claims(out, Asked("a", "b", "Spectrum-Steep@2"))
+    (text,) = claims(out, PairRequest("a", "b", "Spectrum-Steep@2"))
     assert text.startswith("b against a (default, spectrum-steep@2): ")
 
 
@@ -44,5 +44,5 @@ def test_own_spectra_are_compared_on_demand(tmp_path: Path) -> None:
 def test_what_a_protocol_says(asked: str, said: bool) -> None:
     protocol = '{"t": 0.2, "g": "x"}'
     assert protocol_label(protocol) == "t=0.2, g=x"
-    assert says(protocol, protocol_label(protocol), asked) == said
-    assert says(protocol, protocol_label(protocol), protocol)
+    assert matches_protocol(protocol, protocol_label(protocol), asked) == said
+    assert matches_protocol(protocol, protocol_label(protocol), protocol)

@@ -53,9 +53,9 @@ def test_the_report_links_to_the_page(tmp_path: Path) -> None:
     out = plain(tmp_path)
     assert "](" not in _call("report", out)
     told = _call("report", out, "--page", "https://e.org/a b)<x>?y=1#pin=m")
-    assert told.endswith("[The whole leaderboard](<https://e.org/a%20b%29%3Cx%3E?y=1#pin=m>)\n")
+    assert told.endswith("[Full leaderboard](<https://e.org/a%20b%29%3Cx%3E?y=1#pin=m>)\n")
     _call("page", out, "--html", out / "leaderboard.html")
-    assert _call("report", out).endswith(f"[The whole leaderboard](<{out.as_posix()}/leaderboard.html>)\n")
+    assert _call("report", out).endswith(f"[Full leaderboard](<{out.as_posix()}/leaderboard.html>)\n")
     (out / "leaderboard.html").write_text("the page of another run", encoding="utf-8")
     assert "](" not in _call("report", out)
 
@@ -65,7 +65,7 @@ def test_movers(tmp_path: Path) -> None:
     run(tmp_path / "lake", tmp_path / "out")
     put(tmp_path / "lake", expand([(f"p{i}", 4, 4) for i in range(12)], model="m"), "1.parquet")
     run(tmp_path / "lake", tmp_path / "out")
-    assert "| m | 25.0 | 62.5 | +37.5 | more than noise of the attempts |" in _call("report", tmp_path / "out")
+    assert "| m | 25.0 | 62.5 | +37.5 | significant change |" in _call("report", tmp_path / "out")
 
 
 def test_a_hostile_name_is_only_a_name_in_markdown(wild: Path) -> None:
@@ -142,7 +142,7 @@ def test_models_with_the_same_value_share_the_first_place(tmp_path: Path, many: 
     told = _call("report", out)
     assert "a and b share the first place on default at pass@1: 75.0%" in told
     assert "leads" not in told
-    assert "name no winner" in told
+    assert "no clear winner" in told
     more = [*both, *model("c", [0] * many)]
     told = _call("report", scored(tmp_path / "three", more, metrics={"names": ["pass@1"]}))
     assert "a and b share the first place" in told

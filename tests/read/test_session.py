@@ -10,7 +10,8 @@ import pytest
 
 from conftest import expand, put, run
 from scorelake.errors import LakeError, UsageError
-from scorelake.read.session import query, reading, settings_shown, to_csv, to_json
+from scorelake.read.board import opened
+from scorelake.read.session import query, reading, to_csv, to_json
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -57,8 +58,8 @@ def test_valid_json(out: Path) -> None:
 
 
 def test_settings_of_the_run_that_is_shown(out: Path) -> None:
-    with reading(str(out)) as copy:
-        settings = settings_shown(copy)
+    with opened(out) as read:
+        settings = read.settings()
     assert (settings["lake"]["exclude"], settings["uncertainty"]["confidence"]) == (["x*"], 0.9)
 
 

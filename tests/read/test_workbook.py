@@ -24,15 +24,8 @@ needs_office = pytest.mark.skipif(OFFICE is None, reason="NO LIBREOFFICE: the wo
 def _opened(path: Path, home: Path) -> openpyxl.Workbook:
     """What LibreOffice makes of a workbook: opened there, and written anew."""
     profile = f"-env:UserInstallation={(home / 'profile').as_uri()}"
-    command = [
-        OFFICE or "",
-        profile,
-        "--headless",
-        "--convert-to",
-        "xlsx:Calc MS Excel 2007 XML",
-        "--outdir",
-        str(home / "new"),
-    ]
+    convert = ("--headless", "--convert-to", "xlsx:Calc MS Excel 2007 XML", "--outdir", str(home / "new"))
+    command = [OFFICE or "", profile, *convert]
     subprocess.run([*command, str(path)], check=True, capture_output=True, timeout=300)
     return openpyxl.load_workbook(home / "new" / path.name, data_only=True)
 

@@ -64,13 +64,13 @@ def sql(
         from scorelake.read import session
 
         with scorelake.open(out) as board:
-            columns, rows = board.rows(query, limit=session.MOST + 1 if as_table else None)
+            columns, rows = board.rows(query, limit=session.MAX_ROWS + 1 if as_table else None)
         if as_table:
             from scorelake.read import show as pages
 
-            pages.rows(columns, rows[: session.MOST])
-            if len(rows) > session.MOST:
-                reporting.say(f"these are the first {session.MOST:,} rows; --format csv prints them all")
+            pages.print_rows(columns, rows[: session.MAX_ROWS])
+            if len(rows) > session.MAX_ROWS:
+                reporting.say(f"these are the first {session.MAX_ROWS:,} rows; --format csv prints them all")
         elif format is Format.json:
             reporting.data(session.to_json(columns, rows))
         else:
@@ -108,10 +108,10 @@ def gc(
 def runs(out: Out) -> None:
     """List every run that was ever published, which one is shown, and which can be rolled back to."""
     with reporting.failures():
+        from scorelake.publish.current_run import describe_runs
         from scorelake.publish.snapshot import Output
-        from scorelake.read.runs import lines
 
-        reporting.data("\n".join(lines(Output.at(out))))
+        reporting.data("\n".join(describe_runs(Output.at(out))))
 
 
 @app.command()

@@ -50,10 +50,10 @@ def show(
     """Print the leaderboard of one metric."""
     with reporting.failures():
         from scorelake.read.session import reading
-        from scorelake.read.show import Asked, leaderboard
+        from scorelake.read.show import ShowOptions, show_leaderboard
 
         with reading(out) as folder:
-            text = leaderboard(folder, Asked(metric, benchmark, by_subject, by, top, format.value))
+            text = show_leaderboard(folder, ShowOptions(metric, benchmark, by_subject, by, top, format.value))
         if text is not None:
             typer.echo(text)
 

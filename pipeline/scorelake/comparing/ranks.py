@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from scorelake.comparing.examined import Found
-from scorelake.schemas import Table, place_of_value
+from scorelake.schemas import Table, rank_of_value
 from scorelake.settings import Settings
 
 
@@ -19,7 +19,7 @@ def ranks(table: Table, summary: pl.DataFrame, found: Sequence[Found], settings:
         key = [name for name in (*board, "metric", "model") if name in more.columns]
         told = told.join(more, on=key, how="left", validate="m:1", nulls_equal=True, maintain_order="left")
     told = told.with_columns(reason=_reason(settings))
-    place = place_of_value().over(*board, "metric").cast(pl.Int64)
+    place = rank_of_value().over(*board, "metric").cast(pl.Int64)
     told = told.with_columns(value=pl.when(pl.col("reason").is_null()).then("value")).with_columns(rank=place)
     known = pl.col("rank_lo").is_not_null()
     return table.check(

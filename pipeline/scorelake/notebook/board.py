@@ -16,8 +16,8 @@ from scorelake.notebook.comparison import Comparison, compare
 from scorelake.notebook.plots import Plots
 from scorelake.read import session
 from scorelake.read.board import facts, opened
-from scorelake.read.claim import Asked, run_shown
-from scorelake.read.names import there
+from scorelake.read.claim import PairRequest, current_run_id
+from scorelake.read.names import check_names
 from scorelake.read.verdict import verdict
 from scorelake.text import escape_control_lines, plural
 
@@ -120,12 +120,12 @@ class Board:
         with opened(self.folder) as reader:
             output = facts(reader)
             parameters: dict[str, Any] = {"metric": output.metric(metric), "benchmark": benchmark}
-            there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+            check_names("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
             if by == "subject":
                 query |= {"view": "subject_leaderboard", "order": f"subject, {_ORDER}"}
             elif by is not None:
                 slices = [name for (name,) in reader.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
-                there("slice", ["subject", *slices], [by])
+                check_names("slice", ["subject", *slices], [by])
                 parameters["slice"] = by
                 query |= {"view": "slice_summary", "more": "AND slice = $slice"}
                 query["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
@@ -152,8 +152,8 @@ class Board:
         [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
         names = self.sql("SELECT DISTINCT model, benchmark FROM model_summary ORDER BY ALL")
-        there("model", names["model"].unique(maintain_order=True).to_list(), [model])
-        there("benchmark", names["benchmark"].unique().sort().to_list(), [benchmark] if benchmark else [])
+        check_names("model", names["model"].unique(maintain_order=True).to_list(), [model])
+        check_names("benchmark", names["benchmark"].unique().sort().to_list(), [benchmark] if benchmark else [])
         return session.frame(self.folder, _CURVE, {"model": model, "benchmark": benchmark})
 
     def table(self, name: str) -> pl.DataFrame:
@@ -173,7 +173,7 @@ class Board:
         >>> board.table("problem_counts").select("model", "problem_id", "n", "c").head(2).rows()
         [('model-00', 'problem-000000', 12, 7), ('model-00', 'problem-000001', 14, 11)]
         """
-        there("table", self.tables["name"].to_list(), [name])
+        check_names("table", self.tables["name"].to_list(), [name])
         return session.frame(self.folder, f'SELECT * FROM "{name}"', problems=True)
 
     @property
@@ -272,7 +272,7 @@ class Board:
           ...
         """
         protocols, runs = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
-        return compare(self.folder, self.out, Asked(model_a, model_b, metric, benchmark, protocols, runs))
+        return compare(self.folder, self.out, PairRequest(model_a, model_b, metric, benchmark, protocols, runs))
 
     @property
     def plot(self) -> Plots:
@@ -288,7 +288,7 @@ class Board:
             with ExitStack() as copied:
                 folder = copied.enter_context(session.reading(self.out))
                 run_id = self.report.run["run_id"] if self.report else None
-                if run_id and run_id != (current := run_shown(folder)):
+                if run_id and run_id != (current := current_run_id(folder)):
                     raise UsageError(
                         f"run {current} has been published here since run {run_id}, which this board shows",
                         where=self.out,

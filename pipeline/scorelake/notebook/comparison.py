@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from scorelake.read.claim import Asked, compared, tell
-from scorelake.read.session import settings_shown
+from scorelake.read.claim import PairRequest, compare_models
 from scorelake.text import escape_control_lines
 
 if TYPE_CHECKING:
@@ -74,14 +73,13 @@ class Comparison:
         return str(out)
 
 
-def compare(folder: Path, out: str, query: Asked) -> Comparison:
+def compare(folder: Path, out: str, query: PairRequest) -> Comparison:
     """Compare two models from the published tables, or from the counts where the tables do not have the pair."""
-    settings = settings_shown(folder)
-    results = compared(folder, out, query)
+    results = compare_models(folder, out, query)
     rows = tuple(
         {"benchmark": result.benchmark, "protocol": result.protocol, "metric": result.metric}
         | {"model_a": result.a, "model_b": result.b, "claim": result.row["claim"]}
         | {name: result.row.get(name) for name in _NUMBERS}
         for result in results
     )
-    return Comparison(tuple(tell(result, settings) for result in results), rows)
+    return Comparison(tuple(result.text() for result in results), rows)

@@ -16,8 +16,7 @@ from scorelake.page.build import read_file
 from scorelake.page.problems import problems
 from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
 from scorelake.read.board import facts, opened
-from scorelake.read.labels import shortened
-from scorelake.read.names import there
+from scorelake.read.names import check_names, shorten
 from scorelake.read.verdict import title
 from scorelake.storage.disk import replace_text
 
@@ -171,7 +170,7 @@ class Plots:
         with opened(self._folder) as reader:
             output = facts(reader)
             name = output.metric(metric)
-            there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+            check_names("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
             panels = [
                 draw(view)
                 for view in board_views(output, reader, name, top=top)
@@ -193,7 +192,7 @@ def _leaderboard(view: BoardView) -> Panel:
         at = {"y": y + ROW / 2 + 4}
         parts += [
             svg.element("text", row["rank"], x=PAD + 28, **at, text_anchor="end"),
-            svg.element("text", shortened(row["name"], 26), x=PAD + 40, **at, class_="ink"),
+            svg.element("text", shorten(row["name"], 26), x=PAD + 40, **at, class_="ink"),
             svg.element("text", row["score"] + table["unit"], x=_SCORE, **at, text_anchor="end", class_="ink strong"),
             svg.element("text", row["range"], x=_RANGE, **at, text_anchor="end"),
             _inset(row["plot"], _AXIS, y, width, ROW),
@@ -205,7 +204,7 @@ def _leaderboard(view: BoardView) -> Panel:
 
 
 def _curve(view: BoardView, model: str) -> Panel | None:
-    there("model", list(view.facts.label), [model])
+    check_names("model", list(view.facts.label), [model])
     points = curve_points(view)
     curves = {family: points[family, model] for family in CURVES if (family, model) in points}
     if not curves:

@@ -14,7 +14,7 @@ from scorelake.page import svg
 from scorelake.page.pairs import packed_pairs
 from scorelake.page.sections import MANY, MATRIX, BoardView, pack
 from scorelake.read.board import Board, Line, by_subject
-from scorelake.read.labels import labels
+from scorelake.read.names import labels
 from scorelake.read.numbers import Scale
 from scorelake.read.verdict import verdict
 

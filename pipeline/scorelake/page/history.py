@@ -49,7 +49,7 @@ def history(view: BoardView) -> dict[str, Any] | None:
         "names": names,
         "changed": bool(changes),
         "movers": [
-            (view.short(m.model), scale.text(m.before), scale.text(m.now), scale.signed(m.change), m.told)
+            (view.short(m.model), scale.text(m.before), scale.text(m.now), scale.signed(m.change), m.note)
             for m in movers(view.reader, view.board, view.metric)
         ],
         "data": {

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from scorelake.page.sections import DASH, MANY, MATRIX, BoardView
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale
 
 _PAIRS = """
@@ -43,7 +43,7 @@ def pair_matrix(view: BoardView) -> dict[str, Any] | None:
         rows.append((view.short(a), i, [_cell(view, a, b, pairs.get((a, b)), max(lifts) or 1.0) for b in columns]))
     return {
         "rows": rows,
-        "names": [shortened(view.label(model), 24) for model in models],
+        "names": [shorten(view.label(model), 24) for model in models],
         "omitted": len(ranked) - len(models),
         "significant": len(significant),
         "total": len(upper),

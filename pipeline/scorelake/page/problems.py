@@ -9,7 +9,7 @@ from typing import Any
 
 from scorelake.page import svg
 from scorelake.page.sections import MANY, MATRIX, BoardView
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 from scorelake.read.verdict import title
 from scorelake.text import escape_controls
 
@@ -68,7 +68,7 @@ def _names(view: BoardView, stats: list[dict[str, Any]]) -> list[str]:
         return [f"#{i + 1}" for i in range(len(stats))]
     repeated = len({row["problem_id"] for row in stats}) < len(stats)
     ids = [f"{row['subject']}/{row['problem_id']}" if repeated else str(row["problem_id"]) for row in stats]
-    return [shortened(escape_controls(text), 80) for text in ids]
+    return [shorten(escape_controls(text), 80) for text in ids]
 
 
 def _heat_map(view: BoardView, stats: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _heat_map(view: BoardView, stats: list[dict[str, Any]], names: list[str]) ->
     steps = [[cell and _step(*cell) for cell in row] for row in cells[:MATRIX]]
     return {
         "heat_map": svg.heat_map(steps, labels, f"Models by problems of {title(view.board)}"),
-        "names": [shortened(label, 28) for label in labels],
+        "names": [shorten(label, 28) for label in labels],
         "omitted": (len(models) - len(labels), len(names) - len(positions)),
         "data": {
             "codes": {char: cell for cell, char in code.items()},

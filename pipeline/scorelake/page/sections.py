@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from scorelake.page import svg
 from scorelake.read.board import Board, Facts, Line, Reader
-from scorelake.read.labels import shortened
+from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale, millionths
 from scorelake.read.verdict import tiers, title
 from scorelake.text import escape_controls, plural
@@ -111,7 +111,7 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
     rows = [
         {
             "i": i,
-            "rank": line.place,
+            "rank": line.rank_range,
             "name": view.label(line.model),
             "score": scale.text(line.value) + "*" * (line.value is not None and line.scored < line.problems),
             "range": scale.between(line.lo, line.hi),
@@ -265,7 +265,7 @@ def _heat_table(view: BoardView, name: str, rows: list[tuple[Any, ...]]) -> dict
     return {
         "by": name,
         "small": SMALL,
-        "names": [(shortened(escape_controls(str(v)), 40), n) for v, n in zip(columns, problems, strict=True)],
+        "names": [(shorten(escape_controls(str(v)), 40), n) for v, n in zip(columns, problems, strict=True)],
         "rows": [(view.short(model), [cells.get((model, value)) for value in columns]) for model in models],
         "omitted": (len(view.lines) - len(models), len(values) - len(columns)),
     }

@@ -1,9 +1,9 @@
-"""What changed since the run that was shown before: files, models, scores, their order, settings.
+"""Changes since the previous published run: files, models, scores, ranks and settings.
 
-A score moves from night to night by noise alone, since attempts are drawn anew. Its change therefore has an interval:
-the problems are the same, the attempts are not. V is the variance of a mean of 0/1 outcomes when the same problems
-are attempted again, from the histogram of (n, c); a change has V0 + V1 where the attempts are others, and V0 - V1
-where the run before is part of this one.
+Scores differ between runs by chance alone, since attempts are sampled. The interval of a change therefore treats the
+problems as fixed and the attempts as random. V is the variance of a mean of 0/1 outcomes for new attempts at the same
+problems, from the histogram of (n, c). The variance of a change is V0 + V1 if the attempts are independent, and
+V0 - V1 if the attempts of the previous run are part of this one.
 """
 
 from __future__ import annotations
@@ -11,38 +11,39 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import erfc, sqrt
 from statistics import NormalDist
 from typing import Any
 
 import polars as pl
 
 from scorelake.partials import Partial, described
-from scorelake.publish.history import flat
-from scorelake.publish.shown import Base
+from scorelake.publish.current_run import PublishedState
+from scorelake.publish.history import flatten_settings
 from scorelake.publish.snapshot import Manifest, Output
-from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, place_of_value
+from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
 from scorelake.settings import Settings
 from scorelake.storage.files import File
 from scorelake.text import plural
 
-_WHO = ("benchmark", "model", "protocol")
+_MODEL = ("benchmark", "model", "protocol")
+_SCORE = (*_MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
-_PASSES = ("pass@1",)
-_MEANS = ("pass@1", "avg@N", "bayes@N")
-"""Metrics that are means of 0/1 outcomes, where the lake has no others."""
+_IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.")
+"""Settings that no score depends on."""
 
 
 @dataclass(frozen=True)
-class Scores:
-    """What a run says of its models, and what that is made of."""
+class RunScores:
+    """The summary of a run, and the histogram it was computed from."""
 
     summary: pl.DataFrame
     histogram: pl.DataFrame
 
 
 @dataclass(frozen=True)
-class Files:
-    """How many files came, changed and went; and whether all that was counted before is counted still."""
+class FileChanges:
+    """Numbers of new, changed and removed files; `grown` if everything counted before is still counted."""
 
     new: int
     changed: int
@@ -50,272 +51,217 @@ class Files:
     grown: bool
 
 
-def files(before: Iterable[Partial | None], now: Sequence[Partial]) -> Files:
-    """Compare what two runs counted. A partial that is gone is None: then nothing is known of its files."""
-    ours = {file.path: file for partial in now for file in partial.files}
+def compare_files(before: Iterable[Partial | None], now: Sequence[Partial]) -> FileChanges:
+    """Compare the files of two runs. A partial that was removed is None: its files are unknown."""
+    files = {file.path: file for partial in now for file in partial.files}
     names = {partial.name for partial in now}
-    theirs: dict[str, File] = {}
-    unknown = False
-    kept = True
+    previous: dict[str, File] = {}
+    grown = True
     for partial in before:
-        unknown |= partial is None
-        if partial is not None:
-            theirs |= {file.path: file for file in partial.files}
-            kept &= partial.name in names or all(ours.get(file.path) == file for file in partial.files)
-    changed = sum(path in ours and ours[path] != file for path, file in theirs.items())
-    gone = sum(path not in ours for path in theirs)
-    return Files(sum(path not in theirs for path in ours), changed, gone, kept and not unknown)
+        if partial is None:
+            grown = False
+            continue
+        previous |= {file.path: file for file in partial.files}
+        grown &= partial.name in names or all(files.get(file.path) == file for file in partial.files)
+    changed = sum(path in files and files[path] != file for path, file in previous.items())
+    gone = sum(path not in files for path in previous)
+    return FileChanges(sum(path not in previous for path in files), changed, gone, grown)
 
 
 def changed_settings(before: Manifest, now: dict[str, Any]) -> list[str]:
-    """Keys of settings that differ; the lake and the version are told with them."""
-    keys = [
-        {f"settings.{k}": v for k, v in flat(json.loads(run["settings"]))}
+    """Return the keys of differing settings that scores depend on, including the lake and the version."""
+    one, two = (
+        {f"settings.{key}": value for key, value in flatten_settings(json.loads(run["settings"]))}
         | {name: str(run[name]) for name in ("lake", "version")}
         for run in (before["run"], now)
-    ]
-    names = sorted({*keys[0], *keys[1]})
-    silent = ("settings.run.", "settings.storage.", "settings.gates.")  # none of them changes a number
-    differ = [name for name in names if keys[0].get(name) != keys[1].get(name)]
-    return [name.removeprefix("settings.") for name in differ if not name.startswith(silent)]
+    )
+    differing = [name for name in sorted({*one, *two}) if one.get(name) != two.get(name)]
+    return [name.removeprefix("settings.") for name in differing if not name.startswith(_IRRELEVANT)]
 
 
-def scores(
-    before: Scores, now: Scores, *, grown: bool, binary: bool, confidence: float, settings_changed: bool
+def compare_scores(
+    before: RunScores, now: RunScores, *, grown: bool, binary: bool, confidence: float, settings_changed: bool
 ) -> pl.DataFrame:
-    """The table `change`. `grown`: this run counted all that the one before did, and more; `binary`: 0/1 outcomes."""
-    sides = [_side(each, _MEANS if binary else _PASSES) for each in (before, now)]
-    both = sides[0].join(sides[1], on=[*_WHO, "metric"], how="full", coalesce=True, nulls_equal=True, suffix="_now")
-    same = pl.col("problems") == pl.col("problems_now")
-    noise = (
-        pl.when(pl.lit(grown) & same & pl.col("again") & pl.col("again_now"))
-        .then((pl.col("V") - pl.col("V_now")).clip(lower_bound=0))
-        .otherwise(pl.col("V") + pl.col("V_now"))
-    )
-    change = pl.col("value_now") - pl.col("value")
-    both = both.with_columns(change=change, spread=(noise + pl.col("least") + pl.col("least_now")).sqrt())
+    """Return the table `change`. `binary`: all outcomes are 0/1; `grown`: this run counted all that the other did."""
+    means = ("pass@1", "avg@N", "bayes@N") if binary else ("pass@1",)
+    then, here = (_with_variance(run, means) for run in (before, now))
+    both = here.join(then, on=_SCORE, how="full", coalesce=True, nulls_equal=True, suffix="_before")
+    v0, v1, again, again_before = (pl.col(name) for name in ("V_before", "V", "again", "again_before"))
+    nested = pl.lit(grown) & (pl.col("problems") == pl.col("problems_before")) & again & again_before
+    variance = pl.when(nested).then((v0 - v1).clip(lower_bound=0)).otherwise(v0 + v1)
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    p = [
-        None if d is None or s is None else 1.0 if d == 0 else 0.0 if s == 0 else _tail(abs(d) / s)
-        for d, s in both.select("change", "spread").rows()
-    ]
-    both = both.with_columns(pl.Series("p", p, dtype=pl.Float64)).with_columns(
-        what=_what(), lo=pl.col("change") - z * pl.col("spread"), hi=pl.col("change") + z * pl.col("spread")
-    )
-    both = _adjusted(both).with_columns(outside=(pl.col("q") <= 1 - confidence).fill_null(value=False))
-    named = both.select(
-        *_WHO,
-        "metric",
-        "what",
-        pl.col("value").alias("value_before"),
-        pl.col("value_now").alias("value"),
-        *("change", "lo", "hi", "p", "q", "outside"),
-        pl.col("rank").alias("rank_before"),
-        pl.col("rank_now").alias("rank"),
-        pl.col("problems").alias("problems_before"),
-        pl.col("problems_now").alias("problems"),
-        pl.col("attempts").alias("attempts_before"),
-        pl.col("attempts_now").alias("attempts"),
-        pl.lit(settings_changed).alias("settings_changed"),
-    )
-    return CHANGE.check(named.sort(*_WHO, "metric"))
-
-
-def nothing() -> pl.DataFrame:
-    """The table of a first run."""
-    return pl.DataFrame(schema=CHANGE.schema)
-
-
-def _tail(z: float) -> float:
-    return 2 * NormalDist().cdf(-z)
-
-
-def _what() -> pl.Expr:
-    there, here = (pl.col(name).is_not_null() for name in ("there", "there_now"))
-    return (
-        pl.when(~there)
+    change, se = pl.col("change"), pl.col("se")
+    is_new, is_gone = pl.col("problems_before").is_null(), pl.col("problems").is_null()
+    changed = pl.when(change.is_null()).then(pl.lit("unknown")).when(change == 0).then(pl.lit("same"))
+    both = both.with_columns(
+        change=pl.col("value") - pl.col("value_before"),
+        se=(variance + pl.col("minimum") + pl.col("minimum_before")).sqrt(),
+        settings_changed=pl.lit(settings_changed),
+    ).with_columns(
+        what=pl.when(is_new)
         .then(pl.lit("new"))
-        .when(~here)
+        .when(is_gone)
         .then(pl.lit("gone"))
-        .when(pl.col("change").is_null())
-        .then(pl.lit("unknown"))
-        .when(pl.col("change") == 0)
-        .then(pl.lit("same"))
-        .otherwise(pl.lit("moved"))
+        .otherwise(changed.otherwise(pl.lit("moved"))),
+        lo=change - z * se,
+        hi=change + z * se,
     )
+    p = [
+        None if difference is None or error is None else erfc(abs(difference) / error / sqrt(2))
+        for difference, error in both.select("change", "se").rows()
+    ]
+    both = _with_q(both.with_columns(pl.Series("p", p, pl.Float64))).with_columns(
+        outside=(pl.col("q") <= 1 - confidence).fill_null(value=False)
+    )
+    return CHANGE.check(both.select(*CHANGE.columns).sort(_SCORE))
 
 
-def _side(run: Scores, means: Sequence[str]) -> pl.DataFrame:
-    """One run's scores with their ranks and the variance of each."""
+def _with_variance(run: RunScores, means: Sequence[str]) -> pl.DataFrame:
+    """Select the scores of a run; add ranks, V, and the smallest variance that so many attempts justify."""
     again = pl.col("metric").is_in(list(means)) & pl.col("rerun").is_not_null()
-    return (
-        run.summary.join(_rerun(run.histogram), on=_WHO, how="left", nulls_equal=True)
-        .with_columns(again=again, rank=place_of_value().over(_FAMILY).cast(pl.Int64))
-        .select(
-            *_WHO,
-            *("metric", "value", "problems", "attempts", "rank", "again"),
-            pl.when("again").then("rerun").otherwise(pl.col("se") ** 2).alias("V"),  # se: problems a sample, so wider
-            (2 / (pl.col("attempts") + 1.0) ** 2).alias("least"),
-            pl.lit(1).alias("there"),
-        )
+    joined = run.summary.join(_rerun_variance(run.histogram), on=_MODEL, how="left", nulls_equal=True)
+    return joined.with_columns(again=again, rank=rank_of_value().over(_FAMILY).cast(pl.Int64)).select(
+        *_SCORE,
+        *("value", "problems", "attempts", "rank", "again"),
+        # se treats the problems as a sample, so it is an upper bound
+        pl.when("again").then("rerun").otherwise(pl.col("se") ** 2).alias("V"),
+        (2 / (pl.col("attempts") + 1.0) ** 2).alias("minimum"),
     )
 
 
-def _rerun(histogram: pl.DataFrame) -> pl.DataFrame:
-    """V of every benchmark, model and protocol. Of problems with one attempt it is at most v (1 - v)."""
+def _rerun_variance(histogram: pl.DataFrame) -> pl.DataFrame:
+    """Return V of every benchmark, model and protocol; problems with one attempt are bounded by v (1 - v)."""
     n, c, m = (pl.col(name).cast(pl.Float64) for name in ("n", "c", "problems"))
     single = pl.col("n") == 1
-    once, passed = (m.filter(single).sum(), (m * c).filter(single).sum())
-    noise = (m * c * (n - c) / (n**2 * (n - 1))).filter(pl.col("n") > 1).sum()
+    once, passed = m.filter(single).sum(), (m * c).filter(single).sum()
+    repeated = (m * c * (n - c) / (n**2 * (n - 1))).filter(pl.col("n") > 1).sum()
     bound = pl.when(once > 0).then(passed * (once - passed) / once).otherwise(0.0)
-    known = histogram.filter((pl.col("n") > 0) & pl.col("c").is_not_null())
-    return known.group_by(_WHO).agg(rerun=(noise + bound) / m.sum() ** 2)
+    graded = histogram.filter((pl.col("n") > 0) & pl.col("c").is_not_null())
+    return graded.group_by(_MODEL).agg(rerun=(repeated + bound) / m.sum() ** 2)
 
 
-def _adjusted(rows: pl.DataFrame) -> pl.DataFrame:
-    """With q: p adjusted within each family, so that of the changes it calls real only a share is not."""
-    known = rows.filter(pl.col("p").is_not_null()).sort("p", descending=True)
-    plural, place = pl.len().over(_FAMILY), pl.int_range(pl.len()).over(_FAMILY)
-    q = (pl.col("p") * plural / (plural - place)).cum_min().over(_FAMILY).clip(upper_bound=1.0)
-    found = known.with_columns(q=q).select(*_WHO, "metric", "q")
-    return rows.join(found, on=[*_WHO, "metric"], how="left", nulls_equal=True)
+def _with_q(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add q: p adjusted within each benchmark, protocol and metric (Benjamini-Hochberg)."""
+    tested = rows.filter(pl.col("p").is_not_null()).sort("p", descending=True)
+    count, index = pl.len().over(_FAMILY), pl.int_range(pl.len()).over(_FAMILY)
+    q = (pl.col("p") * count / (count - index)).cum_min().over(_FAMILY).clip(upper_bound=1.0)
+    return rows.join(tested.select(*_SCORE, q=q), on=_SCORE, how="left", nulls_equal=True)
 
 
-def since(
+@dataclass(frozen=True)
+class Change:
+    """Everything that changed, for the log and report.json."""
+
+    files: FileChanges
+    metric: str
+    since: str = ""
+    """The previous run; empty for a first run."""
+    settings: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    moved: int = 0
+    """Scores of the metric that differ."""
+    outside: tuple[str, ...] = ()
+    """Significant changes, as text."""
+    order: tuple[str, ...] = ()
+    unknown: str = ""
+    """Why scores cannot be compared."""
+
+    @property
+    def same_metrics(self) -> bool:
+        """Whether the previous run was configured with the same metrics."""
+        return not any(key.startswith("metrics.") for key in self.settings)
+
+    def lines(self) -> list[str]:
+        """Return lines for the log."""
+        if not self.since:
+            return []
+        files = self.files
+        out = [f"since {self.since}: {plural(files.new, 'file')} new, {files.changed:,} changed, {files.gone:,} gone"]
+        lists = {"models new": self.new, "models gone": self.gone, "settings changed": self.settings}
+        for name, values in lists.items():
+            out += [f"{name}: {_shorten(values)}"] if values else []
+        if self.moved:
+            out.append(f"{self.metric}: {len(self.outside):,} of {plural(self.moved, 'score')} changed significantly")
+        return [*out, *([f"order in {self.metric}: {_shorten(self.order)}"] if self.order else [])]
+
+    def warnings(self) -> list[str]:
+        """Return what could not be compared, and significant changes."""
+        out = [self.unknown] if self.unknown else []
+        out += [f"significant change: {line}" for line in self.outside[:10]]
+        more = len(self.outside) - 10
+        return [*out, f"... and {more:,} more: see the table change"] if more > 0 else out
+
+
+def compare_with_published(
     out: Output,
-    before: Base,
+    state: PublishedState,
     run: dict[str, Any],
     partials: Sequence[Partial],
     tables: Mapping[str, pl.DataFrame],
     settings: Settings,
 ) -> tuple[Change, pl.DataFrame]:
-    """What changed since the run that is shown, in words and as the table `change`; of a first run nothing."""
-    was, metric = before.manifest, settings.gates.metric
-    if was is None:
-        return Change(files=files([], partials), metric=metric), nothing()
+    """Compare a run with the published one, as text and as the table `change`; both are empty for a first run."""
+    previous, metric = state.manifest, settings.gates.metric
+    if previous is None:
+        return Change(files=compare_files([], partials), metric=metric), pl.DataFrame(schema=CHANGE.schema)
+    run_id = previous["run"]["run_id"]
     try:
-        then = Scores(*(out.table(was, table.name) for table in (MODEL_SUMMARY, PROBLEM_HISTOGRAM)))
-        now = Scores(tables[MODEL_SUMMARY.name], tables[PROBLEM_HISTOGRAM.name])
-        mine = {partial.name: partial for partial in partials}
-        theirs = [mine.get(name) or described(out.partials / name) for name in was["partials"]]
-        found, keys = files(theirs, partials), changed_settings(was, run)
-        table = scores(
-            then,
+        before = RunScores(*(out.table(previous, table.name) for table in (MODEL_SUMMARY, PROBLEM_HISTOGRAM)))
+        now = RunScores(tables[MODEL_SUMMARY.name], tables[PROBLEM_HISTOGRAM.name])
+        by_name = {partial.name: partial for partial in partials}
+        counted = [by_name.get(name) or described(out.partials / name) for name in previous["partials"]]
+        files, keys = compare_files(counted, partials), changed_settings(previous, run)
+        table = compare_scores(
+            before,
             now,
-            grown=found.grown and not keys,
+            grown=files.grown and not keys,
             binary=not any(partial.rewards for partial in partials),
             confidence=settings.uncertainty.confidence,
             settings_changed=bool(keys),
         )
     except (OSError, pl.exceptions.PolarsError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        name = was["run"]["run_id"]
-        unknown = f"snapshots/{name} cannot be read ({first}): what changed since then is not known"
-        return Change(since=name, files=files([], partials), metric=metric, unknown=unknown), nothing()
-    return told(was["run"]["run_id"], table, found, keys, metric), table
+        unknown = f"snapshots/{run_id} cannot be read ({first}): changes since then are unknown"
+        change = Change(since=run_id, files=compare_files([], partials), metric=metric, unknown=unknown)
+        return change, pl.DataFrame(schema=CHANGE.schema)
+    return _describe(run_id, table, files, keys, metric), table
 
 
-# --- in words -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Change:
-    """All of it, for people and for report.json."""
-
-    files: Files
-    metric: str
-    since: str = ""
-    """The run before; empty for a first run."""
-    settings: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-    moved: int = 0
-    """Scores of the metric that are not the same."""
-    outside: tuple[str, ...] = ()
-    """Of those, the ones that noise does not explain, in words."""
-    order: tuple[str, ...] = ()
-    unknown: str = ""
-    """Why nothing can be said of scores."""
-
-    @property
-    def same_metrics(self) -> bool:
-        """The run before was asked for the same metrics."""
-        return not any(key.startswith("metrics.") for key in self.settings)
-
-    def lines(self) -> list[str]:
-        """For the log."""
-        if not self.since:
-            return []
-        files = self.files
-        out = [f"since {self.since}: {plural(files.new, 'file')} new, {files.changed:,} changed, {files.gone:,} gone"]
-        for what, names in (("new", self.new), ("gone", self.gone)):
-            if names:
-                out.append(f"models {what}: {_some(names)}")
-        if self.settings:
-            out.append(f"settings changed: {_some(self.settings)}")
-        if self.moved:
-            out.append(
-                f"{self.metric}: {plural(self.moved, 'score')} moved, {len(self.outside)} of them more than by noise"
-            )
-        if self.order:
-            out.append(f"order in {self.metric}: {_some(self.order)}")
-        return out
-
-    def warnings(self) -> list[str]:
-        """What could not be compared, and movements outside their interval."""
-        out = [self.unknown] if self.unknown else []
-        out += [f"moved more than by noise: {line}" for line in self.outside[:10]]
-        more = len(self.outside) - 10
-        return [*out, f"... and {more:,} more: see the table change"] if more > 0 else out
-
-
-def told(since: str, table: pl.DataFrame, found: Files, keys: Sequence[str], metric: str) -> Change:
-    """A change in words, by one metric, or where the board has it not by the first it has."""
+def _describe(since: str, table: pl.DataFrame, files: FileChanges, keys: Sequence[str], metric: str) -> Change:
+    """Describe the changes of one metric; of the first one if the table does not have it."""
     names = table["metric"].unique().sort().to_list()
     chosen = metric if metric in names else next(iter(names), metric)
     rows = table.filter(pl.col("metric") == chosen)
-    models = {}
-    for what in ("new", "gone"):
-        mine = pl.col("what") == what
-        models[what] = sorted(set(table.filter(mine)["model"]) - set(table.filter(~mine)["model"]))
-    moved = rows.filter(pl.col("what") == "moved")
-    order = moved_ranks(rows)
-    outside = [_line(row, chosen) for row in moved.filter("outside").sort("q", *_WHO).rows(named=True)]
-    return Change(
-        files=found,
-        metric=chosen,
-        since=since,
-        settings=tuple(keys),
-        new=tuple(models["new"]),
-        gone=tuple(models["gone"]),
-        moved=moved.height,
-        outside=tuple(outside),
-        order=order,
+    new, gone = (
+        tuple(sorted(set(table.filter(is_such)["model"]) - set(table.filter(~is_such)["model"])))
+        for is_such in (pl.col("what") == "new", pl.col("what") == "gone")
     )
+    moved = rows.filter(pl.col("what") == "moved")
+    outside = tuple(
+        f"{_title(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, "
+        f"{row['change']:+.4f} ({row['lo']:+.4f} to {row['hi']:+.4f})"
+        for row in moved.filter("outside").sort("q", *_MODEL).rows(named=True)
+    )
+    order = _changed_ranks(rows)
+    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, order)
 
 
-def moved_ranks(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Models of both runs that changed places among each other."""
+def _changed_ranks(rows: pl.DataFrame) -> tuple[str, ...]:
+    """Return the models of both runs whose rank relative to each other changed."""
     both = rows.filter(pl.col("rank").is_not_null() & pl.col("rank_before").is_not_null())
-    places = [pl.col(name).rank("min").over("benchmark", "protocol") for name in ("rank_before", "rank")]
-    shifted = both.with_columns(before=places[0], after=places[1]).filter(pl.col("before") != pl.col("after"))
+    before, after = (pl.col(name).rank("min").over("benchmark", "protocol") for name in ("rank_before", "rank"))
+    shifted = both.with_columns(before=before, after=after).filter(pl.col("before") != pl.col("after"))
     return tuple(
-        f"{_who(row)} from {row['before']:.0f} to {row['after']:.0f}"
+        f"{_title(row)} from {row['before']:.0f} to {row['after']:.0f}"
         for row in shifted.sort("benchmark", "protocol", "after", "model").rows(named=True)
     )
 
 
-def _line(row: dict[str, Any], metric: str) -> str:
-    return (
-        f"{_who(row)}: {metric} {row['value_before']:.4f} to {row['value']:.4f}, "
-        f"{row['change']:+.4f} ({row['lo']:+.4f} to {row['hi']:+.4f})"
-    )
-
-
-def _who(row: dict[str, Any]) -> str:
+def _title(row: dict[str, Any]) -> str:
     return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)
 
 
-def _some(names: Sequence[str], most: int = 8) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+def _shorten(names: Sequence[str], limit: int = 8) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,6 +1,6 @@
-"""What nobody needs any more: old snapshots, and partial counts that none of the kept ones uses.
+"""Remove old snapshots and unused partial counts.
 
-Only in an output that carries our mark, and only what has a name that we give. History is never touched.
+Only in an output with our mark, and only files with names that scorelake gives. History is never touched.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from scorelake.publish.shown import base
+from scorelake.publish.current_run import load_state
 from scorelake.publish.snapshot import Output
 from scorelake.storage.disk import PARTIAL, RUN_ID, remove
 
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed, and how much room it took."""
+    """Names of what was removed, and its size."""
 
     snapshots: tuple[str, ...]
     partials: tuple[str, ...]
@@ -24,39 +24,37 @@ class Removed:
 
 
 def collect_garbage(out: Output, keep: int) -> Removed:
-    """Remove all but the newest `keep` snapshots (never the one shown) and the partials none of them uses.
+    """Remove all but the newest `keep` snapshots (never the published one), and partials that none of them uses.
 
-    A partial younger than the snapshot shown may belong to a count that goes on, or that no run has used yet. Both
-    ages are as the file system tells them.
+    Partials younger than the published snapshot stay: they may belong to a count in progress, or to the next run.
+    Both ages are times of the file system.
     """
-    known = base(out.known())
-    shown = known.shown.run_id
-    numbers = dict(known.past.runs.select("run_id", "number").rows())
-    published = [m for m in out.manifests() if m["run"]["run_id"] in numbers]
-    kept = published[max(0, len(published) - keep) :]
-    kept += [m for m in published if m["run"]["run_id"] == shown and m not in kept]
-    names = {m["run"]["run_id"] for m in kept}
-    used = {name for m in kept for name in m["partials"]}
-    old = [path for path in _named(out.snapshots, RUN_ID) if path.name not in names | {shown}]
+    state = load_state(out.require())
+    current, published_ids = state.current.run_id, set(state.history.runs["run_id"])
+    published = [m for m in out.manifests() if m["run"]["run_id"] in published_ids]
+    newest = published[max(0, len(published) - keep) :]
+    kept = {m["run"]["run_id"]: m for m in published if m in newest or m["run"]["run_id"] == current}
+    used = {name for manifest in kept.values() for name in manifest["partials"]}
+    snapshots = [path for path in _named(out.snapshots, RUN_ID) if path.name not in {*kept, current}]
     if out.mirror:
-        out.mirror.sweep(numbers)
-        old = [path for path in old if path.name in numbers]  # another machine may be about to publish it
-    since = _age(out.snapshots / shown / "manifest.json") if shown else 0.0
-    stale = [path for path in _named(out.partials, PARTIAL) if path.name not in used and _age(path) < since]
+        out.mirror.sweep(published_ids)
+        snapshots = [path for path in snapshots if path.name in published_ids]  # others may be publishing
+    since = _modified(out.snapshots / current / "manifest.json") if current else 0.0
+    partials = [path for path in _named(out.partials, PARTIAL) if path.name not in used and _modified(path) < since]
     if out.mirror:
-        out.mirror.remove([path.relative_to(out.root).as_posix() for path in [*old, *stale]])
-    size = sum(_size(path) for path in [*old, *stale])
-    for path in [*old, *stale]:
+        out.mirror.remove([path.relative_to(out.root).as_posix() for path in [*snapshots, *partials]])
+    size = sum(_size(path) for path in [*snapshots, *partials])
+    for path in [*snapshots, *partials]:
         remove(path)
-    return Removed(tuple(path.name for path in old), tuple(path.name for path in stale), size)
+    return Removed(tuple(path.name for path in snapshots), tuple(path.name for path in partials), size)
 
 
-def _named(folder: Path, ours: re.Pattern[str]) -> list[Path]:
-    return sorted(path for path in folder.glob("[!.]*") if ours.fullmatch(path.name))
+def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in folder.glob("[!.]*") if pattern.fullmatch(path.name))
 
 
-def _age(path: Path) -> float:
-    """When it was last changed; 0 if it is gone, so that nothing is older."""
+def _modified(path: Path) -> float:
+    """Return the time of the last change; 0 if the file is gone, so that nothing counts as older."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

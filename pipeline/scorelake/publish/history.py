@@ -1,9 +1,9 @@
-"""Every run that was ever published, and its scores: for ever, apart from snapshots.
+"""Every published run and its scores, kept independently of snapshots.
 
-leaderboard.duckdb holds both as tables and is published by one rename; runs.parquet and history.parquet beside it are
-copies that survive it. They only grow. Should a crash come between the rename and the copies, the next run takes what
-they lack from the leaderboard; should the leaderboard be lost, they are what is known. A snapshot whose publication
-came to nothing is in neither, and is no run.
+leaderboard.duckdb contains both as tables and is published by one rename; runs.parquet and history.parquet are copies
+that survive it. Rows are only added. After a crash between the rename and the copies, the next run reads the missing
+rows from the leaderboard; if the leaderboard is lost, the copies are the record. A snapshot that was not published is
+in neither, and is not a run.
 """
 
 from __future__ import annotations
@@ -24,112 +24,96 @@ RUNS_FILE, HISTORY_FILE = "runs.parquet", "history.parquet"
 
 
 @dataclass(frozen=True)
-class Past:
+class RunHistory:
     """Runs in the order of their numbers, and their scores."""
 
     runs: pl.DataFrame
     scores: pl.DataFrame
 
-    def grown(self, manifest: dict[str, Any], summary: pl.DataFrame) -> Past:
-        """The same with one more run, of which the manifest tells, and the scores of its model summary."""
+    def with_run(self, manifest: dict[str, Any], summary: pl.DataFrame) -> RunHistory:
+        """Add the run of a manifest with the scores of its model summary."""
         run = manifest["run"]
-        told = dict(run) | {
-            "settings": settings_digest(run["settings"]),
+        values = run | {
+            "settings": hashlib.sha256(run["settings"].encode()).hexdigest()[:16],
             "settings_json": run["settings"],
             "quarantine_json": json.dumps(manifest["quarantine"]),
         }
-        stamps = [pl.col(name).str.to_datetime("%+", time_zone="UTC") for name in ("started", "finished")]
-        texts = RECORD.schema | {"started": pl.String(), "finished": pl.String()}
-        record = pl.DataFrame([{name: told[name] for name in texts}], schema=texts)
-        record = record.with_columns(stamp.dt.replace_time_zone(None).cast(pl.Datetime("us")) for stamp in stamps)
-        whose = record.select("run_id", "number", "started")
-        scores = summary.join(whose, how="cross").select(*HISTORY.columns)
-        return self.joined(Past(record, scores))
+        times = [pl.col(name).str.to_datetime("%+", time_zone="UTC") for name in ("started", "finished")]
+        schema = RECORD.schema | {"started": pl.String(), "finished": pl.String()}
+        record = pl.DataFrame([{name: values[name] for name in schema}], schema=schema)
+        record = record.with_columns(time.dt.replace_time_zone(None).cast(pl.Datetime("us")) for time in times)
+        scores = summary.join(record.select("run_id", "number", "started"), how="cross").select(*HISTORY.columns)
+        return self.merge(RunHistory(record, scores))
 
-    def joined(self, other: Past) -> Past:
-        """All runs of both; of one that both know, what this one knows."""
-        more = other.runs.join(self.runs, on="run_id", how="anti")
-        scores = other.scores.join(self.runs, on="run_id", how="anti")
-        runs = pl.concat([self.runs, more]).sort("number", "run_id")
-        return Past(runs, pl.concat([self.scores, scores]).sort("number", maintain_order=True))
+    def merge(self, other: RunHistory) -> RunHistory:
+        """Add the runs of another history that are missing here."""
+        runs = pl.concat([self.runs, other.runs.join(self.runs, on="run_id", how="anti")])
+        scores = pl.concat([self.scores, other.scores.join(self.runs, on="run_id", how="anti")])
+        return RunHistory(runs.sort("number", "run_id"), scores.sort("number", maintain_order=True))
+
+    def conform(self) -> RunHistory:
+        """Select exactly the columns of this version, whichever version wrote them."""
+        return RunHistory(_conform(self.runs, RECORD), _conform(self.scores, HISTORY))
 
     @property
     def next_number(self) -> int:
         return 1 + int(self.runs["number"].max() or 0)  # type: ignore[arg-type]
 
-    def tables(self, shown: str) -> dict[Table, pl.DataFrame]:
-        """Both as tables of a leaderboard that shows one of the runs."""
-        run = self.runs.select(
-            *(name for name in RUN.columns if name != "shown"), shown=pl.col("run_id") == pl.lit(shown)
-        )
-        left_out = [
+    def tables(self, current: str) -> dict[Table, pl.DataFrame]:
+        """Return the tables of a leaderboard that contains the run `current`."""
+        shown = (pl.col("run_id") == pl.lit(current)).alias("shown")
+        quarantine = [
             (run_id, *entry)
             for run_id, text in self.runs.select("run_id", "quarantine_json").rows()
             for entry in json.loads(text)
         ]
-        spelled = [
+        unique = self.runs.select("settings", "settings_json").unique("settings")
+        settings = [
             (digest, key, value)
-            for digest, text in self.runs.select("settings", "settings_json")
-            .unique("settings")
-            .sort("settings")
-            .rows()
-            for key, value in flat(json.loads(text))
+            for digest, text in unique.sort("settings").rows()
+            for key, value in flatten_settings(json.loads(text))
         ]
         return {
-            RUN: run,
             RECORD: self.runs,
+            RUN: self.runs.select(*(name for name in RUN.columns if name != "shown"), shown),
             HISTORY: self.scores,
-            QUARANTINE: pl.DataFrame(left_out, schema=QUARANTINE.schema, orient="row"),
-            SETTING: pl.DataFrame(spelled, schema=SETTING.schema, orient="row"),
+            QUARANTINE: pl.DataFrame(quarantine, schema=QUARANTINE.schema, orient="row"),
+            SETTING: pl.DataFrame(settings, schema=SETTING.schema, orient="row"),
         }
 
 
-NOTHING = Past(pl.DataFrame(schema=RECORD.schema), pl.DataFrame(schema=HISTORY.schema))
+EMPTY = RunHistory(pl.DataFrame(schema=RECORD.schema), pl.DataFrame(schema=HISTORY.schema))
 
 
-def settings_digest(settings: str) -> str:
-    """A short name for settings in JSON."""
-    return hashlib.sha256(settings.encode()).hexdigest()[:16]
-
-
-def flat(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Settings as dotted keys and JSON values."""
+def flatten_settings(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield dotted keys and JSON values: {"a": {"b": 1}} -> ("a.b", "1")."""
     for key, value in tree.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{above}{key}.")
+            yield from flatten_settings(value, f"{prefix}{key}.")
         else:
-            yield f"{above}{key}", json.dumps(value)
+            yield f"{prefix}{key}", json.dumps(value)
 
 
-def read(root: Path) -> Past | None:
-    """What the two files of an output hold; None if they are not both there. Raises if they cannot be read."""
+def read_history(root: Path) -> RunHistory | None:
+    """Read both files of an output; None unless both exist. Raises if one cannot be read."""
     paths = [root / RUNS_FILE, root / HISTORY_FILE]
     if not all(path.exists() for path in paths):
         return None
     for path in paths:
-        path.open("rb").close()
-    runs, scores = (
-        _fitted(pl.read_parquet(path, glob=False), t) for path, t in zip(paths, (RECORD, HISTORY), strict=True)
-    )
-    return Past(runs, scores)
+        path.open("rb").close()  # Polars would read the files inside a folder of this name
+    return RunHistory(*(pl.read_parquet(path, glob=False) for path in paths)).conform()
 
 
-def fitted(past: Past) -> Past:
-    """The same with exactly our columns, whatever version wrote them."""
-    return Past(_fitted(past.runs, RECORD), _fitted(past.scores, HISTORY))
+def write_history(root: Path, history: RunHistory) -> None:
+    """Replace both files, each atomically."""
+    for name, frame in ((HISTORY_FILE, history.scores), (RUNS_FILE, history.runs)):
+        temporary = temp_path(root / name)
+        frame.write_parquet(temporary)
+        atomic_replace(temporary, root / name)
 
 
-def _fitted(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-    own = [
+def _conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
+    return frame.select(
         pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind).alias(name)
         for name, kind in table.schema.items()
-    ]
-    return frame.select(own)
-
-
-def write(root: Path, past: Past) -> None:
-    """Replace both files, each in one step."""
-    for name, frame in ((HISTORY_FILE, past.scores), (RUNS_FILE, past.runs)):
-        aside = temp_path(root / name)
-        frame.write_parquet(aside)
-        atomic_replace(aside, root / name)
+    )

@@ -1,129 +1,81 @@
-"""leaderboard.duckdb: native tables, views, macros and comments in one file that says itself what it shows.
+"""Build leaderboard.duckdb: native tables, views, macros and comments in one file that names its run.
 
-With `catalog`, the only modules of the job that know DuckDB; they are imported when there is a file to read or to
-write. Nothing here opens the published file: a session that somebody left open holds DuckDB's lock on it, and ours
-would hold it against others. Who reads it opens a copy of their own (`store.disk.private_copy`).
+The only module of the job that uses DuckDB; it is imported when there is a file to build or to read. It never opens
+the published file: a session left open by a user holds DuckDB's lock on that file, and ours would block others.
+Readers open a private copy (`storage.disk.private_copy`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 
-from scorelake.problems import Part, name_texts, paths
-from scorelake.publish.catalog import (
-    INTERNAL,
-    NATIVE,
-    Apart,
-    Shape,
-    attach,
-    detach,
-    doubled,
-    empty,
-    home_of,
-    quoted,
-)
-from scorelake.publish.history import Past
-from scorelake.publish.protocols import protocols
+from scorelake import schemas
+from scorelake.publish.history import RunHistory
+from scorelake.publish.protocols import protocol_table
 from scorelake.publish.snapshot import problem_files
-from scorelake.schemas import (
-    BOARD,
-    COUNTS,
-    DIGEST,
-    GROUP,
-    HISTORY,
-    KEYS,
-    LISTS,
-    PROBLEM_COUNT,
-    PROBLEM_COUNTS,
-    PROBLEM_GROUP,
-    PROBLEM_HISTOGRAM,
-    PROBLEM_NAME,
-    PROBLEM_SCORE,
-    PROTOCOL_KEY,
-    RECORD,
-    Table,
-)
+from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
+from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
 from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
-_CATALOG = "views and macros"
+STORAGE_VERSION = "v1.0.0"
+"""Storage format that every DuckDB 1.x and 2.x can read."""
+_FROM_SNAPSHOT = (
+    *schemas.SUMMARIES,
+    schemas.CURVE,
+    schemas.OVERALL,
+    schemas.COUNT_SCORE,
+    *schemas.EVIDENCE,
+    PROBLEM_HISTOGRAM,
+    schemas.CHANGE,
+)
+"""Tables that are copied from the snapshot's files as they are."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
-"""How the errors of DuckDB end where Ctrl-C comes in the middle of a statement, or while it reads a frame of ours."""
-_NAME = KEYS[-1]
+"""Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What a leaderboard says of itself, and whether its tables still are what they were."""
-
-    run_id: str
-    rolled_back: bool
-    edited: tuple[str, ...]
-    """Tables that hold something else than what was published; empty where all is well."""
-    comparable: bool
-    """False where another version of DuckDB made the digests, so that they cannot be compared."""
-    problems: str = ""
-    """The files that its problems are read from, as DuckDB is told; empty where they are inside."""
-
-
-def identity(copy: Path) -> Identity | None:
-    """What a copy of a leaderboard says of itself; None if it is none of ours, or cannot be read."""
+def run_in_board(copy: Path) -> tuple[str, bool] | None:
+    """Return the run id and the rollback flag in a copy of a leaderboard; None if it is not one of ours."""
     try:
         with duckdb.connect(str(copy), read_only=True) as db:
-            told = db.execute(f"SELECT run_id, rolled_back, duckdb FROM {INTERNAL}.{BOARD.name}").fetchall()
-            if len(told) != 1:
-                return None
-            ((run_id, rolled_back, made_by),) = told
-            then = dict(db.execute(f"SELECT what, (rows, digest) FROM {INTERNAL}.{DIGEST.name}").fetchall())
-            same = made_by == duckdb.__version__
-            now = _digests(db) if same else then
-            point = f"SELECT sql FROM duckdb_views() WHERE schema_name = '{INTERNAL}' AND view_name = ?"
-            views = db.execute(point, [PROBLEM_COUNT.name]).fetchall()
+            rows = db.execute(f"SELECT run_id, rolled_back FROM {qualified(BOARD)}").fetchall()
     except duckdb.Error:
         return None
-    edited = sorted({*then, *now} - {name for name in now if now[name] == then.get(name)})
-    files = next(iter(_READ.findall(views[0][0])), "") if views else ""
-    return Identity(str(run_id), bool(rolled_back), tuple(edited), same, files.replace("''", "'"))
+    return (str(rows[0][0]), bool(rows[0][1])) if len(rows) == 1 else None
 
 
-_READ = re.compile(r"read_parquet\('((?:[^']|'')*)'")
-
-
-def past(copy: Path) -> Past:
-    """The runs and scores that a copy of a leaderboard knows of."""
+def history_in_board(copy: Path) -> RunHistory:
+    """Return the runs and scores stored in a copy of a leaderboard."""
     with duckdb.connect(str(copy), read_only=True) as db:
-        runs, scores = (db.table(name).pl() for name in (f"{INTERNAL}.{RECORD.name}", HISTORY.name))
-        return Past(runs, scores)
-
-
-def get_ready(staged: Path, known: Sequence[str]) -> None:
-    """Make what a leaderboard with these protocols and the counts of a staged snapshot is before there is a row."""
-    empty(_shape(staged, *protocols(known), apart=False), staged / "empty.duckdb")
+        return RunHistory(*(db.table(qualified(table)).pl() for table in (schemas.RECORD, schemas.HISTORY)))
 
 
 def build(
-    path: Path,
-    run_id: str,
-    known: Past,
-    snapshot: Path,
-    rolled_back: bool = False,
-    apart: bool = False,
+    path: Path, run_id: str, history: RunHistory, snapshot: Path, rolled_back: bool = False, external: bool = False
 ) -> None:
-    """A new database with native tables, views, macros, comments and digests; complete or not there.
+    """Build a new database from a snapshot; on failure no file is left.
 
-    Tables per problem may stay apart, in the files of the snapshot: views then say where they really are, from
-    wherever they are asked.
+    With `external`, tables per problem become views over the snapshot's files, by their absolute paths.
     """
     try:
-        _build(path, run_id, known, snapshot.resolve(), rolled_back, apart)
+        with duckdb.connect() as db:
+            db.execute(f"ATTACH {text_literal(str(path))} AS board (STORAGE_VERSION '{STORAGE_VERSION}')")
+            db.execute("USE board")
+            db.begin()  # hundreds of small statements, one write to the disk
+            db.execute("CREATE SCHEMA internal")
+            _load_tables(db, run_id, history, snapshot.resolve(), rolled_back, external)
+            for _, sql in view_files():
+                db.execute(sql)
+            _add_comments(db)
+            db.commit()
+            db.execute("USE memory")
+            db.execute("DETACH board")
     except BaseException as error:
         path.unlink(missing_ok=True)
         if isinstance(error, RuntimeError | duckdb.Error) and str(error).rstrip().endswith(_INTERRUPTED):
@@ -131,104 +83,111 @@ def build(
         raise
 
 
-def _build(path: Path, run_id: str, known: Past, snapshot: Path, rolled_back: bool, apart: bool) -> None:
-    groups = _groups(snapshot)
-    told, keys = protocols(groups["protocol"].unique().sort().to_list())
-    path.write_bytes(empty(_shape(snapshot, told, keys, apart), path))
-    with duckdb.connect() as db:
-        db.execute("SET preserve_insertion_order = true")
-        attach(db, path)
-        for table in NATIVE:
-            file = quoted(literal(str(snapshot / f"{table.name}.parquet")))
-            db.execute(f"INSERT INTO {home_of(table)} FROM read_parquet('{file}')")
-        _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
-        if not apart:
-            _problems(db, snapshot, groups)
-        _load(db, PROTOCOL_KEY, told)
-        for table, frame in known.tables(run_id).items():
-            _load(db, table, frame)
-        who = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
-        _load(db, BOARD, pl.DataFrame([who], schema=BOARD.schema))
-        rows = [(what, many, digest) for what, (many, digest) in _digests(db).items()]
-        _load(db, DIGEST, pl.DataFrame(rows, schema=DIGEST.schema, orient="row"))
-        detach(db)
+def _load_tables(
+    db: duckdb.DuckDBPyConnection, run_id: str, history: RunHistory, snapshot: Path, rolled_back: bool, external: bool
+) -> None:
+    for table in _FROM_SNAPSHOT:
+        file = _parquet(literal(str(snapshot / f"{table.name}.parquet")))
+        db.execute(f"CREATE TABLE {qualified(table)} AS FROM {file}")
+    histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP), glob=False)
+    groups = histogram.unique().sort(GROUP)
+    _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
+    _load_problems(db, snapshot, external)
+    _load(db, PROTOCOL_KEY, protocol_table(groups["protocol"].unique().sort().to_list()))
+    for table, frame in history.tables(run_id).items():
+        _load(db, table, frame)
+    row = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
+    _load(db, BOARD, pl.DataFrame([row], schema=BOARD.schema))
 
 
-def _shape(snapshot: Path, told: pl.DataFrame, keys: dict[str, str], apart: bool) -> Shape:
-    """What the leaderboard of a snapshot looks like before there is a row in it."""
-    columns = pl.read_parquet(paths(snapshot / PROBLEM_COUNTS.name)[0], n_rows=0, glob=False).schema
-    kept = {name: columns[name] for name in _kept(columns)}
-    protocol, named = tuple(told.schema.items()), tuple(keys.items())
-    if not apart:
-        return Shape(tuple((PROBLEM_COUNT.schema | kept).items()), protocol, named)
-    values = snapshot / PROBLEM_SCORE.name
-    scores = f"{literal(str(values))}/*.parquet" if paths(values) else None
-    return Shape((), protocol, named, Apart(problem_files(snapshot), (*COUNTS, *kept), scores))
+def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool) -> None:
+    """Load the problems with integers for their texts, or define views over the files.
 
-
-def _groups(snapshot: Path) -> pl.DataFrame:
-    """The groups that have a problem, in their order."""
-    return (
-        pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP), glob=False)
-        .unique()
-        .sort(GROUP)
+    A million problems repeat a few texts: stored as integers they load and open several times faster.
+    """
+    kind = "VIEW" if external else "TABLE"
+    files = _parquet(problem_files(snapshot))
+    number = "problem_id" if external else "(row_number() OVER (ORDER BY problem_id) - 1)::UINTEGER"
+    db.execute(
+        f"CREATE {kind} {qualified(PROBLEM_NAME)} AS "
+        f"SELECT {number} AS _name, problem_id FROM (SELECT DISTINCT problem_id FROM {files})"
     )
+    available = pq.read_schema(next(snapshot.glob(f"{PROBLEM_COUNTS.name}/*.parquet"))).names
+    own = list(PROBLEM_COUNT.columns)[2:]
+    columns = [f"files.{name}" if name in available else f"NULL::DOUBLE AS {name}" for name in own]
+    carried = [name for name in available if name not in (*KEYS, *COUNTS, *LISTS, *PROBLEM_COUNT.columns)]
+    columns += [f"files.{identifier(name)}" for name in carried]
+    db.execute(f"CREATE {kind} {qualified(PROBLEM_COUNT)} AS {_keyed(columns, files, external)}")
+    if any(snapshot.glob(f"{PROBLEM_SCORE.name}/*.parquet")):
+        scores = _parquet(f"{literal(str(snapshot / PROBLEM_SCORE.name))}/*.parquet")
+        names = [f"files.{name}" for name in list(PROBLEM_SCORE.columns)[2:]]
+        db.execute(f"CREATE {kind} {qualified(PROBLEM_SCORE)} AS {_keyed(names, scores, external)}")
+    else:
+        _load(db, PROBLEM_SCORE, pl.DataFrame(schema=PROBLEM_SCORE.schema))
 
 
-def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFrame) -> None:
-    """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
-    counts, scores = (paths(snapshot / table.name) for table in (PROBLEM_COUNTS, PROBLEM_SCORE))
-    texts = [name_texts(path) for path in counts]
-    every = pl.concat(texts)
-    code = every.rank("dense").cast(pl.UInt32) - 1  # once for all parts, not looked up by each
-    ends = np.cumsum([0, *(some.len() for some in texts)])
-    names = pl.DataFrame({"_name": code, _NAME: every}).unique("_name").sort("_name")
-    _load(db, PROBLEM_NAME, names)
-    numbers = groups.with_row_index("_group")
-    for i, path in enumerate(counts):
-        part = Part.read(path)
-        kept = _kept(part.columns)
-        group = part.groups.join(numbers, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["_group"]
-        name = code[int(ends[i]) : int(ends[i + 1])]
-        known = {"_group": group.gather(part.group), "_name": name.gather(part.name)}
-        frame = pl.concat([pl.DataFrame(known), part.counts, part.others(kept)], how="horizontal")
-        absent = [name for name in PROBLEM_COUNT.columns if name not in frame.columns]
-        frame = frame.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
-        _load(db, PROBLEM_COUNT, frame.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)))
-    for path in scores:
-        told = pl.read_parquet(path, glob=False).join(numbers, on=GROUP, how="left", nulls_equal=True)
-        _load(db, PROBLEM_SCORE, told.join(names, on=_NAME, how="left").select(*PROBLEM_SCORE.columns))
-
-
-def _kept(columns: Iterable[str]) -> list[str]:
-    """Columns of problem_counts beside keys and counts that are one value each."""
-    return [name for name in columns if name not in (*KEYS, *COUNTS, *LISTS)]
+def _keyed(columns: Sequence[str], files: str, external: bool) -> str:
+    """Return a query for columns of files per problem, with the keys of their group and problem id."""
+    same_group = " AND ".join(f"groups.{key} IS NOT DISTINCT FROM files.{key}" for key in GROUP)
+    name = "files.problem_id" if external else "names._name"
+    names = "" if external else f"JOIN {qualified(PROBLEM_NAME)} AS names ON names.problem_id = files.problem_id"
+    return f"""
+        SELECT groups._group, {name} AS _name, {", ".join(columns)}
+        FROM {files} AS files JOIN {qualified(PROBLEM_GROUP)} AS groups ON {same_group} {names}
+        {"" if external else "ORDER BY 1, 2, 3"}
+    """
 
 
 def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:
-    """Rows of a frame into a table."""
     table.check(frame.select(*table.columns))
     db.register("frame", frame)
-    db.execute(f"INSERT INTO {home_of(table)} FROM frame")
+    db.execute(f"CREATE TABLE {qualified(table)} AS FROM frame")
     db.unregister("frame")
 
 
-def _digests(db: duckdb.DuckDBPyConnection) -> dict[str, tuple[int, str]]:
-    """Rows and the sum of their hashes of every table but the digests, and of what views and macros say."""
-    here = "database_name = current_database() AND NOT internal"
-    names = db.execute(f"SELECT schema_name, table_name FROM duckdb_tables() WHERE {here}").fetchall()
-    each = [
-        f"SELECT '{quoted(schema)}.{quoted(name)}', count(*), sum(hash(it)::HUGEINT) "
-        f'FROM "{doubled(schema)}"."{doubled(name)}" AS it'
-        for schema, name in sorted(names)
-        if (schema, name) != (INTERNAL, DIGEST.name)
+def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
+    """Comment every table, view and column; columns without a description are named by users."""
+    views = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
+    described = {f"{schema_of(table)}.{table.name}": table for table in (*PUBLIC, *INTERNAL)}
+    statements = [
+        f"COMMENT ON {'VIEW' if table.name in views else 'TABLE'} {name} IS {text_literal(table.about)};"
+        for name, table in described.items()
     ]
-    sums = db.execute(" UNION ALL ".join(each)).fetchall()
-    out = {name: (rows, str(total or 0)) for name, rows, total in sums}
-    told = db.execute(
-        f"SELECT view_name || ' ' || sql FROM duckdb_views() WHERE {here} "
-        f"UNION ALL SELECT function_name || ' ' || macro_definition FROM duckdb_functions() WHERE {here}"
-    ).fetchall()
-    words = sorted(str(sorted(re.findall(r"\w+|\S", text))) for (text,) in told)  # DuckDB lists EXCLUDE in any order
-    out[_CATALOG] = (len(told), hashlib.sha256("\n".join(words).encode()).hexdigest())
-    return out
+    columns = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
+    for schema, table_name, column in db.execute(columns).fetchall():
+        name = f"{schema}.{table_name}"
+        own = described[name].columns | schemas.EARLIER_COUNTS
+        by_user = "Protocol column" if table_name.startswith("protocol") else "Carried column of the lake"
+        about = own[column][1] if column in own else by_user
+        statements.append(f"COMMENT ON COLUMN {name}.{identifier(column)} IS {text_literal(about)};")
+    db.execute("".join(statements))
+
+
+def schema_of(table: Table) -> str:
+    return "internal" if table in INTERNAL else "main"
+
+
+def qualified(table: Table) -> str:
+    """Return the name of a table with its schema."""
+    return f"{schema_of(table)}.{table.name}"
+
+
+def view_files() -> list[tuple[str, str]]:
+    """Return names and texts of the views and macros, from the wheel or from the top of a checkout."""
+    packaged = resources.files("scorelake") / "sql"
+    home = packaged if packaged.is_dir() else Path(__file__).parents[3] / "sql"
+    files = [file for file in home.iterdir() if file.name.endswith(".sql")]
+    return sorted((file.name, file.read_text(encoding="utf-8")) for file in files)
+
+
+def _parquet(files: str) -> str:
+    """Return a table function for a glob; keys in the path of the output are not columns."""
+    return f"read_parquet({text_literal(files)}, hive_partitioning = false)"
+
+
+def text_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

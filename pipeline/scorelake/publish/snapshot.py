@@ -1,6 +1,7 @@
-"""An output: where its parts are, whether it is ours, its lock, and its snapshots, which never change.
+"""The output folder: its paths, its lock, its mark, and its immutable snapshots.
 
-Only a folder that carries our mark is written to, cleaned or rolled back. No link is followed for writing.
+Only folders marked as an output of scorelake are written to, cleaned or rolled back. Links are never followed for
+writing.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,37 +39,39 @@ if TYPE_CHECKING:
 
 Manifest: TypeAlias = dict[str, Any]
 PARTIALS = "partials"
-PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE)
+PUBLISHED_FILE = "published.json"
+"""Checksum of the published leaderboard.duckdb (see current_run)."""
+PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
 
 
 @dataclass(frozen=True)
 class Output:
-    """The folder a job writes to: the output itself, or on this machine the mirror of one in object storage."""
+    """The folder a job writes to: the output itself, or the local mirror of an output in object storage."""
 
     root: Path
     mirror: Mirror | None = None
     seen: Object | None = None
-    """The published leaderboard of an output in object storage when its mirror was brought up to date."""
+    """The published leaderboard in object storage when the mirror was last updated."""
 
     @classmethod
     def at(cls, location: str | Path, storage: Storage = PATIENCE) -> Output:
-        """The output at a path or an address."""
+        """Return the output at a path or URL."""
         if not is_remote(location):
             return cls(Path(location))
-        from scorelake.storage.mirror import Mirror  # noqa: PLC0415  (loaded where it is used)
+        from scorelake.storage.mirror import Mirror  # noqa: PLC0415  (obstore loads slowly)
 
         mirror = Mirror.of(str(location), storage)
         return cls(Path(mirror.folder), mirror)
 
     def fresh(self) -> Output:
-        """The same output, its mirror up to date if it has one; under the lock."""
+        """Update the mirror, if there is one; under the lock."""
         if self.mirror is None:
             return self
         with storage_errors(self.root):
             return replace(self, seen=self.mirror.pull())
 
     def claimed(self) -> Output:
-        """The same output, marked as ours if nothing else is there; refused if it is somebody else's."""
+        """Mark the folder as an output of scorelake; refuse a folder with other data."""
         if not self.is_ours():
             _refuse_foreign(self)
         if not is_marked(self.root):
@@ -79,28 +82,36 @@ class Output:
         return self
 
     def is_ours(self) -> bool:
-        """It carries our mark, or, should that be lost, a snapshot that says so itself."""
+        """Return whether the folder has our mark or, if that was lost, a snapshot."""
         return is_marked(self.root) or bool(self.manifests())
 
-    def known(self) -> Output:
-        """The same output; refused if there is none of ours."""
+    def require(self) -> Output:
+        """Raise unless the folder is an output of scorelake."""
         if not self.is_ours():
-            raise LakeError(
-                "not an output of scorelake", where=self.name, hint="give the folder that `scorelake score` wrote to"
-            )
+            hint = "use the folder given to `scorelake score --out`"
+            raise LakeError("not an output of scorelake", where=self.name, hint=hint)
         return self
 
     @contextmanager
     def held(self) -> Iterator[Output]:
-        """The output, which must be there already, up to date and under the lock."""
+        """Lock and update an existing output."""
         if self.mirror is None:
-            self.known()  # nothing is made where there is none
+            self.require()  # before the lock creates a folder
         with locked(self):
-            yield self.fresh().known()
+            yield self.fresh().require()
+
+    @contextmanager
+    def synced(self) -> Iterator[Output]:
+        """Open an existing output to read it; a mirror is updated first, under the lock."""
+        if self.mirror is None:
+            yield self.require()
+        else:
+            with self.held() as out:
+                yield out
 
     @contextmanager
     def passing(self) -> Iterator[Output]:
-        """The output for somebody who only adds partial counts: itself, or a small mirror for the time being."""
+        """Open the output to add partial counts only: itself, or a small temporary mirror."""
         if self.mirror is None:
             if not self.is_ours():
                 _refuse_foreign(self)
@@ -121,7 +132,7 @@ class Output:
 
     @property
     def name(self) -> str:
-        """As its users know it."""
+        """The path or URL that the user gave."""
         return self.mirror.url if self.mirror else str(self.root)
 
     @property
@@ -141,60 +152,55 @@ class Output:
         return self.root / RUNS_FILE, self.root / HISTORY_FILE
 
     def manifest(self, run_id: str) -> Manifest | None:
-        """What a snapshot says of itself; None if there is none. Raises if it cannot be understood."""
+        """Read the manifest of a snapshot; None if there is none. Raises if it is damaged."""
         path = self.snapshots / run_id / "manifest.json"
         if not path.exists():
             return None
-        told = read_json(path)
-        if not _is_manifest(told, run_id):
-            raise DataError(
-                "is damaged",
-                where=str(path),
-                hint=f"move {path.parent} away; score publishes again",
-            )
-        return told  # type: ignore[no-any-return]
+        manifest = read_json(path)
+        if not _is_manifest(manifest, run_id):
+            hint = f"move {path.parent} away and run score again"
+            raise DataError("is damaged", where=str(path), hint=hint)
+        return manifest  # type: ignore[no-any-return]
 
     def manifests(self) -> list[Manifest]:
-        """The manifests of every whole snapshot that can be understood, in the order of their runs."""
-        out = []
+        """Return the manifests of all complete, undamaged snapshots in the order of their runs."""
+        manifests = []
         for path in self.snapshots.glob("[!.]*"):
             if RUN_ID.fullmatch(path.name):
-                try:
-                    out.append(self.manifest(path.name))
-                except DataError:
-                    continue
-        return sorted((m for m in out if m is not None), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
+                with suppress(DataError):
+                    manifests.append(self.manifest(path.name))
+        return sorted((m for m in manifests if m), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
 
     def table(self, manifest: Manifest, name: str) -> pl.DataFrame:
-        """One table of a finished snapshot."""
+        """Read a table of a snapshot."""
         return pl.read_parquet(self.snapshots / manifest["run"]["run_id"] / f"{name}.parquet", glob=False)
 
     def current(self) -> Manifest | None:
-        """The manifest of the run that leaderboard.duckdb shows."""
-        from scorelake.publish.shown import look  # noqa: PLC0415  (which is told by an output in turn)
+        """Read the manifest of the published run."""
+        from scorelake.publish.current_run import find_current_run  # noqa: PLC0415  (which imports this module)
 
-        run_id = look(self).run_id
+        run_id = find_current_run(self).run_id
         return self.manifest(run_id) if run_id else None
 
 
 def problem_files(snapshot: Path) -> str:
-    """The files of a snapshot that have its problems, by their real place, as DuckDB is told."""
+    """Return the glob of a snapshot's problem counts for DuckDB, by their real path."""
     return f"{literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
 
 
-def _is_manifest(told: Any, run_id: str) -> bool:
+def _is_manifest(manifest: Any, run_id: str) -> bool:
     try:
-        run = told["run"]
+        run = manifest["run"]
         numbers = [run[key] for key in ("number", "rows_read", "graded", "ungraded", "duplicates", "rejected")]
         return (
             run["run_id"] == run_id
             and all(isinstance(number, int) for number in numbers)
             and all(isinstance(run[key], str) for key in ("started", "settings", "lake"))
-            and isinstance(told["inputs"], str)
-            and all(isinstance(name, str) for name in told["partials"])
-            and all(isinstance(digest, str) for digest in told["files"].values())
-            and all(len(entry) == 2 for entry in told["quarantine"])
-            and isinstance(told["size"], dict)
+            and isinstance(manifest["inputs"], str)
+            and all(isinstance(name, str) for name in manifest["partials"])
+            and all(isinstance(digest, str) for digest in manifest["files"].values())
+            and all(len(entry) == 2 for entry in manifest["quarantine"])
+            and isinstance(manifest["size"], dict)
             and isinstance(json.loads(run["settings"]), dict)
         )
     except (TypeError, KeyError, AttributeError, ValueError):
@@ -202,33 +208,29 @@ def _is_manifest(told: Any, run_id: str) -> bool:
 
 
 def _refuse_foreign(out: Output) -> None:
-    """Raise if something is there that we would write into or over, and it is not ours."""
+    """Raise if files of others would be overwritten."""
     if out.root.exists() and not out.root.is_dir():
-        raise UsageError("is a file; the output is a folder", where=out.name, hint="give another --out")
-    there = [name for name in PARTS if _is_something(out.root / name)]
-    if there:
-        what = "not a leaderboard of ours" if there[0] == BOARD else "not ours"
-        raise DataError(
-            f"{there[0]} is here already, and it is {what}",
-            where=out.name,
-            hint="give another --out, or move it away and run again",
-        )
-
-
-def _is_something(path: Path) -> bool:
-    return path.is_symlink() or (any(path.iterdir()) if path.is_dir() else path.exists())
+        raise UsageError("is a file; the output is a folder", where=out.name, hint="choose another --out")
+    for name in PARTS:
+        path = out.root / name
+        if out.mirror and name == PUBLISHED_FILE:
+            continue  # never sent to object storage: the mirror keeps it when the output there was deleted
+        if path.is_symlink() or (any(path.iterdir()) if path.is_dir() else path.exists()):
+            raise DataError(
+                f"contains {name}, which scorelake did not write",
+                where=out.name,
+                hint="choose another --out, or move it away and run again",
+            )
 
 
 @contextmanager
 def locked(out: Output) -> Iterator[None]:
-    """Hold the one writer's lock. The system drops it with its holder, so a crash leaves nothing behind."""
+    """Hold the lock of the only writer. The system releases it when the process ends, however it ends."""
     if out.mirror is None and not out.is_ours():
         _refuse_foreign(out)
     for folder in (out.snapshots, out.partials):
         if folder.is_symlink():
-            raise UsageError(
-                "is a link", where=str(folder), hint="nothing is written through links: give the real --out"
-            )
+            raise UsageError("is a link", where=str(folder), hint="use the real folder as --out")
     with storage_errors(out.root):
         out.root.mkdir(parents=True, exist_ok=True)
         file = open_real(out.root / ".lock")
@@ -236,7 +238,6 @@ def locked(out: Output) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise LockedError(
-                "another run is writing here", where=out.name, hint="wait for it, or give another --out"
-            ) from None
+            hint = "wait until it has finished, or choose another --out"
+            raise LockedError("another run is writing here", where=out.name, hint=hint) from None
         yield

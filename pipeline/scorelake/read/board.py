@@ -1,4 +1,4 @@
-"""What the published tables say, as plain data for people's eyes: the page, the report and the exports read this."""
+"""The published tables as plain data: boards with their models, for the page, the report and the exports."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorelake.errors import UsageError
-from scorelake.read.labels import labels
-from scorelake.read.names import canonical, there
+from scorelake.read.names import canonical, check_names, labels
 from scorelake.read.numbers import Scale, scale
-from scorelake.read.session import session
+from scorelake.read.session import Rows, session
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -23,19 +22,17 @@ _LINE = """
 metric, model, value, lo, hi, rank, rank_lo, rank_hi, p_best, problems, problems_scored, problems_of_benchmark,
 attempts, reason
 """
-_LINES = f"""
-SELECT benchmark, protocol, {_LINE} FROM leaderboard
-ORDER BY benchmark, protocol, metric, rank NULLS LAST, value DESC NULLS LAST, model
-"""
+_ORDER = "metric, rank NULLS LAST, value DESC NULLS LAST, model"
+_LINES = f"SELECT benchmark, protocol, {_LINE} FROM leaderboard ORDER BY benchmark, protocol, {_ORDER}"
 _SUBJECT_LINES = f"""
 SELECT subject, {_LINE} FROM subject_leaderboard
-WHERE benchmark = ? AND protocol = ? AND (? IS NULL OR metric = ?)
-ORDER BY subject, metric, rank NULLS LAST, value DESC NULLS LAST, model
+WHERE benchmark = ? AND protocol = ? AND (? IS NULL OR metric = ?) ORDER BY subject, {_ORDER}
 """
+_FAMILIES = "SELECT DISTINCT metric, family, k FROM model_summary ORDER BY family, k NULLS FIRST, metric"
 SHORT = 60
 """Characters of a name where there is little room."""
 DEFAULTS = ("pass@1", "avg@N", "bayes@N")
-"""What a board shows unless it is told otherwise: the first of these that the lake allows."""
+"""The default metric is the first of these that the run has."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +54,31 @@ class Line:
     reason: str | None
 
     @property
-    def place(self) -> str:
-        """The range that is left open, or the plain rank where it is not known."""
+    def rank_range(self) -> str:
+        """The ranks compatible with the data, or the rank by value if they were not computed."""
         if self.rank is None:
             return "\u2013"
         if self.rank_lo is None or self.rank_lo == self.rank_hi:
             return str(self.rank)
         return f"{self.rank_lo}\u2013{self.rank_hi}"
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether the value leaves out problems with fewer than k attempts."""
+        return self.value is not None and self.scored < self.problems
+
 
 @dataclass(frozen=True)
 class Board:
-    """A benchmark under one protocol: its models at every metric, best first, the unranked last."""
+    """A benchmark under one protocol: its models at every metric, best first, unranked models last."""
 
     benchmark: str
     protocol: str
     label: str
-    """The protocol as people read it; empty where there is none."""
+    """Readable form of the protocol; empty if there is none."""
     lines: dict[str, list[Line]]
     subject: str | None = None
-    """The subject, where it is the board of one subject only."""
+    """The subject, if the board is that of one subject."""
 
     def scale(self, metric: str) -> Scale:
         return scale((line.value, line.lo, line.hi) for line in self.lines[metric])
@@ -84,7 +86,7 @@ class Board:
 
 @dataclass(frozen=True)
 class Facts:
-    """One output: the run that is shown, its settings, and its boards."""
+    """One output: the current run, its settings, and its boards."""
 
     run: dict[str, Any]
     settings: dict[str, Any]
@@ -93,99 +95,102 @@ class Facts:
     families: dict[str, tuple[str, int | None]]
     """Family and k of every metric."""
     label: dict[str, str] = field(repr=False)
-    """What to show for every model."""
+    """Printable label of every model."""
     short: dict[str, str] = field(repr=False)
-    """The same where there is little room, such as beside a wide table."""
+    """The same where there is little room."""
 
     @property
     def confidence(self) -> float:
         return float(self.settings["uncertainty"]["confidence"])
 
-    def metric(self, asked: str | None) -> str:
-        """The metric asked for, or the default; an unknown one is an error that names the closest."""
-        if asked is None:
-            return next((name for name in DEFAULTS if name in self.families), next(iter(self.families)))
-        if asked in self.families:
-            return asked
-        named = canonical(asked, self.settings)
-        there("metric", list(self.families), [named])
-        return named
+    def metric(self, name: str | None) -> str:
+        """Return the canonical name of a metric, or the default for None; raise if the run does not have it."""
+        if name is None:
+            return next((default for default in DEFAULTS if default in self.families), next(iter(self.families)))
+        if name in self.families:
+            return name
+        metric = canonical(name, self.settings)
+        check_names("metric", list(self.families), [metric])
+        return metric
 
 
 class Reader:
-    """A session with the tables of one output, as rows or as dictionaries."""
+    """Query the tables of one output, in one session: all results are of one run."""
 
     def __init__(self, db: DuckDBPyConnection) -> None:
         self._db = db
 
+    def table(self, sql: str, parameters: Any = ()) -> tuple[list[str], Rows]:
+        """Return columns and rows; parameters may be named."""
+        result = self._db.execute(sql, parameters)
+        return [column[0] for column in result.description or ()], result.fetchall()
+
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        return self._db.execute(sql, parameters).fetchall()
+        return self.table(sql, parameters)[1]
 
     def dicts(self, sql: str, *parameters: Any) -> list[dict[str, Any]]:
-        result = self._db.execute(sql, parameters)
-        columns = [column[0] for column in result.description or ()]
-        return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+        columns, rows = self.table(sql, parameters)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def table(self, sql: str, given: dict[str, Any]) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Columns and rows of a query with named parameters."""
-        result = self._db.execute(sql, given)
-        return [column[0] for column in result.description or ()], result.fetchall()
+    def names(self, column: str, table: str = "model_summary") -> list[str]:
+        """Return the distinct values of a column."""
+        return [name for (name,) in self.rows(f"SELECT DISTINCT {column} FROM {table} ORDER BY ALL")]
+
+    @property
+    def run_id(self) -> str:
+        """The current run."""
+        return str(self.rows("SELECT run_id FROM run WHERE shown")[0][0])
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the current run, nested as in the config file."""
+        tree: dict[str, Any] = {}
+        for key, value in self.rows("SELECT key, value FROM setting JOIN run USING (settings) WHERE shown"):
+            *sections, name = key.split(".")
+            section = tree
+            for part in sections:
+                section = section.setdefault(part, {})
+            section[name] = json.loads(value)
+        return tree
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Reader]:
-    """One session for all questions of ours, so that all answers are of one run."""
+    """Open a session for our own queries."""
     with session(folder, problems=True) as db:
         yield Reader(db)
 
 
 def facts(read: Reader) -> Facts:
-    """Everything that more than one section needs."""
-    run = read.dicts("FROM run WHERE shown")[0]
-    rows = read.rows(_LINES)
-    called = dict(read.rows("SELECT protocol, label FROM protocol"))
-    families = {name: (family, k) for name, family, k in read.rows(_FAMILIES)}
-    boards = []
-    for (benchmark, protocol), group in groupby(rows, key=lambda row: (row[0], row[1])):
-        boards.append(Board(benchmark, protocol, called[protocol], _lines(row[2:] for row in group)))
+    """Read the current run with its boards."""
+    (run,) = read.dicts("FROM run WHERE shown")
+    label = dict(read.rows("SELECT protocol, label FROM protocol"))
+    boards = [
+        Board(benchmark, protocol, label[protocol], _by_metric(row[2:] for row in group))
+        for (benchmark, protocol), group in groupby(read.rows(_LINES), key=lambda row: row[:2])
+    ]
     if not boards:
-        raise UsageError("this leaderboard has no scores", hint="look at its run with `scorelake sql OUT 'FROM run'`")
-    quarantine = read.rows("SELECT file, reason FROM quarantine WHERE run_id = ? ORDER BY ALL", run["run_id"])
-    models = [name for (name,) in read.rows("SELECT DISTINCT model FROM model_summary ORDER BY ALL")]
-    files = [(str(a), str(b)) for a, b in quarantine]
-    return Facts(run, _settings(read, run), files, boards, families, labels(models), labels(models, SHORT))
+        raise UsageError("this leaderboard has no scores", hint="see its run: `scorelake sql OUT 'FROM run'`")
+    files = read.rows("SELECT file, reason FROM quarantine WHERE run_id = ? ORDER BY ALL", run["run_id"])
+    families = {name: (family, k) for name, family, k in read.rows(_FAMILIES)}
+    models = read.names("model")
+    quarantine = [(str(file), str(reason)) for file, reason in files]
+    return Facts(run, read.settings(), quarantine, boards, families, labels(models), labels(models, SHORT))
 
 
 def by_subject(read: Reader, board: Board, metric: str | None = None) -> list[Board]:
-    """The boards of the subjects of a board, at every metric or at one; none where there is one subject."""
+    """Return the boards of the subjects of a board, at every metric or at one; none if there is one subject."""
     rows = read.rows(_SUBJECT_LINES, board.benchmark, board.protocol, metric, metric)
     boards = [
-        replace(board, subject=subject, lines=_lines(row[1:] for row in group))
+        replace(board, subject=subject, lines=_by_metric(row[1:] for row in group))
         for subject, group in groupby(rows, key=lambda row: row[0])
     ]
     return boards if len(boards) > 1 else []
 
 
-def _lines(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Line]]:
-    """The lines of a board by metric."""
-    out: dict[str, list[Line]] = {}
-    for metric, *told in rows:
-        line = Line(*told)
-        alone = line.of_benchmark == 1  # one problem says nothing about others
-        out.setdefault(metric, []).append(replace(line, lo=None, hi=None) if alone else line)
-    return out
-
-
-_FAMILIES = "SELECT DISTINCT metric, family, k FROM model_summary ORDER BY family, k NULLS FIRST, metric"
-
-
-def _settings(read: Reader, run: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run, as nested as in the config file."""
-    tree: dict[str, Any] = {}
-    for key, value in read.rows("SELECT key, value FROM setting WHERE settings = ?", run["settings"]):
-        *path, last = key.split(".")
-        branch = tree
-        for part in path:
-            branch = branch.setdefault(part, {})
-        branch[last] = json.loads(value)
-    return tree
+def _by_metric(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Line]]:
+    """Group the lines of a board by metric. A single problem has no interval: it does not represent others."""
+    lines: dict[str, list[Line]] = {}
+    for metric, *values in rows:
+        line = Line(*values)
+        lines.setdefault(metric, []).append(replace(line, lo=None, hi=None) if line.of_benchmark == 1 else line)
+    return lines

@@ -1,4 +1,4 @@
-"""One comparison in words a reviewer can quote: what was compared, what it shows, and what it does not."""
+"""A comparison of two models in words that can be quoted: the numbers, the claim, and its limits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
-from scorelake.read.names import canonical, says, there
-from scorelake.read.session import query, settings_shown
+from scorelake.read.board import Reader, opened
+from scorelake.read.names import canonical, check_names, matches_protocol
 
 if TYPE_CHECKING:
     from scorelake.read.recompute import Kept, Told
 
 POWER = 0.8
-
-_ROWS = """
-SELECT p.*, f.family, f.resamples, coalesce(told.label, '') AS label
+_SAME_PROTOCOL = "attempted by both under the same protocol"
+_PAIRS = """
+SELECT p.*, f.family, f.resamples, coalesce(protocol.label, '') AS label
 FROM pair AS p
-LEFT JOIN protocol AS told ON told.protocol = p.protocol
+LEFT JOIN protocol ON protocol.protocol = p.protocol
 LEFT JOIN (
     SELECT benchmark, protocol, metric, count(q) AS family, max(resamples) AS resamples
     FROM internal.model_pair
@@ -32,22 +32,22 @@ ORDER BY p.benchmark, p.protocol
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be compared."""
+class PairRequest:
+    """Two models to compare."""
 
     model_a: str
     model_b: str
     metric: str = "pass@1"
     benchmark: str | None = None
     protocols: tuple[str, ...] = ()
-    """One: of both. Two: of A, and of B."""
+    """One: of both models. Two: of A, and of B."""
     runs: tuple[str, ...] = ()
-    """One: of A, which is compared with B in the run that is shown. Two: of A, and of B."""
+    """One: of A, compared with B in the current run. Two: of A, and of B."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """B against A; the numbers are None when the two are not comparable."""
+class PairResult:
+    """B against A on one benchmark; the numbers are None if they are not comparable."""
 
     benchmark: str
     a: str
@@ -56,159 +56,151 @@ class Comparison:
     protocol: str
     row: dict[str, Any]
     """The columns of `pair`."""
-    family: int | None
-    """Pairs that q and Holm's adjustment count; None for a pair that was compared by itself, now."""
-    both: str = "attempted by both under the same protocol"
+    settings: dict[str, Any]
+    """The settings of the current run."""
+    family: int | None = None
+    """Number of pairs over which q and p_holm are adjusted; None for a pair that was compared on demand."""
+    common: str = _SAME_PROTOCOL
+    """Which problems were compared."""
+
+    @property
+    def where(self) -> str:
+        return ", ".join(part for part in (self.benchmark, self.protocol, self.metric) if part)
+
+    def text(self) -> str:
+        """Return the claim with its numbers, one per line; one line if the models are not comparable."""
+        row = self.row
+        head = f"{self.b} against {self.a} ({self.where}): {row['claim']}"
+        if row["lift"] is None:
+            return head
+        confidence = self.settings["uncertainty"]["confidence"]
+        units = "clusters" if self.settings["columns"]["cluster"] else "problems"
+        se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
+        lift = detectable_lift(se, confidence, POWER)
+        lines = {
+            "problems": f"{row['problems']:,}, {self.common}",
+            "lift": f"{row['lift']:+.4f}, {confidence:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} "
+            f"(paired bootstrap over {units}, {row['resamples']:,} resamples)",
+            "wins": f"{self.b} ahead on {row['wins_b']:,}, {self.a} on {row['wins_a']:,}, equal on {row['ties']:,}",
+            "flip test": f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided "
+            f"(signs of the differences of {units} flipped)",
+            "q": self._adjusted_p(),
+            "shows": self._conclusion(confidence),
+            "does not show": "how either does on other kinds of problems, or under another protocol",
+            "detectable": "unknown: both score the same on every problem"
+            if lift == 0
+            else f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {row['problems']:,} such problems",
+        }
+        return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
+
+    def _adjusted_p(self) -> str:
+        q = f"{self.row['q']:.3g}"
+        if self.family is None:
+            return f"{q}, equal to p: a single comparison is not adjusted"
+        if self.family == 1:
+            return f"{q}, equal to p: there is no other pair in {self.where}"
+        holm = self.row["p_holm"]
+        return f"{q} (Benjamini-Hochberg), {holm:.3g} by Holm, over all {self.family:,} pairs of {self.where}"
+
+    def _conclusion(self, confidence: float) -> str:
+        """Explain the claim; if it is inconclusive, why."""
+        row, margin = self.row, self.settings["compare"].get("margin")
+        near = f"{2 * confidence - 1:.0%} interval"
+        conclusions = {
+            "improvement": f"{self.b} scores higher on problems like these",
+            "regression": f"{self.b} scores lower on problems like these",
+            "equivalent": f"the models differ by less than the margin of {margin} on problems like these ({near})",
+            "not worse": f"{self.b} is not worse by the margin of {margin} or more on problems like these ({near})",
+        }
+        if row["claim"] in conclusions:
+            return conclusions[row["claim"]]
+        if row["lo"] <= 0 <= row["hi"]:
+            return "no significant difference; the interval contains zero, which does not prove equality"
+        chance = f"; with {self.family:,} pairs this happens by chance" if self.family and self.family > 1 else ""
+        return f"no claim: the interval excludes zero, but q is above {1 - confidence:.2g}{chance}"
 
 
-def compared(folder: Path, out: str, asked: Asked) -> list[Comparison]:
-    """One comparison per benchmark and protocol: from the published pairs, or made now from the stored counts.
+def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairResult]:
+    """Compare two models on every benchmark and protocol: from the published pairs, or from the stored counts.
 
-    folder is where the leaderboard is read, out the output whose snapshots have the counts. A run that is not named
-    is the one that the leaderboard in folder shows, whatever is published in out by now.
+    `folder` contains the leaderboard, `out` is the output whose snapshots have the counts. The current run is that of
+    the leaderboard in `folder`, even if a later run has been published in `out`.
     """
-    if len(asked.protocols) > 2 or len(asked.runs) > 2:
-        raise UsageError("two sides are compared, not more", hint="--protocol and --run may be given once or twice")
-    name = canonical(asked.metric, settings_shown(folder))
-    if not asked.runs:
-        _known(folder, asked)
-    found = [] if asked.runs or len(asked.protocols) > 1 else _published(folder, asked, name)
-    if not found:
-        found = _made(folder, out, asked, name)
-    if not found:
-        raise UsageError(
-            f"{asked.model_a} and {asked.model_b} have no benchmark in common"
-            + (f" called {asked.benchmark}" if asked.benchmark else "")
-        )
-    return found
+    if len(request.protocols) > 2 or len(request.runs) > 2:
+        hint = "--protocol and --run may be given once or twice"
+        raise UsageError("a comparison has two sides, not more", hint=hint)
+    with opened(folder) as read:
+        settings, run_id = read.settings(), read.run_id
+        metric = canonical(request.metric, settings)
+        results = []
+        if not request.runs:
+            _check_request(read, request)
+            if len(request.protocols) < 2:
+                results = _published(read, request, metric, settings)
+    results = results or _recomputed(out, run_id, request, metric, settings)
+    if not results:
+        name = f" called {request.benchmark}" if request.benchmark else ""
+        raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark in common{name}")
+    return results
 
 
-def run_shown(folder: Path) -> str:
-    """The id of the run that a leaderboard shows."""
-    _, ((run,),) = query(folder, "SELECT run_id FROM run WHERE shown")
-    return str(run)
+def current_run_id(folder: Path) -> str:
+    """Return the id of the run in a leaderboard."""
+    with opened(folder) as read:
+        return read.run_id
 
 
-def _published(folder: Path, asked: Asked, metric: str) -> list[Comparison]:
-    """Rows of the published pairs, under the protocol asked for."""
-    parameters = (metric, asked.model_a, asked.model_b, asked.benchmark, asked.benchmark)
-    columns, rows = query(folder, _ROWS, parameters)
-    told = [dict(zip(columns, row, strict=True)) for row in rows]
-    out = []
-    for row in told:
-        protocol = row["protocol"]
-        label = row["label"]
-        if asked.protocols and (protocol is None or not says(protocol, label, asked.protocols[0])):
-            continue
-        out.append(Comparison(row["benchmark"], asked.model_a, asked.model_b, metric, label, row, row["family"]))
-    return out
+def _published(read: Reader, request: PairRequest, metric: str, settings: dict[str, Any]) -> list[PairResult]:
+    a, b, benchmark = request.model_a, request.model_b, request.benchmark
+    return [
+        PairResult(row["benchmark"], a, b, metric, row["label"], row, settings, row["family"])
+        for row in read.dicts(_PAIRS, metric, a, b, benchmark, benchmark)
+        if not request.protocols
+        or (row["protocol"] is not None and matches_protocol(row["protocol"], row["label"], request.protocols[0]))
+    ]
 
 
-def _known(folder: Path, asked: Asked) -> None:
-    """Both models and the benchmark are there, or the closest names are told."""
-    _, rows = query(folder, "SELECT DISTINCT model FROM model_summary ORDER BY ALL")
-    there("model", [row[0] for row in rows], (asked.model_a, asked.model_b))
-    _, rows = query(folder, "SELECT DISTINCT benchmark FROM model_summary ORDER BY ALL")
-    there("benchmark", [row[0] for row in rows], (asked.benchmark,) if asked.benchmark else ())
-    _, rows = query(folder, "SELECT protocol, label FROM protocol ORDER BY ALL")
-    for protocol in asked.protocols:
-        if not any(says(row[0], row[1], protocol) for row in rows):
-            labels = " | ".join(label for _, label in rows if label)
-            raise UsageError(f"no protocol {protocol} here", hint=f"protocols: {labels or 'none'}")
+def _check_request(read: Reader, request: PairRequest) -> None:
+    """Raise if a model, the benchmark or a protocol does not exist."""
+    check_names("model", read.names("model"), (request.model_a, request.model_b))
+    check_names("benchmark", read.names("benchmark"), [request.benchmark or None])
+    rows = read.rows("SELECT protocol, label FROM protocol ORDER BY ALL")
+    for text in request.protocols:
+        if not any(matches_protocol(protocol, label, text) for protocol, label in rows):
+            available = " | ".join(label for _, label in rows if label)
+            raise UsageError(f"no protocol {text} here", hint=f"protocols: {available or 'none'}")
 
 
-def _made(folder: Path, out: str, asked: Asked, metric: str) -> list[Comparison]:
-    """The same from the counts of snapshots."""
-    from scorelake.publish.snapshot import Output  # noqa: PLC0415  (Polars loads slowly; tables do without)
+def _recomputed(
+    out: str, current: str, request: PairRequest, metric: str, settings: dict[str, Any]
+) -> list[PairResult]:
+    """Compare from the counts of snapshots."""
+    from scorelake.publish.snapshot import Output  # noqa: PLC0415  (Polars loads slowly; tables do not need it)
     from scorelake.read.recompute import Kept, Side, compared  # noqa: PLC0415
 
     kept = Kept(Output.at(out))
-    runs = [kept.run(name) for name in asked.runs]
-    runs += [kept.shown(run_shown(folder))] * (2 - len(runs))
-    protocols = (asked.protocols * 2)[:2] if len(asked.protocols) == 1 else asked.protocols or (None, None)
-    models = (asked.model_a, asked.model_b)
+    runs = [kept.run(name) for name in request.runs]
+    runs += [kept.shown(current)] * (2 - len(runs))
+    protocols = (request.protocols * 2)[:2] if len(request.protocols) == 1 else request.protocols or (None, None)
+    models = (request.model_a, request.model_b)
     for model, run in zip(models, runs, strict=True):
-        there("model", kept.counts(run).histogram["model"].unique().sort().to_list(), (model,))
+        check_names("model", kept.counts(run).histogram["model"].unique().sort().to_list(), (model,))
     a, b = (Side(*side) for side in zip(models, runs, protocols, strict=True))
-    return [_worded(told, kept, metric) for told in compared(kept, (a, b), metric, asked.benchmark)]
+    return [_labelled(each, kept, metric, settings) for each in compared(kept, (a, b), metric, request.benchmark)]
 
 
-def _worded(told: Told, kept: Kept, metric: str) -> Comparison:
-    """Names for both sides that tell them apart, and what they have in common."""
-    a, b = told.sides
-    labels = told.labels
-    names, protocol, both = [a.model, b.model], labels[0], "attempted by both under the same protocol"
+def _labelled(result: Told, kept: Kept, metric: str, settings: dict[str, Any]) -> PairResult:
+    """Name both sides so that they differ, and describe their common problems."""
+    a, b = result.sides
+    labels = result.labels
+    names, protocol, common = [a.model, b.model], labels[0], _SAME_PROTOCOL
     if labels[0] != labels[1]:
-        names = [f"{side.model} ({label})" for side, label in zip(told.sides, labels, strict=True)]
-        protocol, both = "", "attempted under both protocols"
+        names = [f"{side.model} ({label})" for side, label in zip(result.sides, labels, strict=True)]
+        protocol, common = "", "attempted under both protocols"
     if a.run != b.run:
-        names = [f"{name} (run {side.run})" for name, side in zip(names, told.sides, strict=True)]
-        both = "attempted in both runs, which may share attempts"
-        changed = _changed(kept, a.run, b.run)
-        both += f"; settings differ: {', '.join(changed)}" if changed else ""
-    return Comparison(told.benchmark, names[0], names[1], metric, protocol, told.row, None, both)
-
-
-def _changed(kept: Kept, a: str, b: str) -> list[str]:
-    """Settings that counts depend on and that the two runs do not share."""
-    one, two = (kept.settings(run).counting() for run in (a, b))
-    return sorted(key for key in one | two if one.get(key) != two.get(key))
-
-
-def tell(c: Comparison, settings: dict[str, Any]) -> str:
-    """The claim as text."""
-    row = c.row
-    where = ", ".join(part for part in (c.benchmark, c.protocol, c.metric) if part)
-    head = f"{c.b} against {c.a} ({where}): {row['claim']}"
-    if row["lift"] is None:
-        return head
-    share, drawn = settings["uncertainty"]["confidence"], "clusters" if settings["columns"]["cluster"] else "problems"
-    se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + share) / 2)
-    lines = {
-        "problems": f"{row['problems']:,}, {c.both}",
-        "lift": f"{row['lift']:+.4f}, {share:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} "
-        f"(paired bootstrap over {drawn}, {row['resamples']:,} resamples)",
-        "wins": f"{c.b} ahead on {row['wins_b']:,}, {c.a} on {row['wins_a']:,}, equal on {row['ties']:,}",
-        "flip test": f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided "
-        f"(signs of the differences of {drawn} flipped)",
-        "q": _family(c, where),
-        "shows": _shows(c, settings),
-        "does not show": "how either does on other kinds of problems, or under another protocol",
-        "detectable": _detectable(detectable_lift(se, share, POWER), row["problems"]),
-    }
-    return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
-
-
-def _family(c: Comparison, where: str) -> str:
-    """What q is, and over which pairs."""
-    q = f"{c.row['q']:.3g}"
-    if c.family is None:
-        return f"{q}, which is p: this pair was compared by itself, now. Who looks at many pairs must adjust"
-    if c.family == 1:
-        return f"{q}, which is p: there is no other pair in {where}"
-    return f"{q} (Benjamini-Hochberg), {c.row['p_holm']:.3g} by Holm, over all {c.family:,} pairs of {where}"
-
-
-def _shows(c: Comparison, settings: dict[str, Any]) -> str:
-    """The claim in words; of an inconclusive one, what it lacks."""
-    row, share, margin = c.row, settings["uncertainty"]["confidence"], settings["compare"].get("margin")
-    near = f"{2 * share - 1:.0%} interval"
-    words = {
-        "improvement": f"{c.b} scores higher on problems like these",
-        "regression": f"{c.b} scores lower on problems like these",
-        "equivalent": f"the two differ by less than the margin of {margin} on problems like these ({near})",
-        "not worse": f"{c.b} is not worse by the margin of {margin} or more on problems like these ({near})",
-    }
-    if row["claim"] in words:
-        return words[row["claim"]]
-    if row["lo"] <= 0 <= row["hi"]:
-        return "no difference that these problems can settle; the interval contains zero, no proof of equality"
-    return f"nothing that may be claimed: the interval leaves zero out, but q is above {1 - share:.2g}" + (
-        f"; among {c.family:,} pairs some look like this by chance" if c.family and c.family > 1 else ""
-    )
-
-
-def _detectable(lift: float, problems: int) -> str:
-    if lift == 0:
-        return "unknown: the two score the same on every problem"
-    return f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {problems:,} such problems"
+        names = [f"{name} (run {side.run})" for name, side in zip(names, result.sides, strict=True)]
+        one, two = (kept.settings(side.run).counting() for side in result.sides)
+        changed = sorted(key for key in one | two if one.get(key) != two.get(key))
+        common = "attempted in both runs, which may share attempts"
+        common += f"; settings differ: {', '.join(changed)}" if changed else ""
+    return PairResult(result.benchmark, names[0], names[1], metric, protocol, result.row, settings, None, common)

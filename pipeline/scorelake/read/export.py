@@ -1,20 +1,16 @@
-"""The published tables as files for other programs: CSV that no spreadsheet takes for formulas, Parquet, XLSX.
+"""Export the published tables: CSV that no spreadsheet takes for formulas, Parquet, or XLSX.
 
-Numbers keep their full precision. Protocol columns become columns of their own.
+Numbers keep their full precision. Protocol keys become columns.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from scorelake.read.board import Facts, Reader, facts, opened
-from scorelake.read.session import to_csv
-from scorelake.storage.disk import replace_text
-
-Rows = list[tuple[Any, ...]]
+from scorelake.read.session import Rows, to_csv
+from scorelake.storage.disk import atomic_replace, replace_text, temp_path
 
 TABLES = {
     "leaderboard": """
@@ -32,55 +28,48 @@ TABLES = {
     "problem_by_model": "FROM problem_counts ORDER BY benchmark, subject, problem_id, model, protocol",
     "history": "FROM history ORDER BY number, benchmark, protocol, metric, model",
 }
-"""What is exported, and from where."""
-
-
-def table(read: Reader, known: Facts, name: str) -> tuple[list[str], Rows]:
-    """One table: its columns and rows, the protocol split into its keys."""
-    sql = TABLES[name]
-    given = {"run": known.run["run_id"], "time": known.run["started"]} if "$run" in sql else {}
-    columns, rows = read.table(sql, given)
-    if "protocol" not in columns:
-        return columns, rows
-    at = columns.index("protocol")
-    told = [json.loads(row[at]) if row[at] else {} for row in rows]
-    keys = sorted({key for protocol in told for key in protocol})
-    split = [tuple(protocol.get(key) for key in keys) for protocol in told]
-    new = [(*row[:at], *more, *row[at + 1 :]) for row, more in zip(rows, split, strict=True)]
-    return [*columns[:at], *(_apart(key, columns) for key in keys), *columns[at + 1 :]], new
-
-
-def _apart(key: str, columns: list[str]) -> str:
-    return f"protocol_{key}" if key in columns else key
+"""The exported tables and their queries."""
 
 
 def write(folder: Path, out: Path, kind: str) -> list[Path]:
-    """Export everything; the names of the files written."""
+    """Export everything, and return the files written."""
     with opened(folder) as read:
-        known = facts(read)
-        tables = {name: table(read, known, name) for name in TABLES}
-        runs = read.table("FROM run ORDER BY number", {})
+        published = facts(read)
+        tables = {name: _table(read, published, name) for name in TABLES}
+        runs = read.table("FROM run ORDER BY number")
     if kind == "xlsx":
-        from scorelake.read.workbook import workbook  # noqa: PLC0415  (only where it is asked for)
+        from scorelake.read.workbook import write_workbook  # noqa: PLC0415  (an optional, slow import)
 
-        return [workbook(out / "leaderboard.xlsx", known, tables, runs)]
-    paths = [_file(out / f"{name}.{kind}", *tables[name]) for name in tables]
-    run = {key: str(value) if isinstance(value, datetime) else value for key, value in known.run.items()}
-    run["settings"] = known.settings
+        return [write_workbook(out / "leaderboard.xlsx", published, tables, runs)]
+    paths = [_write_table(out / f"{name}.{kind}", *table) for name, table in tables.items()]
+    run = published.run | {"settings": published.settings}
     replace_text(out / "run.json", json.dumps(run, indent=2, ensure_ascii=False, default=str) + "\n")
     return [*paths, out / "run.json"]
 
 
-def _file(path: Path, columns: list[str], rows: Rows) -> Path:
+def _table(read: Reader, published: Facts, name: str) -> tuple[list[str], Rows]:
+    """Return columns and rows of a table, with one column per protocol key."""
+    sql, run = TABLES[name], published.run
+    columns, rows = read.table(sql, {"run": run["run_id"], "time": run["started"]} if "$run" in sql else {})
+    if "protocol" not in columns:
+        return columns, rows
+    i = columns.index("protocol")
+    protocols = [json.loads(row[i]) if row[i] else {} for row in rows]
+    keys = sorted({key for protocol in protocols for key in protocol})
+    names = [f"protocol_{key}" if key in columns else key for key in keys]
+    values = [tuple(protocol.get(key) for key in keys) for protocol in protocols]
+    split = [(*row[:i], *value, *row[i + 1 :]) for row, value in zip(rows, values, strict=True)]
+    return [*columns[:i], *names, *columns[i + 1 :]], split
+
+
+def _write_table(path: Path, columns: list[str], rows: Rows) -> Path:
     if path.suffix == ".csv":
         replace_text(path, to_csv(columns, rows, spreadsheet=True) + "\n")
         return path
     import polars as pl  # noqa: PLC0415  (only Parquet needs it)
 
-    from scorelake.storage.disk import atomic_replace, temp_path  # noqa: PLC0415
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = temp_path(path)
-    pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(aside)
-    atomic_replace(aside, path)
+    temporary = temp_path(path)
+    pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(temporary)
+    atomic_replace(temporary, path)
     return path

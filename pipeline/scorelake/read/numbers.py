@@ -1,4 +1,4 @@
-"""Numbers as people read them: percent where a metric lies between 0 and 1, as many digits as its interval deserves.
+"""Numbers for people: percent if a metric lies between 0 and 1, with as many digits as its interval justifies.
 
 Rounding is half up, from the exact value of the float, here and in the page's script.
 """
@@ -12,8 +12,8 @@ from math import ceil, floor
 from statistics import median
 
 MILLION = 1_000_000
-_SETTLED = ((0.005, 1), (0.0005, 2))
-"""From this half width of the typical interval on, so many decimals of a percent."""
+_PLACES = ((0.005, 1), (0.0005, 2))
+"""Decimal places of a percentage by the smallest half width of the median interval; 3 below."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Scale:
         return "%" if self.percent else ""
 
     def text(self, value: float | None) -> str:
-        """A value without its unit; a dash where there is none."""
+        """Format a value without its unit; a dash for None."""
         if value is None:
             return "\u2013"
         if not self.percent:
@@ -36,7 +36,7 @@ class Scale:
         return str((Decimal(value) * 100).quantize(Decimal(1).scaleb(-self.places), ROUND_HALF_UP) + 0)
 
     def signed(self, value: float | None) -> str:
-        """A difference in points of percent, with its sign."""
+        """Format a difference, in percentage points if the scale is percent."""
         text = self.text(value)
         return text.replace("-", "\u2212") if value is None or text.startswith("-") else f"+{text}"
 
@@ -44,24 +44,24 @@ class Scale:
         return "\u2013" if lo is None or hi is None else f"{self.text(lo)} to {self.text(hi)}"
 
     def both(self, value: float | None, lo: float | None, hi: float | None) -> str:
-        """A value with its interval: 67.7% (61.3 to 73.5)."""
-        told = f"{self.text(value)}{self.unit if value is not None else ''}"
-        return told if lo is None else f"{told} ({self.between(lo, hi)})"
+        """Format a value with its interval: 67.7% (61.3 to 73.5)."""
+        text = f"{self.text(value)}{self.unit if value is not None else ''}"
+        return text if lo is None else f"{text} ({self.between(lo, hi)})"
 
 
-def scale(ends: Iterable[tuple[float | None, float | None, float | None]]) -> Scale:
-    """The scale of some (value, lo, hi): percent if all lie within 0 and 1."""
-    seen = [[x for x in row if x is not None] for row in ends]
-    halves = [(row[2] - row[1]) / 2 for row in seen if len(row) == 3]
-    percent = all(0 <= x <= 1 for row in seen for x in row)
-    half = median(halves) if halves else 1.0
-    return Scale(percent, next((places for least, places in _SETTLED if half >= least), 3))
+def scale(rows: Iterable[tuple[float | None, float | None, float | None]]) -> Scale:
+    """Return the scale of rows of (value, lo, hi)."""
+    numbers = [[x for x in row if x is not None] for row in rows]
+    half_widths = [(row[2] - row[1]) / 2 for row in numbers if len(row) == 3]
+    percent = all(0 <= x <= 1 for row in numbers for x in row)
+    half = median(half_widths) if half_widths else 1.0
+    return Scale(percent, next((places for minimum, places in _PLACES if half >= minimum), 3))
 
 
 def millionths(value: float | None) -> int | None:
-    """A value in millionths that any rounding to fewer digits rounds as it would the value itself.
+    """Convert to millionths such that rounding to fewer digits gives the same as rounding the value.
 
-    What is left of a cut number is remembered in its last digit: a cut 0 becomes 1, a cut 5 becomes 6.
+    The last digit records that something was cut off: 0 becomes 1, 5 becomes 6.
     """
     if value is None:
         return None
@@ -70,10 +70,10 @@ def millionths(value: float | None) -> int | None:
     return cut + (1 if value > 0 else -1) if cut != exact and cut % 5 == 0 else cut
 
 
-def ticks(lo: float, hi: float, many: int = 5) -> list[float]:
-    """Round numbers on an axis, about so many, from below lo to above hi."""
+def ticks(lo: float, hi: float, count: int = 5) -> list[float]:
+    """Return about `count` round numbers for an axis from below lo to above hi."""
     span = max(hi - lo, 1e-9)
     power = 10.0 ** (len(str(int(1 / span))) * -1 if span < 1 else len(str(int(span))) - 1)
-    step = next(s * power for s in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10, 20) if span / (s * power) <= many)
+    step = next(s * power for s in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10, 20) if span / (s * power) <= count)
     first, last = floor(lo / step + 1e-9), ceil(hi / step - 1e-9)
     return [round(i * step, 9) for i in range(first, last + 1)]

@@ -19,7 +19,7 @@ from scorelake.comparing.pairs import protocol_gap
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.publish.snapshot import Output, locked
-from scorelake.read.names import says
+from scorelake.read.names import matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.choose import Outcomes, choose_compared
 from scorelake.scoring.values import per_problem
@@ -158,7 +158,7 @@ def _protocols(
         [
             protocol
             for protocol in some
-            if side.protocol is None or says(protocol, protocol_label(protocol), side.protocol)
+            if side.protocol is None or matches_protocol(protocol, protocol_label(protocol), side.protocol)
         ]
         for side, some in zip(sides, (ours, theirs), strict=True)
     )

@@ -10,7 +10,7 @@ import polars as pl
 from scorelake.errors import UsageError
 from scorelake.metrics import interval
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.schemas import OVERALL, place_of_value
+from scorelake.schemas import OVERALL, rank_of_value
 from scorelake.settings import Settings
 
 
@@ -45,7 +45,7 @@ def overall(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         lo[at], hi[at] = interval(value[at], se[at], units[at], (low, high), settings.uncertainty.confidence)
     numbers = pl.DataFrame({"value": value, "lo": lo, "hi": hi, "se": se}).fill_nan(None)
     told = pl.concat([rows, numbers], how="horizontal")
-    rank = place_of_value().over("metric", "protocol").cast(pl.Int64).alias("rank")
+    rank = rank_of_value().over("metric", "protocol").cast(pl.Int64).alias("rank")
     return told.join(facts, on="metric", maintain_order="left").with_columns(rank).select(*OVERALL.columns)
 
 

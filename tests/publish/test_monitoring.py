@@ -1,4 +1,4 @@
-"""What monitors read: a failure does not hide the last success."""
+"""Monitoring files: a failure does not hide the last success."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conftest import expand, put
-from scorelake.publish import alarms
+from scorelake.publish.monitoring import write_report
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -18,7 +18,7 @@ def gauges(path: Path) -> dict[str, float]:
     return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines)}
 
 
-def test_a_night_that_fails(tmp_path: Path, cli: Cli) -> None:
+def test_a_failed_run_reports_the_last_success(tmp_path: Path, cli: Cli) -> None:
     lake, out, file = tmp_path / "lake", tmp_path / "out", tmp_path / "metrics.prom"
     put(lake, expand([("a", 4, 2), ("b", 4, 4)], model='m"\\\n'))
     told = ("--metrics-file", file, "--scores", "--metrics", "pass@1")
@@ -81,8 +81,8 @@ def test_a_full_stdout(tmp_path: Path, cli: Cli) -> None:
 def test_a_folder_of_somebody_else_gets_no_report(tmp_path: Path, there: list[str]) -> None:
     for name in there:
         (tmp_path / name).write_text("precious")
-    alarms.write_report(str(tmp_path), {"exit_code": 3})
+    write_report(str(tmp_path), {"exit_code": 3})
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(there, "precious")
-    alarms.write_report(str(tmp_path / "new"), {"exit_code": 3})
-    alarms.write_report(str(tmp_path / "new"), {"exit_code": 4})
+    write_report(str(tmp_path / "new"), {"exit_code": 3})
+    write_report(str(tmp_path / "new"), {"exit_code": 4})
     assert json.loads((tmp_path / "new" / "report.json").read_text()) == {"exit_code": 4}

@@ -1,4 +1,4 @@
-"""Publication: atomic, and what a crash left is swept."""
+"""Publication is atomic; leftovers of crashes and old snapshots are removed, and nothing else."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,8 @@ import pytest
 
 from conftest import ask, expand, nights, put, run
 from scorelake.errors import DataError
+from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.snapshot import Output
 from scorelake.storage import disk
 
 
@@ -44,6 +46,21 @@ def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "leaderboard.duckdb").write_text("precious")
-    with pytest.raises(DataError, match="not a leaderboard of ours"):
+    with pytest.raises(DataError, match="which scorelake did not write"):
         run(tmp_path / "lake", tmp_path / "out")
     assert (tmp_path / "out" / "leaderboard.duckdb").read_text() == "precious"
+
+
+def test_gc_keeps_what_the_published_run_needs(tmp_path: Path) -> None:
+    out = Output(nights(tmp_path, 4))
+    (tmp_path / "lake" / "0.parquet").unlink()
+    run(tmp_path / "lake", out.root)
+    shown = out.current()
+    removed = collect_garbage(out, 1)
+    assert len(removed.snapshots) == 4
+    assert out.current() == shown
+    assert [m["run"]["run_id"] for m in out.manifests()] == [shown["run"]["run_id"]]  # type: ignore[index]
+    kept = {path.name for path in out.partials.iterdir()}
+    assert kept == set(shown["partials"])  # type: ignore[index]
+    assert removed.bytes > 0
+    assert run(tmp_path / "lake", out.root).status == "unchanged"
