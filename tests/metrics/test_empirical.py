@@ -5,7 +5,7 @@ import pytest
 from scipy.special import betaln, expit
 
 from scorelake import metrics
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.metrics.empirical import Fit, fit
 
 

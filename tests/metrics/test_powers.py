@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorelake import metrics
+from scorelake.metrics.beta_powers import power, power_variance, within
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.powers import power, power_variance, within
 
 BIG = 2**63 - 1
 

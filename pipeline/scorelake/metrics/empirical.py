@@ -14,7 +14,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import fmin
 from scipy.special import betaln, expit, log_expit
 
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 
 NODES = 5
 """Priors along each of the two directions of the fit: 25 in all."""

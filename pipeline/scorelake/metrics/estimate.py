@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.draws import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
-from scorelake.metrics.powers import all_within, lack, mean_power, not_within, power_variance
+from scorelake.metrics.beta_powers import all_within, lack, mean_power, not_within, power_variance
+from scorelake.metrics.distributions import Floats, Ints, beta_binomial, blocks, hypergeometric, product_credits
 from scorelake.metrics.registry import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.threads import parallel_map

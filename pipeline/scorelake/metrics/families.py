@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scorelake.metrics import levels
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.registry import Family, add, register, threshold
 from scorelake.metrics.vote import Ballots
 

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
+from scorelake.metrics.arguments import counted, draws, outcomes, prior_outcomes
 from scorelake.metrics.attempts import Attempts
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.metrics.groups import summarize_all, summarize_levels
-from scorelake.metrics.outcomes import counted, draws, outcomes, prior_outcomes
 from scorelake.metrics.registry import Metric, parse, parse_own, spectrum
 
 # R, R0 and w are the letters of the papers.

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
+from scorelake.metrics.arguments import counted, outcomes, prior_outcomes
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
 from scorelake.metrics.finish import Summary, check_shares
-from scorelake.metrics.outcomes import counted, outcomes, prior_outcomes
 from scorelake.metrics.registry import Metric, parse
 from scorelake.metrics.summary import Shape, aggregate
 

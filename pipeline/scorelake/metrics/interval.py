@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.threads import parallel_map
 
 _FLATTEST = 1e-6

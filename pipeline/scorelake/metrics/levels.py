@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from scorelake.metrics.beta_powers import power, power_variance, within
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.metrics.powers import power, power_variance, within
+from scorelake.metrics.distributions import Floats, Ints, ratio
 
 Moments = tuple[Floats, Floats]
 _WHOLE = 2.0**53

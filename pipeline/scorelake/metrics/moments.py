@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blended
 from scorelake.metrics.finish import Groups
 

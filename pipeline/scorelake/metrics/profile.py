@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
+from scorelake.metrics.arguments import draws, outcomes, prior_outcomes
 from scorelake.metrics.attempts import Attempts
-from scorelake.metrics.draws import Floats, Ints, blocks
-from scorelake.metrics.outcomes import draws, outcomes, prior_outcomes
+from scorelake.metrics.distributions import Floats, Ints, blocks
 
 MOST = 20_000
 """Outcomes that k attempts may have; beyond, sums over them take minutes."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from scorelake.errors import MetricError
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 
 Credit = Callable[..., Floats]
 _OWN = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")

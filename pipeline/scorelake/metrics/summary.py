@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blended
 from scorelake.metrics.finish import Groups, Kind, Summaries, check_shares, different
 from scorelake.threads import parallel_map

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.counts import totals, whole
-from scorelake.metrics.draws import Floats, Ints, at_least, at_most, binomial, blocks, hypergeometric, ratio
+from scorelake.metrics.distributions import Floats, Ints, at_least, at_most, binomial, blocks, hypergeometric, ratio
 
 Waves = NDArray[np.complex128]
 Flags = NDArray[np.bool_]

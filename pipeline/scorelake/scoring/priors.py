@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.metrics import Mixture
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.empirical import fit
 
 _PARTS = ("alpha", "beta", "weight")

@@ -11,7 +11,7 @@ from scorelake import metrics
 from scorelake.errors import DataError
 from scorelake.metrics import Estimate, Metric
 from scorelake.metrics.counts import distinct, totals
-from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.levels import any_above
 from scorelake.schemas import EARLIER
 from scorelake.settings import Settings

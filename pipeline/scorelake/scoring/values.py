@@ -10,7 +10,7 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics import Estimate, Metric
 from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.problems import Cells, Part
 from scorelake.schemas import EARLIER
 from scorelake.scoring import answers, beliefs, rewards

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from scorelake.metrics.draws import Floats, Ints, blocks
+from scorelake.metrics.distributions import Floats, Ints, blocks
 
 _ADDED = 64
 """Terms added one by one; beyond them the corrections left out are below 1e-13 of the sum."""

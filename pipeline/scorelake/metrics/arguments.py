@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scorelake.errors import MetricError
 from scorelake.metrics.attempts import Attempts, categories, tallied
 from scorelake.metrics.counts import pairs
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 
 _EITHER = "give n and c, or a matrix of attempts as R=..."
 
