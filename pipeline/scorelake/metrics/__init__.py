@@ -17,7 +17,6 @@ from scorelake.errors import MetricError
 from scorelake.metrics import families as _families  # noqa: F401  (fills the registry)
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_ends, of_levels
-from scorelake.metrics.finish import Summaries, Summary
 from scorelake.metrics.functions import (
     auc_at_k,
     avg,
@@ -45,7 +44,7 @@ from scorelake.metrics.groups import (
 from scorelake.metrics.interval import interval, rerun
 from scorelake.metrics.profile import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.registry import Family, Metric, canonical, families, parse, parse_own, spectrum, threshold
-from scorelake.metrics.summary import Mixture, Shape, aggregate
+from scorelake.metrics.summary import Summaries, Summary, aggregate
 from scorelake.metrics.vote import Ballots, vote
 
 __all__ = [
@@ -55,9 +54,7 @@ __all__ = [
     "Family",
     "Metric",
     "MetricError",
-    "Mixture",
     "Profile",
-    "Shape",
     "Summaries",
     "Summary",
     "aggregate",

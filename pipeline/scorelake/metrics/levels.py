@@ -100,9 +100,9 @@ def _distinct(low: Floats | Ints, high: Floats | Ints) -> tuple[Floats | Ints, F
     """The distinct pairs, and every entry's place among them; whole numbers are found without a sort."""
     if low.dtype.kind == "i":
         pairs = distinct(high, low)  # type: ignore[arg-type]
-        return pairs.c, pairs.n, pairs.place
+        return pairs.c, pairs.n, pairs.inverse
     if high.max(initial=0) < _WHOLE and (high == np.floor(high)).all() and (low == np.floor(low)).all():
         pairs = distinct(high.astype(np.int64), low.astype(np.int64))
-        return pairs.c.astype(np.float64), pairs.n.astype(np.float64), pairs.place
+        return pairs.c.astype(np.float64), pairs.n.astype(np.float64), pairs.inverse
     both, place = np.unique(low + 1j * high, return_inverse=True)
     return both.real, both.imag, place

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.counts import totals, whole
+from scorelake.metrics.counts import totals, whole_numbers
 from scorelake.metrics.distributions import Floats, Ints, at_least, at_most, binomial, blocks, hypergeometric, ratio
 
 Waves = NDArray[np.complex128]
@@ -38,7 +38,7 @@ def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
     """
     if k < 1 or len(counts) != len(right):
         raise MetricError(f"vote@{k}: k must be >= 1, and every answer right or not")
-    m = whole("counts", counts)
+    m = whole_numbers("counts", counts)
     order = np.argsort(-m)
     m, passes = m[order], (m * np.array(right, dtype=bool))[order]
     n, c = np.array([m.sum()]), np.array([passes.sum()])

@@ -1,0 +1,44 @@
+"""Bucket files of problem_counts: each has all models of its problems, sorted by KEYS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from scorelake.hashing import Hashes, hash_text, problem_hashes
+
+FOLDER = "problem_counts"
+BOARD = ("benchmark", "protocol")
+
+
+def bucket_paths(folder: Path) -> list[Path]:
+    """Return the bucket files of a folder in their order."""
+    return sorted(folder.glob("*.parquet"))
+
+
+def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
+    """Return the problems with an attempt, by BOARD, subject and problem_id, and the key that they are resampled by.
+
+    The key is a hash of the problem, or of its cluster. Models may disagree on the cluster of a problem: the first by
+    name decides.
+    """
+    keys = [*BOARD, "subject", "problem_id"]
+    grouped = rows.filter(pl.col("n") > 0).group_by(keys, maintain_order=True)
+    problems = grouped.agg(*([pl.col(cluster).first().cast(pl.String)] if cluster else [])).sort(keys)
+    return problems.with_columns(pl.Series("key", _keys(problems, cluster))).select(*keys, "key")
+
+
+def _keys(problems: pl.DataFrame, cluster: str | None) -> Hashes:
+    subjects = problems["subject"].unique()
+    by_subject = dict(zip(subjects, hash_text(subjects).tolist(), strict=True))
+    subject = problems["subject"].replace_strict(by_subject, return_dtype=pl.UInt64).to_numpy()
+    own = problem_hashes(subject, hash_text(problems["problem_id"]))
+    return own if cluster is None else cluster_keys(problems[cluster], own)
+
+
+def cluster_keys(clusters: pl.Series, own: Hashes) -> Hashes:
+    """Return the hash of each problem's cluster; a problem without one keeps its own."""
+    names = clusters.cast(pl.String)
+    out: Hashes = pl.Series(hash_text(names)).zip_with(names.is_not_null(), pl.Series(own)).to_numpy()
+    return out
