@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from scorelake.metrics.distributions import Floats, Ints, blocks
 from scorelake.threads import parallel_map
 
-QUANTUM = 2.0**-42
+_QUANTUM = 2.0**-42
 """Scores that differ by less than this share of the largest are equal: rounding must not decide a win."""
 _SAME_SIZE = 1e-9
 """Relative spread below which all differences of a pair count as equally large."""
@@ -41,7 +41,7 @@ class ModelSums:
         scored = ~np.isnan(scores)
         onto = unit_matrix(unit, units)
         if scored.all():
-            counts, shared = np.bincount(unit, minlength=units)[None].astype(np.float64), _whole(scored.shape[1])
+            counts, shared = np.bincount(unit, minlength=units)[None].astype(np.float64), _all_shared(scored.shape[1])
         else:
             counts, shared = (onto @ scored.T.astype(np.float64)).T, count_shared(scored)
         filled = np.where(scored, scores, 0.0)
@@ -62,6 +62,11 @@ class ModelSums:
         out: Floats = self.sums.sum(axis=1) / np.maximum(1, self.counts.sum(axis=1))
         return out
 
+    @property
+    def tolerance(self) -> float:
+        """Largest difference of two scores that counts as a tie."""
+        return self.largest * _QUANTUM
+
     def differ(self, a: Ints, b: Ints) -> NDArray[np.bool_]:
         """Flag pairs of models that are not scored on the same problems."""
         if self.shared.size == 1:
@@ -70,7 +75,7 @@ class ModelSums:
         return (self.shared[a, b] < own[a]) | (self.shared[a, b] < own[b])
 
 
-def _whole(problems: int) -> NDArray[np.int32]:
+def _all_shared(problems: int) -> NDArray[np.int32]:
     return np.full((1, 1), problems, dtype=np.int32)
 
 
@@ -82,7 +87,7 @@ def unit_matrix(unit: Ints, units: int) -> csr_array:
 def count_shared(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Count the columns in which two rows are both true, rows x rows; a single number where all are true."""
     if flags.all():
-        return _whole(flags.shape[1])
+        return _all_shared(flags.shape[1])
     out = np.zeros((len(flags), len(flags)), dtype=np.int32)
     for columns in blocks(flags.shape[1], max(16, len(flags))):  # exact in 32 bits: fewer columns than 2^24
         part = flags[:, columns].astype(np.float32)
@@ -116,7 +121,7 @@ class Wins:
     def __add__(self, other: Wins) -> Wins:
         return Wins(self.a + other.a, self.b + other.b, self.size + other.size, self.square + other.square)
 
-    def take(self, at: Ints) -> Wins:
+    def take(self, at: slice) -> Wins:
         return Wins(self.a[at], self.b[at], self.size[at], self.square[at])
 
 

@@ -37,17 +37,17 @@ class Units:
     """Some units are clusters of several problems."""
 
     @classmethod
-    def of(cls, key: Hashes) -> Units:
+    def of(cls, key: Hashes, max_units: int = MAX_UNITS) -> Units:
         """Make units from the hash of each problem; problems with the same hash are a cluster."""
-        known = np.unique(key)
-        return cls.among(key, known, known.size < key.size)
+        distinct = np.unique(key)
+        return cls.within(key, distinct, distinct.size < key.size, max_units)
 
     @classmethod
-    def among(cls, key: Hashes, known: Hashes | None, clustered: bool) -> Units:
+    def within(cls, key: Hashes, distinct: Hashes | None, clustered: bool, max_units: int = MAX_UNITS) -> Units:
         """Make units of problems that are part of a larger set with these distinct hashes, None if too many."""
-        if known is not None and known.size <= MAX_UNITS:
-            return cls(np.searchsorted(known, key), known, clustered)
-        return cls((key % np.uint64(MAX_UNITS)).astype(np.int64), np.arange(MAX_UNITS, dtype=np.uint64), clustered)
+        if distinct is not None and distinct.size <= max_units:
+            return cls(np.searchsorted(distinct, key), distinct, clustered)
+        return cls((key % np.uint64(max_units)).astype(np.int64), np.arange(max_units, dtype=np.uint64), clustered)
 
 
 @dataclass(frozen=True)

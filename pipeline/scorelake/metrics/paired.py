@@ -7,14 +7,14 @@ sums of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from scorelake.metrics.board import QUANTUM, Differences, ModelSums, Wins, unequal
+from scorelake.metrics.board import Differences, ModelSums, Wins, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.significance import flip_test, sign_test
@@ -73,6 +73,9 @@ class Lifts:
         counts = ("problems", "wins_a", "wins_b")
         return cls(*(np.zeros(pairs, np.int64 if field.name in counts else float) for field in fields(cls)))
 
+    def take(self, at: NDArray[np.bool_]) -> Lifts:
+        return Lifts(**{name: column[at] for name, column in vars(self).items()})
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -110,69 +113,51 @@ def compare_scores(
     """
     a, b = pairs or np.triu_indices(len(scores), 1)
     sums = ModelSums.of(scores, units.index, units.key.size)
-    differ = np.flatnonzero(sums.differ(a, b))
-    own = (
-        (at, Differences.of(scores, units.index, units.key.size, a[at], b[at]))
-        for at in np.split(differ, range(PAIRS_WITH_OWN_SUMS, differ.size, PAIRS_WITH_OWN_SUMS))
-    )
-    wins = Wins.of(scores, a, b, sums.largest * QUANTUM)
     drawn = resample(units.key, plan.resamples, plan.seed)
     chosen = np.arange(len(scores)) if ranked is None else ranked
-    return compare_models(sums, a, b, wins, own, chosen, drawn, plan.confidence, units.clustered)
+    comparison = Comparison(sums, a, b, chosen, drawn, plan.confidence, units.clustered)
+    same, *batches = pair_batches(comparison.has_own_sums, PAIRS_WITH_OWN_SUMS)
+    comparison.compare(same, Wins.of(scores, a[same], b[same], sums.tolerance))
+    for at in batches:
+        wins = Wins.of(scores, a[at], b[at], sums.tolerance)
+        comparison.compare(at, wins, Differences.of(scores, units.index, units.key.size, a[at], b[at]))
+    return comparison.finish()
 
 
-def compare_models(
-    sums: ModelSums,
-    a: Ints,
-    b: Ints,
-    wins: Wins,
-    own: Iterable[tuple[Ints, Differences]],
-    ranked: Ints,
-    drawn: Resamples,
-    confidence: float,
-    clustered: bool,
-) -> tuple[Lifts, Ranks]:
-    """Compare pairs (a, b) of models and rank models, from the sums of their scores.
-
-    `own` has, batch by batch, the pairs that are not scored on the same problems, by number, and their differences.
-    """
-    comparison = _Comparison(sums, a, b, wins, ranked, drawn, confidence, clustered)
-    comparison.compare(np.flatnonzero(~sums.differ(a, b)), None)
-    for at, differences in own:
-        comparison.compare(at, differences)
-    comparison.test()
-    return comparison.lifts, Ranks(*comparison.rank_ranges(), comparison.leading())
-
-
-class _Comparison:
-    """Arrays that the blocks of one comparison share."""
+class Comparison:
+    """Compare pairs (a, b) of models and rank models, batch by batch, from the sums of their scores."""
 
     def __init__(
-        self, sums: ModelSums, a: Ints, b: Ints, wins: Wins, ranked: Ints, drawn: Resamples, confidence: float,
-        clustered: bool,
-    ) -> None:  # fmt: skip
+        self, sums: ModelSums, a: Ints, b: Ints, ranked: Ints, drawn: Resamples, confidence: float, clustered: bool
+    ) -> None:
         self.present = np.flatnonzero(sums.counts.any(axis=0))
         """Units with a scored problem: a subject has few of its benchmark's."""
         self.sums, self.counts = sums.sums[:, self.present], sums.counts[:, self.present]
-        self.a, self.b, self.wins, self.ranked, self.confidence = a, b, wins, ranked, confidence
-        self.drawn, self.clustered, self.quantum = drawn.of(self.present), clustered, sums.largest * QUANTUM
+        self.a, self.b, self.ranked, self.confidence = a, b, ranked, confidence
+        self.has_own_sums = sums.differ(a, b)
+        self.drawn, self.clustered, self.quantum = drawn.of(self.present), clustered, sums.tolerance
         models, size = len(self.sums), drawn.size
         self.lifts = Lifts.empty(a.size)
         self.as_far, self.farther, self.coins_a, self.coins_b = np.zeros((4, a.size), dtype=np.int64)
         """Flips of a pair that came as far from zero as its data, and farther; its wins where only signs count."""
         self.means, self.flipped = np.empty((models, size)), np.empty((models, size))
         pairs = np.triu_indices(ranked.size, 1)
-        self.alike = not sums.differ(ranked[pairs[0]], ranked[pairs[1]]).any()
+        self.same_problems = not sums.differ(ranked[pairs[0]], ranked[pairs[1]]).any()
         """Ranked models are scored on the same problems: flips of any two are differences of rows."""
-        self.flips = min(size, max(_MIN_FLIPS, _MAX_RIVALS // max(1, ranked.size**2))) if self.alike else size
+        self.flips = min(size, max(_MIN_FLIPS, _MAX_RIVALS // max(1, ranked.size**2))) if self.same_problems else size
         self.farthest = np.zeros((ranked.size, self.flips if ranked.size else 0), dtype=np.float32)
         """The largest |t| of each flip, over all rivals of a ranked model."""
         self.rank_index = np.full(models, -1)
-        if not self.alike:
+        if not self.same_problems:
             self.rank_index[ranked] = np.arange(ranked.size)
         self.lock = Lock()
         self.threads = None if size * (self.sums.size + 50 * a.size) > _SMALL else 1
         parallel_map(self._draw, blocks(size, 4 * sum(self.sums.shape)), self.threads)
+
+    def finish(self) -> tuple[Lifts, Ranks]:
+        """Return the comparisons and ranks, after all pairs have been compared."""
+        self._test()
+        return self.lifts, Ranks(*self._rank_ranges(), self._share_of_leads())
 
     def _draw(self, columns: slice) -> None:
         """Compute the mean of each model in each resample, and its sum in each flip."""
@@ -180,14 +165,14 @@ class _Comparison:
         self.means[:, columns] = ratio(self.sums @ weights, self.counts @ weights)
         self.flipped[:, columns] = self.sums @ signs
 
-    def compare(self, pairs: Ints, differences: Differences | None) -> None:
-        """Compare pairs, by number, that are all scored on the same problems, or all have differences of their own."""
+    def compare(self, pairs: Ints, wins: Wins, differences: Differences | None = None) -> None:
+        """Compare pairs, by number: either all scored on the same problems, or all with differences of their own."""
         step = max(1, _BLOCK // self.drawn.size) if differences is None else PAIRS_WITH_OWN_SUMS
-        at_once = [slice(first, first + step) for first in range(0, pairs.size, step)]
-        parallel_map(lambda at: self._compare(pairs[at], at, differences), at_once, self.threads)
+        slices = [slice(first, first + step) for first in range(0, pairs.size, step)]
+        parallel_map(lambda at: self._compare(pairs[at], wins.take(at), at, differences), slices, self.threads)
 
-    def _compare(self, pairs: Ints, at: slice, differences: Differences | None) -> None:
-        a, b, lifts, wins = self.a[pairs], self.b[pairs], self.lifts, self.wins.take(pairs)
+    def _compare(self, pairs: Ints, wins: Wins, at: slice, differences: Differences | None) -> None:
+        a, b, lifts = self.a[pairs], self.b[pairs], self.lifts
         if differences is None:
             by_unit, counts = self.sums[b] - self.sums[a], self.counts[a if len(self.counts) > 1 else a * 0]
             lifted, flipped = self.means[b], self.flipped[b]
@@ -235,7 +220,7 @@ class _Comparison:
         return lifted, flipped, 2 * np.sqrt(units) / scale[:pairs, 0]
 
     def _ends(self, lifted: Floats, lift: Floats, units: Floats | Ints) -> list[Floats]:
-        """Return lo, hi, inner_lo, inner_hi: percentiles of the lifts, stretched about the lift, which they contain."""
+        """Return lo, hi, inner_lo, inner_hi: percentiles of the lifts, stretched to contain the lift."""
         lifted.sort(axis=1)
         empty = np.isnan(lifted[:, -1])
         if empty.any():  # resamples without any of the problems
@@ -251,7 +236,7 @@ class _Comparison:
         return out
 
     def _coins(self, wins: Wins, by_unit: Floats, counts: Floats) -> tuple[Ints, Ints]:
-        """Return the wins of pairs whose differences are all equally large, so that only signs count; -1 otherwise."""
+        """Return the wins of pairs whose differences are all equally large, where only signs count; else -1."""
         wins_a, wins_b, size, square = wins.a, wins.b, wins.size, wins.square
         if self.clustered:  # signs are of clusters
             wins_a, wins_b = ((sign * by_unit > counts * self.quantum).sum(axis=1) for sign in (-1, 1))
@@ -274,7 +259,7 @@ class _Comparison:
                 np.maximum(mine, flipped[low:high].max(axis=0), out=mine)
                 self.farthest[rivals] = np.maximum(self.farthest[rivals], flipped[low:high])
 
-    def test(self) -> None:
+    def _test(self) -> None:
         """Compute the p-values of all pairs: by their flips, or exactly where only signs count."""
         lifts, exact = self.lifts, self.coins_a >= 0
         wins_a, wins_b = self.coins_a[exact], self.coins_b[exact]
@@ -282,7 +267,7 @@ class _Comparison:
         p[:, exact] = sign_test(wins_b, wins_a)[0], *sign_test(wins_a, wins_b)
         lifts.p_a[:], lifts.p_b[:], lifts.p_two_sided[:] = p
 
-    def rank_ranges(self) -> tuple[Ints, Ints]:
+    def _rank_ranges(self) -> tuple[Ints, Ints]:
         """Return the ranks that are left to each ranked model: below the models significantly above it, and above
         those significantly below it (Mogstad et al. 2024)."""
         many = self.ranked.size
@@ -290,7 +275,7 @@ class _Comparison:
         index = int(np.ceil(self.confidence * (self.flips + 1))) - 1
         if many < 2 or index >= self.flips:
             return lo, hi
-        ahead = self._compare_rivals() if self.alike else None
+        ahead = self._compare_rivals() if self.same_problems else None
         limit = np.partition(self.farthest, index, axis=1)[:, index] * (1 + _ROUNDING)
         if ahead is not None:
             lo += np.count_nonzero(ahead > limit[:, None], axis=1)
@@ -334,7 +319,7 @@ class _Comparison:
         ahead *= inverse.astype(np.float64)
         return ahead
 
-    def leading(self) -> Floats:
+    def _share_of_leads(self) -> Floats:
         """Return the share of resamples in which each ranked model leads; equal models share the lead."""
         means = np.nan_to_num(self.means[self.ranked], nan=-np.inf)
         if not means.size:
@@ -344,15 +329,21 @@ class _Comparison:
         return share
 
 
+def pair_batches(has_own_sums: NDArray[np.bool_], pairs: int) -> list[Ints]:
+    """Return the numbers of pairs without own sums, then those of the others, so many at a time."""
+    own = np.flatnonzero(has_own_sums)
+    return [np.flatnonzero(~has_own_sums), *(own[first : first + pairs] for first in range(0, own.size, pairs))]
+
+
 def distances(rows: Floats) -> Floats:
     """Return the distances between all rows: from one product, and row by row where that would cancel."""
     off = rows - np.median(rows, axis=0)
     square = np.einsum("ij,ij->i", off, off)
-    apart = square[:, None] + square - 2 * (off @ off.T)
-    a, b = np.nonzero(np.triu(apart <= 1e-6 * (square[:, None] + square), 1))
-    for some in blocks(a.size, rows.shape[1]):
-        gap = rows[b[some]] - rows[a[some]]
-        apart[a[some], b[some]] = apart[b[some], a[some]] = np.einsum("ij,ij->i", gap, gap)
-    np.fill_diagonal(apart, 0)
-    out: Floats = np.sqrt(np.maximum(apart, 0))
+    square_distance = square[:, None] + square - 2 * (off @ off.T)
+    a, b = np.nonzero(np.triu(square_distance <= 1e-6 * (square[:, None] + square), 1))
+    for at in blocks(a.size, rows.shape[1]):
+        gap = rows[b[at]] - rows[a[at]]
+        square_distance[a[at], b[at]] = square_distance[b[at], a[at]] = np.einsum("ij,ij->i", gap, gap)
+    np.fill_diagonal(square_distance, 0)
+    out: Floats = np.sqrt(np.maximum(square_distance, 0))
     return out

@@ -7,7 +7,7 @@ be summarized file by file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 from typing import Any
@@ -95,7 +95,7 @@ class Moments:
     """Problems with a value; their average (parts x groups) and squared deviations (parts x parts x groups)."""
     average: Floats
     square: Floats
-    known: Floats
+    has_posterior: Floats
     """Problems with a posterior; the sums of its means and covariances."""
     mean: Floats
     covariance: Floats
@@ -108,19 +108,19 @@ class Moments:
     def of(cls, estimate: Estimate, histogram: csr_array) -> Moments:
         """Compute the moments of the groups of a histogram (groups x columns of the estimate)."""
         parts, size = estimate.value.shape
-        scored, known = ~np.isnan(estimate.value[0]), ~np.isnan(estimate.mean[0])
+        scored, has_posterior = ~np.isnan(estimate.value[0]), ~np.isnan(estimate.mean[0])
         noise = np.zeros((3, size))
         if estimate.repeated is not None:
             noise[:2] = estimate.repeated
             noise[2] = noise[1] > 0
             noise[0] *= noise[2]
-        covariance = np.where(known, np.nan_to_num(estimate.covariance, nan=0.0), 0.0)
+        covariance = np.where(has_posterior, np.nan_to_num(estimate.covariance, nan=0.0), 0.0)
         columns = [
             np.ones((1, size)),
             scored[None],
             np.where(scored, estimate.value, 0.0),
-            known[None],
-            np.where(known, estimate.mean, 0.0),
+            has_posterior[None],
+            np.where(has_posterior, estimate.mean, 0.0),
             covariance.reshape(parts * parts, size),
             np.zeros((1, size)) if estimate.undefined is None else estimate.undefined[None],
             noise,
@@ -145,7 +145,7 @@ class Moments:
 
     def expand(self, index: Ints, groups: int) -> Moments:
         """Place each group at its index among more groups; the others are empty."""
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for name, array in vars(self).items():
             if name != "kind":
                 arrays[name] = np.zeros((*array.shape[:-1], groups))
@@ -162,7 +162,8 @@ class Moments:
         if clusters is None:
             return average, ratio(ratio(self.square, count - 1), count), count
         each, starts = clusters
-        deviation = (each.average - np.repeat(self.average, np.diff(starts, append=each.scored.size), axis=-1)) * each.scored
+        sizes = np.diff(starts, append=each.scored.size)
+        deviation = (each.average - np.repeat(self.average, sizes, axis=-1)) * each.scored
         square = np.add.reduceat(deviation[:, None] * deviation[None], starts, axis=-1)
         units = np.add.reduceat((each.scored > 0).astype(np.float64), starts)
         return average, ratio(square, count**2) * ratio(units, units - 1), units
@@ -199,8 +200,8 @@ def aggregate(
     clip
         Ends of the posterior interval; by default those of the metric.
     clusters
-        The same by cluster (clusters x columns), sorted by group, and the first cluster of each group: standard errors
-        then treat clusters as the sample.
+        The same by cluster (clusters x columns), sorted by group, and the first cluster of each group: standard
+        errors then treat clusters as the sample.
     """
     check_shares(confidence, min_coverage)
     moments = parallel_map(lambda estimate: Moments.of(estimate, histogram), estimates)
@@ -244,21 +245,23 @@ def summarize_moments(
     is_mean = np.array([kind.is_mean for kind in kinds])
     if is_mean.any():
         noise, attempts, repeated = np.stack([each[0].noise for each in moments])[is_mean].swapaxes(0, 1)
-        found = rerun(value[is_mean], ratio(noise, repeated**2), attempts, confidence)
-        rerun_lo[is_mean], rerun_hi[is_mean] = found
+        ends = rerun(value[is_mean], ratio(noise, repeated**2), attempts, confidence)
+        rerun_lo[is_mean], rerun_hi[is_mean] = ends
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
-    ends = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
-    mu_lo, mu_hi = (np.clip(end, ends[:, 0], ends[:, 1]) for end in (mu - reach, mu + reach))
+    limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
+    mu_lo, mu_hi = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
     columns = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi)
     counts = ([problems.astype(np.int64)] * len(kinds), count.astype(np.int64), units)
-    return [Summaries(*row, kind.bounds) for *row, kind in zip(*columns, *counts, kinds, strict=True)]
+    bounds = [kind.bounds for kind in kinds]
+    rows: Iterable[tuple[Any, ...]] = zip(*columns, *counts, bounds, strict=True)
+    return [Summaries(*row) for row in rows]
 
 
 def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:
     """Return mean and variance of a metric, problems fixed; a mixture of priors adds the spread between them."""
-    means = [ratio(each.mean, each.known) for each in moments]
-    within = [ratio(each.covariance, each.known**2) for each in moments]
+    means = [ratio(each.mean, each.has_posterior) for each in moments]
+    within = [ratio(each.covariance, each.has_posterior**2) for each in moments]
     if weights is None:
         return blended(means[0], within[0], moments[0].kind.powers)
     mu = sum((w * mean for w, mean in zip(weights, means, strict=True)), np.zeros_like(means[0]))
@@ -278,8 +281,8 @@ def _intervals(
         bits = np.concatenate([value[alike], se[alike], units[alike]], axis=1).view(np.int64)  # NaN equals NaN
         _, first, index = np.unique(bits, axis=0, return_index=True, return_inverse=True)
         once = alike[first]
-        found = interval(value[once].ravel(), se[once].ravel(), units[once].ravel(), ends, confidence)
-        lo[alike], hi[alike] = (each.reshape(once.size, -1)[index.ravel()] for each in found)
+        both = interval(value[once].ravel(), se[once].ravel(), units[once].ravel(), ends, confidence)
+        lo[alike], hi[alike] = (each.reshape(once.size, -1)[index.ravel()] for each in both)
     return lo, hi
 
 

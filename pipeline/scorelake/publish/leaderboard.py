@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import polars as pl
 
-from scorelake.problems import Part, name_texts, paths
 from scorelake.publish.catalog import (
     INTERNAL,
     NATIVE,
@@ -51,6 +49,7 @@ from scorelake.schemas import (
     RECORD,
     Table,
 )
+from scorelake.scoring.buckets import bucket_paths as paths
 from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
@@ -178,20 +177,14 @@ def _groups(snapshot: Path) -> pl.DataFrame:
 def _problems(db: duckdb.DuckDBPyConnection, snapshot: Path, groups: pl.DataFrame) -> None:
     """A million problems are a few texts repeated: stored as numbers, they load and open several times faster."""
     counts, scores = (paths(snapshot / table.name) for table in (PROBLEM_COUNTS, PROBLEM_SCORE))
-    texts = [name_texts(path) for path in counts]
-    every = pl.concat(texts)
-    code = every.rank("dense").cast(pl.UInt32) - 1  # once for all parts, not looked up by each
-    ends = np.cumsum([0, *(some.len() for some in texts)])
-    names = pl.DataFrame({"_name": code, _NAME: every}).unique("_name").sort("_name")
+    names = pl.scan_parquet(counts, glob=False).select(_NAME).unique().sort(_NAME).collect().with_row_index("_name")
     _load(db, PROBLEM_NAME, names)
     numbers = groups.with_row_index("_group")
-    for i, path in enumerate(counts):
-        part = Part.read(path)
-        kept = _kept(part.columns)
-        group = part.groups.join(numbers, on=GROUP, how="left", nulls_equal=True, maintain_order="left")["_group"]
-        name = code[int(ends[i]) : int(ends[i + 1])]
-        known = {"_group": group.gather(part.group), "_name": name.gather(part.name)}
-        frame = pl.concat([pl.DataFrame(known), part.counts, part.others(kept)], how="horizontal")
+    for path in counts:
+        rows = pl.read_parquet(path, glob=False)
+        rows = rows.join(numbers, on=GROUP, how="left", nulls_equal=True, maintain_order="left")
+        rows = rows.join(names, on=_NAME, how="left", maintain_order="left")
+        frame = rows.select("_group", "_name", *COUNTS, *_kept(rows.columns[:-2]))
         absent = [name for name in PROBLEM_COUNT.columns if name not in frame.columns]
         frame = frame.with_columns(pl.lit(None, PROBLEM_COUNT.schema[name]).alias(name) for name in absent)
         _load(db, PROBLEM_COUNT, frame.select(*PROBLEM_COUNT.columns, pl.exclude(*PROBLEM_COUNT.columns)))

@@ -24,6 +24,7 @@ from scorelake.publish.history import write as write_history
 from scorelake.publish.shown import REMEMBERED, Base, base, log, remember
 from scorelake.publish.snapshot import Manifest, Output, problem_files
 from scorelake.schemas import MODEL_SUMMARY
+from scorelake.scoring.survey import ALL, Survey
 from scorelake.storage.disk import (
     BOARD,
     MARK,
@@ -36,7 +37,6 @@ from scorelake.storage.disk import (
     set_aside,
     storage_errors,
 )
-from scorelake.survey import ALL, Survey
 from scorelake.version import __version__
 
 _SINGLE = (MARK, REMEMBERED, REPORT, RUNS_FILE, HISTORY_FILE)
@@ -81,7 +81,7 @@ def getting_ready(out: Output, staged: Path, told: Survey, most: int) -> Iterato
         from scorelake.publish.leaderboard import get_ready  # noqa: PLC0415  (DuckDB loads slowly)
 
         with suppress(Exception):
-            get_ready(staged, told.histograms[ALL].groups["protocol"].unique().sort().to_list())
+            get_ready(staged, told.histograms[ALL]["protocol"].unique().sort().to_list())
 
     beside = Thread(target=bool if _apart(out, told.problems, most) else work, daemon=True)
     beside.start()

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from scorelake.hashing import Hashes, hash_text, problem_hashes
+from scorelake.scoring.choose import Outcomes
+from scorelake.settings import Settings
+from scorelake.storage.disk import storage_errors
+
+if TYPE_CHECKING:
+    from scorelake.storage.mirror import Mirror
 
 FOLDER = "problem_counts"
 BOARD = ("benchmark", "protocol")
@@ -15,6 +25,39 @@ BOARD = ("benchmark", "protocol")
 def bucket_paths(folder: Path) -> list[Path]:
     """Return the bucket files of a folder in their order."""
     return sorted(folder.glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """One bucket file to score or to compare models on."""
+
+    path: str
+    problems: int
+    settings: Settings
+    outcomes: Outcomes
+    mirror: Mirror | None = None
+    """Set where another machine may have written the bucket, or will read the results."""
+
+    def local_path(self) -> Path:
+        """Return the path of the bucket on this machine; fetch it if necessary."""
+        if self.mirror is None:
+            return Path(self.path)
+        path = Path(self.mirror.here(self.path))
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.mirror.bring_files([path])
+        return path
+
+    def columns(self) -> list[str]:
+        """Return the columns of the bucket."""
+        return pq.read_schema(self.local_path()).names
+
+    def read(self, columns: Iterable[str]) -> pl.DataFrame:
+        """Read columns of the bucket."""
+        return pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+
+    def __str__(self) -> str:
+        return Path(self.path).stem
 
 
 def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:

@@ -31,7 +31,7 @@ def curve_ks(top_n: int) -> list[int]:
 
 
 def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
-    """Return a row per model, k and family: at least one of k right, or all. No row where no problem has k attempts."""
+    """Return a row per model, k and family (one of k right, or all), where a problem has k attempts."""
     rows, how = models.histogram, settings.uncertainty
     n, c, column = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
     chosen = [metrics.parse(f"pass{sign}{k}") for k in curve_ks(int(n.max(initial=0))) for sign in "@^"]
@@ -47,7 +47,9 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     estimates = metrics.of_ends(chosen, n, c)
     made = metrics.aggregate(estimates, matrix, how.confidence, how.min_coverage, clusters=by_cluster)
     named = pl.DataFrame(
-        {"metric": [m.name for m in chosen], "family": [m.family.name for m in chosen], "k": [m.draws for m in chosen]}
+        [(metric.name, metric.family.name, metric.draws) for metric in chosen],
+        {name: CURVE.schema[name] for name in ("metric", "family", "k")},
+        orient="row",
     )
     numbers = {
         name: np.stack([getattr(each, name) for each in made], axis=1).ravel()

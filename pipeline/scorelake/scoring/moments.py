@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -48,7 +49,7 @@ def bucket_moments(
     tables: Sequence[tuple[Sequence[str], str]],
     settings: Settings,
 ) -> list[GroupMoments]:
-    """Return the moments of each summary table (see summaries.table_keys), with clusters followed by those by cluster."""
+    """Return the moments of each summary table (see summaries.table_keys); each followed by those of its clusters."""
     out = []
     for keys in _table_rows(rows, tables, settings):
         groups = keys.unique().sort(keys.columns)
@@ -57,7 +58,7 @@ def bucket_moments(
             size = each.estimates[0].value.shape[1]
             column = np.arange(size) if each.column is None else each.column
             matrix = problem_histogram(code, column, 1, (groups.height, size))
-            made = parallel_map(lambda estimate, at=matrix: Moments.of(estimate, at), each.estimates)
+            made = parallel_map(partial(Moments.of, histogram=matrix), each.estimates)
             moments.update(zip((metric.name for metric in each.metrics), made, strict=True))
         out.append(GroupMoments(groups, moments))
     return out

@@ -15,7 +15,7 @@ from scorelake.settings import Settings
 
 
 def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Average every model over every benchmark that any model attempted under its protocol; null where one is missing.
+    """Average every model over the benchmarks that any model attempted under its protocol; null if one is missing.
 
     Takes the rows of model_summary with their units and the bounds of the metric (low, high).
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,7 @@ from scorelake.threads import parallel_map
 MODEL = ("benchmark", "model", "protocol")
 SLICE = ("benchmark", "slice", SLICE_VALUE, "model", "protocol")
 OF_BENCHMARK = "problems_of_benchmark"
+_METRIC = ("metric", "family", "k", "param")
 EXTRA = ("units", "low", "high")
 """Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
 
@@ -43,7 +45,7 @@ class Grouping:
     histogram: pl.DataFrame
     """problems by the keys, the cluster if configured, n and c; sorted."""
     groups: pl.DataFrame
-    """The keys, attempts and ungraded attempts of each group, and the problems that any model has of its benchmark."""
+    """The keys, attempts and ungraded attempts of each group, and the problems that any model has there."""
     clustered: bool
 
     def codes(self) -> Ints:
@@ -72,7 +74,8 @@ def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
     clustered = settings.columns.cluster is not None
     out = []
     for keys, column in table_keys(settings):
-        fine, coverage = (frames[column].with_columns(slice=pl.lit(column)) for frames in (survey.histograms, survey.coverage))
+        named = pl.lit(column).alias("slice")
+        fine, coverage = (frames[column].with_columns(named) for frames in (survey.histograms, survey.coverage))
         histogram = coarsen(fine, (*keys, CLUSTER) if clustered else keys)
         shared = [key for key in keys if key != "model"]
         any_model = coverage.group_by(shared).agg(pl.col("problems").sum().alias(OF_BENCHMARK))
@@ -147,14 +150,15 @@ def _from_counts(
 ) -> list[list[Summaries]]:
     """Evaluate the distinct (n, c) of all groupings once, and aggregate them by each."""
     how, prior, worth = settings.uncertainty, beta_prior(settings, outcomes), outcome_weights(settings, outcomes)
-    n, c = (np.concatenate([each.histogram[name].to_numpy() for each in groups]) for name in ("n", "c"))
-    fitted = None if prior is not None else EmpiricalPrior([each.histogram for each in groups], groups[0].keys)
-    if fitted is None:
-        n, c, column = distinct(n, c)
-    else:
+    fitted = None
+    if prior is None:
+        fitted = EmpiricalPrior([each.histogram for each in groups], groups[0].keys)
         n, c, column = fitted.n, fitted.c, fitted.column
-    priors = [prior] if fitted is None else fitted.priors
-    estimates = [metrics.evaluate(chosen, n, c, each, worth) for each in priors]
+        estimates = [metrics.evaluate(chosen, n, c, each, worth) for each in fitted.priors]
+    else:
+        histogram = pl.concat([each.histogram.select("n", "c") for each in groups])
+        n, c, column = distinct(histogram["n"].to_numpy(), histogram["c"].to_numpy())
+        estimates = [metrics.evaluate(chosen, n, c, prior, worth)]
     columns = np.split(column, np.cumsum([each.histogram.height for each in groups])[:-1])
     out: list[list[Summaries]] = []
     for i, (each, mine) in enumerate(zip(groups, columns, strict=True)):
@@ -164,7 +168,8 @@ def _from_counts(
             continue
         code, problems, clusters = each.codes(), each.histogram["problems"].to_numpy(), each.clusters()
         matrix = problem_histogram(code, mine, problems, (each.groups.height, n.size))
-        moments = parallel_map(lambda at: [Moments.of(e[at], matrix) for e in estimates], range(len(chosen)))
+        moments = [parallel_map(partial(Moments.of, histogram=matrix), under_prior) for under_prior in estimates]
+        by_metric = list(zip(*moments, strict=True))
         by_cluster = None
         if clusters is not None:
             sub = problem_histogram(clusters[0], mine, problems, (int(clusters[0].max(initial=-1)) + 1, n.size))
@@ -172,7 +177,7 @@ def _from_counts(
         weights = None
         if fitted is not None:
             weights = fitted.weight[:, fitted.fit[mine[np.flatnonzero(np.diff(code, prepend=-1))]]]
-        out.append(summarize_moments(moments, how.confidence, how.min_coverage, how.bounds, by_cluster, weights))
+        out.append(summarize_moments(by_metric, how.confidence, how.min_coverage, how.bounds, by_cluster, weights))
     return out
 
 
@@ -186,7 +191,7 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
     """Return a row per group and metric: groups in the order of their keys, metrics in the order given."""
     named = pl.DataFrame(
         [(metric.name, metric.family.name, metric.k, metric.param, *made[metric].bounds) for metric in made],
-        {"metric": pl.String, "family": pl.String, "k": pl.Int64, "param": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+        {name: MODEL_SUMMARY.schema[name] for name in _METRIC} | {"low": pl.Float64(), "high": pl.Float64()},
         orient="row",
     )
     groups, many = grouping.groups, grouping.groups.height
@@ -199,7 +204,7 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
     names = named[np.tile(np.arange(len(made)), many)]
     parts = [
         repeated.select(grouping.keys),
-        names.select("metric", "family", "k", "param"),
+        names.select(_METRIC),
         pl.DataFrame(columns).fill_nan(None),
         names.select("low", "high"),
         repeated.select(OF_BENCHMARK, "attempts", "ungraded"),

@@ -51,7 +51,7 @@ class Survey:
     @property
     def top_n(self) -> int:
         """Largest number of graded attempts of a problem."""
-        return int(self.histograms[ALL]["n"].max() or 0)  # type: ignore[call-overload]
+        return int(self.histograms[ALL]["n"].max() or 0)  # type: ignore[arg-type]
 
 
 def survey_bucket(path: Path, settings: Settings) -> Survey:
@@ -66,7 +66,8 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
     problems = attempted_problems(rows, cluster)
     by_board = problems.group_by(BOARD).agg(pl.col("key").unique().sort())
     rewards = (
-        rows.select(low=pl.col(name).list.first().min(), high=pl.col(name).list.last().max()).row(0) for name in scores
+        rows.select(low=pl.col(name).list.first().min(), high=pl.col(name).list.last().max()).row(0)
+        for name in scores
     )
     return Survey(
         problems=rows.height,
@@ -97,10 +98,13 @@ def add_surveys(surveys: Iterable[Survey]) -> Survey:
     units: dict[tuple[str, str], Hashes | None] = {}
     for part in parts:
         for board, keys in part.units.items():
-            known = units.get(board, keys)
-            units[board] = None if known is None or keys is None else np.union1d(known, keys)
+            before = units.get(board, keys)
+            units[board] = None if before is None or keys is None else np.union1d(before, keys)
     return Survey(
-        **{name: sum(getattr(part, name) for part in parts) for name in ("problems", "distinct", "graded", "ungraded")},
+        **{
+            name: sum(getattr(part, name) for part in parts)
+            for name in ("problems", "distinct", "graded", "ungraded")
+        },
         binary=all(part.binary for part in parts),
         columns=first.columns,
         rewards=(min(low for low, _ in rewards), max(high for _, high in rewards)) if rewards else None,

@@ -106,9 +106,7 @@ def problem_values(
     return [out[metric] for metric in chosen]
 
 
-def count_values(
-    chosen: Sequence[Metric], n: Ints, c: Ints, settings: Settings, outcomes: Outcomes
-) -> list[Floats]:
+def count_values(chosen: Sequence[Metric], n: Ints, c: Ints, settings: Settings, outcomes: Outcomes) -> list[Floats]:
     """Return the finite values of metrics for each (n, c)."""
     prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
     found = metrics.evaluate(chosen, n, c, prior, outcome_weights(settings, outcomes))
@@ -159,7 +157,11 @@ def _flatten(rows: pl.DataFrame, names: Sequence[str]) -> tuple[Ints, Floats, In
     rewards, counts = names
     lengths = rows[counts].list.len().fill_null(0).to_numpy().astype(np.int64)
     full = rows.filter(pl.col(counts).list.len() > 0)
-    return np.repeat(np.arange(rows.height), lengths), full[rewards].explode().to_numpy(), full[counts].explode().to_numpy()
+    return (
+        np.repeat(np.arange(rows.height), lengths),
+        full[rewards].explode().to_numpy(),
+        full[counts].explode().to_numpy(),
+    )
 
 
 def _rubric_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
