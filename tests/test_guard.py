@@ -45,8 +45,8 @@ def test_a_process_that_ends_without_a_word() -> None:
 def test_it_ends_with_the_one_that_waits(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from scorelake.guard import apart\n"
-        "apart(os.system, 'echo $PPID > aside; mv aside pid; exec sleep 10')\n"
+        "from scorelake.guard import run_in_subprocess\n"
+        "run_in_subprocess(os.system, 'echo $PPID > aside; mv aside pid; exec sleep 10')\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     until = time.monotonic() + 60

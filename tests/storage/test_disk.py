@@ -38,8 +38,8 @@ def test_hosts_and_containers_with_the_same_process_number_differ(monkeypatch: p
 
 def test_the_living_are_left_alone_and_the_dead_are_not(tmp_path: Path) -> None:
     code = (
-        "import pathlib, sys; from scorelake.storage.disk import beside\n"
-        "print(beside(pathlib.Path(sys.argv[1])), flush=True); input()"
+        "import pathlib, sys; from scorelake.storage.disk import temp_path\n"
+        "print(temp_path(pathlib.Path(sys.argv[1])), flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "x")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -186,8 +186,8 @@ def _query(read: Reader, known: Facts, metric: str, asked: Asked) -> tuple[str, 
             parts["more"] = "AND slice = $slice"
             given["slice"] = asked.by
         else:
-            known = ", ".join(map(escape_controls, ["subject", *slices]))
-            hint = f"score with --by {asked.by} first; there are: {known}"
+            names = ", ".join(map(escape_controls, ["subject", *slices]))
+            hint = f"score with --by {asked.by} first; there are: {names}"
             raise UsageError(f"no slices by {asked.by!r} here", hint=hint)
     elif asked.by_subject:
         parts |= {"view": "subject_leaderboard", "part": "subject"}
