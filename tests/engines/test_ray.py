@@ -25,7 +25,8 @@ import ray
 
 import crashing
 from conftest import Nodes, ask, expand, put, run, snapshot, tables
-from scorelake import engines, parts, synth, tasks
+from scorelake import engines, synth, tasks
+from scorelake.comparing import sums
 from scorelake.engines import attempts, joining, local
 from scorelake.engines import ray as module
 from scorelake.engines.ray import Ray
@@ -139,7 +140,7 @@ class Slow:
         return [(int(pid), node) for _, pid, node in told]
 
 
-STAGES = ("tasks.count_all", "tasks.merge_all", "parts.look_all", "parts.answer_all")
+STAGES = ("tasks.count_all", "tasks.merge_all", "sums.sum_models", "sums.sum_pairs")
 
 
 def struck(
@@ -147,7 +148,7 @@ def struck(
 ) -> int:
     """The job, struck once in the middle of a stage; how many tasks began more than once."""
     module, task = slow.stage.split(".")
-    monkeypatch.setattr({"tasks": tasks, "parts": parts}[module], task, slow)
+    monkeypatch.setattr({"tasks": tasks, "sums": sums}[module], task, slow)
 
     def attack() -> None:
         try:

@@ -17,6 +17,8 @@ from scorelake.threads import parallel_map
 
 _QUANTUM = 2.0**-42
 """Scores that differ by less than this share of the largest are equal: rounding must not decide a win."""
+_MIN_DIFFERENCE = 1e-150
+"""Smaller differences are ties: their squares would vanish."""
 _SAME_SIZE = 1e-9
 """Relative spread below which all differences of a pair count as equally large."""
 _PAIRS = 64
@@ -65,7 +67,7 @@ class ModelSums:
     @property
     def tolerance(self) -> float:
         """Largest difference of two scores that counts as a tie."""
-        return self.largest * _QUANTUM
+        return max(self.largest * _QUANTUM, _MIN_DIFFERENCE)
 
     def differ(self, a: Ints, b: Ints) -> NDArray[np.bool_]:
         """Flag pairs of models that are not scored on the same problems."""

@@ -18,7 +18,7 @@ from scorelake.metrics.board import Differences, ModelSums, Wins, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.significance import flip_test, sign_test
-from scorelake.threads import parallel_map
+from scorelake.threads import parallel_map, single_threaded_blas
 
 _MAX_LIFTS, _MIN_RESAMPLES = 1 << 27, 2000
 """Resampled lifts of all pairs of a table: with more pairs, each has fewer resamples."""
@@ -115,13 +115,14 @@ def compare_scores(
     sums = ModelSums.of(scores, units.index, units.key.size)
     drawn = resample(units.key, plan.resamples, plan.seed)
     chosen = np.arange(len(scores)) if ranked is None else ranked
-    comparison = Comparison(sums, a, b, chosen, drawn, plan.confidence, units.clustered)
-    same, *batches = pair_batches(comparison.has_own_sums, PAIRS_WITH_OWN_SUMS)
-    comparison.compare(same, Wins.of(scores, a[same], b[same], sums.tolerance))
-    for at in batches:
-        wins = Wins.of(scores, a[at], b[at], sums.tolerance)
-        comparison.compare(at, wins, Differences.of(scores, units.index, units.key.size, a[at], b[at]))
-    return comparison.finish()
+    with single_threaded_blas():  # several threads would add in another order
+        comparison = Comparison(sums, a, b, chosen, drawn, plan.confidence, units.clustered)
+        same, *batches = pair_batches(comparison.has_own_sums, PAIRS_WITH_OWN_SUMS)
+        comparison.compare(same, Wins.of(scores, a[same], b[same], sums.tolerance))
+        for at in batches:
+            wins = Wins.of(scores, a[at], b[at], sums.tolerance)
+            comparison.compare(at, wins, Differences.of(scores, units.index, units.key.size, a[at], b[at]))
+        return comparison.finish()
 
 
 class Comparison:

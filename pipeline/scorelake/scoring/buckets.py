@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
@@ -69,13 +70,13 @@ def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
     keys = [*BOARD, "subject", "problem_id"]
     grouped = rows.filter(pl.col("n") > 0).group_by(keys, maintain_order=True)
     problems = grouped.agg(*([pl.col(cluster).first().cast(pl.String)] if cluster else [])).sort(keys)
-    return problems.with_columns(pl.Series("key", _keys(problems, cluster))).select(*keys, "key")
+    return problems.with_columns(pl.Series("key", _keys(problems, cluster), dtype=pl.UInt64)).select(*keys, "key")
 
 
 def _keys(problems: pl.DataFrame, cluster: str | None) -> Hashes:
-    subjects = problems["subject"].unique()
-    by_subject = dict(zip(subjects, hash_text(subjects).tolist(), strict=True))
-    subject = problems["subject"].replace_strict(by_subject, return_dtype=pl.UInt64).to_numpy()
+    subjects = problems.select(pl.col("subject").unique())
+    subjects = subjects.with_columns(pl.Series("hash", hash_text(subjects["subject"]), dtype=pl.UInt64))
+    subject = problems.join(subjects, on="subject", how="left", maintain_order="left")["hash"].to_numpy()
     own = problem_hashes(subject, hash_text(problems["problem_id"]))
     return own if cluster is None else cluster_keys(problems[cluster], own)
 
@@ -83,5 +84,4 @@ def _keys(problems: pl.DataFrame, cluster: str | None) -> Hashes:
 def cluster_keys(clusters: pl.Series, own: Hashes) -> Hashes:
     """Return the hash of each problem's cluster; a problem without one keeps its own."""
     names = clusters.cast(pl.String)
-    out: Hashes = pl.Series(hash_text(names)).zip_with(names.is_not_null(), pl.Series(own)).to_numpy()
-    return out
+    return np.where(names.is_null().to_numpy(), own, hash_text(names))
