@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from scorelake import metrics
 
@@ -27,8 +28,7 @@ def got(metric: str | metrics.Metric, bank: Any, **options: Any) -> tuple[float,
     chosen = metrics.parse(metric) if isinstance(metric, str) else metric
     n, c = np.full(len(bank), bank.shape[1]), bank.sum(axis=1)
     (estimate,) = metrics.evaluate([chosen], n, c, options.pop("prior", (1.0, 1.0)), **options)
-    shape = metrics.Shape(np.arange(n.size), np.ones(n.size, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    found = metrics.aggregate([estimate], shape, clip=clip)[0].first()
+    found = metrics.aggregate([estimate], csr_array(np.ones((1, n.size))), clip=clip)[0].first()
     return found.value, (found.mu, found.sigma, found.mu_lo, found.mu_hi)
 
 
