@@ -17,7 +17,7 @@ import numpy as np
 
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats
-from scorelake.metrics.paired import Plan, compare_scores
+from scorelake.metrics.paired import ResamplePlan, compare_scores
 
 MODELS, PROBLEMS, ATTEMPTS = 50, 20_000, 16
 LOOPED = 3
@@ -31,7 +31,7 @@ def scores(missing: float) -> Floats:
     return out
 
 
-def loop(a: Floats, b: Floats, plan: Plan) -> tuple[float, float]:
+def loop(a: Floats, b: Floats, plan: ResamplePlan) -> tuple[float, float]:
     """One pair, one resample after the other."""
     d = (b - a)[~np.isnan(b - a)]
     rng = np.random.default_rng(plan.seed)
@@ -41,7 +41,7 @@ def loop(a: Floats, b: Floats, plan: Plan) -> tuple[float, float]:
 
 
 def race(title: str, missing: float) -> None:
-    plan, matrix = Plan(), scores(missing)
+    plan, matrix = ResamplePlan(), scores(missing)
     a, b = np.triu_indices(MODELS, 1)
     start = time.perf_counter()
     units = Units.of(np.random.default_rng(3).integers(0, 2**64, PROBLEMS, dtype=np.uint64))

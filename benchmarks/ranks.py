@@ -28,7 +28,7 @@ from scorelake.comparing.sums import LakeSums
 from scorelake.engines import local
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.paired import Plan, compare_scores
+from scorelake.metrics.paired import ResamplePlan, compare_scores
 from scorelake.metrics.significance import sign_test
 from scorelake.schemas import MODEL_PAIR
 from scorelake.scoring.buckets import BucketTask
@@ -159,7 +159,7 @@ def skewed_tests(share: float) -> list[str]:
         scores = np.stack([rng.binomial(n, p) / n for p in (a, b)], axis=1).reshape(2 * lakes, problems)
         units = Units.of(rng.integers(0, 2**64, problems, dtype=np.uint64))
         first = 2 * np.arange(lakes)
-        lifts, _ = compare_scores(scores, units, Plan(), (first, first + 1), np.arange(0))
+        lifts, _ = compare_scores(scores, units, ResamplePlan(), (first, first + 1), np.arange(0))
         flip, sign = lifts.p_two_sided <= 0.05, sign_test(lifts.wins_a, lifts.wins_b)[1] <= 0.05
         covered = (lifts.lo <= 0) & (lifts.hi >= 0)
         out.append(f"| {problems} | {n} | {flip.mean():.1%} | {sign.mean():.1%} | {covered.mean():.1%} |")

@@ -14,7 +14,7 @@ from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics.bootstrap import Units
-from scorelake.metrics.paired import Plan, compare_scores
+from scorelake.metrics.paired import ResamplePlan, compare_scores
 from scorelake.metrics.significance import benjamini_hochberg, holm
 
 COLUMNS = (
@@ -77,7 +77,7 @@ def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: P
             columns = values[:, [int(p) for p in order]]
             subjects = pl.Series([f"s{int(p) % 2}" for p in order])
             units = Units.of(problem_hashes(hash_text(subjects), hash_text(pl.Series(order))))
-            lifts, _ = compare_scores(columns, units, Plan(500, 9))
+            lifts, _ = compare_scores(columns, units, ResamplePlan(500, 9))
             where = f"metric = '{name}'" + (f" AND subject = '{subject}'" if subject else "")
             got = rows(out, f"FROM {table} WHERE {where} ORDER BY model_a, model_b")
             assert [r["problems"] for r in got] == [columns.shape[1]] * 3

@@ -44,7 +44,7 @@ def number_range(low: int, high: int) -> str:
 
 
 @dataclass(frozen=True)
-class Board:
+class ModelBoard:
     """The models of a benchmark, or of one subject of it, under one protocol."""
 
     benchmark: str
@@ -59,8 +59,8 @@ class Board:
 class Benchmark:
     """All boards of a benchmark under one protocol; they share the units that are resampled."""
 
-    overall: Board
-    subjects: tuple[Board, ...]
+    overall: ModelBoard
+    subjects: tuple[ModelBoard, ...]
     """A single subject has the same models and problems as the benchmark."""
     unit_keys: Hashes | None
     """Distinct keys of problems or clusters; None where they are too many to be resampled one by one."""
@@ -68,7 +68,7 @@ class Benchmark:
     """Some units are clusters of several problems."""
 
     @property
-    def boards(self) -> tuple[Board, ...]:
+    def boards(self) -> tuple[ModelBoard, ...]:
         """Return the boards to compare: the benchmark, then its subjects if there are several."""
         return (self.overall, *(self.subjects if len(self.subjects) > 1 else ()))
 
@@ -101,6 +101,6 @@ def list_benchmarks(survey: Survey) -> list[Benchmark]:
     return out
 
 
-def _board(benchmark: str, subject: str | None, protocol: str, models: pl.DataFrame, total: int) -> Board:
+def _board(benchmark: str, subject: str | None, protocol: str, models: pl.DataFrame, total: int) -> ModelBoard:
     coverage = Coverage(total, *(models[name].to_numpy() for name in ("problems", "min_n", "max_n")))
-    return Board(benchmark, subject, protocol, models["model"].to_list(), coverage)
+    return ModelBoard(benchmark, subject, protocol, models["model"].to_list(), coverage)

@@ -10,18 +10,18 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from scorelake.comparing.boards import Benchmark, Board
+from scorelake.comparing.boards import Benchmark, ModelBoard
 from scorelake.comparing.eligibility import REFUSED, Codes, Counts, comparability, rank_eligibility, refusals
 from scorelake.comparing.sums import BoardId, BoardSums, PairQuery, PairSums
 from scorelake.metrics import Metric
 from scorelake.metrics.board import ModelSums
 from scorelake.metrics.bootstrap import MAX_UNITS, Resamples, resample
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.paired import Comparison, Lifts, Plan, Ranks, pair_batches
+from scorelake.metrics.paired import Lifts, PairedComparison, Ranks, ResamplePlan, pair_batches
 from scorelake.settings import Settings
 from scorelake.threads import batch_by_size, parallel_map, single_threaded_blas
 
-HasValue = Callable[[Board, Metric], set[str]]
+HasValue = Callable[[ModelBoard, Metric], set[str]]
 """Returns the models of a board that have a value of a metric."""
 _MAX_BYTES, _FLOAT = 1 << 28, 8
 """Memory for the sums of boards or pairs at a time; and bytes of a number."""
@@ -67,14 +67,14 @@ class MetricResult:
 class BoardResult:
     """Pairs and ranks of one board."""
 
-    board: Board
+    board: ModelBoard
     unranked: list[str | None]
     """Reason why each model is not ranked; None if it is."""
     metrics: list[MetricResult]
 
 
-def resample_plan(settings: Settings) -> Plan:
-    return Plan(settings.compare.resamples, settings.compare.seed, settings.uncertainty.confidence)
+def resample_plan(settings: Settings) -> ResamplePlan:
+    return ResamplePlan(settings.compare.resamples, settings.compare.seed, settings.uncertainty.confidence)
 
 
 def compare_boards(
@@ -109,7 +109,7 @@ class BoardTask:
     """One board to compare."""
 
     id: BoardId
-    board: Board
+    board: ModelBoard
     benchmark: Benchmark
     partners: int | None
     """Models that each is compared with; None for all."""
@@ -175,8 +175,8 @@ class MetricTask:
     compared: Ints
     ranked: Ints
     has_ranges: bool
-    plan: Plan
-    comparison: Comparison | None = None
+    plan: ResamplePlan
+    comparison: PairedComparison | None = None
     finished: tuple[Lifts, Ranks] | None = None
 
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery]]:
@@ -195,7 +195,7 @@ class MetricTask:
         """Compare pairs, and release the resampled means after the last."""
         if self.comparison is None:
             a, b, clustered = self.a[self.compared], self.b[self.compared], self.board.benchmark.clustered
-            self.comparison = Comparison(self.sums, a, b, self.ranked, drawn, self.plan.confidence, clustered)
+            self.comparison = PairedComparison(self.sums, a, b, self.ranked, drawn, self.plan.confidence, clustered)
         self.comparison.compare(at, sums.wins, sums.differences)
         if is_last:
             self.finished, self.comparison = self.comparison.finish(), None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from scorelake.comparing.boards import Board
+from scorelake.comparing.boards import ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult
 from scorelake.comparing.eligibility import REFUSED
 from scorelake.metrics import Metric
@@ -41,7 +41,7 @@ def pair_table(
     return table.check(rows.sort(*keys, "protocol", position, "model_a", "model_b", nulls_last=True))
 
 
-def _pairs(board: Board, result: MetricResult) -> pl.DataFrame:
+def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
     """Return a row per pair: numbers where it is compared, the reason where it is not."""
     lifts, models = result.lifts, pl.Series(board.models, dtype=pl.String)
     numbers = pl.DataFrame(
@@ -114,7 +114,7 @@ def _add_claims(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 
 def pairs_without_common_protocol(
-    boards: Sequence[Board], chosen: Sequence[Metric], keys: tuple[str, ...], max_pairs: int
+    boards: Sequence[ModelBoard], chosen: Sequence[Metric], keys: tuple[str, ...], max_pairs: int
 ) -> list[dict[str, Any]]:
     """Return rows for models of a benchmark that never ran under the same protocol; none if there are too many."""
     protocols: dict[tuple[str, ...], dict[str, frozenset[str]]] = {}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from scorelake.comparing.boards import Benchmark, Board
+from scorelake.comparing.boards import Benchmark, ModelBoard
 from scorelake.comparing.compare import BoardResult, HasValue, PairSource, compare_boards
 from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.ranks import rank_table
@@ -63,7 +63,7 @@ def _has_value(models: pl.DataFrame, by_subject: pl.DataFrame, chosen: Sequence[
     rows = rows.filter(pl.col("metric").is_in([metric.name for metric in chosen]))
     valued = {tuple(key): set(names) for *key, names in rows.group_by(keys).agg("model").iter_rows()}
 
-    def has_value(board: Board, metric: Metric) -> set[str]:
+    def has_value(board: ModelBoard, metric: Metric) -> set[str]:
         return valued.get((board.benchmark, board.subject, board.protocol, metric.name), set())
 
     return has_value

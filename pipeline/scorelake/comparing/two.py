@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import polars as pl
 
-from scorelake.comparing.boards import Board, Coverage
+from scorelake.comparing.boards import Coverage, ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult, refuse_single_clusters, resample_plan
 from scorelake.comparing.eligibility import comparability, refusals
 from scorelake.comparing.pairs import pair_table
@@ -45,7 +45,7 @@ def compare_two(
     side, problem = (rows[name].cast(pl.Int64).to_numpy() for name in ("_side", "_problem"))
     scores, n = np.full((2, problems.height), np.nan), np.zeros((2, problems.height), dtype=np.int64)
     scores[side, problem], n[side, problem] = scorer(rows), rows["n"].to_numpy()
-    board = Board(benchmark, None, "", list(names), _coverage(n))
+    board = ModelBoard(benchmark, None, "", list(names), _coverage(n))
     result = _compare(scores, n, _units(problems, settings.columns.cluster), board.coverage, metric, settings)
     return pair_table(MODEL_PAIR, [BoardResult(board, [None, None], [result])], [metric], ("benchmark",), settings)
 

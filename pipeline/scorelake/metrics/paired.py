@@ -36,7 +36,7 @@ _EXACT = 1 << 24
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResamplePlan:
     """Number of resamples, seed and confidence level; equal plans give equal weights and signs."""
 
     resamples: int = 10_000
@@ -87,7 +87,11 @@ class Ranks:
 
 
 def compare_scores(
-    scores: Floats, units: Units, plan: Plan, pairs: tuple[Ints, Ints] | None = None, ranked: Ints | None = None
+    scores: Floats,
+    units: Units,
+    plan: ResamplePlan,
+    pairs: tuple[Ints, Ints] | None = None,
+    ranked: Ints | None = None,
 ) -> tuple[Lifts, Ranks]:
     """Compare models by their scores.
 
@@ -107,7 +111,7 @@ def compare_scores(
     --------
     >>> rng = np.random.default_rng(0)
     >>> scores = np.stack([np.zeros(40), np.ones(40)])
-    >>> lifts, ranks = compare_scores(scores, Units.of(np.arange(40, dtype=np.uint64)), Plan(1000))
+    >>> lifts, ranks = compare_scores(scores, Units.of(np.arange(40, dtype=np.uint64)), ResamplePlan(1000))
     >>> lifts.lift.tolist(), ranks.lo.tolist()
     ([1.0], [2, 1])
     """
@@ -116,7 +120,7 @@ def compare_scores(
     drawn = resample(units.key, plan.resamples, plan.seed)
     chosen = np.arange(len(scores)) if ranked is None else ranked
     with single_threaded_blas():  # several threads would add in another order
-        comparison = Comparison(sums, a, b, chosen, drawn, plan.confidence, units.clustered)
+        comparison = PairedComparison(sums, a, b, chosen, drawn, plan.confidence, units.clustered)
         same, *batches = pair_batches(comparison.has_own_sums, PAIRS_WITH_OWN_SUMS)
         comparison.compare(same, Wins.of(scores, a[same], b[same], sums.tolerance))
         for at in batches:
@@ -125,7 +129,7 @@ def compare_scores(
         return comparison.finish()
 
 
-class Comparison:
+class PairedComparison:
     """Compare pairs (a, b) of models and rank models, batch by batch, from the sums of their scores."""
 
     def __init__(
