@@ -30,7 +30,6 @@ from scorelake.schemas import CHANGE, MODEL_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
-from scorelake.storage import memory
 from scorelake.storage.disk import is_remote, remove
 from scorelake.storage.files import File, Shard
 from scorelake.version import __version__
@@ -89,7 +88,6 @@ def job(
     called: str | None = None,
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
-    memory.keep()
     settings = _named(settings)
     settings = shards.fitted(settings, engine.memory_gb)
     out = replace(out, root=Path(shards.everywhere(str(out.root))))
@@ -144,7 +142,6 @@ def _night(
     settings, run, told = work.settings, work.run, plan.told
     new = stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)
     partials = sorted([*plan.known, *new], key=lambda p: p.files)
-    memory.give_back()
     quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
     told["ways"] = dict(Counter(partial.way.partition(":")[0] for partial in partials))
     gates.refuse(partials, quarantine, settings, allow_quarantine)
@@ -162,7 +159,6 @@ def _night(
     merged = stages.merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
     notes += merged.warnings
     _join_earlier(work, earlier)
-    memory.give_back()
     gates.written(run, merged.survey)
     gates.refuse_huge(merged.survey)
     with getting_ready(work.out, work.staged, merged.survey, settings.publish.max_problems):
@@ -253,7 +249,6 @@ def _earlier(work: stages.Work, partials: Sequence[Partial], full: bool, allow_q
         return []
     plan = _plan(where, work.out, settings, full, work.engine)
     found = [*plan.known, *stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)]
-    memory.give_back()
     gates.refuse(found, sorted(entry for each in found for entry in each.quarantine), settings, allow_quarantine)
     gates.refuse_other_outcomes(partials, found, where)
     return sorted(found, key=lambda partial: partial.files)

@@ -22,7 +22,6 @@ from scorelake.counting.rows import INTEGER, Codebook, Coder, Rows
 from scorelake.counting.shape import Shape, Tallied
 from scorelake.counting.tally import KIND_BITS, NUMBER_BITS, Tally
 from scorelake.counts import WORD, Counts, Words
-from scorelake.storage import memory
 from scorelake.storage.arrays import texts
 
 _FEWEST, _MOST, _FULL = 3, 8, 1 << 14
@@ -175,8 +174,4 @@ def tally(
                 source.stop()  # or the others would go on to the end
                 raise
             told.bad += work.bad
-            if work.full:
-                memory.give_back()  # growing cells have left holes
             yield from work.counts(threads)
-            if not source.empty:
-                memory.give_back()
