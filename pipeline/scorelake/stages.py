@@ -20,7 +20,7 @@ from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.scoring.buckets import FOLDER, BucketTask
-from scorelake.scoring.choose import Outcomes, choose, choose_compared, stopped
+from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
@@ -138,7 +138,7 @@ def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: l
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
         earlier=settings.uncertainty.prior_lake is not None,
     )
-    warnings += stopped(settings, outcomes)
+    warnings += k_warnings(settings, outcomes)
     progress("scoring", 0, 4)
     engine = local if outcomes.earlier else work.engine  # counts of the prior lake are joined on this machine
     mirror = None if engine is local else work.out.mirror
@@ -153,7 +153,7 @@ def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: l
     progress("scoring", 2, 4)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     benchmarks, compared = list_benchmarks(survey), comparable_metrics(choose_compared(settings, outcomes))
-    sums = LakeSums(engine.map, batches, benchmarks, compared, in_process=engine is local)
+    sums = LakeSums(engine.map, batches, benchmarks, in_process=engine is local)
     comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
     progress("scoring", 4, 4)
     c = pl.col("c") if survey.binary else pl.lit(None, pl.Int64).alias("c")

@@ -104,8 +104,8 @@ class Buckets:
             frame.write_parquet(path)
             outcomes = Outcomes(binary=True, rewards=False, top_n=4)
             tasks.append(BucketTask(str(path), frame.height, Settings(), outcomes))
-        self.sums = [LakeSums(map, [(task,) for task in tasks], benchmarks, [PASS], in_process=False)]
-        self.sums += [LakeSums(map, [tuple(tasks)], benchmarks, [PASS], in_process=True)]
+        self.sums = [LakeSums(map, [(task,) for task in tasks], benchmarks, in_process=False)]
+        self.sums += [LakeSums(map, [tuple(tasks)], benchmarks, in_process=True)]
 
 
 PASS = parse("pass@1")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from scorelake.comparing.boards import Benchmark, ModelBoard
 from scorelake.comparing.eligibility import REFUSED, Codes, Counts, comparability, rank_eligibility, refusals
-from scorelake.comparing.sums import BoardId, BoardSums, PairQuery, PairSums
+from scorelake.comparing.sums import BoardId, BoardSums, LakeSums, PairQuery, PairSums
 from scorelake.metrics import Metric
 from scorelake.metrics.board import ModelSums
 from scorelake.metrics.bootstrap import MAX_UNITS, Resamples, resample
@@ -31,14 +30,6 @@ MAX_ALL_PAIRS = 300
 """Boards with more models hold each model against the leaders and its neighbours in rank."""
 MAX_MODELS = 10_000
 """Boards with more models are not compared in advance: `shared` has a number for every two of them."""
-
-
-class PairSource(Protocol):
-    """Sums of scores over all problems, see sums.LakeSums."""
-
-    def model_sums(self, boards: Sequence[BoardId]) -> dict[BoardId, BoardSums]: ...
-
-    def pair_sums(self, queries: Sequence[PairQuery]) -> list[PairSums]: ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ def compare_boards(
     chosen: Sequence[Metric],
     has_value: HasValue,
     settings: Settings,
-    source: PairSource,
+    lake: LakeSums,
     max_models: int = MAX_MODELS,
     max_bytes: int = _MAX_BYTES,
 ) -> list[list[BoardResult]]:
@@ -95,9 +86,9 @@ def compare_boards(
     out: list[list[BoardResult]] = [[] for _ in benchmarks]
     with single_threaded_blas():
         for batch in batch_by_size(tasks, lambda task: task.size, max_bytes):
-            sums = source.model_sums([task.id for task in batch if len(task.board.models) <= max_models])
+            sums = lake.model_sums([task.id for task in batch if len(task.board.models) <= max_models])
             by_metric = [list(_metric_tasks(task, sums.get(task.id), chosen, has_value, settings)) for task in batch]
-            _compare_pairs([each for tasks in by_metric for each in tasks], source, max_bytes)
+            _compare_pairs([each for tasks in by_metric for each in tasks], lake, max_bytes)
             for task, mine in zip(batch, by_metric, strict=True):
                 results = [each.result() for each in mine]
                 out[task.id[0]].append(BoardResult(task.board, task.unranked, results))
@@ -248,12 +239,12 @@ def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, se
     return bool(enough and same_problems and not refused.any())
 
 
-def _compare_pairs(tasks: Sequence[MetricTask], source: PairSource, max_bytes: int) -> None:
+def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) -> None:
     """Compare the pairs of tasks, as many at a time as fit into memory."""
     work = [(task, at, query) for task in tasks for at, query in task.queries(max_bytes)]
     last = {id(task): query for task, _, query in work}
     for batch in batch_by_size(work, lambda item: item[0].size(item[2]), max_bytes):
-        answers = list(zip(batch, source.pair_sums([query for *_, query in batch]), strict=True))
+        answers = list(zip(batch, lake.pair_sums([query for *_, query in batch]), strict=True))
         for _, group in groupby(answers, lambda item: _draw_key(item[0][0])):
             by_task = [list(each) for _, each in groupby(group, lambda item: id(item[0][0]))]
             _compare_answers(by_task, last)

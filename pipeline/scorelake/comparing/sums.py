@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,12 +11,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Benchmark
-from scorelake.metrics import Metric
 from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
 from scorelake.scoring.buckets import BOARD, BucketTask, attempted_problems
+from scorelake.scoring.choose import choose_compared
 from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.threads import parallel_map
 
@@ -105,8 +105,9 @@ class BucketScores:
         self.benchmarks, self.matrices = benchmarks, matrices
 
     @classmethod
-    def read(cls, task: BucketTask, benchmarks: Sequence[Benchmark], chosen: Sequence[Metric]) -> BucketScores:
-        """Read a bucket and score its problems."""
+    def read(cls, task: BucketTask, benchmarks: Sequence[Benchmark]) -> BucketScores:
+        """Read a bucket and score its problems by the metrics that models are compared by."""
+        chosen = choose_compared(task.settings, task.outcomes)  # not sent: functions of metrics cannot be pickled
         cluster = task.settings.columns.cluster
         columns = [*KEYS, "n", "c", *needed_columns(chosen, task.outcomes), *([cluster] if cluster else [])]
         rows = task.read(dict.fromkeys(columns)).filter(pl.col("n") > 0).with_columns(pl.col("c").fill_null(0))
@@ -185,12 +186,15 @@ class SumTask:
 
     buckets: tuple[BucketTask, ...]
     benchmarks: Sequence[Benchmark]
-    chosen: Sequence[Metric]
     boards: Sequence[BoardId] = ()
     queries: Sequence[PairQuery] = ()
+    loaded: list[BucketScores] | None = None
+    """Scores of the buckets, where they are in memory."""
 
     def scores(self) -> list[BucketScores]:
-        return parallel_map(lambda bucket: BucketScores.read(bucket, self.benchmarks, self.chosen), self.buckets)
+        if self.loaded is not None:
+            return self.loaded
+        return parallel_map(lambda bucket: BucketScores.read(bucket, self.benchmarks), self.buckets)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.buckets))
@@ -231,28 +235,18 @@ class LakeSums:
         engine_map: Callable[..., Iterator[Any]],
         batches: Sequence[tuple[BucketTask, ...]],
         benchmarks: Sequence[Benchmark],
-        chosen: Sequence[Metric],
         in_process: bool,
     ) -> None:
-        self.engine_map, self.batches, self.benchmarks, self.chosen = engine_map, batches, benchmarks, chosen
-        self.scores = self._task(0).scores() if in_process and len(batches) == 1 else None
-
-    def _task(self, batch: int, boards: Sequence[BoardId] = (), queries: Sequence[PairQuery] = ()) -> SumTask:
-        return SumTask(self.batches[batch], self.benchmarks, self.chosen, boards, queries)
+        self.engine_map = engine_map
+        self.tasks = [SumTask(batch, benchmarks) for batch in batches]
+        if in_process and len(batches) == 1:
+            self.tasks = [replace(self.tasks[0], loaded=self.tasks[0].scores())]
 
     def model_sums(self, boards: Sequence[BoardId]) -> dict[BoardId, BoardSums]:
         """Add up the scores of models."""
-        if self.scores is not None:
-            return _sum(scores.model_sums(boards) for scores in self.scores)
-        tasks = [self._task(i, boards=boards) for i in range(len(self.batches))]
-        return _sum(self.engine_map(sum_models, tasks)) if boards else {}
+        return _sum(self.engine_map(sum_models, [replace(task, boards=boards) for task in self.tasks]))
 
     def pair_sums(self, queries: Sequence[PairQuery]) -> list[PairSums]:
         """Compare pairs of models."""
-        if self.scores is not None:
-            sums = _sum(scores.pair_sums(queries) for scores in self.scores)
-        else:
-            sums = _sum(
-                self.engine_map(sum_pairs, [self._task(i, queries=queries) for i in range(len(self.batches))])
-            )
+        sums = _sum(self.engine_map(sum_pairs, [replace(task, queries=queries) for task in self.tasks]))
         return [sums[i] for i in range(len(queries))]

@@ -12,9 +12,10 @@ from dataclasses import replace
 import polars as pl
 
 from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.comparing.compare import BoardResult, HasValue, PairSource, compare_boards
+from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
 from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.ranks import rank_table
+from scorelake.comparing.sums import LakeSums
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.schemas import MODEL_PAIR, MODEL_RANK, MODEL_SUMMARY, SUBJECT_PAIR, SUBJECT_RANK, SUBJECT_SUMMARY
@@ -37,13 +38,13 @@ def comparison_tables(
     chosen: Sequence[Metric],
     settings: Settings,
     summaries: dict[str, pl.DataFrame],
-    source: PairSource,
+    lake: LakeSums,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of pairs and ranks."""
     models, by_subject = summaries[MODEL_SUMMARY.name], summaries[SUBJECT_SUMMARY.name]
     overall: list[BoardResult] = []
     subjects: list[BoardResult] = []
-    results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, source)
+    results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
     for benchmark, (first, *others) in zip(benchmarks, results, strict=True):
         overall.append(first)
         only = replace(first, board=replace(first.board, subject=benchmark.subjects[0].subject))

@@ -1,4 +1,4 @@
-"""Comparisons that no table has, from the counts of a snapshot: any metric, two protocols, two runs."""
+"""Compare from the counts of a snapshot what no table has: any metric, two protocols, or two runs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Side:
     run: str
     """Its id."""
     protocol: str | None = None
-    """What the protocol must say, such as temperature=0.2; None for any."""
+    """A filter of the protocol, such as temperature=0.2; None for any."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One comparison: where, who, under which protocols, and the columns of its row."""
+    """One comparison: benchmark, sides, labels of their protocols, and the columns of its row."""
 
     benchmark: str
     sides: tuple[Side, Side]
@@ -49,14 +49,14 @@ class Told:
 
 
 class Counted:
-    """The problems of a snapshot, on the disk; and what its histogram says of them."""
+    """The problem counts of a snapshot, scanned lazily, and their histogram."""
 
     def __init__(self, snapshot: Path) -> None:
         self.files = pl.scan_parquet(bucket_paths(snapshot / FOLDER), glob=False)
         self.histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
 
     def outcomes(self, settings: Settings) -> Outcomes:
-        """What the counts of a snapshot allow."""
+        """Return the outcomes that the counts of a snapshot have."""
         columns = self.files.collect_schema().names()
         return Outcomes(
             binary=not self.histogram["c"].null_count(),
@@ -122,8 +122,8 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
     for name in sorted(set(groups[0]) & set(groups[1])):
         for a, b in _protocols(sides, groups[0][name], groups[1][name]):
             if a is None or b is None:
-                gap = protocol_difference(frozenset(groups[0][name]), frozenset(groups[1][name]))
-                out.append(Told(name, sides, ("", ""), {"lift": None, "claim": gap}))
+                difference = protocol_difference(frozenset(groups[0][name]), frozenset(groups[1][name]))
+                out.append(Told(name, sides, ("", ""), {"lift": None, "claim": difference}))
                 continue
             rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]
             labels = [f"{side.model}\0{i}" for i, side in enumerate(sides)]

@@ -61,5 +61,5 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
         pl.DataFrame(numbers).fill_nan(None),
     ]
     share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
-    found = pl.concat(parts, how="horizontal").filter(pl.col("problems_scored") > 0).with_columns(share)
-    return found.select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
+    table = pl.concat(parts, how="horizontal").filter(pl.col("problems_scored") > 0).with_columns(share)
+    return table.select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")

@@ -39,8 +39,8 @@ class GroupMoments:
 def _index(rows: pl.DataFrame, groups: pl.DataFrame) -> Ints:
     """Return the number of each row's group."""
     numbered = groups.with_row_index("code")
-    found = rows.join(numbered, on=groups.columns, how="left", nulls_equal=True, maintain_order="left")
-    return found["code"].cast(pl.Int64).to_numpy()
+    joined = rows.join(numbered, on=groups.columns, how="left", nulls_equal=True, maintain_order="left")
+    return joined["code"].cast(pl.Int64).to_numpy()
 
 
 def bucket_moments(

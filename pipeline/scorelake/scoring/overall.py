@@ -51,12 +51,12 @@ def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 def _weights(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return the weight of each benchmark of a protocol."""
-    known, given = models["benchmark"].unique().sort().to_list(), settings.overall.weights
+    benchmarks, given = models["benchmark"].unique().sort().to_list(), settings.overall.weights
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3) or known[:3]
+        if name not in benchmarks:
+            near = difflib.get_close_matches(name, benchmarks, n=3) or benchmarks[:3]
             raise UsageError(f"[overall] weights: no benchmark {name!r}", hint=f"the closest are {', '.join(near)}")
-    share = pl.DataFrame({"benchmark": known, "weight": [float(given.get(name, 1.0)) for name in known]})
+    share = pl.DataFrame({"benchmark": benchmarks, "weight": [float(given.get(name, 1.0)) for name in benchmarks]})
     parts = models.select("protocol", "benchmark").unique().join(share, on="benchmark")
     return parts.with_columns(pl.col("weight") / pl.col("weight").sum().over("protocol")).fill_nan(0.0)
 

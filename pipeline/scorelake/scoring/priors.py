@@ -76,8 +76,8 @@ class EmpiricalPrior:
         rows = pl.concat([histogram.select(*keys, "n", "c") for histogram in histograms])
         coded = rows.join(order, on=keys, how="left", maintain_order="left").select("fit", "n", "c")
         distinct = coded.unique().sort("fit", "n", "c").with_row_index("column")
-        found = coded.join(distinct, on=["fit", "n", "c"], how="left", maintain_order="left")
-        self.column: Ints = found["column"].cast(pl.Int64).to_numpy()
+        joined = coded.join(distinct, on=["fit", "n", "c"], how="left", maintain_order="left")
+        self.column: Ints = joined["column"].cast(pl.Int64).to_numpy()
         """Column of each row of the histograms, one after the other."""
         self.n, self.c = (distinct[name].to_numpy() for name in ("n", "c"))
         self.fit: Ints = distinct["fit"].cast(pl.Int64).to_numpy()

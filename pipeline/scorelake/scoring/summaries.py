@@ -96,13 +96,13 @@ def summary_tables(
     check_priors(settings, outcomes)
     check_rewards(survey.rewards, settings)
     groups = groupings(survey, settings)
-    found = summarize(choose(settings, outcomes), groups, settings, outcomes, moments)
-    models, subjects, *slices = (frame.drop(EXTRA) for frame in found)
+    frames = summarize(choose(settings, outcomes), groups, settings, outcomes, moments)
+    models, subjects, *slices = (frame.drop(EXTRA) for frame in frames)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
         CURVE.name: CURVE.check(curves),
-        OVERALL.name: OVERALL.check(overall_table(found[0], settings)),
+        OVERALL.name: OVERALL.check(overall_table(frames[0], settings)),
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
@@ -123,8 +123,8 @@ def summarize(
         summaries.update(_from_moments(chosen, by_group, by_cluster, settings))
     from_counts = [metric for metric in chosen if metric not in made[0]]
     if from_counts:
-        for summaries, found in zip(made, _from_counts(from_counts, groups, settings, outcomes), strict=True):
-            summaries.update(zip(from_counts, found, strict=True))
+        for summaries, results in zip(made, _from_counts(from_counts, groups, settings, outcomes), strict=True):
+            summaries.update(zip(from_counts, results, strict=True))
     return [
         _table(each, {metric: summaries[metric] for metric in chosen})
         for each, summaries in zip(groups, made, strict=True)
@@ -141,8 +141,8 @@ def _from_moments(
         starts = np.flatnonzero(np.diff(code, prepend=-1))
         clusters = [by_cluster.moments[metric.name] for metric in mine], starts
     moments = [[by_group.moments[metric.name]] for metric in mine]
-    found = summarize_moments(moments, how.confidence, how.min_coverage, how.bounds, clusters)
-    return dict(zip(mine, found, strict=True))
+    results = summarize_moments(moments, how.confidence, how.min_coverage, how.bounds, clusters)
+    return dict(zip(mine, results, strict=True))
 
 
 def _from_counts(

@@ -134,8 +134,8 @@ def _add(frames: Sequence[pl.DataFrame], sums: int) -> pl.DataFrame:
 
 
 def _histogram(rows: pl.DataFrame, keys: Sequence[pl.Expr]) -> pl.DataFrame:
-    found = rows.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64), ungraded=pl.col("ungraded").sum())
-    return found.sort(found.columns[:-2])
+    counts = rows.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64), ungraded=pl.col("ungraded").sum())
+    return counts.sort(counts.columns[:-2])
 
 
 def _coverage(rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:

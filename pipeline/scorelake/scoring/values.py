@@ -76,8 +76,8 @@ def estimate_problems(
         out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings)))
     if of["answers"]:
         ballots = _ballots(rows)
-        found = parallel_map(lambda metric: metrics.of_answers(metric, ballots), of["answers"])
-        out.append(ProblemEstimates(of["answers"], found))
+        made = parallel_map(lambda metric: metrics.of_answers(metric, ballots), of["answers"])
+        out.append(ProblemEstimates(of["answers"], made))
     informed = [*of["counts"], *of["earlier"]]
     if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
         counts = rows.select("n", "c", EARLIER["n"], EARLIER["c"])
@@ -85,8 +85,8 @@ def estimate_problems(
         column = counts.join(once.with_row_index("at"), on=counts.columns, how="left", maintain_order="left")["at"]
         n, c = (once[name].to_numpy() for name in ("n", "c"))
         prior = problem_priors(settings, outcomes, once)
-        found = metrics.evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
-        out.append(ProblemEstimates(informed, found, column.cast(pl.Int64).to_numpy()))
+        made = metrics.evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
+        out.append(ProblemEstimates(informed, made, column.cast(pl.Int64).to_numpy()))
     return out
 
 
@@ -109,8 +109,8 @@ def problem_values(
 def count_values(chosen: Sequence[Metric], n: Ints, c: Ints, settings: Settings, outcomes: Outcomes) -> list[Floats]:
     """Return the finite values of metrics for each (n, c)."""
     prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
-    found = metrics.evaluate(chosen, n, c, prior, outcome_weights(settings, outcomes))
-    return [estimate.value[0] for estimate in found]
+    made = metrics.evaluate(chosen, n, c, prior, outcome_weights(settings, outcomes))
+    return [estimate.value[0] for estimate in made]
 
 
 def _ballots(rows: pl.DataFrame) -> metrics.Ballots:
