@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, blended
+from scorelake.metrics.estimate import Estimate, blend
 from scorelake.metrics.interval import interval, rerun
 from scorelake.threads import parallel_map
 
@@ -231,7 +231,7 @@ def summarize_moments(
     for i, each in enumerate(moments):
         by_cluster = None if clusters is None else (clusters[0][i], clusters[1])
         average, covariance, size = each[0].sample(by_cluster)
-        samples.append((*blended(average, covariance, kinds[i].powers), size))
+        samples.append((*blend(average, covariance, kinds[i].powers), size))
         posteriors.append(_posterior(each, weights))
     average, error, units = (np.stack(column) for column in zip(*samples, strict=True))
     mu, variance = (np.stack(column) for column in zip(*posteriors, strict=True))
@@ -263,12 +263,12 @@ def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floa
     means = [ratio(each.mean, each.has_posterior) for each in moments]
     within = [ratio(each.covariance, each.has_posterior**2) for each in moments]
     if weights is None:
-        return blended(means[0], within[0], moments[0].kind.powers)
+        return blend(means[0], within[0], moments[0].kind.powers)
     mu = sum((w * mean for w, mean in zip(weights, means, strict=True)), np.zeros_like(means[0]))
     spread = np.zeros_like(within[0])
     for w, mean, inner in zip(weights, means, within, strict=True):
         spread += w * (inner + (mean - mu)[:, None] * (mean - mu))
-    return blended(mu, spread, moments[0].kind.powers)
+    return blend(mu, spread, moments[0].kind.powers)
 
 
 def _intervals(

@@ -9,7 +9,7 @@ import polars as pl
 
 from scorelake.errors import UsageError
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.empirical import fit
+from scorelake.metrics.empirical import fit_beta_mixture
 from scorelake.schemas import EARLIER
 from scorelake.scoring.choose import Outcomes
 from scorelake.settings import UNIFORM, Settings
@@ -71,7 +71,7 @@ class EmpiricalPrior:
     def __init__(self, histograms: Sequence[pl.DataFrame], keys: Sequence[str]) -> None:
         """Fit the priors by the keys of the first histogram; the other histograms are finer."""
         groups = histograms[0].partition_by(keys, maintain_order=True)
-        fits = [fit(*(group[name].to_numpy() for name in ("n", "c", "problems"))) for group in groups]
+        fits = [fit_beta_mixture(*(group[name].to_numpy() for name in ("n", "c", "problems"))) for group in groups]
         order = histograms[0].select(keys).unique(maintain_order=True).with_row_index("fit")
         rows = pl.concat([histogram.select(*keys, "n", "c") for histogram in histograms])
         coded = rows.join(order, on=keys, how="left", maintain_order="left").select("fit", "n", "c")

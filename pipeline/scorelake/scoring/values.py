@@ -11,9 +11,9 @@ import polars as pl
 from scorelake import metrics
 from scorelake.errors import DataError
 from scorelake.metrics import Estimate, Metric
+from scorelake.metrics.beta_powers import any_above
 from scorelake.metrics.counts import distinct, totals
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.levels import any_above
 from scorelake.schemas import EARLIER
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.priors import beta_prior, outcome_weights, problem_priors
@@ -30,7 +30,7 @@ def metrics_by_input(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, 
     """Group metrics by what they are computed from: rewards, answers, counts with the prior lake, or counts."""
     out: dict[str, list[Metric]] = {"rewards": [], "answers": [], "earlier": [], "counts": []}
     for metric in chosen:
-        if outcomes.rewards and metric.family.finite is not None:
+        if outcomes.rewards and metric.family.rewards is not None:
             kind = "rewards"
         elif metric.family.vote is not None:
             kind = "answers"
