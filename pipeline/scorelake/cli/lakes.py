@@ -162,11 +162,11 @@ def ingest(
     skip_refused: Annotated[bool, typer.Option("--skip-refused", help="Leave out what is refused.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
 ) -> None:
-    """Turn the logs of other tools into a lake of attempts, with a receipt for every file."""
+    """Turn the logs of other tools into a lake of attempts, with a report for every file."""
     told = reporting.Told(as_json)
     with reporting.failures(told):
         from scorelake.ingest import job
-        from scorelake.ingest.contract import Options
+        from scorelake.ingest.contract import IngestOptions
 
         said = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
         said |= {
@@ -175,7 +175,7 @@ def ingest(
             "errors": errors and str(errors),
             "missing": missing and str(missing),
         }
-        options = Options.asked(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
+        options = IngestOptions.parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
         with reporting.Bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, told)
