@@ -183,6 +183,8 @@ def _from_counts(
 
 def _same_groups(one: Grouping, other: Grouping, columns: Sequence[str]) -> bool:
     """Return whether two tables have the same groups of problems."""
+    if one.groups.height != other.groups.height:  # two subjects may have the rows that their benchmark has
+        return False
     keys = [*one.keys, *([CLUSTER] if one.clustered else []), *columns]
     return one.histogram.select(keys).equals(other.histogram.select(keys))
 
