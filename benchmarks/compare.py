@@ -15,10 +15,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
 import numpy as np
 
-from scorelake.metrics.chance import Units
+from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats
-from scorelake.metrics.matrix import Matrix
-from scorelake.metrics.resample import Plan, Sample, resampled
+from scorelake.metrics.paired import ResamplePlan, compare_scores
 
 MODELS, PROBLEMS, ATTEMPTS = 50, 20_000, 16
 LOOPED = 3
@@ -32,7 +31,7 @@ def scores(missing: float) -> Floats:
     return out
 
 
-def loop(a: Floats, b: Floats, plan: Plan) -> tuple[float, float]:
+def loop(a: Floats, b: Floats, plan: ResamplePlan) -> tuple[float, float]:
     """One pair, one resample after the other."""
     d = (b - a)[~np.isnan(b - a)]
     rng = np.random.default_rng(plan.seed)
@@ -42,12 +41,11 @@ def loop(a: Floats, b: Floats, plan: Plan) -> tuple[float, float]:
 
 
 def race(title: str, missing: float) -> None:
-    plan, matrix = Plan(), scores(missing)
+    plan, matrix = ResamplePlan(), scores(missing)
     a, b = np.triu_indices(MODELS, 1)
     start = time.perf_counter()
     units = Units.of(np.random.default_rng(3).integers(0, 2**64, PROBLEMS, dtype=np.uint64))
-    sample = Sample(Matrix.of(matrix), units.of_problem, units.key, a, b, np.arange(MODELS))
-    lifts, _ = resampled(sample, plan, plan.enough(a.size))
+    lifts, _ = compare_scores(matrix, units, plan)
     ours = time.perf_counter() - start
     start = time.perf_counter()
     ends = np.array([loop(matrix[a[i]], matrix[b[i]], plan) for i in range(LOOPED)])

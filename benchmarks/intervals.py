@@ -21,16 +21,14 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.problems import Part
 from scorelake.schemas import GROUP
+from scorelake.scoring.buckets import BucketTask
 from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.groups import Grouping, grouped
-from scorelake.scoring.overall import overall
-from scorelake.scoring.sheets import sheets
-from scorelake.scoring.summaries import summarize
-from scorelake.scoring.values import Scored
+from scorelake.scoring.overall import overall_table
+from scorelake.scoring.summaries import Grouping, groupings, summarize
+from scorelake.scoring.survey import survey_bucket
+from scorelake.scoring.tasks import score_buckets
 from scorelake.settings import Settings
-from scorelake.survey import ALL, survey
 
 DOC = Path(__file__).parents[1] / "docs" / "coverage.md"
 KEYS = ("benchmark", "model", "protocol")
@@ -98,7 +96,7 @@ def printed(lakes: Lakes, names: Sequence[str], cluster: Ints | None = None, **s
     frame = problems(lakes, {} if cluster is None else {"_cluster": np.broadcast_to(cluster, lakes.n.shape).ravel()})
     keys = (*KEYS, *(["_cluster"] if cluster is not None else []))
     counts = frame.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*keys, "n", "c")
-    grouping = Grouping(KEYS, ALL, counts, totals(counts), "_cluster" if cluster is not None else None)
+    grouping = Grouping(KEYS, counts, totals(counts), clustered=cluster is not None)
     outcomes = Outcomes(binary=True, rewards=False, top_n=int(lakes.n.max()))
     chosen = [metrics.parse(name) for name in names]
     return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes, [])[0]
@@ -205,8 +203,9 @@ def _scored(
     with TemporaryDirectory() as home:
         path = Path(home, "part.parquet")
         frame.with_columns(ungraded=pl.lit(0, pl.Int64)).sort(GROUP).write_parquet(path)
-        made = sheets(Scored(Part.read(path), asked, outcomes), chosen)
-        return summarize(chosen, grouped(survey(path, asked), asked)[:1], asked, outcomes, made[:1])[0]
+        (result,) = score_buckets([BucketTask(str(path), frame.height, asked, outcomes)])
+        groups = groupings(survey_bucket(path, asked), asked)[:1]
+        return summarize(chosen, groups, asked, outcomes, result.moments[:1])[0]
 
 
 def rewards(lakes: int, rng: np.random.Generator) -> list[Cell]:
@@ -251,7 +250,7 @@ def macro(lakes: int, rng: np.random.Generator) -> list[Cell]:
             parts.append(table.with_columns(benchmark=pl.lit(str(i))))
             for name in truth:
                 truth[name] += expected(name, SHAPES[shape], "4", rng) / len(mix)
-        whole = overall(pl.concat(parts), Settings())
+        whole = overall_table(pl.concat(parts), Settings())
         named = " + ".join(f"{shape} x {size}" for shape, size in mix)
         many = sum(size for _, size in mix)
         out += [(named, many, "4", name, covered(of(whole, name), value)) for name, value in truth.items()]

@@ -28,7 +28,7 @@ from page import write
 
 ATTEMPTS = 1e12
 PARTS = 1 << 14
-"""Problems lie in so many parts at most: see scorelake.metrics.moments."""
+"""Largest number of buckets: see scorelake.merge.buckets."""
 LAKES_10M = {lake.layout: lake for lake in SIZES["10m"]}
 GB = 2.0**30
 

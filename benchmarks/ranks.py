@@ -20,21 +20,21 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 import numpy as np
 import polars as pl
 
-from scorelake import metrics, parts
-from scorelake.comparing.boards import benchmarks
-from scorelake.comparing.examined import Found, examined
-from scorelake.comparing.pairs import pairs
+from scorelake import metrics
+from scorelake.comparing.boards import list_benchmarks
+from scorelake.comparing.compare import BoardResult, compare_boards
+from scorelake.comparing.pairs import pair_table
+from scorelake.comparing.sums import LakeSums
 from scorelake.engines import local
-from scorelake.metrics.chance import Units
+from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.matrix import Matrix
-from scorelake.metrics.resample import Plan, Sample, resampled
+from scorelake.metrics.paired import ResamplePlan, compare_scores
 from scorelake.metrics.significance import sign_test
-from scorelake.schemas import GROUP, MODEL_PAIR
+from scorelake.schemas import MODEL_PAIR
+from scorelake.scoring.buckets import BucketTask
 from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.values import bounds
+from scorelake.scoring.survey import survey_bucket
 from scorelake.settings import Settings
-from scorelake.survey import ALL, survey
 
 DOC = Path(__file__).parents[1] / "docs" / "ranks.md"
 PASS = metrics.parse("pass@1")
@@ -111,12 +111,12 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     rng = np.random.default_rng([which, number])
     rates = design.rates(rng, design.models, design.problems) - design.behind[:, None]
     settings = Settings.model_validate({"compare": {"metrics": [PASS.name], "seed": number}})
-    found = looked_at(rng.binomial(design.n, rates.clip(0, 1)), design.n, f"{which} {number}", settings)
-    table = pairs(MODEL_PAIR, [found], [PASS], ("benchmark",), settings)
+    result = compare_board(rng.binomial(design.n, rates.clip(0, 1)), design.n, f"{which} {number}", settings)
+    table = pair_table(MODEL_PAIR, [result], [PASS], ("benchmark",), settings)
     a, b = (table[name].cast(int).to_numpy() for name in ("model_a", "model_b"))
     truth = np.sign(design.behind[a] - design.behind[b])
     said = (table["claim"] == "improvement").to_numpy() * 1 - (table["claim"] == "regression").to_numpy() * 1
-    ranks = found.metrics[0].ranks
+    ranks = result.metrics[0].ranks
     assert ranks is not None
     covered = ranks.lo[design.behind == 0] == 1
     width = (ranks.hi - ranks.lo).mean() / (design.models - 1)
@@ -124,8 +124,8 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     return float(false > 0), false / max(1, np.count_nonzero(said)), float(covered.mean()), float(width)
 
 
-def looked_at(correct: Ints, n: int, name: str, settings: Settings) -> Found:
-    """A board by the code that compares real ones. In: models x problems, and a name that its problems share."""
+def compare_board(correct: Ints, n: int, name: str, settings: Settings) -> BoardResult:
+    """Compare a simulated board (models x problems) by the code that compares real ones."""
     models, problems = correct.shape
     told = {"model": np.repeat(np.arange(models), problems), "problem_id": np.tile(np.arange(problems), models)}
     frame = pl.DataFrame({**told, "c": correct.ravel().astype(np.int64)}).select(
@@ -142,14 +142,11 @@ def looked_at(correct: Ints, n: int, name: str, settings: Settings) -> Found:
     with TemporaryDirectory() as home:
         path = Path(home, "part.parquet")
         frame.write_parquet(path)
-        survey_of = survey(path, settings)
-        asked = benchmarks(survey_of, bounds([PASS], settings, outcomes))
-        counts = survey_of.histograms[ALL].coarser(GROUP).pairs
-        work = parts.Work(str(path), survey_of.problems, settings, outcomes)
-        spread = parts.Spread(local, [(work,)], asked, (counts.n, counts.c))
-        ((found,),) = examined(asked, [PASS], lambda place, _: set(place.models), settings, spread)
-        parts.forget()
-    return found
+        benchmarks = list_benchmarks(survey_bucket(path, settings))
+        bucket = BucketTask(str(path), frame.height, settings, outcomes)
+        sums = LakeSums(local.map, [(bucket,)], benchmarks, in_process=True)
+        ((result,),) = compare_boards(benchmarks, [PASS], lambda board, _: set(board.models), settings, sums)
+    return result
 
 
 def skewed_tests(share: float) -> list[str]:
@@ -162,8 +159,7 @@ def skewed_tests(share: float) -> list[str]:
         scores = np.stack([rng.binomial(n, p) / n for p in (a, b)], axis=1).reshape(2 * lakes, problems)
         units = Units.of(rng.integers(0, 2**64, problems, dtype=np.uint64))
         first = 2 * np.arange(lakes)
-        sample = Sample(Matrix.of(scores), units.of_problem, units.key, first, first + 1, np.arange(0))
-        lifts, _ = resampled(sample, Plan(), 10_000)
+        lifts, _ = compare_scores(scores, units, ResamplePlan(), (first, first + 1), np.arange(0))
         flip, sign = lifts.p_two_sided <= 0.05, sign_test(lifts.wins_a, lifts.wins_b)[1] <= 0.05
         covered = (lifts.lo <= 0) & (lifts.hi >= 0)
         out.append(f"| {problems} | {n} | {flip.mean():.1%} | {sign.mean():.1%} | {covered.mean():.1%} |")

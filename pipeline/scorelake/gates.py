@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import polars as pl
 
 from scorelake.errors import DataError, UsageError
+from scorelake.scoring.survey import Survey
 from scorelake.settings import Gates, Settings
 from scorelake.storage.files import File
-from scorelake.survey import Survey
 
 HUGE = 1e100
 _WHO = ("benchmark", "model", "protocol")

@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import gates, parts, stages, tasks
-from scorelake.comparing.evidence import comparable
+from scorelake import gates, stages, tasks
+from scorelake.comparing.tables import comparable_metrics
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
@@ -27,10 +27,10 @@ from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
+from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote, remove
 from scorelake.storage.files import File, Shard
-from scorelake.survey import Survey
 from scorelake.version import __version__
 
 
@@ -106,7 +106,6 @@ def job(
             work = stages.Work(out, settings, engine, progress, staged, begun)
             return _night(work, plan, before, full, allow_quarantine, allow_empty)
         finally:
-            parts.forget()
             unstage(staged)
 
 
@@ -267,7 +266,7 @@ def _named(settings: Settings) -> Settings:
     """Metric names that mean nothing are refused before any work; that of the gates becomes the one in the tables."""
     any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     choose(settings, any_lake)
-    comparable(choose_compared(settings, any_lake))
+    comparable_metrics(choose_compared(settings, any_lake))
     names = settings.metrics.model_copy(update={"names": (settings.gates.metric,)})
     (gate,) = choose(settings.model_copy(update={"metrics": names}), any_lake)
     return settings.model_copy(update={"gates": settings.gates.model_copy(update={"metric": gate.name})})

@@ -9,27 +9,33 @@ from typing import Any
 
 import polars as pl
 
-from scorelake import gates, parts, problems, tasks
-from scorelake.comparing.boards import benchmarks
-from scorelake.comparing.evidence import comparable, evidence
-from scorelake.comparing.graders import Noise, answer_noise
+from scorelake import gates, tasks
+from scorelake.comparing.boards import list_benchmarks
+from scorelake.comparing.sums import LakeSums
+from scorelake.comparing.tables import comparable_metrics, comparison_tables
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.merge.buckets import Merged, buckets
 from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
-from scorelake.scoring import summaries, traced
-from scorelake.scoring.choose import Outcomes, choose, choose_compared, stopped
-from scorelake.scoring.sheets import Sheet, joined
-from scorelake.scoring.values import bounds, follow_from_counts
+from scorelake.scoring.buckets import FOLDER, BucketTask
+from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
+from scorelake.scoring.grader_noise import Noise, noise_table
+from scorelake.scoring.moments import GroupMoments, add_moments
+from scorelake.scoring.problem_scores import count_scores, listed_metrics
+from scorelake.scoring.summaries import summary_tables
+from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
+from scorelake.scoring.tasks import score_buckets
+from scorelake.scoring.values import follow_from_counts
 from scorelake.settings import Settings
 from scorelake.storage.files import Shard
-from scorelake.survey import ALL, Survey, added
 from scorelake.threads import batch_by_size
 
 _AT_ONCE = 16
 """Surveys that are added up together."""
+_PROBLEMS_PER_TASK = 1 << 21
+"""Problems that are scored or compared by one task."""
 Progress = Callable[[str, int, int], None]
 """progress(stage, done, of): bytes while counting, buckets while merging."""
 
@@ -94,7 +100,7 @@ def merge(
     rule = settings.duplicates.rule
     rows = shards.bucket_rows(sum(partial.weight for partial in partials), settings.run, engine.at_once)
     elsewhere = None if engine is local else out.mirror
-    todo = buckets(out.partials, partials, rows, staged / problems.FOLDER, rule, settings.answers)
+    todo = buckets(out.partials, partials, rows, staged / FOLDER, rule, settings.answers)
     merged: list[Merged] = []
     surveys: list[Survey] = []
     progress("merging", 0, len(todo))
@@ -103,7 +109,7 @@ def merge(
         merged += [each for each, _ in some]
         surveys += [told for _, told in some if told is not None]
         if len(surveys) > _AT_ONCE:  # each is as large as their sum: they are not all kept
-            surveys = [added(surveys)]
+            surveys = [add_surveys(surveys)]
         progress("merging", len(merged), len(todo))
     written = {i: (Path(todo[i].path), each.problems) for i, each in enumerate(merged) if each.problems}
     files = [path for path, _ in written.values()]
@@ -119,75 +125,66 @@ def merge(
         number = sum(m.differing.get(name, 0) for m in merged)
         if number:
             warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
-    return Problems(written, len(todo), added(surveys), warnings)
+    return Problems(written, len(todo), add_surveys(surveys), warnings)
 
 
 def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: list[str]) -> dict[str, pl.DataFrame]:
-    """Every table of the snapshot but those per problem, which are written part by part; adds to the warnings."""
-    told, settings, progress = merged.survey, work.settings, work.progress
+    """Return all tables of the snapshot except those per problem, which are written bucket by bucket."""
+    survey, settings, progress = merged.survey, work.settings, work.progress
     outcomes = Outcomes(
         binary=any(partial.binary for partial in partials),
         rewards=any(partial.rewards for partial in partials),
-        top_n=told.top_n,
+        top_n=survey.top_n,
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
         earlier=settings.uncertainty.prior_lake is not None,
     )
-    warnings += stopped(settings, outcomes)
+    warnings += k_warnings(settings, outcomes)
     progress("scoring", 0, 4)
-    engine = local if outcomes.earlier else work.engine  # earlier attempts were joined here
-    elsewhere = None if engine is local else work.out.mirror
-    works = [parts.Work(str(path), many, settings, outcomes, elsewhere) for path, many in merged.parts.values()]
-    rows = shards.bucket_rows(told.problems, settings.run, engine.at_once)
-    batches = batch_by_size(works, lambda each: each.problems, rows)
-    made = _scored(work, merged, batches, engine, outcomes)
+    engine = local if outcomes.earlier else work.engine  # counts of the prior lake are joined on this machine
+    mirror = None if engine is local else work.out.mirror
+    buckets = [
+        BucketTask(str(path), problems, settings, outcomes, mirror) for path, problems in merged.parts.values()
+    ]
+    # a function of the lake only, so that sums come to the same bits on every engine
+    batches = batch_by_size(buckets, lambda bucket: bucket.problems, _PROBLEMS_PER_TASK)
+    moments, noise = _score_buckets(work, merged, batches, engine, outcomes)
     progress("scoring", 1, 4)
-    scores = summaries.tables(told, settings, outcomes, made.sheets)
+    summaries = summary_tables(survey, settings, outcomes, moments)
     progress("scoring", 2, 4)
-    fine, compared = told.histograms[ALL].coarser(GROUP), comparable(choose_compared(settings, outcomes))
-    asked = benchmarks(told, bounds(compared, settings, outcomes))
-    pairs = fine.pairs
-    spread = parts.Spread(engine, batches, asked, (pairs.n, pairs.c))
-    found = evidence(asked, compared, settings, scores, spread)
+    histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
+    benchmarks, compared = list_benchmarks(survey), comparable_metrics(choose_compared(settings, outcomes))
+    sums = LakeSums(engine.map, batches, benchmarks, in_process=engine is local)
+    comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
     progress("scoring", 4, 4)
+    c = pl.col("c") if survey.binary else pl.lit(None, pl.Int64).alias("c")
     return {
-        PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(fine.named(told.binary)),
-        **scores,
-        COUNT_SCORE.name: traced.by_counts(pairs, settings, outcomes),
-        **found,
-        ANSWER_NOISE.name: made.noise,
+        PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
+        **summaries,
+        COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
+        **comparisons,
+        ANSWER_NOISE.name: noise_table(noise),
     }
 
 
-@dataclass(frozen=True)
-class _Made:
-    """What came of scoring the problems one by one, where that was needed."""
-
-    sheets: list[Sheet]
-    noise: pl.DataFrame
-
-
-def _scored(
-    work: Work, merged: Problems, batches: Sequence[tuple[parts.Work, ...]], engine: Engine, outcomes: Outcomes
-) -> _Made:
-    """Score the problems one by one, unless everything follows from n and c."""
+def _score_buckets(
+    work: Work, merged: Problems, batches: Sequence[tuple[BucketTask, ...]], engine: Engine, outcomes: Outcomes
+) -> tuple[list[GroupMoments], list[Noise]]:
+    """Score problems one by one, unless all metrics follow from n and c."""
     chosen = choose(work.settings, outcomes)
     if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
-        return _Made([], answer_noise([]))
-    heard: list[Noise | None] = []
+        return [], []
+    noise: list[Noise] = []
 
-    def in_order() -> Iterator[list[Sheet] | None]:
-        told = (each for some in engine.map(parts.score_all, batches) for each in some)
-        for number in range(merged.of):
-            if number not in merged.parts:
-                yield None
-                continue
-            mine = next(told)
-            heard.append(mine.noise)
-            yield mine.sheets
+    def in_order() -> Iterator[list[GroupMoments]]:
+        for results in engine.map(score_buckets, batches):
+            for result in results:
+                if result.noise is not None:
+                    noise.append(result.noise)
+                yield result.moments
 
-    sheets = joined(in_order())
-    if work.out.mirror and traced.told(work.settings, outcomes)[1]:
-        home = work.staged / PROBLEM_SCORE.name
-        home.mkdir(exist_ok=True)
-        work.out.mirror.bring_files([home / path.name for path, _ in merged.parts.values()])
-    return _Made(sheets if sheets[0].moments else [], answer_noise(heard))
+    moments = add_moments(in_order())
+    if work.out.mirror and listed_metrics(work.settings, outcomes)[1]:
+        folder = work.staged / PROBLEM_SCORE.name
+        folder.mkdir(exist_ok=True)
+        work.out.mirror.bring_files([folder / path.name for path, _ in merged.parts.values()])
+    return moments, noise

@@ -25,10 +25,10 @@ from scorelake.lake.download import local_copy
 from scorelake.merge.buckets import Bucket, Merged
 from scorelake.merge.buckets import merge as merge_bucket
 from scorelake.partials import Partial
+from scorelake.scoring.survey import Survey, survey_bucket
 from scorelake.settings import Settings
 from scorelake.storage.disk import checksum, is_remote, remove, replace_folder, storage_errors, temp_path
 from scorelake.storage.files import File, Shard, stat
-from scorelake.survey import Survey, survey
 from scorelake.text import plural
 from scorelake.threads import parallel_map
 
@@ -274,7 +274,7 @@ def merge(task: Merge) -> tuple[Merged, Survey | None]:
         return merged, None
     if mirror is not None:
         mirror.send_file(Path(bucket.path))
-    return merged, survey(Path(bucket.path), task.settings)
+    return merged, survey_bucket(Path(bucket.path), task.settings)
 
 
 def seen(paths: Sequence[Path], patience: float = 60.0) -> None:

@@ -11,13 +11,11 @@ from scipy.stats import t
 from conftest import run
 from counted import Row, rows, scored
 from scorelake import metrics
-from scorelake.counts import hashed, problem_hashes
 from scorelake.errors import UsageError
-from scorelake.metrics.chance import Units
-from scorelake.metrics.matrix import Matrix
-from scorelake.metrics.resample import Plan, Sample, resampled
+from scorelake.hashing import hash_text, problem_hashes
+from scorelake.metrics.bootstrap import Units
+from scorelake.metrics.paired import ResamplePlan, compare_scores
 from scorelake.metrics.significance import benjamini_hochberg, holm
-from scorelake.problems import cluster_keys
 
 COLUMNS = (
     *("benchmark", "metric", "model_a", "model_b", "protocol", "problems", "lift", "lo", "hi", "wins_a", "wins_b"),
@@ -77,11 +75,9 @@ def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: P
             ids = [str(p) for p in range(60) if subject is None or p % 2 == 1]
             order = sorted(ids, key=lambda p: (int(p) % 2, p))  # by subject, then by name
             columns = values[:, [int(p) for p in order]]
-            a, b = np.triu_indices(3, 1)
             subjects = pl.Series([f"s{int(p) % 2}" for p in order])
-            units = Units.of(problem_hashes(hashed(subjects), hashed(pl.Series(order))))
-            sample = Sample(Matrix.of(columns), units.of_problem, units.key, a, b, np.arange(0))
-            lifts, _ = resampled(sample, Plan(500, 9), 500)
+            units = Units.of(problem_hashes(hash_text(subjects), hash_text(pl.Series(order))))
+            lifts, _ = compare_scores(columns, units, ResamplePlan(500, 9))
             where = f"metric = '{name}'" + (f" AND subject = '{subject}'" if subject else "")
             got = rows(out, f"FROM {table} WHERE {where} ORDER BY model_a, model_b")
             assert [r["problems"] for r in got] == [columns.shape[1]] * 3
@@ -231,12 +227,6 @@ def test_clusters_are_drawn_together(tmp_path: Path) -> None:
     assert widths[0] / widths[1] == pytest.approx(10**0.5 * few / many, rel=0.1)
 
 
-def test_problems_without_a_cluster_stand_alone() -> None:
-    x, _, y, _, again = cluster_keys(pl.Series(["x", None, "y", None, "x"]), np.arange(5, dtype=np.uint64)).tolist()
-    assert x == again != y
-    assert cluster_keys(pl.Series(["x", None]), np.arange(5, 7, dtype=np.uint64))[1] == 6
-
-
 def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     counts = [
@@ -252,8 +242,8 @@ def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
         assert one == two, name
 
 
-def test_large_scores_of_one_benchmark_are_nothing_to_another(tmp_path: Path) -> None:
-    """Sums are whole numbers of steps, and steps are as small as the scores of a board allow."""
+def test_large_scores_of_one_benchmark_do_not_blur_another(tmp_path: Path) -> None:
+    """Differences count as ties relative to the largest score of their own board."""
     small = [
         {"model": name, "benchmark": "s", "problem_id": f"p{p}", "attempt": 0, "score": score}
         for name, score in (("a", 0.3), ("b", 0.3001))

@@ -23,7 +23,8 @@ import ray
 
 import crashing
 from conftest import Nodes, ask, expand, put, run, snapshot, tables
-from scorelake import engines, parts, synth, tasks
+from scorelake import engines, synth, tasks
+from scorelake.comparing import sums
 from scorelake.engines import local
 from scorelake.engines.ray import CRASH, Call, RayEngine, check_address, task_memory
 from scorelake.errors import ClusterError, DataError, ScorelakeError, UsageError
@@ -110,11 +111,8 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("victim", "stage"),
     [
-        *(
-            ("worker", stage)
-            for stage in ("tasks.count_all", "tasks.merge_all", "parts.look_all", "parts.answer_all")
-        ),
-        *(("node", stage) for stage in ("tasks.count_all", "parts.look_all")),
+        *(("worker", stage) for stage in ("tasks.count_all", "tasks.merge_all", "sums.sum_models", "sums.sum_pairs")),
+        *(("node", stage) for stage in ("tasks.count_all", "sums.sum_models")),
     ],
 )
 def test_a_lost_worker_or_node_changes_nothing(
@@ -128,7 +126,7 @@ def test_a_lost_worker_or_node_changes_nothing(
     stage: str,
 ) -> None:
     paused = Paused(tmp_path / "notes", stage)
-    monkeypatch.setattr({"tasks": tasks, "parts": parts}[paused.module], paused.name, paused)
+    monkeypatch.setattr({"tasks": tasks, "sums": sums}[paused.module], paused.name, paused)
     doomed = nodes.add() if victim == "node" else None
     until(lambda: engine.at_once == (3 if doomed else 2))
 

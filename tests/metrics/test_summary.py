@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scorelake import metrics
+from scorelake.metrics.summary import problem_histogram
 
 
 def test_k_above_n_is_not_papered_over() -> None:
@@ -58,40 +59,34 @@ def test_groups_are_independent() -> None:
     c = rng.integers(0, n + 1)
     times = rng.integers(1, 5, 60)
     starts = np.array([0, 7, 8, 40])
+    group = np.repeat(np.arange(4), np.diff(starts, append=60))
+    histogram = problem_histogram(group, np.arange(60), times, (4, 60))
     for name in ("pass@2", "geom@2", "geom-ds@2", "avg@N", "max@3"):
         (estimate,) = metrics.evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
-        (many,) = metrics.aggregate([estimate], metrics.Shape(np.arange(60), times, starts), min_coverage=0.2)
+        (many,) = metrics.aggregate([estimate], histogram, min_coverage=0.2)
         for i, (a, b) in enumerate(zip(starts, [*starts[1:], 60], strict=True)):
             one = metrics.summarize(name, n[a:b], c[a:b], times[a:b], min_coverage=0.2)
             for field, number in vars(one).items():
                 assert getattr(many, field)[i] == pytest.approx(number, rel=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("clusters", [None, np.array([0, 3, 7, 8, 20, 40, 41])])
-def test_a_metric_has_the_same_bits_alone_and_among_others(clusters: np.ndarray | None) -> None:
-    """Parts that metrics have in common are summed once, and blends cross two of them; some n are below k."""
+@pytest.mark.parametrize("clustered", [False, True])
+def test_a_metric_has_the_same_bits_with_and_without_others(clustered: bool) -> None:
     rng = np.random.default_rng(8)
-    n = rng.integers(3, 30, 60)
+    n = rng.integers(3, 30, 60)  # some below k
     c = rng.integers(0, n + 1)
-    shape = metrics.Shape(rng.permutation(60), rng.integers(1, 5, 60), np.array([0, 7, 8, 40]), clusters)
+    group, times = np.repeat(np.arange(4), 15), rng.integers(1, 5, 60)
+    histogram = problem_histogram(group, rng.permutation(60), times, (4, 60))
+    clusters = None
+    if clustered:
+        clusters = problem_histogram(np.arange(60) // 5, np.arange(60), times, (12, 60)), np.array([0, 3, 6, 9])
     names = ("pass@2", "geom-ds@2", "pass^2", "geo-spectrum@4", "maj@2", "mg-pass@4", "pass@4", "avg@N", "bayes@N")
     estimates = metrics.evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
-    for estimate, among in zip(estimates, metrics.aggregate(estimates, shape, min_coverage=0.2), strict=True):
-        (alone,) = metrics.aggregate([estimate], shape, min_coverage=0.2)
-        for field, numbers in vars(alone).items():
-            assert np.array_equal(getattr(among, field), numbers, equal_nan=True), field
-
-
-def test_shapes_are_the_same_if_their_groups_are() -> None:
-    place, one, starts = np.arange(4), np.ones(4, dtype=np.int64), np.array([0, 2])
-    shape = metrics.Shape(place, one, starts)
-    assert shape.same(metrics.Shape(place.copy(), one.copy(), starts.copy()))
-    assert not shape.same(metrics.Shape(place, one, np.array([0, 3])))
-    assert not shape.same(metrics.Shape(place[::-1], one, starts))
-    assert not shape.same(metrics.Shape(place, one + 1, starts))
-    assert not shape.same(metrics.Shape(place, one, starts, clusters=np.array([0, 1, 2])))
-    mixed = metrics.Shape(place, one, starts, mixture=metrics.Mixture(place[None], np.ones((1, 2))))
-    assert not mixed.same(mixed), "priors are not looked at"
+    together = metrics.aggregate(estimates, histogram, min_coverage=0.2, clusters=clusters)
+    for estimate, want in zip(estimates, together, strict=True):
+        (got,) = metrics.aggregate([estimate], histogram, min_coverage=0.2, clusters=clusters)
+        for field, numbers in vars(got).items():
+            assert np.array_equal(getattr(want, field), numbers, equal_nan=True), field
 
 
 def test_confidence_widens_and_clips() -> None:

@@ -7,11 +7,11 @@ import pytest
 from conftest import ask, attempts, put, run
 from scorelake import metrics
 from scorelake.errors import MetricError
-from scorelake.scoring.choose import MOST_DRAWS, MOST_VOTES
+from scorelake.scoring.choose import MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K
 
 
 def test_default_metrics_stop_at_a_k_that_the_run_names(tmp_path: Path) -> None:
-    n = 2 * MOST_DRAWS
+    n = 2 * MAX_DEFAULT_K
     big = attempts(
         model="m", problem_id="big", passed=[i % 3 == 0 for i in range(n)], answer=(["a", "b", "c"] * n)[:n]
     )
@@ -22,8 +22,8 @@ def test_default_metrics_stop_at_a_k_that_the_run_names(tmp_path: Path) -> None:
         "votes stop at k = 256, though a problem has 2,048 attempts; --metrics names a larger k",
     )
     largest = "SELECT max(k) FROM model_summary WHERE (family = 'vote@k') = ?"
-    assert ask(tmp_path / "out", largest, False) == [(MOST_DRAWS,)]
-    assert ask(tmp_path / "out", largest, True) == [(MOST_VOTES,)]
+    assert ask(tmp_path / "out", largest, False) == [(MAX_DEFAULT_K,)]
+    assert ask(tmp_path / "out", largest, True) == [(MAX_DEFAULT_VOTE_K,)]
     named = run(tmp_path / "lake", tmp_path / "named", metrics=["pass@2048"])
     assert named.warnings == ()
     assert ask(tmp_path / "named", "SELECT value FROM model_summary") == [(1.0,)]

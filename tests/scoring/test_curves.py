@@ -8,16 +8,16 @@ import pytest
 
 from conftest import FIXTURES, ask, attempts, expand, put, run
 from scorelake import metrics
-from scorelake.scoring.curves import draws
+from scorelake.scoring.curves import curve_ks
 
 
 def test_every_k_then_four_in_each_doubling() -> None:
-    assert draws(0) == []
-    assert draws(5) == [1, 2, 3, 4, 5]
-    assert draws(64) == list(range(1, 65))
-    assert draws(200)[63:] == [64, 80, 96, 112, 128, 160, 192]
-    assert len(draws(10**6)) < 130
-    assert draws(10**6)[-1] <= 10**6
+    assert curve_ks(0) == []
+    assert curve_ks(5) == [1, 2, 3, 4, 5]
+    assert curve_ks(64) == list(range(1, 65))
+    assert curve_ks(200)[63:] == [64, 80, 96, 112, 128, 160, 192]
+    assert len(curve_ks(10**6)) < 130
+    assert curve_ks(10**6)[-1] <= 10**6
 
 
 def test_the_curve_is_the_summary_at_every_k(tmp_path: Path) -> None:

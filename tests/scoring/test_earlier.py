@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy.sparse import csr_array
 
 from conftest import ask, attempts, expand, put, run, tables
 from scorelake import metrics
@@ -36,10 +37,10 @@ def test_every_problem_has_its_own_prior(tmp_path: Path) -> None:
         mine = [(n, c, *THEN.get(key, (0, 0))) for key, (n, c) in NOW.items() if key[0] == model]
         n, c, n0, c0 = np.array(mine).T
         prior = (2.0 + c0, 0.5 + n0 - c0)
-        shape = metrics.Shape(np.arange(n.size), np.ones(n.size, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        histogram = csr_array(np.ones((1, n.size)))
         for name in NAMES:
             (estimate,) = metrics.evaluate([metrics.parse(name)], n, c, prior)
-            want = metrics.aggregate([estimate], shape, min_coverage=0)[0].first()
+            want = metrics.aggregate([estimate], histogram, min_coverage=0)[0].first()
             sql = "SELECT value, mu, sigma, lo, hi FROM model_summary WHERE model = ? AND metric = ?"
             (got,) = ask(tmp_path / "out", sql, model, name)
             numbers = (want.value, want.mu, want.sigma, want.lo, want.hi)

@@ -123,3 +123,15 @@ def test_scores_outside_the_bounds_are_refused(tmp_path: Path) -> None:
 def test_what_are_no_bounds(rubric: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="bounds"):
         load(None, **{f"rubric.{key}": value for key, value in rubric.items()})
+
+
+def test_subjects_with_one_count_each_are_not_their_benchmark(tmp_path: Path) -> None:
+    """The rows of both histograms are equal but for the subject."""
+    frame = attempts(model="m", subject=["x", "y", "y"], problem_id=["1", "2", "2"], passed=[True, True, False])
+    put(tmp_path / "lake", frame)
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT subject, value FROM subject_summary ORDER BY ALL") == [
+        ("x", 1.0),
+        ("y", 0.5),
+    ]
+    assert ask(tmp_path / "out", "SELECT value FROM model_summary") == [(0.75,)]

@@ -1,1 +1,1 @@
-"""Stage 5. Scores per problem -> paired comparisons of all models, and how far their ranks are settled."""
+"""Stage 5: scores per problem -> paired comparisons of models, and ranges of their ranks."""

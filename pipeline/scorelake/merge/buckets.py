@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from scorelake.counts import DOUBT, OUTCOMES, PROBLEM, TOLD, Counts, added, attempt_name, together
 from scorelake.merge import lists
 from scorelake.merge.duplicates import Resolved, in_doubt, resolve, spelled_out
-from scorelake.metrics.moments import LEAF_BITS
 from scorelake.partials import Partial, Piece, as_dictionary, read, table
 from scorelake.schemas import COUNTS, KEYS, LISTS
 from scorelake.sorting import by_ranks
@@ -30,7 +29,7 @@ from scorelake.storage.arrays import arrow
 from scorelake.storage.disk import remove, storage_errors, temp_path
 from scorelake.threads import parallel_map
 
-_HASHES = 1 << 64
+_HASHES, _MAX_BUCKETS = 1 << 64, 1 << 14
 _AT_ONCE, _WORTH = 8, 1 << 18
 """Buckets that are worth having so that they can be merged side by side, and the rows that one is worth."""
 _FILE: dict[str, Any] = {
@@ -92,7 +91,7 @@ def buckets(
     )
     weight = sum(partial.weight for partial in filled)
     many = max(1, -(-weight // rows), min(_AT_ONCE, weight // _WORTH))
-    many = min(1 << LEAF_BITS, 1 << (many - 1).bit_length())  # as pieces are cut, so that few lie on an edge
+    many = min(_MAX_BUCKETS, 1 << (many - 1).bit_length())  # as pieces are cut, so that few lie on an edge
     edges = [_HASHES * i // many for i in range(many + 1)]
     answered = answered and any(partial.answers == "counted" for partial in filled)
     return [

@@ -17,7 +17,6 @@ from scorelake.errors import MetricError
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_ends, of_levels
 from scorelake.metrics.families import Family, threshold
-from scorelake.metrics.finish import Summaries, Summary
 from scorelake.metrics.functions import (
     auc_at_k,
     avg,
@@ -44,11 +43,11 @@ from scorelake.metrics.groups import (
 )
 from scorelake.metrics.interval import interval, rerun
 from scorelake.metrics.registry import Metric, families, parse, spectrum
-from scorelake.metrics.summary import Mixture, Shape, aggregate
+from scorelake.metrics.summary import Summaries, Summary, aggregate
 from scorelake.metrics.tailpass import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.vote import Ballots, vote
 
-__all__ = ["Attempts", "Ballots", "Estimate", "Family", "Metric", "MetricError", "Mixture", "Profile", "Shape"]
+__all__ = ["Attempts", "Ballots", "Estimate", "Family", "Metric", "MetricError", "Profile"]
 __all__ += ["Summaries", "Summary", "aggregate", "evaluate", "families", "finite", "finite_levels", "interval"]
 __all__ += ["of_answers", "of_ends", "of_levels", "parse", "posterior", "posterior_levels", "rerun", "spectrum"]
 __all__ += ["summarize", "summarize_all", "summarize_levels", "threshold"]

@@ -1,4 +1,4 @@
-"""What comes in: counts per problem, checked once, and collapsed to the distinct pairs."""
+"""Check counts given by users, and collapse them to distinct pairs (n, c)."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.distributions import Floats, Ints, blocks
-from scorelake.threads import parallel_map
+from scorelake.metrics.distributions import Floats, Ints
 
-_CACHED = 8
-"""Numbers made for each row on the way, which stay in the cache a block at a time."""
 _DENSE = 1 << 16
-"""A table of flags this small finds distinct pairs faster than a sort, however few the problems."""
-
-_MOST = 2**63 - 1
-"""The largest number a key of a pair may be."""
 
 
 class Distinct(NamedTuple):
-    """The distinct (n, c) of many problems, in rising order, and for each problem the place of its own."""
+    """The distinct (n, c) of many problems in ascending order, and the index of the pair of each problem."""
 
     n: Ints
     c: Ints
-    place: NDArray[Any]
+    inverse: NDArray[Any]
 
 
-def whole(what: str, values: ArrayLike) -> Ints:
-    """Non-negative whole numbers out of any array-like; anything else is an error that shows the value."""
+def whole_numbers(name: str, values: ArrayLike) -> Ints:
+    """Return an array of non-negative whole numbers; raise with the first value that is not one."""
     try:
         array = np.asarray(values)
         if array.dtype.kind in "iub":
@@ -40,64 +33,50 @@ def whole(what: str, values: ArrayLike) -> Ints:
             bad = ~((floats >= 0) & (floats == np.floor(floats)) & (floats < 2.0**53))
             numbers = np.where(bad, 0, floats).astype(np.int64)
     except (TypeError, ValueError):
-        raise MetricError(f"{what} must be whole numbers >= 0, got {values!r}") from None
+        raise MetricError(f"{name} must be whole numbers >= 0, got {values!r}") from None
     if bad.any():
-        raise MetricError(f"{what} must be whole numbers >= 0, got {_first(array, bad)}")
+        raise MetricError(f"{name} must be whole numbers >= 0, got {_first(array, bad)}")
     return numbers
 
 
 def pairs(n: ArrayLike, c: ArrayLike) -> tuple[Ints, Ints]:
-    """n and c of equal shape, c <= n; scalars stretch to the other's shape."""
-    whole_n, whole_c = whole("n", n), whole("c", c)
+    """Return n and c as arrays of equal shape; raise unless 0 <= c <= n."""
+    all_n, all_c = whole_numbers("n", n), whole_numbers("c", c)
     try:
-        whole_n, whole_c = np.broadcast_arrays(whole_n, whole_c)
+        all_n, all_c = np.broadcast_arrays(all_n, all_c)
     except ValueError:
-        raise MetricError(f"n and c differ in shape: {whole_n.shape} and {whole_c.shape}") from None
-    over = whole_c > whole_n
+        raise MetricError(f"n and c differ in shape: {all_n.shape} and {all_c.shape}") from None
+    over = all_c > all_n
     if over.any():
-        raise MetricError(f"c must not exceed n, got n={_first(whole_n, over)}, c={_first(whole_c, over)}")
-    return whole_n, whole_c
+        raise MetricError(f"c must not exceed n, got n={_first(all_n, over)}, c={_first(all_c, over)}")
+    return all_n, all_c
 
 
 def distinct(n: Ints, c: Ints) -> Distinct:
-    """Collapse pairs to the distinct ones, in linear time when they are dense (they nearly always are)."""
+    """Return the distinct pairs, and the index of the pair of each problem."""
     n, c = n.ravel(), c.ravel()
     top = int(n.max(initial=0))
     size = (top + 1) * (top + 2) // 2
-    if size <= max(_DENSE, 4 * n.size):
-        seen, number = np.zeros(size, dtype=bool), np.zeros(size, dtype=np.int64)
-        place = np.empty(n.size, dtype=np.int64)
-
-        def look(rows: slice) -> None:
-            place[rows] = (n[rows] * (n[rows] + 1) >> 1) + c[rows]
-            seen[place[rows]] = True
-
-        def tell(rows: slice) -> None:
-            place[rows] = number[place[rows]]
-
-        parallel_map(look, blocks(n.size, _CACHED))
+    if size <= max(_DENSE, 4 * n.size):  # nearly always: a table of flags is faster than a sort
+        code = (n * (n + 1) >> 1) + c
+        seen = np.zeros(size, dtype=bool)
+        seen[code] = True
         keys = np.flatnonzero(seen)
-        number[keys] = np.arange(keys.size)
-        parallel_map(tell, blocks(n.size, _CACHED))
         first_n = np.repeat(np.arange(top + 1), np.arange(1, top + 2))[keys]
-        return Distinct(first_n, keys - first_n * (first_n + 1) // 2, place)
-    if (top + 1) ** 2 <= _MOST:
-        both, inverse = np.unique(n * (top + 1) + c, return_inverse=True)
-        return Distinct(both // (top + 1), both % (top + 1), inverse)
-    (n_, at_n), (c_, at_c) = (np.unique(x, return_inverse=True) for x in (n, c))  # their product would not fit
-    both, inverse = np.unique(at_n * c_.size + at_c, return_inverse=True)
-    return Distinct(n_[both // c_.size], c_[both % c_.size], inverse)
+        return Distinct(first_n, keys - first_n * (first_n + 1) // 2, (np.cumsum(seen) - 1)[code])
+    both, index = np.unique(np.stack([n, c]), axis=1, return_inverse=True)
+    return Distinct(both[0], both[1], index.ravel())
 
 
 def totals(owner: Ints, numbers: Ints, owners: int) -> Ints:
-    """Sums of whole numbers by owner, exact at any size."""
+    """Sum whole numbers by owner, exactly (bincount adds floats)."""
     out = np.zeros(owners, dtype=np.int64)
     np.add.at(out, owner, numbers)
     return out
 
 
 def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:
-    """The Beta prior's two pseudo-counts, both positive and finite."""
+    """Return the two pseudo-counts of a Beta prior; raise unless both are positive and finite."""
     try:
         alpha, beta = (float(x) for x in prior)
     except (TypeError, ValueError):
@@ -108,11 +87,11 @@ def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:
 
 
 def level_table(rewards: ArrayLike, counts: ArrayLike) -> tuple[Floats, Ints]:
-    """Rewards sorted upwards, and counts (problems x levels) with their columns in the same order."""
+    """Return ascending rewards, and counts (problems x levels) with columns in that order."""
     levels = np.asarray(rewards, dtype=np.float64)
     if levels.ndim != 1 or levels.size == 0 or not np.isfinite(levels).all():
         raise MetricError(f"rewards must be a list of finite numbers, got {rewards!r}")
-    table = whole("counts", counts)
+    table = whole_numbers("counts", counts)
     if table.ndim != 2 or table.shape[1] != levels.size:
         raise MetricError(f"counts must have shape (problems, {levels.size}), got {table.shape}")
     order = np.argsort(levels, kind="stable")
@@ -120,7 +99,7 @@ def level_table(rewards: ArrayLike, counts: ArrayLike) -> tuple[Floats, Ints]:
 
 
 def level_prior(rewards: ArrayLike, prior_counts: ArrayLike | None) -> Floats:
-    """Prior mass per level, columns in the order of level_table: one each, and the prior outcomes on top."""
+    """Return the prior mass per level, in the order of level_table: one plus the prior outcomes."""
     levels = np.asarray(rewards, dtype=np.float64)
     extra = np.zeros(levels.size) if prior_counts is None else np.asarray(prior_counts, dtype=np.float64)
     if extra.shape[-1:] != levels.shape or extra.ndim > 2 or not (np.isfinite(extra) & (extra >= 0)).all():
@@ -131,5 +110,5 @@ def level_prior(rewards: ArrayLike, prior_counts: ArrayLike | None) -> Floats:
 
 
 def _first(array: np.ndarray, bad: np.ndarray) -> object:
-    """The first offending value, as the user wrote it."""
+    """Return the first invalid value as it was given."""
     return np.broadcast_to(array, bad.shape)[bad].tolist()[0]

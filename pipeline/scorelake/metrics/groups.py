@@ -1,4 +1,4 @@
-"""Counts of problems in, one metric out: per problem, or of a group of problems with its uncertainty."""
+"""Public functions: one metric per problem, or of a group of problems with its uncertainty."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
 
 from scorelake.errors import MetricError
 from scorelake.metrics.arguments import outcome_counts, prior_outcome_counts, problem_counts
 from scorelake.metrics.attempts import Attempts
-from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
+from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole_numbers
 from scorelake.metrics.distributions import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
-from scorelake.metrics.finish import Summary, check_shares
 from scorelake.metrics.registry import Metric, parse
-from scorelake.metrics.summary import Shape, aggregate
+from scorelake.metrics.summary import Summary, aggregate, check_shares
 
 
 def finite(name: str | Metric, n: ArrayLike, c: ArrayLike) -> Floats:
-    """The unbiased finite-bank value of each problem; NaN where k > n."""
+    """Return the unbiased estimate of each problem from its n attempts; NaN where k > n."""
     (out,) = _per_problem(name, n, c, (1.0, 1.0), ("value",))
     return out
 
@@ -29,13 +29,13 @@ def finite(name: str | Metric, n: ArrayLike, c: ArrayLike) -> Floats:
 def posterior(
     name: str | Metric, n: ArrayLike, c: ArrayLike, prior: tuple[float, float] = (1.0, 1.0)
 ) -> tuple[Floats, Floats]:
-    """Posterior mean and variance of each problem under a Beta prior, for any k >= 1."""
+    """Return posterior mean and variance of each problem under a Beta prior, for any k >= 1."""
     mean, variance = _per_problem(name, n, c, prior_pair(prior), ("mean", "variance"))
     return mean, variance
 
 
 def finite_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike) -> Floats:
-    """avg@N, bayes@N or max@k of each problem from its counts per reward level (problems x levels)."""
+    """Return avg@N, bayes@N or max@k of each problem from its counts per reward level (problems x levels)."""
     levels, table = level_table(rewards, counts)
     value: Floats = of_levels(_of_rewards(name), levels, table, level_prior(rewards, None)).value[0]
     return value
@@ -44,7 +44,7 @@ def finite_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike) -> 
 def posterior_levels(
     name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: ArrayLike | None = None
 ) -> tuple[Floats, Floats]:
-    """Posterior mean and variance of avg@N, bayes@N or max@k under Dirichlet(1 + prior_counts)."""
+    """Return posterior mean and variance of avg@N, bayes@N or max@k under Dirichlet(1 + prior_counts)."""
     estimate = _of_levels(name, rewards, counts, prior_counts)
     return estimate.mean[0], estimate.covariance[0, 0]
 
@@ -63,17 +63,17 @@ def summarize(
     w: ArrayLike | None = None,
     R0: Attempts | None = None,  # noqa: N803
 ) -> Summary:
-    """One metric of one group of problems: value, its interval, the posterior, and how many problems have a value.
+    """Summarize one metric over a group of problems: value, interval, posterior, and problems with a value.
 
-    n, c: attempts and correct ones of every problem; `problems` says how many problems share each pair, by default
-    one. Or R: a matrix of attempts, a row per problem; for avg@N, bayes@N and max@k with what its outcomes 0, 1, ...
-    are worth (w) and earlier outcomes of the same problems (R0). prior: the two pseudo-counts of a Beta.
-    min_coverage: below this share of problems with k attempts there is no value. bounds: where mu_lo and mu_hi end.
+    n, c: attempts and correct attempts of every problem; `problems` is the number of problems with each pair, by
+    default one. Or R: a matrix of attempts, a row per problem; for avg@N, bayes@N and max@k with the weights of its
+    outcomes 0, 1, ... (w) and earlier outcomes of the same problems (R0). prior: the two pseudo-counts of a Beta.
+    min_coverage: below this share of problems with k attempts there is no value. bounds: ends of mu_lo and mu_hi.
 
-    >>> told = sl.metrics.summarize("pass@2", n=[5, 5], c=[3, 4])
-    >>> told.value, round(told.lo, 4), round(told.hi, 4), told.problems_scored
+    >>> summary = sl.metrics.summarize("pass@2", n=[5, 5], c=[3, 4])
+    >>> summary.value, round(summary.lo, 4), round(summary.hi, 4), summary.problems_scored
     (0.95, 0.2668, 0.9943, 2)
-    >>> told.mu, told.sigma
+    >>> summary.mu, summary.sigma
     (0.8392857142857143, 0.0972627...)
     """
     if w is None and R0 is None:
@@ -93,19 +93,19 @@ def summarize_all(
     min_coverage: float = 0.9,
     bounds: tuple[float, float] | None = None,
 ) -> list[Summary]:
-    """Many metrics of one group: the problems are collapsed once and the distributions shared."""
+    """Summarize many metrics of one group; metrics with the same k share their distributions."""
     metrics = [_metric(name) for name in names]
     check_shares(confidence, min_coverage)
-    whole_n, whole_c = pairs(n, c)
-    times = _times(problems, whole_n.shape)
-    n_, c_, place = distinct(whole_n, whole_c)
-    weight = np.bincount(place, times, minlength=n_.size).astype(np.int64)
+    all_n, all_c = pairs(n, c)
+    times = _times(problems, all_n.shape)
+    n_, c_, index = distinct(all_n, all_c)
+    weight = np.bincount(index, times, minlength=n_.size)
     n_, c_, weight = n_[weight > 0], c_[weight > 0], weight[weight > 0]
     if weight.size == 0:
         return [_empty()] * len(metrics)
-    shape = Shape(np.arange(weight.size), weight, np.zeros(1, dtype=np.int64))
     estimates = evaluate(metrics, n_, c_, prior_pair(prior))
-    return [summaries.first() for summaries in aggregate(estimates, shape, confidence, min_coverage, bounds)]
+    found = aggregate(estimates, csr_array(weight[None, :]), confidence, min_coverage, bounds)
+    return [summaries.first() for summaries in found]
 
 
 def summarize_levels(
@@ -118,15 +118,13 @@ def summarize_levels(
     min_coverage: float = 0.9,
     bounds: tuple[float, float] | None = None,
 ) -> Summary:
-    """The same for avg@N, bayes@N and max@k over reward levels."""
+    """Summarize avg@N, bayes@N or max@k over reward levels."""
     estimate = _of_levels(name, rewards, counts, prior_counts)
     check_shares(confidence, min_coverage)
-    times = _times(problems, (estimate.value.shape[1],)).astype(np.int64)
-    rows = np.flatnonzero(times)
-    if rows.size == 0:
+    times = _times(problems, (estimate.value.shape[1],))
+    if not times.any():
         return _empty()
-    shape = Shape(rows, times[rows], np.zeros(1, dtype=np.int64))
-    return aggregate([estimate], shape, confidence, min_coverage, bounds)[0].first()
+    return aggregate([estimate], csr_array(times[None, :]), confidence, min_coverage, bounds)[0].first()
 
 
 def _metric(name: str | Metric) -> Metric:
@@ -155,21 +153,21 @@ def _per_problem(
     name: str | Metric, n: ArrayLike, c: ArrayLike, prior: tuple[float, float], want: tuple[str, ...]
 ) -> list[Floats]:
     metric = _metric(name)
-    whole_n, whole_c = pairs(n, c)
-    n_, c_, place = distinct(whole_n, whole_c)
+    all_n, all_c = pairs(n, c)
+    n_, c_, index = distinct(all_n, all_c)
     (estimate,) = evaluate([metric], n_, c_, prior)
     out = {"value": estimate.value[0], "mean": estimate.mean[0], "variance": estimate.covariance[0, 0]}
     if estimate.powers is not None:  # one problem is its own group
         out["value"], _ = blend(estimate.value, estimate.covariance, estimate.powers)
         out["mean"], out["variance"] = blend(estimate.mean, estimate.covariance, estimate.powers)
-    return [out[column][place].reshape(whole_n.shape)[()] for column in want]
+    return [out[column][index].reshape(all_n.shape)[()] for column in want]
 
 
 def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
-    """Multiplicities as weights for bincount; exact up to 2^53 problems."""
+    """Return the number of problems of each entry; exact up to 2^53 problems."""
     if problems is None:
         return np.ones(int(np.prod(shape)))
-    times = whole("problems", problems)
+    times = whole_numbers("problems", problems)
     try:
         return np.broadcast_to(times, shape).ravel().astype(np.float64)
     except ValueError:

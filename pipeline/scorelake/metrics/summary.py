@@ -1,268 +1,300 @@
-"""Estimates of problems in, one summary per group out."""
+"""Aggregate estimates of problems to groups: values, intervals, and posteriors.
+
+A group is a row of a sparse matrix H (groups x estimates): H[g, i] is how many problems of group g have the estimate
+of column i. Sums over groups are products with H. Moments of disjoint sets of problems add up, so that problems may
+be summarized file by file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blend
-from scorelake.metrics.finish import Groups, Kind, Summaries, check_shares, different
+from scorelake.metrics.interval import interval, rerun
 from scorelake.threads import parallel_map
 
-ROWS = 1 << 15
-"""Rows looked at together: some columns of so many numbers stay in the processor's cache."""
-
 
 @dataclass(frozen=True)
-class Mixture:
-    """Several priors instead of one: for each its columns of the estimate, and its weight in each group."""
+class Summary:
+    """One metric of one group. Undefined numbers are NaN.
 
-    place: Ints
-    """priors x rows"""
-    weight: Floats
-    """priors x groups, summing to 1 in each group"""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How rows of problems make up groups.
-
-    Row i stands for problems[i] >= 1 equal problems whose estimate is column place[i]; group g owns the rows
-    from starts[g] to the next start, at least one. With a mixture of priors the posterior is averaged over them,
-    their disagreement included. `clusters` says where each cluster of problems begins, within the groups.
+    value: unbiased estimate; lo, hi, se: problems are a sample; rerun_lo, rerun_hi: the same problems again.
+    mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
     """
 
-    place: Ints
-    problems: Ints
-    starts: Ints
-    clusters: Ints | None = None
-    mixture: Mixture | None = None
-
-    def same(self, other: Shape) -> bool:
-        """Whether the groups are made of the same rows: where each benchmark has one subject, they are."""
-        if not (self.mixture is None and other.mixture is None):
-            return False
-        return all(
-            np.array_equal(getattr(self, name), getattr(other, name))  # None is equal to itself
-            for name in ("starts", "clusters", "problems", "place")
-        )
-
-    def batches(self) -> Iterator[_Batch]:
-        """Some groups at a time."""
-        weight = self.problems.astype(np.float64)
-        ends = np.append(self.starts[1:], self.place.size)
-        first, groups = 0, self.starts.size
-        while first < groups:
-            low = int(self.starts[first])
-            last = max(first + 1, int(np.searchsorted(ends, low + ROWS, "right")))
-            rows, clusters = slice(low, int(ends[last - 1])), None
-            if self.clusters is not None:
-                clusters = self.clusters[slice(*np.searchsorted(self.clusters, (low, rows.stop)))] - low
-            priors = self.place[None, rows] if self.mixture is None else self.mixture.place[:, rows]
-            yield _Batch(self.place[rows], weight[rows], self.starts[first:last] - low, priors, clusters)
-            first = last
+    value: float
+    lo: float
+    hi: float
+    se: float
+    rerun_lo: float
+    rerun_hi: float
+    mu: float
+    sigma: float
+    mu_lo: float
+    mu_hi: float
+    problems: int
+    problems_scored: int
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Rows of some groups, one group after the other."""
+class Summaries:
+    """One metric of many groups, as arrays with the names of Summary."""
 
-    place: Ints
-    weight: Floats
-    starts: Ints
-    priors: Ints
-    """Of each prior its columns of the estimate."""
-    clusters: Ints | None
+    value: Floats
+    lo: Floats
+    hi: Floats
+    se: Floats
+    rerun_lo: Floats
+    rerun_hi: Floats
+    mu: Floats
+    sigma: Floats
+    mu_lo: Floats
+    mu_hi: Floats
+    problems: Ints
+    problems_scored: Ints
+    units: Floats
+    """Sample size: problems scored, or clusters with a scored problem."""
+    bounds: tuple[float, float]
+    """Smallest and largest possible value."""
 
-    def total(self, numbers: Floats) -> Floats:
-        """Sums over the rows of each group, which come last; each adds its own rows in their order."""
-        return np.add.reduceat(numbers, self.starts, axis=-1)
+    def first(self) -> Summary:
+        """Return the summary of the first group."""
+        return Summary(**{field.name: getattr(self, field.name)[0].item() for field in fields(Summary)})
 
-    def totals(self, rows: Floats, place: Ints) -> Floats:
-        """Weighted sums of each row of an estimate, of which the groups have these columns."""
-        return np.stack([self.total(row.take(place) * self.weight) for row in rows])
 
-    def spread(self, numbers: Floats) -> Floats:
-        """What is told of groups, for each of their rows."""
-        return np.repeat(numbers, self.sizes)
+@dataclass(frozen=True)
+class MetricKind:
+    """Properties of a metric that are the same for all problems, see Estimate."""
 
-    def products(self, one: Floats, other: Floats, weight: Floats) -> Floats:
-        """Sums of the products of two deviations: of problems, or of whole clusters."""
-        if self.clusters is None:
-            return self.total(one * other * weight)
-        mine, yours = (np.add.reduceat(off * weight, self.clusters) for off in (one, other))
-        return np.add.reduceat(mine * yours, self._first_clusters)
+    bounds: tuple[float, float]
+    clip: tuple[float, float] | None
+    powers: tuple[float, float] | None
+    is_mean: bool
+    """A mean of pass/fail, for which the noise between attempts is known."""
 
-    def units(self, weight: Floats) -> Floats:
-        """How many problems are scored, or clusters with one."""
-        if self.clusters is None:
-            return self.total(weight)
-        there = np.add.reduceat(weight, self.clusters, axis=-1) > 0
-        return np.add.reduceat(there.astype(np.float64), self._first_clusters, axis=-1)
+    @classmethod
+    def of(cls, estimate: Estimate) -> MetricKind:
+        return cls(estimate.bounds, estimate.clip, estimate.powers, estimate.repeated is not None)
 
-    @cached_property
-    def sizes(self) -> Ints:
-        """How many rows each group has."""
-        return np.diff(self.starts, append=self.place.size)
 
-    @cached_property
-    def _first_clusters(self) -> Ints:
-        """The first cluster of each group."""
-        return np.searchsorted(self.clusters, self.starts)  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Moments:
+    """Moments of one metric over groups of problems; groups are the last axis of every array."""
+
+    kind: MetricKind
+    problems: Floats
+    scored: Floats
+    """Problems with a value; their average (parts x groups) and squared deviations (parts x parts x groups)."""
+    average: Floats
+    square: Floats
+    has_posterior: Floats
+    """Problems with a posterior; the sums of its means and covariances."""
+    mean: Floats
+    covariance: Floats
+    undefined: Floats
+    """Problems that have enough attempts but no value."""
+    noise: Floats
+    """Sums of noise, attempts and problems with repeated attempts, 3 x groups."""
+
+    @classmethod
+    def of(cls, estimate: Estimate, histogram: csr_array) -> Moments:
+        """Compute the moments of the groups of a histogram (groups x columns of the estimate)."""
+        parts, size = estimate.value.shape
+        scored, has_posterior = ~np.isnan(estimate.value[0]), ~np.isnan(estimate.mean[0])
+        noise = np.zeros((3, size))
+        if estimate.repeated is not None:
+            noise[:2] = estimate.repeated
+            noise[2] = noise[1] > 0
+            noise[0] *= noise[2]
+        covariance = np.where(has_posterior, np.nan_to_num(estimate.covariance, nan=0.0), 0.0)
+        columns = [
+            np.ones((1, size)),
+            scored[None],
+            np.where(scored, estimate.value, 0.0),
+            has_posterior[None],
+            np.where(has_posterior, estimate.mean, 0.0),
+            covariance.reshape(parts * parts, size),
+            np.zeros((1, size)) if estimate.undefined is None else estimate.undefined[None],
+            noise,
+        ]
+        totals: Floats = (histogram @ np.concatenate(columns).T).T
+        ends = np.cumsum([len(column) for column in columns])[:-1]
+        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends)
+        average = np.nan_to_num(ratio(total, count), nan=0.0)
+        return cls(
+            MetricKind.of(estimate), problems[0], count[0], average, _squares(estimate.value, average, histogram),
+            posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise,
+        )  # fmt: skip
+
+    def __add__(self, other: Moments) -> Moments:
+        """Merge the moments of other problems of the same groups (Chan, Golub and LeVeque)."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in vars(self) if name != "kind"}
+        share = np.nan_to_num(ratio(other.scored, sums["scored"]), nan=0.0)
+        gap = other.average - self.average
+        sums["average"] = self.average + gap * share
+        sums["square"] += gap[:, None] * gap[None] * (self.scored * share)
+        return Moments(self.kind, **sums)
+
+    def expand(self, index: Ints, groups: int) -> Moments:
+        """Place each group at its index among more groups; the others are empty."""
+        arrays: dict[str, Any] = {}
+        for name, array in vars(self).items():
+            if name != "kind":
+                arrays[name] = np.zeros((*array.shape[:-1], groups))
+                arrays[name][..., index] = array
+        return replace(self, **arrays)
+
+    def sample(self, clusters: tuple[Moments, Ints] | None) -> tuple[Floats, Floats, Floats]:
+        """Return averages, their covariance when the problems are a sample, and the number of units.
+
+        With the moments of clusters and the first cluster of each group, clusters are the sample.
+        """
+        count = self.scored
+        average = np.where(count > 0, self.average, np.nan)
+        if clusters is None:
+            return average, ratio(ratio(self.square, count - 1), count), count
+        each, starts = clusters
+        sizes = np.diff(starts, append=each.scored.size)
+        deviation = (each.average - np.repeat(self.average, sizes, axis=-1)) * each.scored
+        square = np.add.reduceat(deviation[:, None] * deviation[None], starts, axis=-1)
+        units = np.add.reduceat((each.scored > 0).astype(np.float64), starts)
+        return average, ratio(square, count**2) * ratio(units, units - 1), units
+
+
+def _squares(value: Floats, average: Floats, histogram: csr_array) -> Floats:
+    """Sum the products of deviations from the group averages, parts x parts x groups.
+
+    From deviations, not from squares of values: equal values must give exactly 0.
+    """
+    index, starts = histogram.indices, histogram.indptr[:-1]
+    deviation = value[:, index] - np.repeat(average, np.diff(histogram.indptr), axis=-1)
+    deviation[np.isnan(deviation)] = 0.0
+    out: Floats = np.add.reduceat(deviation[:, None] * deviation[None] * histogram.data, starts, axis=-1)
+    return out
 
 
 def aggregate(
     estimates: Sequence[Estimate],
-    shape: Shape,
+    histogram: csr_array,
     confidence: float = 0.95,
     min_coverage: float = 0.9,
     clip: tuple[float, float] | None = None,
+    clusters: tuple[csr_array, Ints] | None = None,
 ) -> list[Summaries]:
-    """Unweighted means over the problems of each group, for several metrics of the same problems.
+    """Summarize groups of problems: unweighted means over the problems of each group.
 
-    Sums run over the rows of one group alone and in their order, so equal rows give equal bits. With clusters, se
-    counts those instead of problems. The posterior interval ends at `clip`, or where the metric does.
+    Parameters
+    ----------
+    estimates
+        One per metric, over the columns of the histogram.
+    histogram
+        Number of problems, groups x columns; every group has at least one.
+    clip
+        Ends of the posterior interval; by default those of the metric.
+    clusters
+        The same by cluster (clusters x columns), sorted by group, and the first cluster of each group: standard
+        errors then treat clusters as the sample.
     """
     check_shares(confidence, min_coverage)
-    if not estimates:
-        return []
-    panel = _Panel(estimates)
-    sums = _Sums.joined(parallel_map(panel.sums, shape.batches()))
-    samples = [panel.sample(i, sums) for i in range(len(estimates))]
-    posteriors = [panel.posterior(i, sums, shape.mixture) for i in range(len(estimates))]
-    undefined = np.zeros((len(estimates), shape.starts.size), dtype=bool)
-    for mine, estimate in zip(undefined, estimates, strict=True):
-        if estimate.undefined is not None:
-            mine[:] = np.logical_or.reduceat(estimate.undefined[shape.place], shape.starts)
-    average, error, count, units = (np.stack(each) for each in zip(*samples, strict=True))
-    mu, variance = (np.stack(each) for each in zip(*posteriors, strict=True))
-    problems, repeated = np.add.reduceat(shape.problems, shape.starts), _repeated(estimates, shape)
-    groups = Groups(average, error, count, units, mu, variance, problems, undefined, repeated)
-    return groups.summaries([Kind.of(estimate) for estimate in estimates], confidence, min_coverage, clip)
+    moments = parallel_map(lambda estimate: Moments.of(estimate, histogram), estimates)
+    by_cluster = None
+    if clusters is not None:
+        matrix, starts = clusters
+        by_cluster = [Moments.of(estimate, matrix) for estimate in estimates], starts
+    return summarize_moments([[each] for each in moments], confidence, min_coverage, clip, by_cluster)
 
 
-def _repeated(estimates: Sequence[Estimate], shape: Shape) -> Floats:
-    """Noise, attempts and problems of what was tried again, metrics x 3 x groups; 0 where that means nothing."""
-    out = np.zeros((len(estimates), 3, shape.starts.size))
-    noises = {id(estimate.repeated): estimate.repeated for estimate in estimates if estimate.repeated is not None}
-    for which, repeated in noises.items():
-        noise, n = repeated[:, shape.place]
-        times = shape.problems * (n > 0)
-        sums = [np.add.reduceat(x, shape.starts) for x in (times * noise, times * n, times)]
-        out[[id(estimate.repeated) == which for estimate in estimates]] = sums
-    return out
+def summarize_moments(
+    moments: Sequence[Sequence[Moments]],
+    confidence: float,
+    min_coverage: float,
+    clip: tuple[float, float] | None = None,
+    clusters: tuple[Sequence[Moments], Ints] | None = None,
+    weights: Floats | None = None,
+) -> list[Summaries]:
+    """Turn the moments of each metric into summaries.
 
-
-@dataclass(frozen=True)
-class _Sums:
-    """What is needed of groups: rows of a panel x groups, and for each prior apart what is believed."""
-
-    count: Floats
-    """Problems scored."""
-    units: Floats
-    """How large the sample is: problems scored, or clusters with one."""
-    average: Floats
-    sample: Floats
-    """Covariance of the averages when the problems, or their clusters, are a sample."""
-    known: Floats
-    """Problems that have a posterior."""
-    mean: Floats
-    covariance: Floats
-
-    @staticmethod
-    def joined(batches: Sequence[_Sums]) -> _Sums:
-        return _Sums(*(np.concatenate([getattr(some, f.name) for some in batches], axis=-1) for f in fields(_Sums)))
-
-
-class _Rows:
-    """Numbers by column of the estimates, each different row once, and 0 where there is none."""
-
-    def __init__(self, given: Sequence[Floats]) -> None:
-        rows = [row for each in given for row in each.reshape(-1, each.shape[-1])]
-        kept, place = different([row.view(np.int64) for row in rows])
-        ends = np.cumsum([each[..., :1].size for each in given])
-        parts = zip(np.split(place, ends[:-1]), given, strict=True)
-        self.place = [at.reshape(each.shape[:-1]) for at, each in parts]
-        """Which rows those of each estimate are."""
-        self.numbers = np.stack([rows[i] for i in kept])
-        there = ~np.isnan(self.numbers)
-        self.numbers[~there] = 0.0
-        kept, self.mask = different(there)
-        self.masks = there[kept].astype(np.float64)
-        """Where there are numbers: 1 or 0. Those of row i are in masks[mask[i]]."""
-
-
-class _Panel:
-    """What metrics are made of: many have parts in common, and some are the same under two names.
-
-    Sums run along the rows, one by one, so that none depends on what others are asked for.
+    With a mixture of priors there are moments under each prior, and the weights (priors x groups) of the mixture.
     """
+    if not moments:
+        return []
+    kinds = [each[0].kind for each in moments]
+    samples, posteriors = [], []
+    for i, each in enumerate(moments):
+        by_cluster = None if clusters is None else (clusters[0][i], clusters[1])
+        average, covariance, size = each[0].sample(by_cluster)
+        samples.append((*blend(average, covariance, kinds[i].powers), size))
+        posteriors.append(_posterior(each, weights))
+    average, error, units = (np.stack(column) for column in zip(*samples, strict=True))
+    mu, variance = (np.stack(column) for column in zip(*posteriors, strict=True))
+    problems = moments[0][0].problems
+    count = np.stack([each[0].scored for each in moments])
+    hidden = count < np.maximum(min_coverage * problems * (1 - 1e-12), 1)
+    hidden |= np.stack([each[0].undefined > 0 for each in moments])
+    value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
+    lo, hi = _intervals(value, se, units, [kind.bounds for kind in kinds], confidence)
+    rerun_lo, rerun_hi = np.full((2, *value.shape), np.nan)
+    is_mean = np.array([kind.is_mean for kind in kinds])
+    if is_mean.any():
+        noise, attempts, repeated = np.stack([each[0].noise for each in moments])[is_mean].swapaxes(0, 1)
+        ends = rerun(value[is_mean], ratio(noise, repeated**2), attempts, confidence)
+        rerun_lo[is_mean], rerun_hi[is_mean] = ends
+    sigma = np.sqrt(variance)
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
+    limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
+    mu_lo, mu_hi = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
+    columns = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi)
+    counts = ([problems.astype(np.int64)] * len(kinds), count.astype(np.int64), units)
+    bounds = [kind.bounds for kind in kinds]
+    rows: Iterable[tuple[Any, ...]] = zip(*columns, *counts, bounds, strict=True)
+    return [Summaries(*row) for row in rows]
 
-    def __init__(self, estimates: Sequence[Estimate]) -> None:
-        self.powers = [estimate.powers for estimate in estimates]
-        self.value = _Rows([estimate.value for estimate in estimates])
-        self.mean = _Rows([estimate.mean for estimate in estimates])
-        self.covariance = _Rows([np.nan_to_num(estimate.covariance, nan=0.0) for estimate in estimates])
-        pairs = [(i, i) for i in range(len(self.value.numbers))]
-        pairs += [(i, j) for at in self.value.place for i in at for j in at if i < j]
-        self.pairs = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}
-        """Rows of values that are multiplied with each other; first comes each with itself."""
 
-    def sums(self, batch: _Batch) -> _Sums:
-        believed = (self.mean.masks, self.mean.numbers, self.covariance.numbers)
-        return _Sums(
-            *self._sample(batch),
-            *(np.stack([batch.totals(rows, place) for place in batch.priors]) for rows in believed),
-        )
+def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:
+    """Return mean and variance of a metric, problems fixed; a mixture of priors adds the spread between them."""
+    means = [ratio(each.mean, each.has_posterior) for each in moments]
+    within = [ratio(each.covariance, each.has_posterior**2) for each in moments]
+    if weights is None:
+        return blend(means[0], within[0], moments[0].kind.powers)
+    mu = sum((w * mean for w, mean in zip(weights, means, strict=True)), np.zeros_like(means[0]))
+    spread = np.zeros_like(within[0])
+    for w, mean, inner in zip(weights, means, within, strict=True):
+        spread += w * (inner + (mean - mu)[:, None] * (mean - mu))
+    return blend(mu, spread, moments[0].kind.powers)
 
-    def _sample(self, batch: _Batch) -> tuple[Floats, Floats, Floats, Floats]:
-        """Problems scored and units, of each mask; averages, of each row; their covariances, of each pair of rows."""
-        value, groups = self.value, batch.starts.size
-        weights = value.masks.take(batch.place, axis=-1) * batch.weight
-        count, units = batch.total(weights), batch.units(weights)
-        some = np.where(count > 0, count, np.nan)
-        average, products = np.empty((len(value.numbers), groups)), np.empty((len(self.pairs), groups))
-        for i, mask in enumerate(value.mask):
-            off = value.numbers[i].take(batch.place)
-            average[i] = batch.total(off * weights[mask]) / some[mask]
-            off -= batch.spread(average[i])
-            products[i] = batch.products(off, off, weights[mask])
-        for (i, j), at in self.pairs.items():
-            if i != j:
-                one, other = (value.numbers[x].take(batch.place) - batch.spread(average[x]) for x in (i, j))
-                products[at] = batch.products(one, other, weights[value.mask[i]])
-        masks = value.mask[[i for i, _ in self.pairs]]
-        n, u = count[masks], units[masks]
-        if batch.clusters is None:
-            return count, units, average, ratio(ratio(products, n - 1), n)
-        return count, units, average, ratio(products, n**2) * ratio(u, u - 1)
 
-    def sample(self, metric: int, sums: _Sums) -> tuple[Floats, Floats, Floats, Floats]:
-        """The average of one metric and its variance, problems scored, and units, of each group."""
-        place, powers = self.value.place[metric], self.powers[metric]
-        mask = self.value.mask[place[0]]
-        pairs = [[self.pairs[min(i, j), max(i, j)] for j in place] for i in place]
-        average, variance = blend(sums.average[place], sums.sample[pairs], powers)
-        return average, variance, sums.count[mask], sums.units[mask]
+def _intervals(
+    value: Floats, se: Floats, units: Floats, bounds: Sequence[tuple[float, float]], confidence: float
+) -> tuple[Floats, Floats]:
+    """Return lo and hi, metrics x groups. Many metrics coincide (pass@1 and pass^1): equal ones are computed once."""
+    lo, hi = np.empty_like(value), np.empty_like(value)
+    for ends in dict.fromkeys(bounds):
+        alike = np.flatnonzero([each == ends for each in bounds])
+        bits = np.concatenate([value[alike], se[alike], units[alike]], axis=1).view(np.int64)  # NaN equals NaN
+        _, first, index = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+        once = alike[first]
+        both = interval(value[once].ravel(), se[once].ravel(), units[once].ravel(), ends, confidence)
+        lo[alike], hi[alike] = (each.reshape(once.size, -1)[index.ravel()] for each in both)
+    return lo, hi
 
-    def posterior(self, metric: int, sums: _Sums, mixture: Mixture | None) -> tuple[Floats, Floats]:
-        """The mean of one metric and its variance, over every problem that has a posterior.
 
-        avg@N has none without attempts. Of a mixture: the average within the priors, and the spread between them.
-        """
-        place, powers = self.mean.place[metric], self.powers[metric]
-        m = sums.known[:, self.mean.mask[place[0]]]
-        means = ratio(sums.mean[:, place], m[:, None])
-        within = ratio(sums.covariance[:, self.covariance.place[metric]], m[:, None, None] ** 2)
-        if mixture is None:
-            return blend(means[0], within[0], powers)
-        mu, spread = np.zeros_like(means[0]), np.zeros_like(within[0])
-        for share, mean in zip(mixture.weight, means, strict=True):
-            mu += share * mean
-        for share, mean, inner in zip(mixture.weight, means, within, strict=True):
-            spread += share * (inner + (mean - mu)[:, None] * (mean - mu))
-        return blend(mu, spread, powers)
+def check_shares(confidence: float, min_coverage: float) -> None:
+    """Raise unless confidence is in (0, 1) and min_coverage in [0, 1]."""
+    if not 0 < confidence < 1:
+        raise MetricError(f"confidence must be between 0 and 1, got {confidence!r}")
+    if not 0 <= min_coverage <= 1:
+        raise MetricError(f"min_coverage must be in [0, 1], got {min_coverage!r}")
+
+
+def problem_histogram(group: Ints, column: Ints, problems: Any, shape: tuple[int, int]) -> csr_array:
+    """Build the sparse matrix of problems, groups x columns, from one row per entry; equal entries are added."""
+    data = np.broadcast_to(np.asarray(problems, dtype=np.float64), group.shape)
+    return csr_array((data, (group, column)), shape=shape)

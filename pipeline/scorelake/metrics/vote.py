@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.beta_powers import all_within
-from scorelake.metrics.counts import totals, whole
+from scorelake.metrics.counts import totals, whole_numbers
 from scorelake.metrics.distributions import (
     Floats,
     Ints,
@@ -69,7 +69,7 @@ def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
     """
     if k < 1 or len(counts) != len(right):
         raise MetricError(f"vote@{k}: k must be >= 1, and every answer right or not")
-    m = whole("counts", counts)
+    m = whole_numbers("counts", counts)
     order = np.argsort(-m)
     m, passes = m[order], (m * np.array(right, dtype=bool))[order]
     n, c = np.array([m.sum()]), np.array([passes.sum()])

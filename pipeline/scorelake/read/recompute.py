@@ -1,4 +1,4 @@
-"""Comparisons that no table has, from the counts of a snapshot: any metric, two protocols, two runs."""
+"""Compare from the counts of a snapshot what no table has: any metric, two protocols, or two runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from scorelake import problems
-from scorelake.comparing.duel import Scorer, duel
-from scorelake.comparing.evidence import comparable
-from scorelake.comparing.pairs import protocol_gap
+from scorelake.comparing.pairs import protocol_difference
+from scorelake.comparing.tables import comparable_metrics
+from scorelake.comparing.two import Scorer, compare_two
 from scorelake.errors import UsageError
 from scorelake.metrics import Metric
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read.names import matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
+from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose_compared
-from scorelake.scoring.values import per_problem
+from scorelake.scoring.values import problem_values
 from scorelake.settings import Settings
 
 
@@ -34,12 +34,12 @@ class Side:
     run: str
     """Its id."""
     protocol: str | None = None
-    """What the protocol must say, such as temperature=0.2; None for any."""
+    """A filter of the protocol, such as temperature=0.2; None for any."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """One comparison: where, who, under which protocols, and the columns of its row."""
+    """One comparison: benchmark, sides, labels of their protocols, and the columns of its row."""
 
     benchmark: str
     sides: tuple[Side, Side]
@@ -49,14 +49,14 @@ class Told:
 
 
 class Counted:
-    """The problems of a snapshot, on the disk; and what its histogram says of them."""
+    """The problem counts of a snapshot, scanned lazily, and their histogram."""
 
     def __init__(self, snapshot: Path) -> None:
-        self.files = pl.scan_parquet(problems.paths(snapshot / problems.FOLDER), glob=False)
+        self.files = pl.scan_parquet(bucket_paths(snapshot / FOLDER), glob=False)
         self.histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
 
     def outcomes(self, settings: Settings) -> Outcomes:
-        """What the counts of a snapshot allow."""
+        """Return the outcomes that the counts of a snapshot have."""
         columns = self.files.collect_schema().names()
         return Outcomes(
             binary=not self.histogram["c"].null_count(),
@@ -116,24 +116,25 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
     settings = settings.model_copy(update={"compare": settings.compare.model_copy(update={"metrics": (metric,)})})
     counted = [kept.counts(side.run) for side in sides]
     outcomes = counted[1].outcomes(settings)
-    (chosen,) = comparable(choose_compared(settings, outcomes))
+    (chosen,) = comparable_metrics(choose_compared(settings, outcomes))
     groups = [_groups(each, side.model, benchmark) for each, side in zip(counted, sides, strict=True)]
     out = []
     for name in sorted(set(groups[0]) & set(groups[1])):
         for a, b in _protocols(sides, groups[0][name], groups[1][name]):
             if a is None or b is None:
-                gap = protocol_gap(frozenset(groups[0][name]), frozenset(groups[1][name]))
-                out.append(Told(name, sides, ("", ""), {"lift": None, "claim": gap}))
+                difference = protocol_difference(frozenset(groups[0][name]), frozenset(groups[1][name]))
+                out.append(Told(name, sides, ("", ""), {"lift": None, "claim": difference}))
                 continue
             rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]
             labels = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
-            row = duel(labels, rows, name, chosen, _scorer(chosen, settings, outcomes), settings).row(0, named=True)
+            scorer = _scorer(chosen, settings, outcomes)
+            row = compare_two(labels, rows, name, chosen, scorer, settings).row(0, named=True)
             out.append(Told(name, sides, (protocol_label(a), protocol_label(b)), row))
     return out
 
 
 def _scorer(chosen: Metric, settings: Settings, outcomes: Outcomes) -> Scorer:
-    return lambda rows: per_problem([chosen], rows, settings, outcomes)[0]
+    return lambda rows: problem_values(rows, [chosen], settings, outcomes)[0]
 
 
 def _groups(counted: Counted, model: str, benchmark: str | None) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Which metrics: those asked for, or every one that the lake's columns allow."""
+"""Choose metrics: the configured ones, or all that the columns of the lake allow."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from scorelake.metrics import Metric
 from scorelake.settings import Settings
 
 TAUS = (0.25, 0.5, 0.75)
-"""Thresholds of g-pass by default; 0 is pass@k and 1 is pass^k, which are there already."""
+"""Default thresholds of g-pass; 0 would be pass@k and 1 pass^k."""
 
-MOST_DRAWS, MOST_VOTES = 1024, 256
-"""The largest k that nobody asked for: the cost of most families grows faster than k, that of votes faster still."""
+MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K = 1024, 256
+"""Largest k by default: the cost of most families grows faster than k, that of votes faster still."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the lake's columns allow: pass/fail, rewards, the largest number of attempts of a problem, and votes."""
+    """Outcomes in the lake: pass/fail, rewards, the largest number of attempts of a problem, and answers."""
 
     binary: bool
     rewards: bool
     top_n: int
     answers: bool = False
     earlier: bool = False
-    """Every problem has counts of earlier attempts beside its own."""
+    """Problems have counts of the prior lake."""
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """The metrics asked for, or every family the lake allows at k = 1, 2, 4, ... up to its largest n."""
+    """Return the configured metrics, or all families that the lake allows at k = 1, 2, 4, ... up to its largest n."""
     names = settings.metrics.names
-    own = _own(settings)
-    return _pick(names, [] if names else [*_defaults(outcomes.top_n), *own], settings, outcomes)
+    return _pick(names, [] if names else [*_defaults(outcomes.top_n), *_spectra(settings)], settings, outcomes)
 
 
 def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """The metrics to compare models by: as asked, or pass@1 (avg@N of rewards) and the scored ones asked for."""
+    """Return the metrics to compare models by: as configured, or pass@1 (avg@N of rewards) and [metrics] names."""
     if settings.compare.metrics:
         return _pick(settings.compare.metrics, [], settings, outcomes)
     first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
@@ -45,14 +44,14 @@ def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     return list(dict.fromkeys([first, *(metric for metric in also if not metric.family.pooled)]))
 
 
-def _own(settings: Settings) -> list[Metric]:
+def _spectra(settings: Settings) -> list[Metric]:
     weights = settings.metrics.spectrum
     named = [metrics.spectrum(each, label) for label, each in settings.spectra.items()]
     return [*([metrics.spectrum(weights)] if weights else []), *named]
 
 
 def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """The named metrics, all of which the lake must allow, or those of the others that it does."""
+    """Return the named metrics, or the others that the lake allows; raise if it does not allow a named one."""
     chosen = [_named(name, settings) for name in names] or others
     allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
     refused = [metric.name for metric in chosen if metric not in allowed]
@@ -71,7 +70,7 @@ def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcom
 
 
 def _named(name: str, settings: Settings) -> Metric:
-    """The metric of a name, those of the user's own spectra included."""
+    """Return the metric of a name, which may be a configured spectrum."""
     if settings.metrics.spectrum:
         own = metrics.spectrum(settings.metrics.spectrum)
         if name.strip().lower().removeprefix("threshold-") in (own.name, "spectrum@k"):
@@ -79,15 +78,14 @@ def _named(name: str, settings: Settings) -> Metric:
     return metrics.parse(name, settings.spectra)
 
 
-def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:
-    """Says at which k the metrics that nobody named end, where problems have attempts for more; and which of those
-    that were named no problem has attempts for."""
+def k_warnings(settings: Settings, outcomes: Outcomes) -> list[str]:
+    """Warn where default metrics stop at a smaller k than problems have attempts, or where named ones need more."""
     if settings.metrics.names:
-        far = [metric.name for metric in choose(settings, outcomes) if metric.draws > outcomes.top_n]
-        short = f"no problem has more than {outcomes.top_n:,} graded attempts"
-        return [f"{', '.join(far)}: no value, since {short}"] if far else []
+        too_large = [metric.name for metric in choose(settings, outcomes) if metric.draws > outcomes.top_n]
+        reason = f"no problem has more than {outcomes.top_n:,} graded attempts"
+        return [f"{', '.join(too_large)}: no value, since {reason}"] if too_large else []
     voted = outcomes.binary and outcomes.answers
-    ends = [("metrics", MOST_DRAWS)] + ([("votes", MOST_VOTES)] if voted else [])
+    ends = [("metrics", MAX_DEFAULT_K)] + ([("votes", MAX_DEFAULT_VOTE_K)] if voted else [])
     return [
         f"{what} stop at k = {most:,}, though a problem has {outcomes.top_n:,} attempts; --metrics names a larger k"
         for what, most in ends
@@ -98,7 +96,7 @@ def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:
 def _defaults(top_n: int) -> list[Metric]:
     out: list[Metric] = []
     for family in metrics.families():
-        most = min(top_n, MOST_VOTES if family.vote is not None else MOST_DRAWS)
+        most = min(top_n, MAX_DEFAULT_VOTE_K if family.vote is not None else MAX_DEFAULT_K)
         ks = [2**i for i in range(max(1, most).bit_length())]
         if family.parameter == "weights":
             continue
@@ -112,7 +110,7 @@ def _defaults(top_n: int) -> list[Metric]:
 
 
 def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
-    """Credit metrics need pass/fail, votes also answers; metrics of rewards take the score, bayes@N of a rubric."""
+    """Return whether the lake has what a metric needs: pass/fail, answers, or a rubric for bayes@N of scores."""
     if metric.family.vote is not None:
         return outcomes.binary and outcomes.answers
     if metric.family.rewards is None or not outcomes.rewards:

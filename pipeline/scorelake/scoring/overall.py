@@ -14,21 +14,21 @@ from scorelake.schemas import OVERALL, rank_of_value
 from scorelake.settings import Settings
 
 
-def overall(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Every model over every benchmark that any model tried under its protocol; null where one is missing.
+def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Average every model over the benchmarks that any model attempted under its protocol; null if one is missing.
 
-    Comes from the rows of model_summary, with the units of each and the bounds of its metric (low, high).
+    Takes the rows of model_summary with their units and the bounds of the metric (low, high).
     """
     weight = _weights(models, settings)
-    who = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
+    members = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
     facts = models.select("metric", "family", "k", "param", "low", "high").unique(maintain_order=True)
-    names = facts.select("metric").with_row_index("place")
-    parts = who.join(names, how="cross").join(
+    names = facts.select("metric").with_row_index("order")
+    parts = members.join(names, how="cross").join(
         models.select("benchmark", "model", "protocol", "metric", "value", "se", "units"),
         on=("benchmark", "model", "protocol", "metric"),
         how="left",
     )
-    keys = ("place", "metric", "protocol", "model")
+    keys = ("order", "metric", "protocol", "model")
     parts = parts.sort(*keys, "benchmark")
     rows = parts.group_by(keys, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("benchmarks"),
@@ -44,37 +44,37 @@ def overall(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         value[at] = np.clip(value[at], low, high)  # a sum of shares may round beyond an end
         lo[at], hi[at] = interval(value[at], se[at], units[at], (low, high), settings.uncertainty.confidence)
     numbers = pl.DataFrame({"value": value, "lo": lo, "hi": hi, "se": se}).fill_nan(None)
-    told = pl.concat([rows, numbers], how="horizontal")
+    table = pl.concat([rows, numbers], how="horizontal")
     rank = rank_of_value().over("metric", "protocol").cast(pl.Int64).alias("rank")
-    return told.join(facts, on="metric", maintain_order="left").with_columns(rank).select(*OVERALL.columns)
+    return table.join(facts, on="metric", maintain_order="left").with_columns(rank).select(*OVERALL.columns)
 
 
 def _weights(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Each benchmark of a protocol with its share of the average."""
-    known, given = models["benchmark"].unique().sort().to_list(), settings.overall.weights
+    """Return the weight of each benchmark of a protocol."""
+    benchmarks, given = models["benchmark"].unique().sort().to_list(), settings.overall.weights
     for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3) or known[:3]
+        if name not in benchmarks:
+            near = difflib.get_close_matches(name, benchmarks, n=3) or benchmarks[:3]
             raise UsageError(f"[overall] weights: no benchmark {name!r}", hint=f"the closest are {', '.join(near)}")
-    share = pl.DataFrame({"benchmark": known, "weight": [float(given.get(name, 1.0)) for name in known]})
+    share = pl.DataFrame({"benchmark": benchmarks, "weight": [float(given.get(name, 1.0)) for name in benchmarks]})
     parts = models.select("protocol", "benchmark").unique().join(share, on="benchmark")
     return parts.with_columns(pl.col("weight") / pl.col("weight").sum().over("protocol")).fill_nan(0.0)
 
 
 def _average(starts: Ints, weight: Floats, value: Floats, se: Floats, units: Floats) -> tuple[Floats, Floats, Floats]:
-    """Weighted means of the parts from each start on, their standard errors, and the units these are worth
-    (Welch, Satterthwaite).
+    """Return weighted means of the parts from each start on, their standard errors, and their effective units
+    (Welch-Satterthwaite).
 
-    Parts without any spread are given what problems of equal spread would have. A part of one unit tells nothing of
-    its spread: the whole is then no better known than one unit.
+    Where no part has any spread, all units count as equally spread. A part with one unit has no known spread: the
+    average then has one effective unit.
     """
 
     def total(numbers: Floats) -> Floats:
         out: Floats = np.add.reduceat(numbers, starts) if starts.size else np.empty(0)
         return out
 
-    variance, alike = (weight * se) ** 2, ratio(weight**2, units)
-    spread = np.repeat(total(variance) > 0, np.diff(starts, append=weight.size))
-    known = np.where(spread, variance, alike)
-    worth = 1 + ratio(total(known) ** 2, total(ratio(known**2, units - 1)))
-    return total(weight * value), np.sqrt(total(variance)), np.where(np.isnan(worth), 1.0, worth)
+    variance = (weight * se) ** 2
+    has_spread = np.repeat(total(variance) > 0, np.diff(starts, append=weight.size))
+    parts = np.where(has_spread, variance, ratio(weight**2, units))
+    effective = 1 + ratio(total(parts) ** 2, total(ratio(parts**2, units - 1)))
+    return total(weight * value), np.sqrt(total(variance)), np.where(np.isnan(effective), 1.0, effective)

@@ -1,49 +1,108 @@
-"""Counts per problem -> summary rows, one per group and metric.
+"""Summary tables: every metric of every model, subject and slice.
 
-Every metric is evaluated once per distinct (n, c) of the whole lake and gathered into groups; what depends on more is
-evaluated per problem, part by part (see sheets). Sums run in one order, so equal counts give equal bits.
+Metrics of counts are evaluated once per distinct (n, c) of the lake and multiplied by the histograms of the groups.
+Metrics that depend on more are evaluated per problem, bucket by bucket (see moments).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from scorelake import metrics
-from scorelake.metrics import Estimate, Metric, Mixture, Shape, Summaries
+from scorelake.metrics import Metric, Summaries
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.moments import groups as groups_of
-from scorelake.schemas import CURVE, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
-from scorelake.scoring import beliefs, rewards
+from scorelake.metrics.distributions import Ints
+from scorelake.metrics.summary import Moments, problem_histogram, summarize_moments
+from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
-from scorelake.scoring.curves import curve
-from scorelake.scoring.groups import OF_BENCHMARK, Grouping, grouped, starts
-from scorelake.scoring.overall import overall
-from scorelake.scoring.sheets import Sheet
+from scorelake.scoring.curves import curve_table
+from scorelake.scoring.moments import GroupMoments
+from scorelake.scoring.overall import overall_table
+from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
+from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
+from scorelake.scoring.values import check_rewards
 from scorelake.settings import Settings
-from scorelake.survey import Survey
+from scorelake.threads import parallel_map
 
-ASIDE = ("units", "low", "high")
-"""What averages over benchmarks need of a row besides its columns: the size of the sample, and what values can be."""
+MODEL = ("benchmark", "model", "protocol")
+SLICE = ("benchmark", "slice", SLICE_VALUE, "model", "protocol")
+OF_BENCHMARK = "problems_of_benchmark"
+_METRIC = ("metric", "family", "k", "param")
+EXTRA = ("units", "low", "high")
+"""Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
 
 
-def tables(told: Survey, settings: Settings, outcomes: Outcomes, made: Sequence[Sheet]) -> dict[str, pl.DataFrame]:
-    """Scores of models, of their subjects, and of the slices asked for.
+@dataclass(frozen=True)
+class Grouping:
+    """One summary table to make: its group columns, its histogram, and totals of its groups."""
 
-    In: the sheets of all problems, where metrics need them.
+    keys: Sequence[str]
+    histogram: pl.DataFrame
+    """problems by the keys, the cluster if configured, n and c; sorted."""
+    groups: pl.DataFrame
+    """The keys, attempts and ungraded attempts of each group, and the problems that any model has there."""
+    clustered: bool
+
+    def codes(self) -> Ints:
+        """Return the group of each row of the histogram."""
+        return _run_ids(self.histogram, self.keys)
+
+    def clusters(self) -> tuple[Ints, Ints] | None:
+        """Return the cluster of each row of the histogram, and the first cluster of each group."""
+        if not self.clustered:
+            return None
+        cluster = _run_ids(self.histogram, (*self.keys, CLUSTER))
+        return cluster, cluster[np.flatnonzero(np.diff(self.codes(), prepend=-1))]
+
+
+def _run_ids(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
+    return rows.select(pl.struct(keys).rle_id()).to_series().cast(pl.Int64).to_numpy()
+
+
+def table_keys(settings: Settings) -> list[tuple[Sequence[str], str]]:
+    """Return the keys of each summary table and the column it is sliced by: models, subjects, then each slice."""
+    return [(MODEL, ALL), (GROUP, ALL), *((SLICE, column) for column in settings.by)]
+
+
+def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
+    """Return the summary tables to make."""
+    clustered = settings.columns.cluster is not None
+    out = []
+    for keys, column in table_keys(settings):
+        named = pl.lit(column).alias("slice")
+        fine, coverage = (frames[column].with_columns(named) for frames in (survey.histograms, survey.coverage))
+        histogram = coarsen(fine, (*keys, CLUSTER) if clustered else keys)
+        shared = [key for key in keys if key != "model"]
+        any_model = coverage.group_by(shared).agg(pl.col("problems").sum().alias(OF_BENCHMARK))
+        attempts = (pl.col("n") * pl.col("problems")).sum()
+        groups = histogram.group_by(keys, maintain_order=True).agg(pl.col("ungraded").sum(), attempts=attempts)
+        groups = groups.join(any_model, on=shared, how="left", nulls_equal=True, maintain_order="left")
+        out.append(Grouping(keys, histogram, groups, clustered))
+    return out
+
+
+def summary_tables(
+    survey: Survey, settings: Settings, outcomes: Outcomes, moments: Sequence[GroupMoments]
+) -> dict[str, pl.DataFrame]:
+    """Return the summaries of models, subjects and slices, the curves, and the averages over benchmarks.
+
+    `moments` are those of metrics that do not follow from (n, c), as moments.bucket_moments makes them.
     """
-    beliefs.check(settings, outcomes)
-    rewards.check(told.rewards, settings)
-    groups = grouped(told, settings)
-    found = summarize(choose(settings, outcomes), groups, settings, outcomes, made)
-    models, subjects, *slices = (frame.drop(ASIDE) for frame in found)
+    check_priors(settings, outcomes)
+    check_rewards(survey.rewards, settings)
+    groups = groupings(survey, settings)
+    frames = summarize(choose(settings, outcomes), groups, settings, outcomes, moments)
+    models, subjects, *slices = (frame.drop(EXTRA) for frame in frames)
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
+    curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
-        CURVE.name: CURVE.check(curve(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)),
-        OVERALL.name: OVERALL.check(overall(found[0], settings)),
+        CURVE.name: CURVE.check(curves),
+        OVERALL.name: OVERALL.check(overall_table(frames[0], settings)),
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
@@ -52,107 +111,104 @@ def tables(told: Survey, settings: Settings, outcomes: Outcomes, made: Sequence[
 
 def summarize(
     chosen: Sequence[Metric],
-    groupings: Sequence[Grouping],
+    groups: Sequence[Grouping],
     settings: Settings,
     outcomes: Outcomes,
-    made: Sequence[Sheet],
+    moments: Sequence[GroupMoments] = (),
 ) -> list[pl.DataFrame]:
-    """One summary table per grouping: groups x metrics, and beside its columns those of ASIDE."""
-    rows: list[dict[Metric, Summaries]] = [{} for _ in groupings]
-    if made:
-        for mine, sheets in zip(rows, _by_table(made, groupings), strict=True):
-            told = _told(*sheets, settings)
-            mine.update({metric: told[metric.name] for metric in chosen if metric.name in told})
-    from_counts = [metric for metric in chosen if metric not in rows[0]]
+    """Return one summary table per grouping, groups x metrics, with the columns EXTRA."""
+    made: list[dict[Metric, Summaries]] = [{} for _ in groups]
+    per_table = [moments[i::2] for i in range(2)] if groups[0].clustered else [moments, [None] * len(moments)]
+    for summaries, by_group, by_cluster in zip(made, *per_table, strict=False):
+        summaries.update(_from_moments(chosen, by_group, by_cluster, settings))
+    from_counts = [metric for metric in chosen if metric not in made[0]]
     if from_counts:
-        _count_rows(from_counts, groupings, settings, outcomes, rows)
+        for summaries, results in zip(made, _from_counts(from_counts, groups, settings, outcomes), strict=True):
+            summaries.update(zip(from_counts, results, strict=True))
     return [
-        _table(grouping, {metric: mine[metric] for metric in chosen})
-        for grouping, mine in zip(groupings, rows, strict=True)
+        _table(each, {metric: summaries[metric] for metric in chosen})
+        for each, summaries in zip(groups, made, strict=True)
     ]
 
 
-def _by_table(made: Sequence[Sheet], groupings: Sequence[Grouping]) -> list[tuple[Sheet, Sheet | None]]:
-    """The sheet of each grouping, and the one by cluster, if there are any."""
-    if groupings[0].cluster is None:
-        return [(sheet, None) for sheet in made]
-    return list(zip(made[::2], made[1::2], strict=True))
-
-
-def _told(sheet: Sheet, by_cluster: Sheet | None, settings: Settings) -> dict[str, Summaries]:
-    """The summaries of a sheet's metrics."""
-    how, names = settings.uncertainty, list(sheet.moments)
-    kinds, powers = zip(*(sheet.kinds[name] for name in names), strict=True)
+def _from_moments(
+    chosen: Sequence[Metric], by_group: GroupMoments, by_cluster: GroupMoments | None, settings: Settings
+) -> dict[Metric, Summaries]:
+    how, mine = settings.uncertainty, [metric for metric in chosen if metric.name in by_group.moments]
     clusters = None
     if by_cluster is not None:
-        begins = starts(by_cluster.groups, sheet.groups.columns)
-        clusters = [by_cluster.moments[name] for name in names], begins
-    told = groups_of([sheet.moments[name] for name in names], powers, clusters)
-    made = told.summaries(kinds, how.confidence, how.min_coverage, how.bounds)
-    return dict(zip(names, made, strict=True))
+        code = _run_ids(by_cluster.groups, by_group.groups.columns)
+        starts = np.flatnonzero(np.diff(code, prepend=-1))
+        clusters = [by_cluster.moments[metric.name] for metric in mine], starts
+    moments = [[by_group.moments[metric.name]] for metric in mine]
+    results = summarize_moments(moments, how.confidence, how.min_coverage, how.bounds, clusters)
+    return dict(zip(mine, results, strict=True))
 
 
-def _count_rows(
-    chosen: list[Metric],
-    groupings: Sequence[Grouping],
-    settings: Settings,
-    outcomes: Outcomes,
-    rows: list[dict[Metric, Summaries]],
-) -> None:
-    """Evaluate the distinct (n, c) of all groupings once, and gather them into each."""
-    n, c = (np.concatenate([g.histogram[name].to_numpy() for g in groupings]) for name in ("n", "c"))
-    ends = np.cumsum([g.histogram.height for g in groupings])
-    starts = [grouping.starts(grouping.histogram) for grouping in groupings]
-    prior, worth = beliefs.beta(settings, outcomes), beliefs.worth(settings, outcomes)
-    mixtures: list[Mixture | None] = [None for _ in groupings]
-    if prior is not None:
-        pairs = distinct(n, c)
-        place = pairs.place
-        estimates = metrics.evaluate(chosen, pairs.n, pairs.c, prior, worth)
+def _from_counts(
+    chosen: Sequence[Metric], groups: Sequence[Grouping], settings: Settings, outcomes: Outcomes
+) -> list[list[Summaries]]:
+    """Evaluate the distinct (n, c) of all groupings once, and aggregate them by each."""
+    how, prior, worth = settings.uncertainty, beta_prior(settings, outcomes), outcome_weights(settings, outcomes)
+    fitted = None
+    if prior is None:
+        fitted = EmpiricalPrior([each.histogram for each in groups], groups[0].keys)
+        n, c, column = fitted.n, fitted.c, fitted.column
+        estimates = [metrics.evaluate(chosen, n, c, each, worth) for each in fitted.priors]
     else:
-        from scorelake.scoring.priors import Crowd  # noqa: PLC0415  (scipy loads slowly; most runs do without)
+        histogram = pl.concat([each.histogram.select("n", "c") for each in groups])
+        n, c, column = distinct(histogram["n"].to_numpy(), histogram["c"].to_numpy())
+        estimates = [metrics.evaluate(chosen, n, c, prior, worth)]
+    columns = np.split(column, np.cumsum([each.histogram.height for each in groups])[:-1])
+    out: list[list[Summaries]] = []
+    for i, (each, mine) in enumerate(zip(groups, columns, strict=True)):
+        same = ("n", "c", "problems")
+        if i == 1 and fitted is None and _same_groups(groups[0], each, same):  # one subject per benchmark
+            out.append(out[0])
+            continue
+        code, problems, clusters = each.codes(), each.histogram["problems"].to_numpy(), each.clusters()
+        matrix = problem_histogram(code, mine, problems, (each.groups.height, n.size))
+        moments = [parallel_map(partial(Moments.of, histogram=matrix), under_prior) for under_prior in estimates]
+        by_metric = list(zip(*moments, strict=True))
+        by_cluster = None
+        if clusters is not None:
+            sub = problem_histogram(clusters[0], mine, problems, (int(clusters[0].max(initial=-1)) + 1, n.size))
+            by_cluster = [Moments.of(estimate, sub) for estimate in estimates[0]], clusters[1]
+        weights = None
+        if fitted is not None:
+            weights = fitted.weight[:, fitted.fit[mine[np.flatnonzero(np.diff(code, prepend=-1))]]]
+        out.append(summarize_moments(by_metric, how.confidence, how.min_coverage, how.bounds, by_cluster, weights))
+    return out
 
-        crowd = Crowd([g.histogram for g in groupings], groupings[0].keys)
-        place = crowd.place
-        estimates = metrics.evaluate(chosen, crowd.n, crowd.c, crowd.prior, worth)
-        mixtures = [crowd.mixture(part, at) for part, at in zip(np.split(place, ends[:-1]), starts, strict=True)]
-    shapes = [
-        Shape(part, g.histogram["problems"].to_numpy(), at, g.clusters(g.histogram), mixture)
-        for g, part, at, mixture in zip(groupings, np.split(place, ends[:-1]), starts, mixtures, strict=True)
-    ]
-    made: list[list[Summaries]] = []
-    for mine, shape in zip(rows, shapes, strict=True):
-        known = [told for told, other in zip(made, shapes, strict=False) if shape.same(other)]
-        made.append(known[0] if known else _summaries(estimates, shape, settings))
-        mine.update(zip(chosen, made[-1], strict=True))
 
-
-def _summaries(estimates: Sequence[Estimate], shape: Shape, settings: Settings) -> list[Summaries]:
-    how = settings.uncertainty
-    return metrics.aggregate(estimates, shape, how.confidence, how.min_coverage, how.bounds)
+def _same_groups(one: Grouping, other: Grouping, columns: Sequence[str]) -> bool:
+    """Return whether two tables have the same groups of problems."""
+    if one.groups.height != other.groups.height:  # two subjects may have the rows that their benchmark has
+        return False
+    keys = [*one.keys, *([CLUSTER] if one.clustered else []), *columns]
+    return one.histogram.select(keys).equals(other.histogram.select(keys))
 
 
 def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
-    """Groups x metrics: groups in the order of their keys, metrics in the order they were chosen."""
+    """Return a row per group and metric: groups in the order of their keys, metrics in the order given."""
     named = pl.DataFrame(
-        [(metric.name, metric.family.name, metric.k, metric.param) for metric in made],
-        {"metric": pl.String, "family": pl.String, "k": pl.Int64, "param": pl.Float64},
+        [(metric.name, metric.family.name, metric.k, metric.param, *made[metric].bounds) for metric in made],
+        {name: MODEL_SUMMARY.schema[name] for name in _METRIC} | {"low": pl.Float64(), "high": pl.Float64()},
         orient="row",
     )
-    groups, many = grouping.totals, grouping.totals.height
+    groups, many = grouping.groups, grouping.groups.height
     columns = {
         field.name: pl.Series(np.stack([getattr(each, field.name) for each in made.values()], axis=1).ravel())
         for field in fields(Summaries)
         if field.name != "bounds"
     }
-    low, high = np.array([each.bounds for each in made.values()]).reshape(-1, 2).T
-    columns |= {"low": pl.Series(np.tile(low, many)), "high": pl.Series(np.tile(high, many))}
-    return pl.concat(
-        [
-            groups[np.repeat(np.arange(many), len(made))].select(grouping.keys),
-            named[np.tile(np.arange(len(made)), many)],
-            pl.DataFrame(columns).fill_nan(None),
-            groups[np.repeat(np.arange(many), len(made))].select(OF_BENCHMARK, "attempts", "ungraded"),
-        ],
-        how="horizontal",
-    )
+    repeated = groups[np.repeat(np.arange(many), len(made))]
+    names = named[np.tile(np.arange(len(made)), many)]
+    parts = [
+        repeated.select(grouping.keys),
+        names.select(_METRIC),
+        pl.DataFrame(columns).fill_nan(None),
+        names.select("low", "high"),
+        repeated.select(OF_BENCHMARK, "attempts", "ungraded"),
+    ]
+    return pl.concat(parts, how="horizontal")

@@ -1,154 +1,208 @@
-"""The finite value of every metric for every problem: what models are compared by."""
+"""Estimates of metrics for single problems: from counts, rewards, answers, and the prior lake."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from scorelake import metrics
+from scorelake.errors import DataError
 from scorelake.metrics import Estimate, Metric
-from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.distributions import Floats, Ints
-from scorelake.problems import Cells, Part
+from scorelake.metrics.beta_powers import any_above
+from scorelake.metrics.counts import distinct, totals
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.schemas import EARLIER
-from scorelake.scoring import answers, beliefs, rewards
 from scorelake.scoring.choose import Outcomes
+from scorelake.scoring.priors import beta_prior, outcome_weights, problem_priors
 from scorelake.settings import UNIFORM, Settings
 from scorelake.threads import parallel_map
 
-
-class Scored:
-    """The problems of one part, scored one by one where that is needed: what was worked out is not done again."""
-
-    def __init__(self, part: Part, settings: Settings, outcomes: Outcomes) -> None:
-        self.part, self.settings, self.outcomes = part, settings, outcomes
-        self._known: dict[Metric, Floats] = {}
-
-    def estimates(self, chosen: Sequence[Metric]) -> Iterator[tuple[list[Metric], list[Estimate], Ints | None]]:
-        """Metrics that do not follow from n and c alone, by what they are made of; and what every problem comes to,
-        or, where there are places, what each place does."""
-        of = kinds(chosen, self.outcomes)
-        if of["rewards"]:
-            table = self.part.others(rewards.columns(self.outcomes.earlier))
-            yield (
-                of["rewards"],
-                self._kept(of["rewards"], rewards.estimates(table, of["rewards"], self.settings)),
-                None,
-            )
-        if of["answers"]:
-            ballots = answers.ballots(self.part.others(["n", "c", *answers.COLUMNS]))
-            made = parallel_map(lambda metric: metrics.of_answers(metric, ballots), of["answers"])
-            yield of["answers"], self._kept(of["answers"], made), None
-        informed = [*of["counts"], *of["earlier"]]
-        if informed and self.outcomes.earlier:
-            yield informed, *self._informed(informed)
-
-    def _informed(self, chosen: list[Metric]) -> tuple[list[Estimate], Ints]:
-        """Where every problem has a prior of its own: each distinct (n, c) with its earlier counts once."""
-        counts = self.part.others(["n", "c", EARLIER["n"], EARLIER["c"]])
-        known = counts.unique().sort(counts.columns)
-        found = counts.join(known.with_row_index("at"), on=counts.columns, how="left", maintain_order="left")["at"]
-        prior = beliefs.per_row(beliefs.beta(self.settings, self.outcomes) or UNIFORM, known)
-        worth = beliefs.worth(self.settings, self.outcomes)
-        made = metrics.evaluate(chosen, known["n"].to_numpy(), known["c"].to_numpy(), prior, worth)
-        return made, found.cast(pl.Int64).to_numpy()
-
-    def _kept(self, chosen: Sequence[Metric], made: list[Estimate]) -> list[Estimate]:
-        self._known |= {metric: each.value[0] for metric, each in zip(chosen, made, strict=True)}
-        return made
-
-    def values(self, chosen: Sequence[Metric]) -> list[Floats]:
-        """For each metric the finite value of every problem."""
-        new = [metric for metric in chosen if metric not in self._known]
-        rows = self.part.others(needed(new, self.outcomes))
-        known = self._known | dict(
-            zip(new, per_problem(new, rows, self.settings, self.outcomes, self.part.pairs), strict=True)
-        )
-        return [known[metric] for metric in chosen]
-
-    def cells(self, chosen: Sequence[Metric], pairs: tuple[Ints, Ints]) -> Cells:
-        """The same for what problems have in common, where that decides; in: the distinct (n, c) of all parts."""
-        mine = self.part.pairs
-        if not follow_from_counts(chosen, self.outcomes):
-            return Cells(None, mine.n[mine.place], self.values(chosen))
-        n, c = pairs
-        top = int(c.max(initial=0)) + 1
-        place = np.searchsorted(n * top + c, mine.n * top + mine.c)[mine.place]
-        alike = Distinct(n, c, np.arange(n.size))
-        return Cells(place, n, per_problem(chosen, pl.DataFrame(), self.settings, self.outcomes, alike))
+REWARDS, ANSWERS = ("rewards", "reward_counts"), ("answer_counts", "answer_passes")
+EARLIER_REWARDS = tuple(EARLIER[name] for name in REWARDS)
+_BLOCK = 1 << 20
+"""Rewards per block of problems."""
 
 
-def follow_from_counts(chosen: Sequence[Metric], outcomes: Outcomes) -> bool:
-    """All of them are the same for problems with the same n and c."""
-    return kinds(chosen, outcomes)["counts"] == list(chosen)
-
-
-def bounds(chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes) -> list[float | None]:
-    """How large a score by each metric may be; None where it is as large as the scores of the lake are."""
-    verdict = max(1.0, *(abs(x) for x in beliefs.worth(settings, outcomes)))
-    graded = max(abs(x) for x in settings.rubric.worth.values()) if settings.rubric.worth else None
-    of = kinds(chosen, outcomes)
-    return [graded if metric in of["rewards"] else verdict for metric in chosen]
-
-
-def kinds(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric]]:
-    """Metrics by what they are made of: rewards, answers, counts with those of earlier attempts, or counts."""
-    of: dict[str, list[Metric]] = {"rewards": [], "answers": [], "earlier": [], "counts": []}
+def metrics_by_input(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric]]:
+    """Group metrics by what they are computed from: rewards, answers, counts with the prior lake, or counts."""
+    out: dict[str, list[Metric]] = {"rewards": [], "answers": [], "earlier": [], "counts": []}
     for metric in chosen:
         if outcomes.rewards and metric.family.rewards is not None:
             kind = "rewards"
         elif metric.family.vote is not None:
             kind = "answers"
-        elif metric.family.name == "bayes@N" and outcomes.earlier:
-            kind = "earlier"
         else:
-            kind = "counts"
-        of[kind].append(metric)
-    return of
+            kind = "earlier" if metric.family.name == "bayes@N" and outcomes.earlier else "counts"
+        out[kind].append(metric)
+    return out
 
 
-def needed(chosen: Sequence[Metric], outcomes: Outcomes) -> list[str]:
-    """The columns of problem_counts that these metrics need besides the distinct (n, c)."""
-    of = kinds(chosen, outcomes)
-    counts = ("n", "c") if of["answers"] or of["earlier"] else ()
-    lists = [
-        *(rewards.columns(outcomes.earlier) if of["rewards"] else ()),
-        *(answers.COLUMNS if of["answers"] else ()),
-        *((EARLIER["n"], EARLIER["c"]) if of["earlier"] else ()),
-    ]
-    return list(dict.fromkeys([*counts, *lists]))
+def follow_from_counts(chosen: Sequence[Metric], outcomes: Outcomes) -> bool:
+    """Return whether all metrics are the same for problems with the same (n, c)."""
+    return metrics_by_input(chosen, outcomes)["counts"] == list(chosen)
 
 
-def per_problem(
-    chosen: Sequence[Metric],
-    problems: pl.DataFrame,
-    settings: Settings,
-    outcomes: Outcomes,
-    pairs: Distinct | None = None,
-) -> list[Floats]:
-    """For each metric the finite values of rows of problem_counts, NaN where undefined.
+def needed_columns(chosen: Sequence[Metric], outcomes: Outcomes) -> list[str]:
+    """Return the columns of problem_counts, besides n and c, that the metrics are computed from."""
+    of = metrics_by_input(chosen, outcomes)
+    rewards = (*REWARDS, *(EARLIER_REWARDS if outcomes.earlier else ())) if of["rewards"] else ()
+    counts = (EARLIER["n"], EARLIER["c"]) if outcomes.earlier and (of["earlier"] or of["counts"]) else ()
+    return [*rewards, *(ANSWERS if of["answers"] else ()), *counts]
 
-    If the pairs of all rows are known, they need not be looked for.
-    """
-    of = kinds(chosen, outcomes)
-    out: dict[Metric, Floats] = {}
-    worth = beliefs.worth(settings, outcomes)
-    if of["counts"]:
-        pairs = pairs or distinct(problems["n"].to_numpy(), problems["c"].to_numpy())
-        prior = beliefs.beta(settings, outcomes) or UNIFORM  # one for all models: bayes@N needs it
-        estimates = metrics.evaluate(of["counts"], pairs.n, pairs.c, prior, worth)
-        out |= {m: e.value[0][pairs.place] for m, e in zip(of["counts"], estimates, strict=True)}
-    if of["earlier"]:
-        own = beliefs.per_row(beliefs.beta(settings, outcomes) or UNIFORM, problems)
-        n, c = (problems[name].to_numpy() for name in ("n", "c"))
-        found = metrics.evaluate(of["earlier"], n, c, own, worth)
-        out |= {m: each.value[0] for m, each in zip(of["earlier"], found, strict=True)}
+
+@dataclass(frozen=True)
+class ProblemEstimates:
+    """Estimates of metrics that share their columns, and the column of each problem (None: one each)."""
+
+    metrics: list[Metric]
+    estimates: list[Estimate]
+    column: Ints | None = None
+
+    def values(self) -> dict[Metric, Floats]:
+        """Return the value of every problem by metric."""
+        at = slice(None) if self.column is None else self.column
+        return {m: each.value[0][at] for m, each in zip(self.metrics, self.estimates, strict=True)}
+
+
+def estimate_problems(
+    rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
+) -> list[ProblemEstimates]:
+    """Estimate the metrics that do not follow from (n, c) alone, for rows of problem_counts."""
+    of, out = metrics_by_input(chosen, outcomes), []
     if of["rewards"]:
-        found = rewards.estimates(problems, of["rewards"], settings)
-        out |= {m: each.value[0] for m, each in zip(of["rewards"], found, strict=True)}
+        out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings)))
     if of["answers"]:
-        ballots = answers.ballots(problems)
-        out |= {m: metrics.of_answers(m, ballots).value[0] for m in of["answers"]}
+        ballots = _ballots(rows)
+        made = parallel_map(lambda metric: metrics.of_answers(metric, ballots), of["answers"])
+        out.append(ProblemEstimates(of["answers"], made))
+    informed = [*of["counts"], *of["earlier"]]
+    if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
+        counts = rows.select("n", "c", EARLIER["n"], EARLIER["c"])
+        once = counts.unique().sort(counts.columns)
+        column = counts.join(once.with_row_index("at"), on=counts.columns, how="left", maintain_order="left")["at"]
+        n, c = (once[name].to_numpy() for name in ("n", "c"))
+        prior = problem_priors(settings, outcomes, once)
+        made = metrics.evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
+        out.append(ProblemEstimates(informed, made, column.cast(pl.Int64).to_numpy()))
+    return out
+
+
+def problem_values(
+    rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
+) -> list[Floats]:
+    """Return for each metric the finite value of every row of problem_counts, NaN where undefined."""
+    counts = metrics_by_input(chosen, outcomes)["counts"]
+    others = [metric for metric in chosen if metric not in counts]
+    out: dict[Metric, Floats] = {}
+    if counts:
+        n, c, inverse = distinct(*(rows[name].to_numpy() for name in ("n", "c")))
+        values = count_values(counts, n, c, settings, outcomes)
+        out |= {metric: value[inverse] for metric, value in zip(counts, values, strict=True)}
+    for each in estimate_problems(rows, others, settings, outcomes):
+        out |= each.values()
     return [out[metric] for metric in chosen]
+
+
+def count_values(chosen: Sequence[Metric], n: Ints, c: Ints, settings: Settings, outcomes: Outcomes) -> list[Floats]:
+    """Return the finite values of metrics for each (n, c)."""
+    prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
+    made = metrics.evaluate(chosen, n, c, prior, outcome_weights(settings, outcomes))
+    return [estimate.value[0] for estimate in made]
+
+
+def _ballots(rows: pl.DataFrame) -> metrics.Ballots:
+    """Concatenate the answers of all problems."""
+    lengths = rows[ANSWERS[0]].list.len().cast(pl.Int64).to_numpy()
+    full = rows.select(ANSWERS).filter(pl.col(ANSWERS[0]).list.len() > 0)
+    count, passes = (full[name].explode().to_numpy() for name in ANSWERS)
+    n, c = (rows[name].to_numpy() for name in ("n", "c"))
+    return metrics.Ballots(n, c, np.repeat(np.arange(rows.height), lengths), count, passes)
+
+
+# --- rewards -----------------------------------------------------------------------------------------------------
+
+
+def reward_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
+    """Estimate metrics of rewards: of the levels of a rubric if there is one, else of the numbers as they are."""
+    if settings.rubric.levels:
+        return _rubric_estimates(rows, chosen, settings)
+    per_problem = max(1, int(rows[REWARDS[0]].list.len().sum()) // max(1, rows.height))
+    step = max(1, _BLOCK // per_problem)
+    starts = range(0, max(1, rows.height), step)
+    parts = parallel_map(lambda at: _reward_values(rows[at : at + step], chosen), starts)
+    unknown = np.full(rows.height, np.nan)  # a posterior needs a finite set of levels
+    bounds = settings.rubric.bounds or (-np.inf, np.inf)
+    return [
+        Estimate(np.concatenate(column)[None], unknown[None], unknown[None, None], bounds=bounds)
+        for column in zip(*parts, strict=True)
+    ]
+
+
+def check_rewards(ends: tuple[float, float] | None, settings: Settings) -> None:
+    """Raise if the smallest or the largest score lies outside [rubric] bounds."""
+    low, high = settings.rubric.bounds or (-np.inf, np.inf)
+    outside = [end for end in ends or () if not low <= end <= high]
+    if outside and not settings.rubric.levels:
+        raise DataError(
+            f"a score of {outside[0]:g} lies outside [rubric] bounds = [{low:g}, {high:g}]",
+            hint="fix the lake, or give bounds that hold for every score",
+        )
+
+
+def _flatten(rows: pl.DataFrame, names: Sequence[str]) -> tuple[Ints, Floats, Ints]:
+    """Return problem, reward and count of every list entry; rewards ascend within a problem."""
+    rewards, counts = names
+    lengths = rows[counts].list.len().fill_null(0).to_numpy().astype(np.int64)
+    full = rows.filter(pl.col(counts).list.len() > 0)
+    return (
+        np.repeat(np.arange(rows.height), lengths),
+        full[rewards].explode().to_numpy(),
+        full[counts].explode().to_numpy(),
+    )
+
+
+def _rubric_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
+    """Estimate metrics of a finite set of levels, with posteriors."""
+    weights = sorted(settings.rubric.worth.items(), key=lambda item: (item[1], item[0]))
+    levels, worth = np.array([level for level, _ in weights]), np.array([weight for _, weight in weights])
+    mass = np.array([[1 + settings.rubric.outcomes.get(level, 0.0) for level, _ in weights]])
+    counts = _level_counts(rows, REWARDS, levels)
+    if EARLIER_REWARDS[0] in rows.columns:
+        mass = mass + _level_counts(rows, EARLIER_REWARDS, levels)
+    return parallel_map(lambda metric: metrics.of_levels(metric, worth, counts, mass), chosen)
+
+
+def _level_counts(rows: pl.DataFrame, names: Sequence[str], levels: Floats) -> Ints:
+    """Return counts, problems x levels."""
+    problem, reward, count = _flatten(rows, names)
+    order = np.argsort(levels)
+    out = np.zeros((rows.height, levels.size), dtype=np.int64)
+    out[problem, order[np.searchsorted(levels[order], reward)]] = count
+    return out
+
+
+def _reward_values(rows: pl.DataFrame, chosen: Sequence[Metric]) -> list[Floats]:
+    """Return the finite values of metrics of any real rewards, NaN where a problem has too few attempts."""
+    problem, reward, count = _flatten(rows, REWARDS)
+    n = totals(problem, count, rows.height)
+    first = np.searchsorted(problem, np.arange(rows.height))
+    running = np.concatenate([[0], np.cumsum(count)])
+    below = running[:-1] - running[first][problem]  # attempts of the problem with a lower reward
+    gap = np.diff(reward, prepend=0.0)
+    gap[first[n > 0]] = reward[first[n > 0]]  # the lowest reward, which every draw reaches
+    pairs = distinct(n[problem], below)
+
+    def per_problem(entries: Floats) -> Floats:
+        return np.bincount(problem, entries, rows.height).astype(np.float64)
+
+    out = []
+    for metric in chosen:
+        if metric.k is None:
+            out.append(ratio(per_problem(reward * count), n))
+        else:
+            reached = any_above(pairs.c, pairs.n, metric.draws)[pairs.inverse]
+            out.append(np.where(n >= metric.draws, per_problem(gap * reached), np.nan))
+    return out

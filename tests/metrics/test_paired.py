@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -16,13 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binomtest, norm, t
 
-from scorelake.metrics import chance as chances
-from scorelake.metrics import gaps as summing
-from scorelake.metrics import resample
-from scorelake.metrics.chance import Units, chance
+from scorelake.metrics.board import Differences, ModelSums, Wins
+from scorelake.metrics.bootstrap import Units, resample
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.matrix import Matrix
-from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, percentiles, resampled
+from scorelake.metrics.paired import (
+    Lifts,
+    PairedComparison,
+    Ranks,
+    ResamplePlan,
+    compare_scores,
+    distances,
+    pair_batches,
+)
 
 
 def _scores(models: int, problems: int, missing: float = 0.0, seed: int = 5) -> Floats:
@@ -38,12 +42,10 @@ def _units(problems: int, cluster: Ints | None = None) -> Units:
     return Units.of(key if cluster is None else key[cluster])
 
 
-def _all(scores: Floats, plan: Plan, cluster: Ints | None = None, ranked: Ints | None = None) -> tuple[Lifts, Ranks]:
-    a, b = np.triu_indices(scores.shape[0], 1)
-    units = _units(scores.shape[1], cluster)
-    every = np.arange(len(scores)) if ranked is None else ranked
-    sample = Sample(Matrix.of(scores), units.of_problem, units.key, a, b, every, units.clustered)
-    return resampled(sample, plan, plan.resamples)
+def _all(
+    scores: Floats, plan: ResamplePlan, cluster: Ints | None = None, ranked: Ints | None = None
+) -> tuple[Lifts, Ranks]:
+    return compare_scores(scores, _units(scores.shape[1], cluster), plan, None, ranked)
 
 
 def _gaps(scores: Floats) -> dict[tuple[int, int], list[tuple[int, Fraction]]]:
@@ -65,37 +67,34 @@ CASES = pytest.mark.parametrize(("missing", "clustered"), [(0.0, False), (0.3, F
 
 @CASES
 def test_intervals_against_a_loop_in_fractions(missing: float, clustered: bool) -> None:
-    scores, plan = _scores(4, 30, missing), Plan(300, 3, 0.9)
+    scores, plan = _scores(4, 30, missing), ResamplePlan(300, 3, 0.9)
     cluster = np.random.default_rng(0).permutation(np.arange(30) % 12) if clustered else None
     lifts, _ = _all(scores, plan, cluster)
     units = _units(30, cluster)
-    times = chance(units.key, 300, 3).times.T[units.of_problem].astype(int).tolist()
+    times = resample(units.key, 300, 3).weights.T[units.index].astype(int).tolist()
     for i, gaps in enumerate(_gaps(scores).values()):
         lift = sum(gap for _, gap in gaps) / Fraction(len(gaps))
         drawn = []
         for r in range(300):
             count = sum(times[p][r] for p, _ in gaps)
             drawn.append(sum((times[p][r] * gap for p, gap in gaps), Fraction(0)) / count if count else lift)
-        many = len({units.of_problem[p] for p, _ in gaps})
+        many = len({units.index[p] for p, _ in gaps})
         assert lifts.lift[i] == pytest.approx(float(lift), abs=1e-12)
         drawn.sort()
-        grain = float(max(abs(drawn[0]), abs(drawn[-1]))) / 65_000
-        for got, tail in ((lifts.lo, 0.05), (lifts.hi, 0.95), (lifts.near_lo, 0.1), (lifts.near_hi, 0.9)):
-            place = int(tail * 299) if tail < 0.5 else 299 - int((1 - tail) * 299)
+        for got, tail in ((lifts.lo, 0.05), (lifts.hi, 0.95), (lifts.inner_lo, 0.1), (lifts.inner_hi, 0.9)):
+            at = int(tail * 299) if tail < 0.5 else 299 - int((1 - tail) * 299)
             stretch = t.ppf(tail, many - 1) / norm.ppf(tail) * (many / (many - 1)) ** 0.5
-            assert got[i] == pytest.approx(
-                float(lift) + stretch * float(drawn[place] - lift), abs=2 * stretch * grain
-            )
+            assert got[i] == pytest.approx(float(lift) + stretch * float(drawn[at] - lift), abs=5e-7)
 
 
 @CASES
 def test_flips_against_a_loop_in_fractions(missing: float, clustered: bool) -> None:
     """A permutation test by hand: every flip of every pair, p-values, and the farthest flips that ranks come from."""
-    scores, plan = _scores(5, 30, missing), Plan(300, 3, 0.9)
+    scores, plan = _scores(5, 30, missing), ResamplePlan(300, 3, 0.9)
     cluster = np.random.default_rng(0).permutation(np.arange(30) % 12) if clustered else None
     lifts, ranks = _all(scores, plan, cluster)
     units = _units(30, cluster)
-    signs = (chance(units.key, 300, 3).heads.T[units.of_problem].astype(int) * 2 - 1).tolist()
+    signs = (resample(units.key, 300, 3).signs.T[units.index].astype(int) * 2 - 1).tolist()
     farthest, far = np.zeros((5, 300)), {}
     for i, ((a, b), gaps) in enumerate(_gaps(scores).items()):
         flips = [sum((signs[p][r] * gap for p, gap in gaps), Fraction(0)) for r in range(300)]
@@ -103,7 +102,7 @@ def test_flips_against_a_loop_in_fractions(missing: float, clustered: bool) -> N
         as_far, farther = sum(abs(x) >= abs(total) for x in flips), sum(abs(x) > abs(total) for x in flips)
         by_unit: dict[int, Fraction] = {}
         for p, gap in gaps:
-            by_unit[int(units.of_problem[p])] = by_unit.get(int(units.of_problem[p]), Fraction(0)) + gap
+            by_unit[int(units.index[p])] = by_unit.get(int(units.index[p]), Fraction(0)) + gap
         size = float(sum(x * x for x in by_unit.values())) ** 0.5
         far[a, b] = float(total) / size
         assert lifts.t[i] == pytest.approx(far[a, b], abs=1e-12)
@@ -129,7 +128,7 @@ def test_flips_approach_exact_enumeration() -> None:
     d = [Fraction(str(x)) for x in scores[1]]
     sums = [sum((s * x for s, x in zip(signs, d, strict=True)), Fraction(0)) for signs in product((-1, 1), repeat=12)]
     exact = sum(abs(x) >= abs(sum(d)) for x in sums) / len(sums)
-    lifts, _ = _all(scores, Plan())
+    lifts, _ = _all(scores, ResamplePlan())
     assert 0.01 < exact < 0.2
     assert lifts.p_two_sided[0] == pytest.approx(exact, abs=4 * (exact / 10_000) ** 0.5)
     assert lifts.p_b[0] == lifts.p_two_sided[0] / 2
@@ -145,7 +144,7 @@ def test_equally_large_gaps_are_the_exact_sign_test(
 ) -> None:
     scores = np.zeros((2, 40))
     scores[1, :wins_b] = scores[0, wins_b : wins_a + wins_b] = size
-    lifts, _ = _all(scores, Plan(100))
+    lifts, _ = _all(scores, ResamplePlan(100))
     assert (lifts.wins_a[0], lifts.wins_b[0]) == (wins_a, wins_b)
     assert lifts.p_b[0] == pytest.approx(one_sided, rel=1e-14)
     assert lifts.p_two_sided[0] == pytest.approx(two_sided, rel=1e-14)
@@ -155,7 +154,7 @@ def test_wins_of_clusters_are_tossed_where_clusters_are_flipped() -> None:
     """Ten problems of a passage that all say the same are one toss."""
     scores = np.zeros((2, 120))
     scores[1, :90] = scores[0, 90:] = 1
-    lifts, _ = _all(scores, Plan(100), np.arange(120) // 10)
+    lifts, _ = _all(scores, ResamplePlan(100), np.arange(120) // 10)
     assert (lifts.wins_a[0], lifts.wins_b[0]) == (30, 90)
     assert lifts.p_b[0] == pytest.approx(sum(comb(12, x) for x in range(9, 13)) / 2**12, rel=1e-12)
 
@@ -165,14 +164,14 @@ def test_what_flips_cannot_tell_is_bounded() -> None:
     scores = np.zeros((2, 100))
     scores[1, :60] = 0.5
     scores[1, 60] = 0.51  # not all equal: no sign test
-    lifts, _ = _all(scores, Plan(1000))
+    lifts, _ = _all(scores, ResamplePlan(1000))
     assert 2 / 2**61 < lifts.p_two_sided[0] < 1e-10
     assert lifts.p_a[0] == 1
 
 
 def test_wins_and_lift_against_a_loop() -> None:
     scores = _scores(5, 60, 0.2)
-    lifts, _ = _all(scores, Plan(100))
+    lifts, _ = _all(scores, ResamplePlan(100))
     for i, (a, b) in enumerate(zip(*np.triu_indices(5, 1), strict=True)):
         both = ~np.isnan(scores[a] + scores[b])
         gap = np.rint(7 * (scores[b] - scores[a])[both]).astype(int)
@@ -184,7 +183,7 @@ def test_reference_interval() -> None:
     """27 ties, 8 wins of B, 5 of A: lift +0.075, interval about (-0.10, +0.25)."""
     scores = np.zeros((2, 40))
     scores[1, :8] = scores[0, 8:13] = 1
-    lifts, _ = _all(scores, Plan())
+    lifts, _ = _all(scores, ResamplePlan())
     assert (lifts.wins_a[0], lifts.wins_b[0], lifts.problems[0]) == (5, 8, 40)
     assert lifts.lift[0] == pytest.approx(0.075, abs=1e-15)
     assert lifts.lo[0] == pytest.approx(-0.10, abs=0.026)
@@ -194,17 +193,17 @@ def test_reference_interval() -> None:
 def test_an_interval_that_touches_zero_is_zero() -> None:
     """Thirds do not fit the grid: what cancels must still be zero, not a tiny winner."""
     scores = np.array([[1 / 3, 2 / 3, 1.0], [2 / 3, 1 / 3, 1.0]] * 1).repeat(20, axis=1)
-    lifts, ranks = _all(np.concatenate([scores, scores[:1]]), Plan(500))
+    lifts, ranks = _all(np.concatenate([scores, scores[:1]]), ResamplePlan(500))
     assert (lifts.lift[1], lifts.lo[1], lifts.hi[1], lifts.p_two_sided[1]) == (0, 0, 0, 1)
     assert (ranks.lo[0], ranks.hi[0], ranks.best[0]) == (ranks.lo[2], ranks.hi[2], ranks.best[2])
 
 
 def test_leading_against_counting() -> None:
-    scores, plan = _scores(6, 40), Plan(400, 1, 0.8)
+    scores, plan = _scores(6, 40), ResamplePlan(400, 1, 0.8)
     scores[4] = scores[2]  # a tie
     _, ranks = _all(scores, plan)
     units = _units(40)
-    drawn = chance(units.key, 400, 1).times.T[units.of_problem]
+    drawn = resample(units.key, 400, 1).weights.T[units.index]
     totals = np.rint(7 * scores).astype(int) @ drawn.astype(int)
     lead = totals == totals.max(axis=0)
     assert ranks.best == pytest.approx((lead / lead.sum(axis=0)).mean(axis=1), abs=1e-15)
@@ -214,8 +213,8 @@ def test_leading_against_counting() -> None:
 
 def test_only_the_rows_asked_for_are_ranked() -> None:
     scores = _scores(6, 200)
-    _, some = _all(scores, Plan(500), ranked=np.array([1, 4]))
-    _, alone = _all(scores[[1, 4]], Plan(500))
+    _, some = _all(scores, ResamplePlan(500), ranked=np.array([1, 4]))
+    _, alone = _all(scores[[1, 4]], ResamplePlan(500))
     for name in ("lo", "hi", "best"):
         assert getattr(some, name).tolist() == getattr(alone, name).tolist()
 
@@ -223,32 +222,31 @@ def test_only_the_rows_asked_for_are_ranked() -> None:
 def test_a_resample_without_common_problems_says_nothing() -> None:
     scores = np.full((2, 200), np.nan)
     scores[0, :102], scores[1, 100:] = 0.25, 0.75  # two problems in common: some resamples miss both
-    lifts, _ = _all(scores, Plan(200))
+    lifts, _ = _all(scores, ResamplePlan(200))
     assert (lifts.problems[0], lifts.lift[0], lifts.lo[0], lifts.hi[0]) == (2, 0.5, 0.5, 0.5)
 
 
 def test_one_cluster_has_no_interval() -> None:
-    lifts, _ = _all(_scores(2, 30), Plan(100), np.zeros(30, dtype=np.int64))
+    lifts, _ = _all(_scores(2, 30), ResamplePlan(100), np.zeros(30, dtype=np.int64))
     assert np.isnan(lifts.lo[0])
     assert np.isnan(lifts.hi[0])
 
 
-def test_many_problems_are_dealt_into_hands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing hands of problems instead of problems leaves the interval as wide, and t as large, as they were."""
-    scores, plan = _scores(2, 6000), Plan(2000)
-    hands, _ = _all(scores, plan)
-    monkeypatch.setattr(chances, "MOST_UNITS", 6000)
-    single, _ = _all(scores, plan)
-    assert hands.lift[0] == single.lift[0]
-    assert hands.hi[0] - hands.lo[0] == pytest.approx(single.hi[0] - single.lo[0], rel=0.08)
-    assert hands.t[0] == pytest.approx(single.t[0], rel=0.1)
+def test_blocks_of_problems_leave_the_spread_as_it_is() -> None:
+    """Resampling 2,048 blocks of problems instead of problems keeps the width of the interval and the size of t."""
+    scores, plan = _scores(2, 6000), ResamplePlan(2000)
+    key = np.random.default_rng(9).integers(0, 2**64, 6000, dtype=np.uint64)
+    (blocks, _), (single, _) = (compare_scores(scores, Units.of(key, most), plan) for most in (2048, 6000))
+    assert blocks.lift[0] == pytest.approx(single.lift[0], rel=1e-13)
+    assert blocks.hi[0] - blocks.lo[0] == pytest.approx(single.hi[0] - single.lo[0], rel=0.08)
+    assert blocks.t[0] == pytest.approx(single.t[0], rel=0.1)
 
 
 def test_clusters_widen_the_interval() -> None:
     """Fifty copies of each problem say no more than the problem itself."""
     few = _scores(2, 40)
     many, cluster = np.repeat(few, 50, axis=1), np.repeat(np.arange(40), 50)
-    plan = Plan(2000)
+    plan = ResamplePlan(2000)
     together, alone = (
         _all(many, plan, cluster)[0],
         _all(np.repeat(few, 1, axis=1), plan, np.arange(40))[0],
@@ -268,13 +266,11 @@ def test_laws(c: Ints, confidence: float) -> None:
     a, b = (x[(both.sum(axis=2) >= 2)[np.triu_indices(len(c), 1)]] for x in np.triu_indices(len(c), 1))
     ranked = np.arange(len(c)) if a.size == len(c) * (len(c) - 1) // 2 else np.arange(0)
     units = _units(c.shape[1])
-    lifts, ranks = resampled(
-        Sample(Matrix.of(scores), units.of_problem, units.key, a, b, ranked), Plan(100, 0, confidence), 100
-    )
-    assert (lifts.lo <= lifts.near_lo).all()
-    assert (lifts.near_lo <= lifts.lift).all()
-    assert (lifts.lift <= lifts.near_hi).all()
-    assert (lifts.near_hi <= lifts.hi).all()
+    lifts, ranks = compare_scores(scores, units, ResamplePlan(100, 0, confidence), (a, b), ranked)
+    assert (lifts.lo <= lifts.inner_lo).all()
+    assert (lifts.inner_lo <= lifts.lift).all()
+    assert (lifts.lift <= lifts.inner_hi).all()
+    assert (lifts.inner_hi <= lifts.hi).all()
     for p in (lifts.p_a, lifts.p_b, lifts.p_two_sided):
         assert ((p > 0) & (p <= 1)).all()
     assert (np.minimum(lifts.p_a, lifts.p_b) <= lifts.p_two_sided + 1e-12).all()
@@ -286,51 +282,40 @@ def test_laws(c: Ints, confidence: float) -> None:
             assert (ranks.lo <= 1 + (means[None] > means[:, None] + 1e-9).sum(axis=1)).all()
 
 
-def test_parts_of_the_problems_add_up() -> None:
-    """Weighted and flipped sums of two halves of the problems are those of all: what a map over buckets needs."""
-    scores, key = _scores(3, 100), np.random.default_rng(4).integers(0, 2**64, 100, dtype=np.uint64)
-
-    def sums(which: slice) -> Floats:
-        units = Units.of(key[which])
-        drawn = chance(units.key, 64, 1)
-        return np.rint(7 * scores[:, which]) @ np.concatenate(
-            [drawn.times.T[units.of_problem], drawn.heads.T[units.of_problem]], axis=1, dtype=np.float64
-        )
-
-    assert np.array_equal(sums(slice(0, 37)) + sums(slice(37, 100)), sums(slice(None)))
-
-
-def test_percentiles() -> None:
-    rng = np.random.default_rng(3)
-    values = rng.normal(2, 1, (4, 999))
-    lo, hi = percentiles(values.copy(), np.zeros(4), (0.025, 0.975))
-    want = np.sort(values, axis=1)[:, [24, 998 - 24]]
-    assert np.abs(np.stack([lo, hi], axis=1) - want).max() < np.abs(values).max() / 60_000
-    zero, _ = percentiles(np.array([[0.0, 0.0, 3.0, np.nan]]), np.array([1.0]), (0.1, 0.9))
-    assert zero[0] == 0
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_sums_of_buckets_add_up(missing: float) -> None:
+    """Comparing from the sums of two sets of problems is comparing on all of them."""
+    scores, units, plan = _scores(5, 100, missing), _units(100), ResamplePlan(200)
+    a, b = np.triu_indices(5, 1)
+    halves = [(scores[:, at], units.index[at]) for at in (slice(0, 37), slice(37, 100))]
+    one, two = (ModelSums.of(half, unit, units.key.size) for half, unit in halves)
+    sums = one + two
+    drawn = resample(units.key, plan.resamples, plan.seed)
+    comparison = PairedComparison(sums, a, b, np.arange(5), drawn, plan.confidence, clustered=False)
+    for i, at in enumerate(pair_batches(comparison.has_own_sums, 3)):
+        wins = [Wins.of(half, a[at], b[at], sums.tolerance) for half, _ in halves]
+        own = [Differences.of(half, unit, units.key.size, a[at], b[at]) for half, unit in halves]
+        comparison.compare(at, wins[0] + wins[1], own[0] + own[1] if i else None)
+    for got, want in zip(comparison.finish(), compare_scores(scores, units, plan), strict=True):
+        for name, column in vars(want).items():
+            assert getattr(got, name) == pytest.approx(column, abs=1e-12), name
 
 
 def test_fewer_resamples_for_very_many_pairs() -> None:
-    assert [Plan().enough(pairs) for pairs in (0, 1225, 499_500, 10**9)] == [10_000, 10_000, 2000, 2000]
-    assert Plan(500).enough(10**9) == 500
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.1])
-def test_blocks_do_not_change_a_bit(missing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    scores, plan = _scores(6, 500, missing), Plan(400)
-    want = _digest(*_all(scores, plan))
-    for near, far, block in ((1 << 9, 4, 1 << 9), (1 << 13, 7, 1 << 14)):
-        monkeypatch.setattr(resample, "_NEAR", near)
-        monkeypatch.setattr(resample, "_FAR", far)
-        monkeypatch.setattr(summing, "BLOCK", block)
-        assert _digest(*_all(scores, plan)) == want
+    assert [ResamplePlan().resamples_for(pairs) for pairs in (0, 1225, 499_500, 10**9)] == [
+        10_000,
+        10_000,
+        2000,
+        2000,
+    ]
+    assert ResamplePlan(500).resamples_for(10**9) == 500
 
 
 _PRINT = """
 import numpy as np
-from test_resample import _all, _digest, _scores
-from scorelake.metrics.resample import Plan
-print(_digest(*_all(_scores(9, 3000, 0.05), Plan(300))), _digest(*_all(_scores(30, 3000), Plan(300))))
+from test_paired import _all, _digest, _scores
+from scorelake.metrics.paired import ResamplePlan
+print(_digest(*_all(_scores(9, 3000, 0.05), ResamplePlan(300))), _digest(*_all(_scores(30, 3000), ResamplePlan(300))))
 """
 
 
@@ -352,21 +337,13 @@ def _digest(*findings: Lifts | Ranks) -> str:
     return hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
 
 
-def test_equal_gaps_are_counted_as_coins_in_however_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sign test is exact where only signs count, also when columns are looked at some at a time."""
+def test_equal_differences_are_the_sign_test_for_every_pair() -> None:
     scores = (np.random.default_rng(3).random((4, 300)) < [[0.5], [0.6], [0.5], [0.4]]).astype(float)
     a, b = np.triu_indices(4, 1)
     wins = [((scores[i] > scores[j]).sum(), (scores[j] > scores[i]).sum()) for i, j in zip(a, b, strict=True)]
     want = [binomtest(int(one), int(one + two)).pvalue for one, two in wins]
-    for block in (1 << 20, 600, 6):
-        monkeypatch.setattr(summing, "blocks", lambda rows, width, block=block: small_blocks(rows, width, block))
-        lifts, _ = _all(scores, Plan(200, 1))
-        assert lifts.p_two_sided.tolist() == pytest.approx(want, rel=1e-12)
-
-
-def small_blocks(rows: int, width: int, block: int) -> Iterator[slice]:
-    step = max(1, block // max(1, width))
-    return (slice(start, min(start + step, rows)) for start in range(0, max(1, rows), step))
+    lifts, _ = _all(scores, ResamplePlan(200, 1))
+    assert lifts.p_two_sided.tolist() == pytest.approx(want, rel=1e-12)
 
 
 @pytest.mark.parametrize("far", [0.0, 1.0, 1e6])
@@ -375,27 +352,15 @@ def test_a_model_far_away_does_not_widen_the_ranges_of_others(far: float) -> Non
     rng = np.random.default_rng(4)
     a = rng.random(100)
     rows = [a, a + 0.01, *([a * 0 + far, a * 0 + far + 0.01 * rng.random(100)] if far else [])]
-    _, ranks = _all(np.array(rows), Plan(2000, 1))
+    _, ranks = _all(np.array(rows), ResamplePlan(2000, 1))
     assert ranks.lo[1] == ranks.hi[1] == (1 if far < 1 else ranks.lo[1])
     assert ranks.hi[1] < ranks.lo[0]
-
-
-def test_many_rows_have_ranges_from_fewer_flips(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same ranges but for chance, and everything else as it was."""
-    scores, plan = _scores(12, 300), Plan(4000)
-    lifts, every = _all(scores, plan)
-    monkeypatch.setattr(resample, "_RIVALS", 1)
-    few_lifts, few = _all(scores, plan)
-    assert _digest(few_lifts) == _digest(lifts)
-    assert few.best.tolist() == every.best.tolist()
-    assert np.abs(few.lo - every.lo).max() <= 1
-    assert np.abs(few.hi - every.hi).max() <= 1
 
 
 def test_scores_that_are_nearly_nothing_are_equal() -> None:
     """A step that vanished would divide by zero; warnings are errors here."""
     scores = np.random.default_rng(1).integers(0, 5, (3, 40)) * 5e-324
-    lifts, ranks = _all(scores, Plan(200))
+    lifts, ranks = _all(scores, ResamplePlan(200))
     assert (lifts.wins_a + lifts.wins_b == 0).all()
     assert (lifts.p_two_sided == 1).all()
     assert ranks.hi.tolist() == [3, 3, 3]
@@ -405,6 +370,6 @@ def test_distances_are_those_of_a_loop() -> None:
     rows = np.random.default_rng(5).random((7, 50))
     rows[1], rows[2], rows[3] = rows[0], rows[0] + 1e-9, rows[0] + 1e9
     want = np.sqrt(((rows[:, None] - rows) ** 2).sum(axis=2))
-    got = resample.distances(rows)
+    got = distances(rows)
     assert got[0, 1] == 0
     assert np.allclose(got, want, rtol=1e-9, atol=0)

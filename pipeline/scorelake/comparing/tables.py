@@ -1,0 +1,70 @@
+"""Tables of pairs and ranks, of benchmarks and their subjects.
+
+Only problems that both models attempted under one protocol are compared. Where two models have too little in common,
+the row has the reason instead of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from scorelake.comparing.boards import Benchmark, ModelBoard
+from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
+from scorelake.comparing.pairs import pair_table
+from scorelake.comparing.ranks import rank_table
+from scorelake.comparing.sums import LakeSums
+from scorelake.errors import UsageError
+from scorelake.metrics import Metric
+from scorelake.schemas import MODEL_PAIR, MODEL_RANK, MODEL_SUMMARY, SUBJECT_PAIR, SUBJECT_RANK, SUBJECT_SUMMARY
+from scorelake.settings import Settings
+
+
+def comparable_metrics(chosen: Sequence[Metric]) -> list[Metric]:
+    """Return the metrics, each once; raise for a blend of group means, which has no score per problem."""
+    pooled = [metric.name for metric in chosen if metric.family.pooled]
+    if pooled:
+        raise UsageError(
+            f"{', '.join(pooled)}: a blend of group means has no score per problem to pair",
+            hint="leave it out of [compare] metrics",
+        )
+    return list(dict.fromkeys(chosen))
+
+
+def comparison_tables(
+    benchmarks: Sequence[Benchmark],
+    chosen: Sequence[Metric],
+    settings: Settings,
+    summaries: dict[str, pl.DataFrame],
+    lake: LakeSums,
+) -> dict[str, pl.DataFrame]:
+    """Return the tables of pairs and ranks."""
+    models, by_subject = summaries[MODEL_SUMMARY.name], summaries[SUBJECT_SUMMARY.name]
+    overall: list[BoardResult] = []
+    subjects: list[BoardResult] = []
+    results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
+    for benchmark, (first, *others) in zip(benchmarks, results, strict=True):
+        overall.append(first)
+        only = replace(first, board=replace(first.board, subject=benchmark.subjects[0].subject))
+        subjects += others or [only]
+    return {
+        MODEL_PAIR.name: pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings),
+        SUBJECT_PAIR.name: pair_table(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings),
+        MODEL_RANK.name: rank_table(MODEL_RANK, models, overall, settings),
+        SUBJECT_RANK.name: rank_table(SUBJECT_RANK, by_subject, subjects, settings),
+    }
+
+
+def _has_value(models: pl.DataFrame, by_subject: pl.DataFrame, chosen: Sequence[Metric]) -> HasValue:
+    keys = ("benchmark", "subject", "protocol", "metric")
+    overall = models.with_columns(subject=pl.lit(None, pl.String))
+    rows = pl.concat([each.select(*keys, "model", "value") for each in (overall, by_subject)]).drop_nulls("value")
+    rows = rows.filter(pl.col("metric").is_in([metric.name for metric in chosen]))
+    valued = {tuple(key): set(names) for *key, names in rows.group_by(keys).agg("model").iter_rows()}
+
+    def has_value(board: ModelBoard, metric: Metric) -> set[str]:
+        return valued.get((board.benchmark, board.subject, board.protocol, metric.name), set())
+
+    return has_value

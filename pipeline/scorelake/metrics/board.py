@@ -1,0 +1,173 @@
+"""Sums of scores of models on the same problems, from which comparisons are made.
+
+Scores are a matrix models x problems, NaN where a model has no score. Problems may lie in several files: the sums of
+each add up to those of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from scorelake.metrics.distributions import Floats, Ints, blocks
+from scorelake.threads import parallel_map
+
+_QUANTUM = 2.0**-42
+"""Scores that differ by less than this share of the largest are equal: rounding must not decide a win."""
+_MIN_DIFFERENCE = 1e-150
+"""Smaller differences are ties: their squares would vanish."""
+_SAME_SIZE = 1e-9
+"""Relative spread below which all differences of a pair count as equally large."""
+_PAIRS = 64
+"""Pairs per block: a few columns show that their differences are not equally large."""
+
+
+@dataclass(frozen=True)
+class ModelSums:
+    """Scores of each model, added up by unit."""
+
+    sums: Floats
+    """models x units"""
+    counts: Floats
+    """Problems scored, models x units; a single row where all models are scored on all problems."""
+    shared: NDArray[np.int32]
+    """Problems scored by two models, models x models; a single number where all are scored on all problems."""
+    largest: float
+    """Largest absolute score."""
+
+    @classmethod
+    def of(cls, scores: Floats, unit: Ints, units: int) -> ModelSums:
+        scored = ~np.isnan(scores)
+        onto = unit_matrix(unit, units)
+        if scored.all():
+            counts, shared = np.bincount(unit, minlength=units)[None].astype(np.float64), _all_shared(scored.shape[1])
+        else:
+            counts, shared = (onto @ scored.T.astype(np.float64)).T, count_shared(scored)
+        filled = np.where(scored, scores, 0.0)
+        largest = float(np.abs(filled).max(initial=0.0))
+        return cls(np.ascontiguousarray((onto @ filled.T).T), counts, shared, largest)
+
+    def __add__(self, other: ModelSums) -> ModelSums:
+        return ModelSums(
+            self.sums + other.sums,
+            self.counts + other.counts,
+            self.shared + other.shared,
+            max(self.largest, other.largest),
+        )
+
+    @property
+    def averages(self) -> Floats:
+        """Return the mean of each model over its own problems; 0 where it has none."""
+        out: Floats = self.sums.sum(axis=1) / np.maximum(1, self.counts.sum(axis=1))
+        return out
+
+    @property
+    def tolerance(self) -> float:
+        """Largest difference of two scores that counts as a tie."""
+        return max(self.largest * _QUANTUM, _MIN_DIFFERENCE)
+
+    def differ(self, a: Ints, b: Ints) -> NDArray[np.bool_]:
+        """Flag pairs of models that are not scored on the same problems."""
+        if self.shared.size == 1:
+            return np.zeros(a.size, dtype=bool)
+        own = self.shared.diagonal()
+        return (self.shared[a, b] < own[a]) | (self.shared[a, b] < own[b])
+
+
+def _all_shared(problems: int) -> NDArray[np.int32]:
+    return np.full((1, 1), problems, dtype=np.int32)
+
+
+def unit_matrix(unit: Ints, units: int) -> csr_array:
+    """Return the sparse matrix units x problems that adds up problems by unit."""
+    return csr_array((np.ones(unit.size), (unit, np.arange(unit.size))), shape=(units, unit.size))
+
+
+def count_shared(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Count the columns in which two rows are both true, rows x rows; a single number where all are true."""
+    if flags.all():
+        return _all_shared(flags.shape[1])
+    out = np.zeros((len(flags), len(flags)), dtype=np.int32)
+    for columns in blocks(flags.shape[1], max(16, len(flags))):  # exact in 32 bits: fewer columns than 2^24
+        part = flags[:, columns].astype(np.float32)
+        out += (part @ part.T).astype(np.int32)
+    return out
+
+
+@dataclass(frozen=True)
+class Wins:
+    """Problems on which one model of a pair scores higher than the other; one entry per pair."""
+
+    a: Ints
+    b: Ints
+    size: Floats
+    """Sum of absolute differences, and of their squares; of some problems only, if these differ in size already."""
+    square: Floats
+
+    @classmethod
+    def of(cls, scores: Floats, a: Ints, b: Ints, tolerance: float) -> Wins:
+        """Count the wins of pairs (a, b) of rows; a difference up to the tolerance is a tie."""
+
+        def count(at: slice) -> Wins:
+            return _count_wins(scores, a[at], b[at], tolerance)
+
+        at_once = [slice(first, first + _PAIRS) for first in range(0, a.size, _PAIRS)]
+        parts = parallel_map(count, at_once, None if scores.size > 1 << 16 else 1)
+        none = np.zeros(0, dtype=np.int64)
+        parts = parts or [cls(none, none, np.zeros(0), np.zeros(0))]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+
+    def __add__(self, other: Wins) -> Wins:
+        return Wins(self.a + other.a, self.b + other.b, self.size + other.size, self.square + other.square)
+
+    def take(self, at: slice) -> Wins:
+        return Wins(self.a[at], self.b[at], self.size[at], self.square[at])
+
+
+def _count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> Wins:
+    wins_a, wins_b = np.zeros((2, a.size), dtype=np.int64)
+    size, square = np.zeros((2, a.size))
+    for columns in blocks(scores.shape[1], 4 * a.size):
+        gap = scores[b, columns] - scores[a, columns]  # NaN is neither higher nor lower
+        more, less = gap < -tolerance, gap > tolerance
+        if not unequal(wins_a + wins_b, size, square).all():  # once they are unequal, they stay so
+            gap[~(more | less)] = 0.0
+            np.abs(gap, out=gap)
+            size += gap.sum(axis=1)
+            square += np.einsum("ij,ij->i", gap, gap)
+        wins_a += np.count_nonzero(more, axis=1)
+        wins_b += np.count_nonzero(less, axis=1)
+    return Wins(wins_a, wins_b, size, square)
+
+
+def unequal(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
+    """Flag pairs whose nonzero differences are not all equally large, by Cauchy and Schwarz."""
+    return wins * square > (1 + _SAME_SIZE) * size**2
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Row b minus row a over the problems that both are scored on, and their number: pairs x units."""
+
+    sums: Floats
+    counts: Floats
+
+    @classmethod
+    def of(cls, scores: Floats, unit: Ints, units: int, a: Ints, b: Ints) -> Differences:
+        out = cls(np.empty((a.size, units)), np.empty((a.size, units)))
+        onto = unit_matrix(unit, units)
+
+        def fill(at: slice) -> None:
+            gap = (scores[b[at]] - scores[a[at]]).T
+            both = ~np.isnan(gap)
+            out.sums[at] = (onto @ np.where(both, gap, 0.0)).T
+            out.counts[at] = (onto @ both.astype(np.float64)).T
+
+        parallel_map(fill, blocks(a.size, 4 * scores.shape[1]), None if scores.size > 1 << 16 else 1)
+        return out
+
+    def __add__(self, other: Differences) -> Differences:
+        return Differences(self.sums + other.sums, self.counts + other.counts)

@@ -1,0 +1,87 @@
+"""Bucket files of problem_counts: each has all models of its problems, sorted by KEYS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from scorelake.hashing import Hashes, hash_text, problem_hashes
+from scorelake.scoring.choose import Outcomes
+from scorelake.settings import Settings
+from scorelake.storage.disk import storage_errors
+
+if TYPE_CHECKING:
+    from scorelake.storage.mirror import Mirror
+
+FOLDER = "problem_counts"
+BOARD = ("benchmark", "protocol")
+
+
+def bucket_paths(folder: Path) -> list[Path]:
+    """Return the bucket files of a folder in their order."""
+    return sorted(folder.glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """One bucket file to score or to compare models on."""
+
+    path: str
+    problems: int
+    settings: Settings
+    outcomes: Outcomes
+    mirror: Mirror | None = None
+    """Set where another machine may have written the bucket, or will read the results."""
+
+    def local_path(self) -> Path:
+        """Return the path of the bucket on this machine; fetch it if necessary."""
+        if self.mirror is None:
+            return Path(self.path)
+        path = Path(self.mirror.here(self.path))
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.mirror.bring_files([path])
+        return path
+
+    def columns(self) -> list[str]:
+        """Return the columns of the bucket."""
+        return pq.read_schema(self.local_path()).names
+
+    def read(self, columns: Iterable[str]) -> pl.DataFrame:
+        """Read columns of the bucket."""
+        return pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+
+    def __str__(self) -> str:
+        return Path(self.path).stem
+
+
+def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
+    """Return the problems with an attempt, by BOARD, subject and problem_id, and the key that they are resampled by.
+
+    The key is a hash of the problem, or of its cluster. Models may disagree on the cluster of a problem: the first by
+    name decides.
+    """
+    keys = [*BOARD, "subject", "problem_id"]
+    grouped = rows.filter(pl.col("n") > 0).group_by(keys, maintain_order=True)
+    problems = grouped.agg(*([pl.col(cluster).first().cast(pl.String)] if cluster else [])).sort(keys)
+    return problems.with_columns(pl.Series("key", _keys(problems, cluster), dtype=pl.UInt64)).select(*keys, "key")
+
+
+def _keys(problems: pl.DataFrame, cluster: str | None) -> Hashes:
+    subjects = problems.select(pl.col("subject").unique())
+    subjects = subjects.with_columns(pl.Series("hash", hash_text(subjects["subject"]), dtype=pl.UInt64))
+    subject = problems.join(subjects, on="subject", how="left", maintain_order="left")["hash"].to_numpy()
+    own = problem_hashes(subject, hash_text(problems["problem_id"]))
+    return own if cluster is None else cluster_keys(problems[cluster], own)
+
+
+def cluster_keys(clusters: pl.Series, own: Hashes) -> Hashes:
+    """Return the hash of each problem's cluster; a problem without one keeps its own."""
+    names = clusters.cast(pl.String)
+    return np.where(names.is_null().to_numpy(), own, hash_text(names))

@@ -1,0 +1,151 @@
+"""Integer sums over problem counts, added up over buckets before anything is scored.
+
+A bucket has all models of its problems, so that numbers of distinct problems add up as well. The size of a survey
+follows groups and distinct (n, c), not problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from scorelake.hashing import Hashes
+from scorelake.metrics.bootstrap import MAX_UNITS
+from scorelake.schemas import COUNTS, GROUP, KEYS
+from scorelake.scoring.buckets import BOARD, attempted_problems
+from scorelake.settings import Settings
+
+CLUSTER, SLICE_VALUE = "_cluster", "slice_value"
+ALL = ""
+"""The key of histograms that are not sliced."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Counts of problems and attempts, and histograms of (n, c)."""
+
+    problems: int
+    distinct: int
+    """Problems, counted once however many models attempted them."""
+    graded: int
+    ungraded: int
+    binary: bool
+    """The lake has a pass/fail outcome."""
+    columns: tuple[str, ...]
+    """Columns of the bucket files."""
+    rewards: tuple[float, float] | None
+    """Smallest and largest score."""
+    histograms: dict[str, pl.DataFrame]
+    """Problems and ungraded attempts by group, (n, c) and, if configured, cluster: for ALL, and with slice_value for
+    each column to slice by."""
+    coverage: dict[str, pl.DataFrame]
+    """Distinct problems, and attempted ones, by benchmark, subject, protocol and slice_value."""
+    units: dict[tuple[str, str], Hashes | None]
+    """Distinct keys of the problems of each board; None if they are too many to be resampled one by one."""
+
+    @property
+    def top_n(self) -> int:
+        """Largest number of graded attempts of a problem."""
+        return int(self.histograms[ALL]["n"].max() or 0)  # type: ignore[arg-type]
+
+
+def survey_bucket(path: Path, settings: Settings) -> Survey:
+    """Survey one bucket file."""
+    columns, cluster = tuple(pq.read_schema(path).names), settings.columns.cluster
+    carried = [*settings.by, *([cluster] if cluster else [])]
+    scores = ["rewards"] if "rewards" in columns else []
+    raw = pl.read_parquet(path, columns=list(dict.fromkeys([*KEYS, *COUNTS, *carried, *scores])), glob=False)
+    rows = raw.with_columns(pl.col("c").fill_null(0))
+    groups = [pl.col(GROUP), *([cluster_name(cluster)] if cluster else [])]
+    slices = {column: pl.col(column).cast(pl.String).alias(SLICE_VALUE) for column in settings.by}
+    problems = attempted_problems(rows, cluster)
+    by_board = problems.group_by(BOARD).agg(pl.col("key").unique().sort())
+    rewards = (
+        rows.select(low=pl.col(name).list.first().min(), high=pl.col(name).list.last().max()).row(0)
+        for name in scores
+    )
+    return Survey(
+        problems=rows.height,
+        distinct=rows.select("benchmark", "subject", "problem_id").n_unique(),
+        graded=int(rows["n"].sum()),
+        ungraded=int(rows["ungraded"].sum()),
+        binary=not raw["c"].null_count(),
+        columns=columns,
+        rewards=next((ends for ends in rewards if ends[0] is not None), None),
+        histograms={
+            ALL: _histogram(rows, groups),
+            **{column: _histogram(rows, [*groups, value]) for column, value in slices.items()},
+        },
+        coverage={
+            ALL: _coverage(rows, pl.lit(None, pl.String).alias(SLICE_VALUE)),
+            **{column: _coverage(rows, value) for column, value in slices.items()},
+        },
+        units={(b, p): _few(keys.to_numpy(), cluster) for b, p, keys in zip(*by_board.get_columns(), strict=True)},
+    )
+
+
+def add_surveys(surveys: Iterable[Survey]) -> Survey:
+    """Add the surveys of disjoint buckets."""
+    parts = [survey for survey in surveys if survey.problems]
+    if len(parts) == 1:
+        return parts[0]
+    first, rewards = parts[0], [part.rewards for part in parts if part.rewards is not None]
+    units: dict[tuple[str, str], Hashes | None] = {}
+    for part in parts:
+        for board, keys in part.units.items():
+            before = units.get(board, keys)
+            units[board] = None if before is None or keys is None else np.union1d(before, keys)
+    return Survey(
+        **{
+            name: sum(getattr(part, name) for part in parts)
+            for name in ("problems", "distinct", "graded", "ungraded")
+        },
+        binary=all(part.binary for part in parts),
+        columns=first.columns,
+        rewards=(min(low for low, _ in rewards), max(high for _, high in rewards)) if rewards else None,
+        histograms={name: _add([part.histograms[name] for part in parts], 2) for name in first.histograms},
+        coverage={name: _add([part.coverage[name] for part in parts], 2) for name in first.coverage},
+        units=units,
+    )
+
+
+def cluster_name(column: str) -> pl.Expr:
+    """Return the cluster of each problem; a problem without one is a cluster of its own."""
+    size = pl.col("subject").str.len_bytes().cast(pl.String)  # so that ("A", "1 p") is not ("A 1", "p")
+    own = pl.concat_str(pl.lit("problem "), size, pl.lit(" "), "subject", "problem_id")
+    named = pl.concat_str(pl.lit("cluster "), pl.col(column).cast(pl.String))
+    return pl.coalesce(named, own).alias(CLUSTER)
+
+
+def coarsen(histogram: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Sum a histogram over all other group columns."""
+    return _add([histogram.select(*keys, "n", "c", "problems", "ungraded")], 2)
+
+
+def _add(frames: Sequence[pl.DataFrame], sums: int) -> pl.DataFrame:
+    """Add the last columns of frames by all other columns, and sort by these."""
+    *keys, _, _ = frames[0].columns
+    return pl.concat(frames).group_by(keys).agg(pl.col(frames[0].columns[-sums:]).sum()).sort(keys)
+
+
+def _histogram(rows: pl.DataFrame, keys: Sequence[pl.Expr]) -> pl.DataFrame:
+    counts = rows.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64), ungraded=pl.col("ungraded").sum())
+    return counts.sort(counts.columns[:-2])
+
+
+def _coverage(rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
+    keys = ["benchmark", "subject", "protocol", SLICE_VALUE]
+    problems = rows.with_columns(value).group_by(*keys, "problem_id").agg((pl.col("n") > 0).any())
+    return problems.group_by(keys).agg(
+        problems=pl.len().cast(pl.Int64), attempted=pl.col("n").sum().cast(pl.Int64)
+    ).sort(keys)  # fmt: skip
+
+
+def _few(keys: Hashes, cluster: str | None) -> Hashes | None:
+    """Return keys that matter one by one: few, or of clusters."""
+    return keys if cluster is not None or keys.size <= MAX_UNITS else None
