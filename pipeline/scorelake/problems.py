@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from scorelake.counts import hashed, problem_hashes
+from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics.chance import Words
 from scorelake.metrics.counts import Distinct, distinct
 from scorelake.metrics.draws import Ints
@@ -125,7 +125,7 @@ class Part:
     @cached_property
     def places(self) -> Words:
         """A number for every problem id."""
-        return hashed(self.names)
+        return hash_text(self.names)
 
     def different(self, label: Ints, rows: Ints | slice = slice(None)) -> Ints:
         """How many different problem ids the rows of each label have; there is a label for each row."""
@@ -194,7 +194,7 @@ def lines(part: Part, groups: Ints, cluster: str | None) -> Lines | None:
     known, problem = numbered(code, subjects.len() * names)
     ends = np.searchsorted(known, names * np.arange(subjects.len() + 1)).tolist()
     spans = {text: (ends[i], ends[i + 1]) for i, text in enumerate(subjects) if ends[i] < ends[i + 1]}
-    key = problem_hashes(hashed(subjects)[known // names], part.places[known % names])
+    key = problem_hashes(hash_text(subjects)[known // names], part.places[known % names])
     if cluster is not None:
         model = part.groups["model"].rank("dense").to_numpy()[group]
         order = np.lexsort((model, problem))
@@ -216,7 +216,7 @@ def numbered(code: Ints, room: int) -> tuple[Ints, Ints]:
 def cluster_keys(values: pl.Series, alone: Words) -> Words:
     """One number for all problems of a cluster; a problem without one keeps its own."""
     names = values.cast(pl.String)
-    return np.where(names.is_null().to_numpy(), alone, hashed(names))
+    return np.where(names.is_null().to_numpy(), alone, hash_text(names))
 
 
 def paths(folder: Path) -> list[Path]:

@@ -16,11 +16,11 @@ import polars as pl
 
 from scorelake import gates, parts, stages, tasks
 from scorelake.comparing.evidence import comparable
+from scorelake.counting.earlier import join
+from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
-from scorelake.merge.earlier import join
-from scorelake.partials import Partial
 from scorelake.publish import change
 from scorelake.publish.change import Change
 from scorelake.publish.publication import getting_ready, publish, stage, unstage
@@ -29,7 +29,6 @@ from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.settings import Settings
-from scorelake.storage import memory
 from scorelake.storage.disk import is_remote, remove
 from scorelake.storage.files import File, Shard
 from scorelake.survey import Survey
@@ -89,7 +88,6 @@ def job(
     called: str | None = None,
 ) -> Report:
     """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
-    memory.keep()
     settings = _named(settings)
     settings = shards.fitted(settings, engine.memory_gb)
     out = replace(out, root=Path(shards.everywhere(str(out.root))))
@@ -145,9 +143,8 @@ def _night(
     settings, run, told = work.settings, work.run, plan.told
     new = stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)
     partials = sorted([*plan.known, *new], key=lambda p: p.files)
-    memory.give_back()
     quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
-    told["ways"] = dict(Counter(partial.way.partition(":")[0] for partial in partials))
+    told["ways"] = dict(Counter(partial.method.partition(":")[0] for partial in partials))
     gates.refuse(partials, quarantine, settings, allow_quarantine)
     earlier = _earlier(work, partials, full, allow_quarantine)
     listed, inputs = plan.listed, _inputs([*partials, *earlier], settings)
@@ -163,7 +160,6 @@ def _night(
     merged = stages.merge(work.out, partials, work.staged, settings, work.engine, work.progress, run)
     notes += merged.warnings
     _join_earlier(work, earlier)
-    memory.give_back()
     gates.written(run, merged.survey)
     gates.refuse_huge(merged.survey)
     with getting_ready(work.out, work.staged, merged.survey, settings.publish.max_problems):
@@ -228,11 +224,11 @@ def part(
     with out.passing() as here:
         published = set((here.current() or {}).get("partials", ()))
         earlier = tasks.known(here.partials, listed.files, settings)
-        known = [p for p in earlier if p.name in published or p.way == tasks.CONDEMNED]
+        known = [p for p in earlier if p.name in published or p.method == tasks.CONDEMNED]
         fresh = _fresh(listed, known)
         _fit(str(location), listed, fresh, known, settings, every_file=False)
         todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, of))
-        condemned = [p for p in known if p.way == tasks.CONDEMNED]
+        condemned = [p for p in known if p.method == tasks.CONDEMNED]
         return condemned + stages.count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
 
 
@@ -254,7 +250,6 @@ def _earlier(work: stages.Work, partials: Sequence[Partial], full: bool, allow_q
         return []
     plan = _plan(where, work.out, settings, full, work.engine)
     found = [*plan.known, *stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)]
-    memory.give_back()
     gates.refuse(found, sorted(entry for each in found for entry in each.quarantine), settings, allow_quarantine)
     gates.refuse_other_outcomes(partials, found, where)
     return sorted(found, key=lambda partial: partial.files)

@@ -11,7 +11,7 @@ from scorelake.comparing.boards import Benchmark, Board, Place, Tried
 from scorelake.comparing.examined import examined
 from scorelake.comparing.looks import Alone, Glance, Lined
 from scorelake.comparing.pairs import pairs
-from scorelake.counts import hashed, problem_hashes
+from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.chance import Units
 from scorelake.metrics.draws import Floats
@@ -42,7 +42,7 @@ def duel(
     attempted = np.zeros((2, problems.height), dtype=places(told.height))
     attempted[told["_side"].to_numpy(), told["_at"].to_numpy()] = np.arange(1, told.height + 1)
     n, value = told["n"].to_numpy(), scorer(told)
-    key = problem_hashes(hashed(problems["subject"]), hashed(problems["problem_id"]))
+    key = problem_hashes(hash_text(problems["subject"]), hash_text(problems["problem_id"]))
     cluster = settings.columns.cluster
     if cluster is not None and cluster in problems.columns:
         key = cluster_keys(problems[cluster], key)

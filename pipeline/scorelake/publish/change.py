@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.partials import Partial, described
+from scorelake.counting.partials import Partial, described
 from scorelake.publish.history import flat
 from scorelake.publish.shown import Base
 from scorelake.publish.snapshot import Manifest, Output

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from scorelake.counts import group_hashes, hashed, problem_hashes
+from scorelake.hashing import problem_hashes, subject_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Ints
 from scorelake.metrics.finish import Kind
@@ -84,7 +84,7 @@ def sheets(scored: Scored, chosen: Sequence[Metric]) -> list[Sheet]:
 
 def _leaf(part: Part) -> Ints:
     """The leaf of each problem: the upper bits of its hash, by which parts are cut."""
-    place, _ = group_hashes([hashed(part.groups[key]) for key in ("benchmark", "subject")])
+    place = subject_hashes(part.groups["benchmark"], part.groups["subject"])
     whole = problem_hashes(place[part.group], part.places[part.name])
     return (whole >> np.uint64(64 - LEAF_BITS)).astype(np.int64)
 

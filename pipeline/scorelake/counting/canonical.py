@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from scorelake.counting.kinds import BAD, FAILED, PASSED, UNGRADED
-from scorelake.counting.misfits import Misfit, unfit
+from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
+from scorelake.counting.schema_check import Misfit, unfit
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -163,7 +163,7 @@ def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> 
     invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
     known = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
     right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
-    kind = pl.when(invalid).then(BAD).when(known).then(right).otherwise(UNGRADED)
+    kind = pl.when(invalid).then(REJECTED).when(known).then(right).otherwise(UNGRADED)
     return kind.cast(pl.UInt8)
 
 
@@ -240,19 +240,84 @@ def _missing(name: str, key: str) -> Misfit:
     return Misfit(key, f"no column {name}", name)
 
 
-# --- values as texts ----------------------------------------------------------------------------------------
+# --- the canonical columns of every row ---------------------------------------------------------------------
+
+PROTOCOL_PREFIX, CARRY_PREFIX = "protocol:", "carry:"
+INVALID = "not a valid outcome, or in conflict with the folder's name"
 
 
-def key_text(values: pl.Series) -> pl.Series:
-    """A key as it is written. Bytes that are no UTF-8 raise: a name must stay what it is."""
-    return values.cast(pl.String)
+def rejection_reasons(canonical: Canonical) -> dict[str, pl.Expr]:
+    """For each reason to reject a row, the rows that it applies to; a row without a key has no other reason."""
+    texts = {key: _key_text(source) for key, source in canonical.keys.items()}
+    missing = {f"no {key}": text.is_null() for key, text in texts.items()}
+    differing = [texts[key] != source.value for key, source in canonical.keys.items() if source.agree]
+    invalid = pl.any_horizontal(canonical.kind == REJECTED, *differing) & ~pl.any_horizontal(missing.values())
+    return {**missing, INVALID: invalid}
 
 
-def carried_value(values: pl.Series) -> pl.Series:
+def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
+    """One row per attempt under canonical names: keys, protocol, outcome, attempt, score, answer, carried columns."""
+    rejected = pl.any_horizontal(rejection_reasons(canonical).values())
+    outcome = pl.when(rejected).then(pl.lit(REJECTED, pl.UInt8)).otherwise(canonical.kind)
+    graded = canonical.kind < UNGRADED
+    columns = {key: _key_text(source) for key, source in canonical.keys.items()}
+    for name, source in canonical.protocol.items():
+        column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
+        text = column.map_batches(_protocol_texts, pl.String) if source.column is not None else column
+        columns[PROTOCOL_PREFIX + name] = text.cast(pl.Categorical)
+    columns["outcome"] = outcome
+    if canonical.attempt is not None:
+        columns["attempt"] = _attempt_id(pl.col(canonical.attempt), schema[canonical.attempt])
+    if canonical.score is not None:
+        columns["score"] = pl.when(graded).then(canonical.score)
+    if canonical.answer is not None:
+        text = pl.col(canonical.answer).map_batches(answer_text, pl.String)
+        columns["answer"] = pl.when(graded & text.is_not_null()).then(text.hash())
+    for name, source in canonical.carried.items():
+        columns[CARRY_PREFIX + name] = _carried(source, schema)
+    return columns
+
+
+def _key_text(source: Source) -> pl.Expr:
+    """A key as it is written. Bytes that are not UTF-8 raise: a name must stay what it is."""
+    if source.column is None:
+        return pl.lit(source.value, pl.String).cast(pl.Categorical)
+    return pl.col(source.column).cast(pl.String).cast(pl.Categorical)
+
+
+def _attempt_id(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """64 bits that identify an attempt: a whole number is itself, however it was written; a text is its hash.
+
+    Two of n texts of one problem collide with probability n**2 / 2**65. Polars guarantees its hash within one
+    version; the version is part of the name of a partial.
+    """
+    if kind.is_integer() and kind not in (pl.UInt64, pl.Int128):
+        return column.cast(pl.Int64)
+    text = column.cast(pl.String)
+    number = text.cast(pl.Int64, strict=False)
+    return pl.when(number.cast(pl.String) == text).then(number).when(text.is_not_null()).then(
+        text.hash().reinterpret(signed=True)
+    )
+
+
+def _carried(source: Source, schema: Schema) -> pl.Expr:
     """A carried value as it is kept: texts of any kind as texts, all else as it is."""
-    if values.dtype.is_float() and values.dtype != pl.Float64:
-        return values.cast(pl.Float32)  # a half float is no type of DuckDB's
-    return values.cast(pl.String) if values.dtype in (pl.Categorical, pl.Enum, pl.Binary) else values
+    if source.column is None:
+        return pl.lit(source.value, pl.String)
+    column, kind = pl.col(source.column), schema[source.column]
+    if kind.is_float() and kind != pl.Float64:
+        return column.cast(pl.Float32)  # DuckDB has no half float
+    return column.cast(pl.String) if kind in (pl.Categorical, pl.Enum, pl.Binary) else column
+
+
+def _protocol_texts(values: pl.Series) -> pl.Series:
+    """`protocol_text` of every value, computed once per distinct value."""
+    if values.dtype.is_nested():
+        return protocol_text(values)
+    distinct = values.unique()
+    texts = pl.DataFrame({"value": distinct, "text": protocol_text(distinct)})
+    rows = values.to_frame("value")
+    return rows.join(texts, on="value", how="left", nulls_equal=True, maintain_order="left")["text"]
 
 
 def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:

@@ -1,0 +1,260 @@
+"""Merge: a lazy query per bucket adds the partial counts of its problems and resolves duplicate attempts.
+
+A bucket is a range of problem hashes, with all models of its problems. The number of buckets is a function of the
+lake only, so that sums over buckets come to the same bits for any memory, thread count and engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from scorelake.counting.duplicates import PROBLEM, resolve
+from scorelake.counting.outcomes import OUTCOMES, PASSED, REJECTED, UNGRADED
+from scorelake.counting.partials import Partial
+from scorelake.counting.query import BITS_PER_WORD, HASH, LISTED
+from scorelake.counting.scan import FILE_SHIFT, ROW
+from scorelake.schemas import COUNTS, KEYS, LISTS
+from scorelake.storage.disk import remove, storage_errors, temp_path
+
+ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
+_HASHES = 1 << 64
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Merge one range of problem hashes of every partial into one file of problem counts."""
+
+    folder: str
+    partials: tuple[Partial, ...]
+    low: int
+    high: int
+    path: str
+    rule: str
+    """Which of several verdicts for one attempt counts."""
+    answers: bool = False
+    """Whether answers are wanted."""
+
+    @property
+    def weight(self) -> int:
+        """Rows of the lake in the bucket, approximately."""
+        return int(sum(p.counted for p in self.partials) * (self.high - self.low + 1) / _HASHES) + 1
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Totals of one bucket."""
+
+    rows: int
+    problems: int
+    graded: int
+    ungraded: int
+    duplicates: int
+    conflicts: int
+    examples: tuple[tuple[str, ...], ...]
+    """Keys and attempt of the first few conflicts."""
+    differing: dict[str, int]
+    """For each carried column, how many problems have more than one value."""
+
+
+def plan_buckets(
+    folder: Path, partials: Sequence[Partial], out: Path, rule: str, answers: bool, rows_per_bucket: int = ROWS_PER_BUCKET
+) -> list[Bucket]:
+    """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
+    rows = sum(partial.counted for partial in partials)
+    count = min(MAX_BUCKETS, 1 << (max(0, rows - 1) // rows_per_bucket).bit_length())
+    edges = [_HASHES * i // count for i in range(count + 1)]
+    filled = tuple(partial.for_merge(rule in ("first", "last")) for partial in partials if partial.counted)
+    return [
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers)
+        for i, (low, high) in enumerate(pairwise(edges))
+    ]
+
+
+def merge(bucket: Bucket) -> Merged:
+    """Add the counts of one bucket and write its problems in the order of their keys."""
+    rows = _read(bucket)
+    if not rows.height:
+        return Merged(0, 0, 0, 0, 0, 0, (), {})
+    carried = [name.removeprefix("min:") for name in rows.columns if name.startswith("min:")]
+    bits = [name for name in rows.columns if "_bits_" in name]
+    plain = [name for name in OUTCOMES if name in rows.columns]
+    has_lists = "outcome" in rows.columns
+    problems = (
+        rows.group_by(KEYS)
+        .agg(
+            pl.col("rows", *plain).sum(),
+            *(pl.col(name).fill_null(0).bitwise_or() for name in bits),
+            *(getattr(pl.col(f"{end}:{name}"), end)() for name in carried for end in ("min", "max")),
+            *([pl.col("outcome").is_not_null().any().alias("listed")] if has_lists else []),
+        )
+        .sort(KEYS)
+        .with_row_index(PROBLEM)
+    )
+    frame = _from_counts(problems, bits, bucket.rule)
+    conflicts = _bit_conflicts(problems, bits) if bits else problems.head(0).select(PROBLEM, attempt=pl.lit(0, pl.Int64))
+    if has_lists:
+        listed = _listed_rows(rows, problems, bits)
+        attempts, repeated = resolve(listed, bucket.rule, bucket.answers)
+        conflicts = pl.concat([conflicts.join(problems.filter("listed"), on=PROBLEM, how="anti"), repeated])
+        frame = _add_lists(frame, problems, attempts, bucket)
+    frame = frame.with_columns(duplicates=pl.col("rows") - pl.col("n") - pl.col("ungraded"))
+    frame = frame.with_columns(problems[f"min:{name}"].alias(name) for name in carried)
+    if not any(partial.binary for partial in bucket.partials):
+        frame = frame.with_columns(c=pl.lit(None, pl.Int64))
+    _write(frame, carried, bucket.path)
+    return Merged(
+        rows=int(frame["rows"].sum()),
+        problems=frame.height,
+        graded=int(frame["n"].sum()),
+        ungraded=int(frame["ungraded"].sum()),
+        duplicates=int(frame["duplicates"].sum()),
+        conflicts=conflicts.height,
+        examples=_examples(conflicts, problems),
+        differing={name: int((problems[f"min:{name}"] != problems[f"max:{name}"]).sum()) for name in carried},
+    )
+
+
+def _read(bucket: Bucket) -> pl.DataFrame:
+    """The bucket's rows of every partial; positions of rows refer to the order of all files of the lake."""
+    order = sorted({file.path for partial in bucket.partials for file in partial.files})
+    rank = {path: i for i, path in enumerate(order)}
+    frames = []
+    for partial in bucket.partials:
+        paths = [Path(bucket.folder) / partial.name / name for name in partial.chunks]
+        part = pl.scan_parquet(paths, glob=False).filter(pl.col(HASH).is_between(bucket.low, bucket.high))
+        if ROW in part.collect_schema():
+            ranks = pl.Series([rank[file.path] for file in partial.files], dtype=pl.UInt64)
+            number, row = pl.element() // (1 << FILE_SHIFT), pl.element() % (1 << FILE_SHIFT)
+            lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
+            part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
+        frames.append(part)
+    return pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
+
+
+def _words(problems: pl.DataFrame, bits: Sequence[str], name: str) -> list[pl.Expr]:
+    return [pl.col(column) for column in bits if column.startswith(f"{name}_bits_")]
+
+
+def _from_counts(problems: pl.DataFrame, bits: Sequence[str], rule: str) -> pl.DataFrame:
+    """n, c and ungraded from counts by outcome and from attempts as bits; bits resolve duplicates by themselves."""
+    n, c, ungraded = (pl.lit(0, pl.Int64) for _ in range(3))
+    if "passed" in problems.columns:
+        n, c, ungraded = pl.col("passed") + pl.col("failed"), pl.col("passed"), pl.col("ungraded")
+    for passed, failed, blank in zip(*(_words(problems, bits, name) for name in OUTCOMES), strict=True):
+        right = passed & ~failed if rule == "all-pass" else passed
+        n += _ones(passed | failed)
+        c += _ones(right)
+        ungraded += _ones(blank & ~(passed | failed))
+    return problems.select(*KEYS, "rows", n=n, c=c, ungraded=ungraded)
+
+
+def _ones(bits: pl.Expr) -> pl.Expr:
+    return bits.bitwise_count_ones().cast(pl.Int64)
+
+
+def _bit_conflicts(problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
+    """Attempts with two verdicts."""
+    both = [p & f for p, f in zip(*(_words(problems, bits, name) for name in ("passed", "failed")), strict=True)]
+    return _numbers_of(problems.filter(pl.any_horizontal(word != 0 for word in both)), both)
+
+
+def _numbers_of(problems: pl.DataFrame, words: Sequence[pl.Expr]) -> pl.DataFrame:
+    """One row per set bit: the problem and the number of the attempt."""
+    numbers = pl.DataFrame({"attempt": np.arange(BITS_PER_WORD * len(words))}, schema={"attempt": pl.Int64})
+    bit = pl.lit(2, pl.UInt64).pow((pl.col("attempt") % BITS_PER_WORD).cast(pl.UInt32))
+    word = pl.coalesce(pl.when(pl.col("attempt") // BITS_PER_WORD == i).then(f"_{i}") for i in range(len(words)))
+    single = problems.select(PROBLEM, *(each.alias(f"_{i}") for i, each in enumerate(words)))
+    return single.join(numbers, how="cross").filter(word & bit != 0).select(PROBLEM, "attempt")
+
+
+def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
+    """One row per row of the lake, of the problems whose attempts are lists in some partial."""
+    listed = problems.filter("listed")
+    names = [name for name in LISTED if name in rows.columns]
+    lists = rows.filter(pl.col("outcome").is_not_null()).select(*KEYS, *names)
+    indexed = lists.join(listed.select(*KEYS, PROBLEM), on=KEYS, how="left").select(PROBLEM, *names)
+    frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
+    for name, number in OUTCOMES.items() if bits else ():
+        frames.append(
+            _numbers_of(listed, _words(listed, bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8))
+        )
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
+    """Counts of the attempts that were lists, and the lists of rewards and answers."""
+    size, outcome, owner = problems.height, attempts["outcome"].to_numpy(), attempts[PROBLEM].to_numpy()
+    by_outcome = {name: np.bincount(owner[outcome == k], minlength=size) for name, k in OUTCOMES.items()}
+    # bits of problems that are listed elsewhere were resolved with the lists: they must not count twice
+    plain = pl.col("passed", "failed", "ungraded") if "passed" in problems.columns else None
+    base = problems.select(plain.fill_null(0)) if plain is not None else None
+    listed = problems["listed"]
+    own = {name: (base[name] if base is not None else pl.Series(np.zeros(size, np.int64))) for name in OUTCOMES}
+    total = {name: own[name] + pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    columns = {"n": total["passed"] + total["failed"], "c": total["passed"], "ungraded": total["ungraded"]}
+    frame = frame.with_columns(
+        pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
+    )
+    graded = attempts.filter(pl.col("outcome") < UNGRADED)
+    if any(partial.rewards for partial in bucket.partials):
+        frame = _with_rewards(frame, graded)
+    if bucket.answers:
+        frame = _with_answers(frame, graded)
+    return frame
+
+
+def _with_rewards(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
+    """The rewards of every problem, rising, and how many attempts got each; their mean and the best of them."""
+    each = graded.group_by(PROBLEM, "score").agg(n=pl.len().cast(pl.Int64)).sort(PROBLEM, "score")
+    owner, score, n = (each[name].to_numpy() for name in (PROBLEM, "score", "n"))
+    with np.errstate(over="ignore", invalid="ignore"):  # rewards too large to be added are refused by name later
+        total, count = (np.bincount(owner, weights, frame.height) for weights in (score * n, n))
+        mean = pl.Series(np.divide(total, count, out=np.full(frame.height, np.nan), where=count > 0)).fill_nan(None)
+    lists = each.group_by(PROBLEM, maintain_order=True).agg(
+        rewards=pl.col("score"), reward_counts=pl.col("n"), reward_max=pl.col("score").last()
+    )
+    joined = frame.with_row_index(PROBLEM).join(lists, on=PROBLEM, how="left", maintain_order="left").drop(PROBLEM)
+    return joined.with_columns(mean.alias("reward_mean"), pl.col("rewards", "reward_counts").fill_null([]))
+
+
+def _with_answers(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
+    """How many attempts gave each answer and how many of those passed, the most common first."""
+    passed = (pl.col("outcome") == PASSED).sum().cast(pl.Int64)
+    given = graded.filter(pl.col("answer").is_not_null())
+    each = given.group_by(PROBLEM, "answer").agg(answer_counts=pl.len().cast(pl.Int64), answer_passes=passed)
+    each = each.sort(PROBLEM, "answer_counts", "answer_passes", descending=[False, True, True])
+    lists = each.group_by(PROBLEM, maintain_order=True).agg("answer_counts", "answer_passes")
+    joined = frame.with_row_index(PROBLEM).join(lists, on=PROBLEM, how="left", maintain_order="left").drop(PROBLEM)
+    return joined.with_columns(pl.col("answer_counts", "answer_passes").fill_null([]))
+
+
+def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
+    named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).sort(*KEYS, "attempt").head(most)
+    return tuple((*row[:-1], _attempt_name(row[-1])) for row in named.select(*KEYS, "attempt").iter_rows())
+
+
+def _attempt_name(attempt: int) -> str:
+    return str(attempt) if abs(attempt) < 1 << 48 else "(a text id)"
+
+
+def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
+    """Write to a temporary file, then rename."""
+    rewards = [name for name in ("reward_mean", "reward_max") if name in frame.columns]
+    lists = [name for name in LISTS if name in frame.columns]
+    home = Path(path).parent.parent  # not in the folder of finished files, which is read as a whole
+    temporary = temp_path(home.with_name(home.name.removeprefix(".") + Path(path).name))
+    try:
+        with storage_errors(path):
+            frame.select(*KEYS, *COUNTS, *carried, *rewards, *lists).write_parquet(
+                temporary, compression="zstd", statistics=False
+            )
+            os.replace(temporary, path)
+    finally:
+        remove(temporary)

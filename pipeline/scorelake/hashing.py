@@ -1,0 +1,69 @@
+"""Stable hashes of texts and problems: the same on every machine and in every version.
+
+The order of partial counts and the resampling weights of a problem follow from these hashes. They must not change:
+otherwise every lake would be counted again and every resampled interval would move.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Hashes: TypeAlias = NDArray[np.uint64]
+
+_MULTIPLIER, SEED_LOW, SEED_HIGH = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+_BATCH_BYTES = 1 << 24
+
+
+def mix(values: Hashes) -> Hashes:
+    """Mix the bits of every value (xorshift, multiply, xorshift)."""
+    values = (values ^ (values >> np.uint64(32))) * np.uint64(_MULTIPLIER)
+    return values ^ (values >> np.uint64(32))
+
+
+def pad_texts(texts: pl.Series) -> tuple[Hashes, Hashes]:
+    """Return the texts as rows of 64-bit words, padded with zeros, and their lengths in bytes."""
+    raw = texts.cast(pl.Binary)
+    size = raw.bin.size().to_numpy().astype(np.int64)
+    width = -(-int(size.max(initial=0)) // 8) * 8
+    out = np.zeros((len(texts), width), np.uint8)
+    out[np.arange(width) < size[:, None]] = np.frombuffer(b"".join(raw), np.uint8)
+    return out.view(np.uint64).reshape(len(texts), width // 8), size.astype(np.uint64)
+
+
+def hash_text(texts: pl.Series, seed: int = SEED_LOW) -> Hashes:
+    """Return a 64-bit hash of every text, 0 for null."""
+    out = np.empty(texts.len(), np.uint64)
+    size = texts.str.len_bytes().fill_null(0).to_numpy()
+    order, low = np.argsort(size), 0
+    while low < order.size:  # texts of similar length together: one long text must not pad all others
+        high = _batch_end(size[order], low)
+        words, sizes = pad_texts(texts.gather(order[low:high]).fill_null(""))
+        hashes = np.uint64(seed) ^ sizes
+        for i in range(words.shape[1]):
+            hashes = np.where(sizes > np.uint64(8 * i), mix(hashes ^ words[:, i]), hashes)
+        out[order[low:high]] = mix(hashes)
+        low = high
+    out[texts.is_null().to_numpy()] = 0
+    return out
+
+
+def _batch_end(sizes: NDArray[Any], low: int) -> int:
+    """Return the end of the batch of rising sizes from `low` on that fits into _BATCH_BYTES when padded."""
+    high = min(sizes.size, low + _BATCH_BYTES)
+    while high - low > 1 and (high - low) * (int(sizes[high - 1]) + 8) > _BATCH_BYTES:
+        high = low + max(1, (high - low) // 2)
+    return high
+
+
+def subject_hashes(benchmarks: pl.Series, subjects: pl.Series) -> Hashes:
+    """Return a hash of every (benchmark, subject)."""
+    return mix(mix(np.uint64(SEED_LOW) ^ hash_text(benchmarks)) ^ hash_text(subjects))
+
+
+def problem_hashes(owner: Hashes, name: Hashes) -> Hashes:
+    """Combine the hash of what a problem belongs to (its subject or benchmark) and that of its name."""
+    return mix(owner + name * np.uint64(SEED_LOW))
