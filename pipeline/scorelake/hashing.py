@@ -59,9 +59,9 @@ def _batch_end(sizes: NDArray[Any], low: int) -> int:
     return high
 
 
-def subject_hashes(benchmarks: pl.Series, subjects: pl.Series) -> Hashes:
-    """Return a hash of every (benchmark, subject)."""
-    return mix(mix(np.uint64(SEED_LOW) ^ hash_text(benchmarks)) ^ hash_text(subjects))
+def subject_hashes(benchmark: Hashes, subject: Hashes) -> Hashes:
+    """Combine the hashes of benchmarks and subjects."""
+    return mix(mix(np.uint64(SEED_LOW) ^ benchmark) ^ subject)
 
 
 def problem_hashes(owner: Hashes, name: Hashes) -> Hashes:

@@ -22,7 +22,9 @@ def resolve(rows: pl.DataFrame, rule: str, answers: bool) -> tuple[pl.DataFrame,
     one. Two verdicts, scores or (where `answers` are wanted) answers for one attempt are a conflict.
     """
     kinds = {"attempt": pl.Int64, "score": pl.Float64, "answer": pl.UInt64, ROW: pl.UInt64}
-    rows = rows.with_columns(pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns)
+    rows = rows.with_columns(
+        pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns
+    )
     columns = [PROBLEM, "outcome", "score", "answer"]
     repeated = _repeated_problems(rows)
     if not repeated.size:

@@ -15,32 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from scorelake.counting.canonical import CARRY_PREFIX, PROTOCOL_PREFIX, attempt_columns, protocol_label
+from scorelake.counting import kernel
+from scorelake.counting.canonical import CARRY_PREFIX, CATEGORIES, PROTOCOL_PREFIX, attempt_columns, protocol_label
 from scorelake.counting.outcomes import OUTCOMES, REJECTED
-from scorelake.counting.scan import ROW, LakeFile, RowGroups, scan_verified
-from scorelake.hashing import hash_text, problem_hashes, subject_hashes
+from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
+from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import KEYS, NAMED
 
 HASH = "hash"
-BITS_PER_WORD, MAX_WORDS = 64, 4
+MAX_WORDS = 4
 LISTED = ("attempt", "outcome", "score", "answer", ROW)
 """Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
-
-
-@dataclass(frozen=True)
-class PartialLayout:
-    """What a partial keeps of the attempts of a problem, besides their number by outcome."""
-
-    words: int = 0
-    """64-bit words per outcome in which numbered attempts are bits; 0 if attempts are not kept as bits."""
-    lists: tuple[str, ...] = ()
-    """Columns of LISTED that are kept."""
-
-    @property
-    def bits(self) -> list[str]:
-        return [f"{name}_bits_{word}" for name in OUTCOMES for word in range(self.words)]
 
 
 def layout_of(files: Sequence[LakeFile], ordered: bool) -> PartialLayout:
@@ -106,33 +94,48 @@ class RowTotals:
 
 
 def count_chunk(
-    chunk: Sequence[RowGroups], layout: PartialLayout, path: Path, totals: RowTotals, errors: list[BaseException]
+    chunk: Sequence[RowGroups],
+    layout: PartialLayout,
+    path: Path,
+    totals: RowTotals,
+    errors: list[BaseException],
+    use_kernel: bool,
 ) -> None:
     """Count the rows of a chunk into a Parquet file."""
-    with_row = ROW in layout.lists
+    options: dict[str, Any] = {"compression": "lz4", "row_group_size": 1 << 16}
+    if use_kernel:
+        counts, rejected = kernel.count_rows(chunk, layout)
+        totals.rejected += rejected
+        finish(counts, totals).write_parquet(path, **options)
+        return
+    query = count_query(attempt_rows(chunk, layout, errors), layout)
+    finished = query.map_batches(lambda counts: finish(counts, totals), schema=_schema(query.collect_schema()))
+    finished.sink_parquet(path, **options, engine="streaming")
+
+
+def attempt_rows(chunk: Sequence[RowGroups], layout: PartialLayout, errors: list[BaseException]) -> pl.LazyFrame:
+    """One row per row of the lake, under canonical names."""
     frames = []
     for part in chunk:
         columns = attempt_columns(part.file.canonical, part.file.schema)
-        if with_row:
+        if ROW in layout.lists:
             columns[ROW] = pl.col(ROW)
-        frames.append(scan_verified(part, with_row, errors).select(**columns))
-    rows = pl.concat(frames, how="diagonal_relaxed")
+        frames.append(scan_verified(part, errors, layout).select(**columns))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:
+    """One row per problem, model and protocol: counts by outcome, and attempts as bits or lists."""
     names = rows.collect_schema().names()
-    keys = [*NAMED, *(name for name in names if name.startswith(PROTOCOL_PREFIX))]
-    counts = rows.group_by(keys).agg(
+    protocol = [name for name in names if name.startswith(PROTOCOL_PREFIX)]
+    carried = [name.removeprefix(CARRY_PREFIX) for name in names if name.startswith(CARRY_PREFIX)]
+    return rows.group_by(*NAMED, *protocol).agg(
         pl.len().cast(pl.Int64).alias("rows"),
         (pl.col("outcome") == REJECTED).sum().cast(pl.Int64).alias("rejected"),
         *_aggregates(layout),
-        *(pl.col(name).min().alias(name.replace(CARRY_PREFIX, "min:")) for name in _carried(names)),
-        *(pl.col(name).max().alias(name.replace(CARRY_PREFIX, "max:")) for name in _carried(names)),
+        *(pl.col(CARRY_PREFIX + name).min().alias(f"min:{name}") for name in carried),
+        *(pl.col(CARRY_PREFIX + name).max().alias(f"max:{name}") for name in carried),
     )
-    schema = _schema(counts.collect_schema())
-    finished = counts.map_batches(lambda frame: finish(frame, totals), schema=schema)
-    finished.sink_parquet(path, compression="lz4", row_group_size=1 << 16, engine="streaming")
-
-
-def _carried(names: Sequence[str]) -> list[str]:
-    return [name for name in names if name.startswith(CARRY_PREFIX)]
 
 
 def _aggregates(layout: PartialLayout) -> Iterator[pl.Expr]:
@@ -151,7 +154,7 @@ def _aggregates(layout: PartialLayout) -> Iterator[pl.Expr]:
 
 def _schema(schema: pl.Schema) -> pl.Schema:
     """The schema that `finish` returns."""
-    keys = {HASH: pl.UInt64(), **dict.fromkeys(KEYS, pl.String())}
+    keys = {HASH: pl.UInt64(), **{key: CATEGORIES[key] for key in KEYS}}
     others = {n: t for n, t in schema.items() if n not in NAMED and not n.startswith(PROTOCOL_PREFIX)}
     others.pop("rejected")
     return pl.Schema(keys | others)
@@ -162,27 +165,38 @@ def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
     counts = counts.with_columns(pl.col("rows") - pl.col("rejected"))
     totals.counted += int(counts["rows"].sum())
     totals.rejected += int(counts["rejected"].sum())
-    counts = counts.filter(pl.col("rows") > 0).drop("rejected").with_columns(pl.col(NAMED).cast(pl.String))
+    counts = counts.filter(pl.col("rows") > 0).drop("rejected")
     totals.problems += counts.height
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
     counts = counts.with_columns(pl.Series(HASH, bucket_hashes(counts)))
     others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
-    return counts.select(HASH, *KEYS, *others).sort(HASH, *KEYS)
+    return counts.select(HASH, *KEYS, *others).sort(HASH)
 
 
 def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     if not columns:
-        return counts.with_columns(protocol=pl.lit(""))
+        return counts.with_columns(protocol=pl.lit("").cast(CATEGORIES["protocol"]))
     distinct = counts.select(columns).unique()
     labels = [
         protocol_label({name.removeprefix(PROTOCOL_PREFIX): text for name, text in row.items()})
         for row in distinct.iter_rows(named=True)
     ]
-    named = distinct.with_columns(pl.Series("protocol", labels, dtype=pl.String))
+    named = distinct.with_columns(pl.Series("protocol", labels, dtype=pl.String).cast(CATEGORIES["protocol"]))
     return counts.join(named, on=columns, how="left", nulls_equal=True)
 
 
-def bucket_hashes(problems: pl.DataFrame) -> Any:
+def bucket_hashes(problems: pl.DataFrame) -> Hashes:
     """A stable hash of benchmark, subject and problem_id: all models of a problem share it."""
-    return problem_hashes(subject_hashes(problems["benchmark"], problems["subject"]), hash_text(problems["problem_id"]))
+    subject = subject_hashes(*(_hash_codes(problems[key]) for key in ("benchmark", "subject")))
+    return problem_hashes(subject, _hash_codes(problems["problem_id"]))
+
+
+def _hash_codes(texts: pl.Series) -> Hashes:
+    """`hash_text` of a categorical column, computed once per distinct value."""
+    distinct = texts.unique()
+    codes = distinct.to_physical().to_numpy()
+    hashes = np.zeros(int(codes.max(initial=0)) + 1, np.uint64)
+    hashes[codes] = hash_text(distinct.cast(pl.String))
+    out: Hashes = hashes[texts.to_physical().to_numpy()]
+    return out

@@ -24,6 +24,7 @@ from scorelake.storage.files import File
 ROW = "_row"
 """Position of a row in the lake: number of its file in the shard, shifted by FILE_SHIFT, plus the row in the file."""
 FILE_SHIFT = 40
+BITS_PER_WORD = 64
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,16 @@ class LakeFile:
     @property
     def rows(self) -> int:
         return int(self.metadata.num_rows)
+
+
+@dataclass(frozen=True)
+class PartialLayout:
+    """What a partial keeps of the attempts of a problem, besides their number by outcome."""
+
+    words: int = 0
+    """64-bit words per outcome in which numbered attempts are bits; 0 if attempts are not kept as bits."""
+    lists: tuple[str, ...] = ()
+    """Columns that are kept as lists."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ def chunks(files: Sequence[LakeFile], max_rows: int) -> list[list[RowGroups]]:
     out: list[list[RowGroups]] = []
     total = 0
     for file in files:
-        for groups in parquet.units(file.metadata, most=max_rows):
+        for groups in parquet.units(file.metadata, most=min(max_rows, parquet.TOGETHER)):
             part = RowGroups(file, tuple(groups))
             if not out or total + part.rows > max_rows:
                 out.append([])
@@ -74,15 +85,17 @@ def chunks(files: Sequence[LakeFile], max_rows: int) -> list[list[RowGroups]]:
     return out
 
 
-def scan_verified(part: RowGroups, with_row: bool, errors: list[BaseException]) -> pl.LazyFrame:
+def scan_verified(part: RowGroups, errors: list[BaseException], layout: PartialLayout | None = None) -> pl.LazyFrame:
     """Return row groups as a LazyFrame; an error while reading is kept in `errors`, since Polars rewrites it."""
+    layout = layout or PartialLayout()
+    with_row = ROW in layout.lists or not part.file.schema
     schema = dict(part.file.schema) | ({ROW: pl.UInt64()} if with_row else {})
 
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         try:
-            for frame in read_batches(part, with_row):
+            for frame in read_batches(part, layout):
                 selected = frame if columns is None else frame.select(columns)
                 yield selected if predicate is None else selected.filter(predicate)
         except BaseException as error:
@@ -92,16 +105,24 @@ def scan_verified(part: RowGroups, with_row: bool, errors: list[BaseException]) 
     return register_io_source(read, schema=schema)
 
 
-def read_batches(part: RowGroups, with_row: bool = False) -> Iterator[pl.DataFrame]:
+def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFrame]:
     """Yield the columns of row groups batch by batch, in the types of `LakeFile.schema`."""
     file, schema = part.file, part.file.schema
     row = (file.number << FILE_SHIFT) + sum(file.metadata.row_group(i).num_rows for i in range(part.groups[0]))
     for batch in parquet.batches(file.path, file.metadata, part.groups, list(schema)):
         frame = pl.DataFrame({name: as_series(batch.column(name), kind) for name, kind in schema.items()})
-        if with_row or not schema:
+        if ROW in layout.lists or not schema:
             frame = frame.with_columns(pl.Series(ROW, np.arange(row, row + batch.num_rows, dtype=np.uint64)))
             row += batch.num_rows
+        if layout.words and file.canonical.attempt is not None:
+            _check_attempts(frame[file.canonical.attempt], BITS_PER_WORD * layout.words)
         yield frame
+
+
+def _check_attempts(attempts: pl.Series, limit: int) -> None:
+    """Raise if attempt numbers do not fit into bits, although the statistics of the footer say so."""
+    if attempts.null_count() or not attempts.is_between(0, limit - 1).all():
+        raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
 
 
 def as_series(column: pa.Array[Any], kind: pl.DataType) -> pl.Series:

@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from scorelake.counting.canonical import Schema, attempt_columns, canonical, rejection_reasons
+from scorelake.counting import kernel
+from scorelake.counting.canonical import Schema, attempt_columns, canonical, read_types, rejection_reasons
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import RowTotals, count_chunk, layout_of
 from scorelake.counting.scan import LakeFile, RowGroups, chunks, scan_verified, to_polars
@@ -101,11 +102,13 @@ def _counted(
     settings, expected = task.settings, sum(file.rows for file in files)
     layout = layout_of(files, settings.duplicates.rule in ("first", "last"))
     totals, names = RowTotals(), list[str]()
-    max_rows = max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // BYTES_PER_ROW)
+    use_kernel = kernel.fits(files, layout)
+    bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
+    max_rows = max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
     for number, chunk in enumerate(chunks(files, max_rows)):
         names.append(f"counts-{number:05d}.parquet")
         with storage_errors(folder):
-            count_chunk(chunk, layout, folder / names[-1], totals, errors)
+            count_chunk(chunk, layout, folder / names[-1], totals, errors, use_kernel)
     read = totals.counted + totals.rejected
     if read != expected:
         raise UnreadableError(f"{read:,} rows were read where the footers say {expected:,}")
@@ -113,7 +116,7 @@ def _counted(
     return Partial(
         name=task.name,
         files=task.shard.files,
-        method="query",
+        method="kernel" if use_kernel else "query",
         read=read,
         rejected=totals.rejected,
         rejects=tuple(_rejects(files)) if totals.rejected else (),
@@ -158,14 +161,7 @@ def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> La
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
     columns = canonical(task.settings, schemas[known], hive)
-    types = {name: _read_type(name, schemas[known][name], columns.attempt) for name in columns.columns}
-    return LakeFile(file, number, path, metadata, columns, types)
-
-
-def _read_type(name: str, kind: pl.DataType, attempt: str | None) -> pl.DataType:
-    """Texts arrive as Categorical, which groups three times faster; attempt ids are nearly all distinct."""
-    is_text = kind in (pl.String, pl.Categorical, pl.Enum)
-    return kind if not is_text else pl.String() if name == attempt else pl.Categorical()
+    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[known]))
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:
@@ -232,7 +228,7 @@ def _find_broken_files(files: list[LakeFile]) -> tuple[list[LakeFile], list[tupl
             for groups in parquet.units(file.metadata):
                 errors: list[BaseException] = []
                 part = RowGroups(file, tuple(groups))
-                query = scan_verified(part, False, errors).select(**attempt_columns(file.canonical, file.schema))
+                query = scan_verified(part, errors).select(**attempt_columns(file.canonical, file.schema))
                 try:
                     rows += query.select(pl.len(), pl.all().count()).collect(engine="streaming").item(0, 0)
                 except BROKEN as error:
@@ -276,10 +272,10 @@ def _valid(batch: pa.RecordBatch) -> bool:
 def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
     """Which files hold the rejected rows, and why; a second read, only when there are any."""
     for file in files:
-        reasons = rejection_reasons(file.canonical)
+        reasons = rejection_reasons(file.canonical, file.schema)
         flags = [flag.fill_null(value=False).sum().alias(reason) for reason, flag in reasons.items()]
         parts = [RowGroups(file, tuple(groups)) for groups in parquet.units(file.metadata)]
-        sums = [scan_verified(part, not file.schema, []).select(flags).collect() for part in parts]
+        sums = [scan_verified(part, []).select(flags).collect() for part in parts]
         for reason in reasons:
             rows = sum(int(each[reason].item()) for each in sums)
             if rows:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from scorelake.hashing import problem_hashes, subject_hashes
+from scorelake.hashing import hash_text, problem_hashes, subject_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.draws import Ints
 from scorelake.metrics.finish import Kind
@@ -84,7 +84,7 @@ def sheets(scored: Scored, chosen: Sequence[Metric]) -> list[Sheet]:
 
 def _leaf(part: Part) -> Ints:
     """The leaf of each problem: the upper bits of its hash, by which parts are cut."""
-    place = subject_hashes(part.groups["benchmark"], part.groups["subject"])
+    place = subject_hashes(hash_text(part.groups["benchmark"]), hash_text(part.groups["subject"]))
     whole = problem_hashes(place[part.group], part.places[part.name])
     return (whole >> np.uint64(64 - LEAF_BITS)).astype(np.int64)
 
