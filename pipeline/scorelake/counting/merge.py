@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -23,6 +25,7 @@ from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.schemas import COUNTS, KEYS, LISTS
+from scorelake.storage.arrays import arrow
 from scorelake.storage.disk import remove, storage_errors, temp_path
 
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
@@ -242,27 +245,51 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
 
 def _with_rewards(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
     """The rewards of every problem, rising, and how many attempts got each; their mean and the best of them."""
-    each = graded.group_by(PROBLEM, "score").agg(n=pl.len().cast(pl.Int64)).sort(PROBLEM, "score")
-    owner, score, n = (each[name].to_numpy() for name in (PROBLEM, "score", "n"))
+    owner, score, n, _ = _count_values(graded, "score")
     with np.errstate(over="ignore", invalid="ignore"):  # rewards too large to be added are refused by name later
         total, count = (np.bincount(owner, weights, frame.height) for weights in (score * n, n))
-        mean = pl.Series(np.divide(total, count, out=np.full(frame.height, np.nan), where=count > 0)).fill_nan(None)
-    lists = each.group_by(PROBLEM, maintain_order=True).agg(
-        rewards=pl.col("score"), reward_counts=pl.col("n"), reward_max=pl.col("score").last()
+        mean = np.divide(total, count, out=np.full(frame.height, np.nan), where=count > 0)
+    ends = np.cumsum(np.bincount(owner, minlength=frame.height))
+    best = np.where(count > 0, score[ends - 1] if score.size else np.nan, np.nan)
+    return frame.with_columns(
+        pl.Series("rewards", _lists(owner, score, frame.height)),
+        pl.Series("reward_counts", _lists(owner, n, frame.height)),
+        pl.Series("reward_mean", mean).fill_nan(None),
+        pl.Series("reward_max", best).fill_nan(None),
     )
-    joined = frame.with_row_index(PROBLEM).join(lists, on=PROBLEM, how="left", maintain_order="left").drop(PROBLEM)
-    return joined.with_columns(mean.alias("reward_mean"), pl.col("rewards", "reward_counts").fill_null([]))
 
 
 def _with_answers(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
     """How many attempts gave each answer and how many of those passed, the most common first."""
-    passed = (pl.col("outcome") == PASSED).sum().cast(pl.Int64)
-    given = graded.filter(pl.col("answer").is_not_null())
-    each = given.group_by(PROBLEM, "answer").agg(answer_counts=pl.len().cast(pl.Int64), answer_passes=passed)
-    each = each.sort(PROBLEM, "answer_counts", "answer_passes", descending=[False, True, True])
-    lists = each.group_by(PROBLEM, maintain_order=True).agg("answer_counts", "answer_passes")
-    joined = frame.with_row_index(PROBLEM).join(lists, on=PROBLEM, how="left", maintain_order="left").drop(PROBLEM)
-    return joined.with_columns(pl.col("answer_counts", "answer_passes").fill_null([]))
+    owner, _, n, passes = _count_values(graded.filter(pl.col("answer").is_not_null()), "answer")
+    order = np.lexsort((-passes, -n, owner))
+    return frame.with_columns(
+        pl.Series("answer_counts", _lists(owner, n[order], frame.height)),
+        pl.Series("answer_passes", _lists(owner, passes[order], frame.height)),
+    )
+
+
+def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64], ...]:
+    """Count the attempts of each problem by value: problem, value, attempts and passes, in the order of the first two.
+
+    A sort of 64 bits takes a fifth of the time of a group_by on two columns.
+    """
+    values, code = np.unique(attempts[column].to_numpy(), return_inverse=True)
+    passed = attempts["outcome"].to_numpy() == PASSED
+    coded = (attempts[PROBLEM].to_numpy().astype(np.uint64) << np.uint64(32) | code.astype(np.uint64)) << np.uint64(1)
+    coded |= passed
+    coded.sort()
+    pairs = coded >> np.uint64(1)
+    starts = np.flatnonzero(np.append(True, pairs[1:] != pairs[:-1])) if pairs.size else np.zeros(0, np.intp)
+    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts) if pairs.size else starts
+    owner = (pairs[starts] >> np.uint64(32)).astype(np.int64)
+    return owner, values[pairs[starts] & np.uint64((1 << 32) - 1)], np.diff(starts, append=pairs.size), passes
+
+
+def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Array[Any]:
+    """One list per problem of values that are in the order of their problems."""
+    offsets = np.append(0, np.cumsum(np.bincount(owner, minlength=size)))
+    return pa.LargeListArray.from_arrays(arrow(offsets), arrow(values))
 
 
 def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
