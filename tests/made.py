@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
-
 from scorelake.counts import (
     DOUBT,
     HASH,
@@ -25,6 +24,7 @@ from scorelake.counts import (
     key_hashes,
     mix,
 )
+
 from scorelake.schemas import KEYS
 
 Key: TypeAlias = tuple[str, ...]

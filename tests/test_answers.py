@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import ask, attempts, put, run, snapshot, tables
-from scorelake.counts import identities
 from scorelake.errors import DataError, UsageError
+from scorelake.hashing import hash_text
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 
@@ -256,12 +256,12 @@ def _counts(graded: list[tuple[bool, str | None]], rule: str) -> tuple[bool, str
         return graded[0 if rule == "first" else -1]
     passed = all(p for p, _ in graded) if rule == "all-pass" else any(p for p, _ in graded)
     said = [answer for p, answer in graded if p == passed and answer is not None]
-    return passed, min(said, default=None, key=_place)
+    return passed, min(said, default=None, key=_hash)
 
 
-def _place(answer: str) -> tuple[int, ...]:
-    """Where an answer stands in the order by which one of several is taken: that of its 128 bits."""
-    return tuple(int(word[0]) for word in identities(pl.Series([answer])))
+def _hash(answer: str) -> int:
+    """Of several answers to one attempt, the one with the smallest hash counts."""
+    return int(hash_text(pl.Series([answer]))[0])
 
 
 def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:

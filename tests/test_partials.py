@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts, add
+from scorelake.partials import Partial, Piece, Writer, as_dictionary, describe, described, read, sound
 
 from made import counts, said
 from scorelake import partials
-from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts, add
-from scorelake.partials import Partial, Piece, Writer, as_dictionary, describe, described, read, sound
 from scorelake.schemas import KEYS
 from scorelake.storage.disk import checksum
 from scorelake.storage.files import File

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from scorelake import problems
-from scorelake.counts import hashed, problem_hashes
+from scorelake.hashing import hash_text, problem_hashes
 from scorelake.problems import Part, lines
 from scorelake.schemas import GROUP, KEYS
 
@@ -59,8 +59,8 @@ def test_problems_line_up_by_subject_and_name(cluster: str | None, tmp_path: Pat
         low, high = found.spans[row["subject"]]
         assert low <= problem < high
         passage = known[row["subject"], row["problem_id"]]["passage"] if cluster else None
-        own = problem_hashes(hashed(pl.Series([row["subject"]])), hashed(pl.Series([row["problem_id"]])))
-        want = own if passage is None else hashed(pl.Series([passage]))
+        own = problem_hashes(hash_text(pl.Series([row["subject"]])), hash_text(pl.Series([row["problem_id"]])))
+        want = own if passage is None else hash_text(pl.Series([passage]))
         assert found.key[problem] == want[0]
     pairs = {(row["subject"], row["problem_id"], p) for row, p in zip(tried.to_dicts(), found.problem, strict=True)}
     assert len(pairs) == len(known), "one number per problem"

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from scorelake.counts import group_hashes, hashed, problem_hashes
+from scorelake.hashing import hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import GROUP
 from scorelake.settings import Settings
 from scorelake.survey import ALL, Survey, added, survey
@@ -15,8 +15,8 @@ from test_problems import frame
 
 def parts(home: Path, told: pl.DataFrame, many: int, settings: Settings) -> list[Survey]:
     """Surveys of so many parts, cut by the hash of the problem as a merge does."""
-    places, _ = group_hashes([hashed(told[key]) for key in ("benchmark", "subject")])
-    number = problem_hashes(places, hashed(told["problem_id"])) % np.uint64(many)
+    places = subject_hashes(hash_text(told["benchmark"]), hash_text(told["subject"]))
+    number = problem_hashes(places, hash_text(told["problem_id"])) % np.uint64(many)
     out = []
     for i in range(many):
         some = told.filter(pl.Series(number == i))

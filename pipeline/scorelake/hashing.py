@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 Hashes: TypeAlias = NDArray[np.uint64]
 
-_MULTIPLIER, SEED_LOW, SEED_HIGH = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+MULTIPLIER, SEED_LOW, SEED_HIGH = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _BATCH_BYTES = 1 << 24
 
 
 def mix(values: Hashes) -> Hashes:
     """Mix the bits of every value (xorshift, multiply, xorshift)."""
-    values = (values ^ (values >> np.uint64(32))) * np.uint64(_MULTIPLIER)
+    values = (values ^ (values >> np.uint64(32))) * np.uint64(MULTIPLIER)
     return values ^ (values >> np.uint64(32))
 
 

@@ -13,7 +13,7 @@ from scorelake import gates, parts, problems, tasks
 from scorelake.comparing.boards import benchmarks
 from scorelake.comparing.evidence import comparable, evidence
 from scorelake.comparing.graders import Noise, answer_noise
-from scorelake.counting.merge import Merged, plan_buckets
+from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
@@ -94,7 +94,8 @@ def merge(
     rule = settings.duplicates.rule
     answered = settings.answers and any(partial.answers == "counted" for partial in partials)
     elsewhere = None if engine is local else out.mirror
-    todo = plan_buckets(out.partials, partials, staged / problems.FOLDER, rule, answered)
+    size = settings.run.bucket_rows or ROWS_PER_BUCKET
+    todo = plan_buckets(out.partials, partials, staged / problems.FOLDER, rule, answered, size)
     merged: list[Merged] = []
     surveys: list[Survey] = []
     progress("merging", 0, len(todo))

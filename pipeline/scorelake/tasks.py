@@ -49,10 +49,12 @@ class Count:
     """Count even if that has been done."""
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
+    method: str = "auto"
+    chunk_rows: int | None = None
 
     @property
     def task(self) -> counting.Task:
-        return counting.Task(self.shard, self.settings)
+        return counting.Task(self.shard, self.settings, self.method, self.chunk_rows)
 
     def __str__(self) -> str:
         first, *more = self.shard.files

@@ -11,8 +11,8 @@ from scipy.stats import t
 from conftest import run
 from counted import Row, rows, scored
 from scorelake import metrics
-from scorelake.counts import hashed, problem_hashes
 from scorelake.errors import UsageError
+from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics.chance import Units
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
@@ -79,7 +79,7 @@ def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: P
             columns = values[:, [int(p) for p in order]]
             a, b = np.triu_indices(3, 1)
             subjects = pl.Series([f"s{int(p) % 2}" for p in order])
-            units = Units.of(problem_hashes(hashed(subjects), hashed(pl.Series(order))))
+            units = Units.of(problem_hashes(hash_text(subjects), hash_text(pl.Series(order))))
             sample = Sample(Matrix.of(columns), units.of_problem, units.key, a, b, np.arange(0))
             lifts, _ = resampled(sample, Plan(500, 9), 500)
             where = f"metric = '{name}'" + (f" AND subject = '{subject}'" if subject else "")

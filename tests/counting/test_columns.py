@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 from scorelake.counting.columns import (
     Canonical,
     Source,
@@ -23,6 +22,7 @@ from scorelake.counting.columns import (
 )
 from scorelake.counting.kinds import BAD, FAILED, PASSED, UNGRADED
 from scorelake.counting.misfits import UnreadableError
+
 from scorelake.settings import Settings
 
 TEXT, INT, BOOL = pl.String(), pl.Int64(), pl.Boolean()

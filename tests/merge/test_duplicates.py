@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts
+from scorelake.merge.duplicates import ANSWER, ATTEMPT, INTEGER, in_doubt, resolve, spelled_out
 
 from conftest import ask, attempts, put, run
-from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts
 from scorelake.errors import DataError
-from scorelake.merge.duplicates import ANSWER, ATTEMPT, INTEGER, in_doubt, resolve, spelled_out
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 from scorelake.schemas import KEYS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from math import isinf, isnan
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ import polars as pl
 
 from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.schema_check import Misfit, unfit
+from scorelake.hashing import hash_text
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -265,7 +267,8 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     columns = {key: _key_text(key, source, schema) for key, source in canonical.keys.items()}
     for name, source in canonical.protocol.items():
         column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
-        text = column.map_batches(_protocol_texts, pl.String) if source.column is not None else column
+        texts = partial(_per_distinct, function=protocol_text)
+        text = column.map_batches(texts, pl.String) if source.column is not None else column
         columns[PROTOCOL_PREFIX + name] = text.cast(CATEGORIES["protocol"])
     columns["outcome"] = outcome
     if canonical.attempt is not None:
@@ -273,8 +276,7 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     if canonical.score is not None:
         columns["score"] = pl.when(graded).then(canonical.score)
     if canonical.answer is not None:
-        text = pl.col(canonical.answer).map_batches(answer_text, pl.String)
-        columns["answer"] = pl.when(graded & text.is_not_null()).then(text.hash())
+        columns["answer"] = pl.when(graded).then(pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64))
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
     return columns
@@ -327,14 +329,14 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
     return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column
 
 
-def _protocol_texts(values: pl.Series) -> pl.Series:
-    """`protocol_text` of every value, computed once per distinct value."""
+def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Apply a function to every value, computed once per distinct value."""
     if values.dtype.is_nested():
-        return protocol_text(values)
+        return function(values)
     distinct = values.unique()
-    texts = pl.DataFrame({"value": distinct, "text": protocol_text(distinct)})
-    rows = values.to_frame("value")
-    return rows.join(texts, on="value", how="left", nulls_equal=True, maintain_order="left")["text"]
+    pairs = pl.DataFrame({"value": distinct.to_physical(), "result": function(distinct)})
+    rows = values.to_physical().to_frame("value")
+    return rows.join(pairs, on="value", how="left", nulls_equal=True, maintain_order="left")["result"]
 
 
 def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
@@ -347,6 +349,16 @@ def _sort(kind: pl.DataType) -> str:
     if kind.is_numeric():
         return "numbers"
     return "texts" if kind in _TEXTS else str(kind)
+
+
+def answer_ids(values: pl.Series) -> pl.Series:
+    """64 bits that tell an answer from others, null where there is none."""
+    return _per_distinct(values, lambda distinct: _hash_or_null(answer_text(distinct)))
+
+
+def _hash_or_null(texts: pl.Series) -> pl.Series:
+    hashes = pl.Series(hash_text(texts), dtype=pl.UInt64)
+    return pl.select(pl.when(texts.is_not_null()).then(hashes)).to_series()
 
 
 def answer_text(values: pl.Series) -> pl.Series:

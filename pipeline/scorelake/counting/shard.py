@@ -45,6 +45,10 @@ class Task:
 
     shard: Shard
     settings: Settings
+    method: str = "auto"
+    """`query` does without the kernel, to compare the two."""
+    chunk_rows: int | None = None
+    """Rows that are counted together; by default as many as fit into memory."""
 
     @property
     def name(self) -> str:
@@ -102,9 +106,9 @@ def _counted(
     settings, expected = task.settings, sum(file.rows for file in files)
     layout = layout_of(files, settings.duplicates.rule in ("first", "last"))
     totals, names = RowTotals(), list[str]()
-    use_kernel = kernel.fits(files, layout)
+    use_kernel = task.method == "auto" and kernel.fits(files, layout)
     bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
-    max_rows = max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
+    max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
     for number, chunk in enumerate(chunks(files, max_rows)):
         names.append(f"counts-{number:05d}.parquet")
         with storage_errors(folder):
