@@ -32,7 +32,6 @@ ENGINES = ("local", "ray")
 def one(engine: str, lake: str, address: str) -> dict[str, Any]:
     """One run in this process; its peak memory before scoring and at the end."""
     from scorelake import engines
-    from scorelake.notebook.scoring import COUNTING
     from scorelake.settings import load
 
     peaks: dict[str, float] = {}
@@ -43,7 +42,7 @@ def one(engine: str, lake: str, address: str) -> dict[str, Any]:
     settings = load()
     with (
         tempfile.TemporaryDirectory(dir=LAKES) as out,
-        engines.connect(engine, address if engine == "ray" else None, settings, (), COUNTING) as where,
+        engines.connect(engine, address if engine == "ray" else None, settings) as where,
     ):
         from scorelake.publish.snapshot import Output
         from scorelake.run import job

@@ -21,7 +21,7 @@ from scorelake.run import Report, job
 from scorelake.settings import load
 
 if TYPE_CHECKING:
-    from scorelake.engines.ray import Ray
+    from scorelake.engines.ray import RayEngine
 
 # A slow machine is not a failure: no property test has a deadline.
 settings.register_profile("scorelake", deadline=None)
@@ -155,9 +155,9 @@ def nodes() -> Iterator[Nodes]:
 
 
 @pytest.fixture(scope="session")
-def on_ray(nodes: Nodes) -> Iterator[Ray]:
+def on_ray(nodes: Nodes) -> Iterator[RayEngine]:
     """The engine on that cluster; tests share it, since new workers take seconds to start."""
-    from scorelake.engines.ray import connected
+    from scorelake.engines.ray import connect
 
-    with connected(nodes.address, load(**{"run.memory_gb": 1.0}).run) as engine:
+    with connect(nodes.address, load(**{"run.memory_gb": 1.0}).run) as engine:
         yield engine

@@ -42,6 +42,7 @@ import pyarrow.parquet as pq
 from scorelake import tasks
 from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import DataError, ScorelakeError, UsageError
+from scorelake.hashing import text_ids
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.run import Report, job
@@ -154,12 +155,12 @@ def answer_value(value: Any) -> str | None:
 
 
 def answer_rank(text: str) -> tuple[int, int]:
-    """The order in which the smallest of several answers is taken: whole numbers, then by length, then by bytes."""
-    if text.removeprefix("-").isdigit() and str(int(text)) == text and len(text) < 18:
-        return 1 << 56, int(text) % (1 << 64)
+    """The order in which the smallest of several answers is taken: whole numbers, then by length, then by bytes or,
+    where there are more than 7 of them, by the hash."""
+    if text.removeprefix("-").isdigit() and str(int(text)) == text and len(text.removeprefix("-")) < 17:
+        return 0, int(text) % (1 << 56)
     raw = text.encode()
-    assert len(raw) < 16, "of longer ones a hash decides, which is not told here"
-    return (len(raw) + 2) << 56 | int.from_bytes(raw[8:], "little"), int.from_bytes(raw[:8], "little")
+    return len(raw), int.from_bytes(raw, "little") if len(raw) < 8 else int(text_ids(pl.Series([text]))[0])
 
 
 def own(value: float, kind: pa.DataType) -> float:
@@ -308,9 +309,9 @@ class Recount:
             "duplicates": duplicates,
             "rejected": self.rejected,
         }
-        return Expected(problems, run, self._error(conflicts))
+        return Expected(problems, run, self._error(conflicts, run["ungraded"]))
 
-    def _error(self, conflicts: int) -> str | None:
+    def _error(self, conflicts: int, ungraded: int) -> str | None:
         """The reason for which the lake must be refused, by the first gate that it meets."""
         policy, rows = self.settings.policy, [row for some in self.rows.values() for row in some]
         attempt = self.settings.columns.attempt
@@ -320,11 +321,10 @@ class Recount:
             return f"no column {attempt}" if everywhere else f"{len(nameless):,} of the lake's files cannot be read"
         if self.rejected > policy.max_rejected:
             return f"{self.rejected:,} rows rejected"
-        ungraded = sum(not row["graded"] for row in rows)
-        if ungraded and policy.ungraded == "error":
-            return f"{ungraded:,} attempts are ungraded"
         if not rows:
             return "no attempt in any file"
+        if ungraded and policy.ungraded == "error":
+            return f"{ungraded:,} attempts are ungraded"
         if conflicts and self.settings.duplicates.rule == "error":
             return f"{conflicts:,} attempts have conflicting"
         return None

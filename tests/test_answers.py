@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import ask, attempts, put, run, snapshot, tables
 from scorelake.errors import DataError, UsageError
-from scorelake.hashing import hash_text
+from scorelake.hashing import text_ids
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 
@@ -256,12 +256,12 @@ def _counts(graded: list[tuple[bool, str | None]], rule: str) -> tuple[bool, str
         return graded[0 if rule == "first" else -1]
     passed = all(p for p, _ in graded) if rule == "all-pass" else any(p for p, _ in graded)
     said = [answer for p, answer in graded if p == passed and answer is not None]
-    return passed, min(said, default=None, key=_hash)
+    return passed, min(said, default=None, key=_id)
 
 
-def _hash(answer: str) -> int:
-    """Of several answers to one attempt, the one with the smallest hash counts."""
-    return int(hash_text(pl.Series([answer]))[0])
+def _id(answer: str) -> int:
+    """Of several answers to one attempt, the one with the smallest id counts."""
+    return int(text_ids(pl.Series([answer]))[0])
 
 
 def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:

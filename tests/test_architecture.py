@@ -276,7 +276,7 @@ def test_a_module_named_in_a_text_is_there() -> None:
         ("counting.shard", "def f():\n    import scorelake.storage.mirror", "must not know"),
         ("merge.buckets", "from scorelake.storage import mirror", "must not know"),
         ("merge.buckets", "if TYPE_CHECKING:\n    from scorelake.storage.mirror import Mirror", "must not know"),
-        ("merge.lists", "from scorelake.lake.download import at_hand", "must not know"),
+        ("merge.lists", "from scorelake.lake.download import local_copy", "must not know"),
         ("counts", "from numba import njit", "belongs into count"),
         ("merge.duplicates", "import llvmlite", "belongs into count"),
         ("publish.snapshot", "import duckdb", "belongs into publish.catalog and publish.leaderboard and read"),
@@ -306,7 +306,7 @@ def test_a_broken_wall_is_noticed(name: str, text: str, says: str) -> None:
         ("storage.mirror", "from scorelake.storage.disk import beside\nfrom scorelake.errors import LakeError"),
         ("read.check", "import duckdb\nfrom scorelake.publish import leaderboard"),
         ("counting.shard", "from numba import njit\nfrom scorelake.storage import disk, objects_of_another_name"),
-        ("tasks", "from scorelake.storage.mirror import Mirror\nfrom scorelake.lake.download import at_hand"),
+        ("tasks", "from scorelake.storage.mirror import Mirror\nfrom scorelake.lake.download import local_copy"),
         (
             "cli",
             "import typer, atexit\nfrom scorelake import __version__, reporting\natexit._run_exitfuncs()\nprint(1)",

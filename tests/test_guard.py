@@ -25,8 +25,8 @@ def test_what_a_task_gives_and_raises() -> None:
     assert caught.value.exit_code == 3
 
 
-def _raise(told: tuple[str, str]) -> None:
-    raise DataError(told[0], where=told[1])
+def _raise(arguments: tuple[str, str]) -> None:
+    raise DataError(arguments[0], where=arguments[1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL])

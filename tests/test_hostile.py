@@ -97,7 +97,7 @@ def test_folders_that_are_not_utf8_are_refused_by_name(tmp_path: Path) -> None:
         put(tmp_path / "lake", attempts(problem_id=["p"], passed=True), f"model={name}/a.parquet")
     with pytest.raises(DataError) as refused:
         run(tmp_path / "lake", tmp_path / "out")
-    assert "model=caf%E8/a.parquet: the folder's name caf%E8 is not UTF-8" in refused.value.what
+    assert "model=caf%E8/a.parquet: the folder name caf%E8 is not UTF-8" in refused.value.what
     assert "caf%C3%A9/" not in refused.value.what
     run(tmp_path / "lake", tmp_path / "out", allow_quarantine=True)
     assert [row[0] for row in counts(tmp_path / "out")] == ["café"]
@@ -386,5 +386,5 @@ def test_a_footer_that_names_a_column_twice_and_differently(tmp_path: Path) -> N
     data = bytearray(path.read_bytes())
     data[data.rindex(b"benchmark")] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DataError, match="twice, and differently"):
+    with pytest.raises(DataError, match="other column names for row group 0"):
         run(tmp_path / "lake", tmp_path / "out")

@@ -16,6 +16,7 @@ Hashes: TypeAlias = NDArray[np.uint64]
 
 MULTIPLIER, SEED_LOW, SEED_HIGH = 0xD6E8FEB86659FD93, 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _BATCH_BYTES = 1 << 24
+_SHORT, _TAG = 7, np.uint64(56)
 
 
 def mix(values: Hashes) -> Hashes:
@@ -67,3 +68,23 @@ def subject_hashes(benchmark: Hashes, subject: Hashes) -> Hashes:
 def problem_hashes(owner: Hashes, name: Hashes) -> Hashes:
     """Combine the hash of what a problem belongs to (its subject or benchmark) and that of its name."""
     return mix(owner + name * np.uint64(SEED_LOW))
+
+
+def text_ids(texts: pl.Series) -> Hashes:
+    """Return 64 bits that tell texts apart, 0 for null.
+
+    A whole number of up to 16 digits and a text of up to 7 bytes are kept as they are; of a longer text, 56 bits are
+    a hash. Numbers come first, then texts by their length.
+    """
+    size = texts.str.len_bytes().fill_null(0).to_numpy().astype(np.uint64)
+    words, _ = pad_texts(texts.fill_null("").str.head(_SHORT))
+    short = words[:, 0] if words.shape[1] else np.zeros(texts.len(), np.uint64)
+    is_short = size <= np.uint64(_SHORT)
+    ids = np.where(is_short, (size + np.uint64(2)) << _TAG | short, np.uint64(0))
+    hashes = hash_text(texts.filter(pl.Series(~is_short))) >> np.uint64(8)
+    ids[~is_short] = np.minimum(size[~is_short] + np.uint64(2), np.uint64(255)) << _TAG | hashes
+    is_number = texts.str.contains(r"^(0|-?[1-9][0-9]{0,15})$").fill_null(value=False)
+    numbers = texts.filter(is_number).cast(pl.Int64).to_numpy().view(np.uint64)
+    ids[is_number.to_numpy()] = np.uint64(1) << _TAG | numbers & np.uint64((1 << 56) - 1)
+    ids[texts.is_null().to_numpy()] = 0
+    return ids

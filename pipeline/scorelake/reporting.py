@@ -25,8 +25,8 @@ from scorelake.text import escape_control_lines, escape_controls, plural
 if TYPE_CHECKING:
     from scorelake.counting.partials import Partial
     from scorelake.ingest.job import Report as Ingested
-    from scorelake.lake.guess import Guesses
-    from scorelake.lake.look import Seen
+    from scorelake.lake.infer import InferredConfig
+    from scorelake.lake.sample import LakeSample
     from scorelake.publish.garbage import Removed
     from scorelake.read.check import Finding
     from scorelake.run import Report
@@ -201,20 +201,20 @@ def tell(report: Report, quiet: bool = False) -> None:
     )
 
 
-def guessed(guesses: Guesses, seen: Seen, lake: str, config: Path) -> None:
-    """Which column was taken for what, and why; an error if something is missing that must be there."""
-    print(f"looked at {seen.rows.height:,} rows in {seen.looked_at:,} of {seen.files:,} files of {lake}")
-    for key, guess in guesses.columns.items():
-        print(f"  {key:<11} {guess.column or '-':<17} {guess.why}")
-    for key, columns in (("protocol", guesses.protocol), ("carry", guesses.carry)):
+def inferred(inferred: InferredConfig, sample: LakeSample, lake: str, config: Path) -> None:
+    """Print the chosen columns with reasons; raise DataError if a required one is missing."""
+    print(f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}")
+    for key, choice in inferred.columns.items():
+        print(f"  {key:<11} {choice.column or '-':<17} {choice.why}")
+    for key, columns in (("protocol", inferred.protocol), ("carry", inferred.carry)):
         for column in columns:
-            print(f"  {key:<11} {column.name:<17} by its name; {column.told}")
-    if guesses.unknown:
-        print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(guesses.unknown)}")
+            print(f"  {key:<11} {column.name:<17} by its name; {column.summary}")
+    if inferred.unknown:
+        print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(inferred.unknown)}")
     print(f"wrote {config}")
-    if guesses.missing:
+    if inferred.missing:
         raise DataError(
-            f"no column was found for {', '.join(guesses.missing)}",
+            f"no column was found for {', '.join(inferred.missing)}",
             where=lake,
             hint=f"name it in {config}, then: {_score(lake, config)}",
         )

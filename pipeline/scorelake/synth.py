@@ -1,7 +1,7 @@
-"""A realistic lake to try, test and benchmark with: seeded, and streamed so that 1e9 attempts fit any machine.
+"""Write a synthetic lake for demos, tests and benchmarks: seeded, and streamed so that 1e9 attempts fit any machine.
 
-Models differ in strength, subjects in difficulty, problems within a subject by a Beta distribution; n is
-ragged and some attempts are ungraded, as in life.
+Models differ in strength, subjects in difficulty, and problems within a subject by a Beta distribution; the number of
+attempts varies, and some attempts are ungraded.
 """
 
 from __future__ import annotations
@@ -22,25 +22,17 @@ from scorelake.metrics.draws import Floats, Ints
 from scorelake.threads import parallel_map
 
 SUBJECTS = (
-    "algebra",
-    "biology",
-    "chemistry",
-    "code",
-    "geometry",
-    "history",
-    "law",
-    "logic",
-    "physics",
-    "statistics",
+    *("algebra", "biology", "chemistry", "code", "geometry"),
+    *("history", "law", "logic", "physics", "statistics"),
 )
 LEVELS = ("easy", "medium", "hard")
 ROWS = 1 << 20
-"""Rows made and written at once."""
+"""Rows generated and written at a time."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to make. `attempts` is the largest n; with `ragged` the smallest is half of it."""
+    """Size and shape of a lake. `attempts` is the largest n; with `ragged` the smallest is half of it."""
 
     models: int
     problems: int
@@ -52,7 +44,7 @@ class Plan:
     ungraded: float = 0.01
     rewards: bool = False
     files: int | None = None
-    """Files in all: by default one per model (clustered) or one per two million attempts (shuffled)."""
+    """Number of files; by default one per model (clustered) or one per two million attempts (shuffled)."""
 
 
 def write(lake: Path, plan: Plan) -> int:
@@ -62,34 +54,34 @@ def write(lake: Path, plan: Plan) -> int:
     if not (1 <= plan.subjects <= len(SUBJECTS)) or not (0 <= plan.ungraded < 1):
         raise UsageError(f"subjects must be 1 to {len(SUBJECTS)}, ungraded a share below 1")
     if lake.exists() and any(lake.iterdir()):
-        raise UsageError("the folder is not empty", where=str(lake), hint="give a new one")
-    world = _World(plan)
-    parallel_map(lambda file: _write(lake, world, *file), world.files())
-    return world.total
+        raise UsageError("the folder is not empty", where=str(lake), hint="name a new folder")
+    generator = _Generator(plan)
+    parallel_map(lambda file: _write(lake, generator, *file), generator.files())
+    return generator.total
 
 
-def _write(lake: Path, world: _World, path: str, rows: Iterator[Ints]) -> None:
+def _write(lake: Path, generator: _Generator, path: str, rows: Iterator[Ints]) -> None:
     target = lake / path
     target.parent.mkdir(parents=True, exist_ok=True)
     writer = None
     for chunk, part in enumerate(rows):
-        table = world.table(part, [world.plan.seed, *path.encode(), chunk])
+        table = generator.table(part, [generator.plan.seed, *path.encode(), chunk])
         writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd", write_page_checksum=True)
         writer.write_table(table)
     if writer:
         writer.close()
 
 
-class _World:
-    """Strengths, difficulties and the number of attempts of every (model, problem)."""
+class _Generator:
+    """Strength of models, difficulty of problems, and number of attempts of every (model, problem)."""
 
     def __init__(self, plan: Plan) -> None:
         rng = np.random.default_rng([plan.seed, 1])
         self.plan = plan
         self.subject: Ints = np.arange(plan.problems) * plan.subjects // plan.problems
         easiness = rng.normal(0, 0.7, plan.subjects)[self.subject]
-        talent = np.clip(rng.beta(0.9, 0.9, plan.problems), 0.002, 0.998)
-        self.problem: Floats = logit(talent) + easiness
+        rate = np.clip(rng.beta(0.9, 0.9, plan.problems), 0.002, 0.998)
+        self.problem: Floats = logit(rate) + easiness
         self.level: Ints = np.digitize(-self.problem, np.quantile(-self.problem, [1 / 3, 2 / 3]))
         self.strength: Floats = np.sort(rng.normal(0, 1.0, plan.models))[::-1].copy()
         low = max(1, plan.attempts // 2) if plan.ragged else plan.attempts
@@ -99,7 +91,7 @@ class _World:
         self.names = pa.array([f"problem-{i:06d}" for i in range(plan.problems)])
 
     def files(self) -> Iterator[tuple[str, Iterator[Ints]]]:
-        """Each file's path and the indices of its attempts, in chunks."""
+        """Yield the path of each file and the indices of its attempts, in chunks."""
         plan = self.plan
         if plan.layout == "clustered":
             parts = max(1, (plan.files or plan.models) // plan.models)
@@ -118,7 +110,7 @@ class _World:
             yield f"date={day}/part-0.parquet", shuffled
 
     def table(self, attempt: Ints, seed: list[int]) -> pa.Table:
-        """The attempts with the given indices."""
+        """Return the attempts with the given indices."""
         plan, rng = self.plan, np.random.default_rng(seed)
         if plan.layout == "shuffled":
             attempt = rng.permutation(attempt)
@@ -127,29 +119,29 @@ class _World:
         pair[order] = np.searchsorted(self.start, attempt[order], side="right") - 1  # in order: many times faster
         m, p = pair // plan.problems, pair % plan.problems
         ability = self.strength[m] + self.problem[p]
-        blank = rng.random(attempt.size) < plan.ungraded
+        is_ungraded = rng.random(attempt.size) < plan.ungraded
         columns = {
-            "benchmark": _named(np.zeros(attempt.size, dtype=np.int32), ["synth"]),
-            "subject": _named(self.subject[p], list(SUBJECTS[: plan.subjects])),
+            "benchmark": _dictionary(np.zeros(attempt.size, dtype=np.int32), ["synth"]),
+            "subject": _dictionary(self.subject[p], list(SUBJECTS[: plan.subjects])),
             "problem_id": self.names.take(p),
             "attempt": pa.array((attempt - self.start[pair]).astype(np.int32)),
-            "passed": pa.array(rng.random(attempt.size) < expit(ability), mask=blank),
-            "difficulty": _named(self.level[p], list(LEVELS)),
+            "passed": pa.array(rng.random(attempt.size) < expit(ability), mask=is_ungraded),
+            "difficulty": _dictionary(self.level[p], list(LEVELS)),
         }
         if plan.rewards:
             score = np.round(expit(ability + rng.normal(0, 1, attempt.size)), 3)
-            columns["score"] = pa.array(score, mask=blank)
+            columns["score"] = pa.array(score, mask=is_ungraded)
         if plan.layout == "shuffled":
-            columns = {"model": _named(m, [model_name(i) for i in range(plan.models)]), **columns}
+            columns = {"model": _dictionary(m, [model_name(i) for i in range(plan.models)]), **columns}
         return pa.table(columns)
 
 
 def model_name(m: int) -> str:
-    """The name of the m-th model; strengths fall with m."""
+    """Return the name of the m-th model; strength falls with m."""
     return f"model-{m:02d}"
 
 
-def _named(code: Ints, names: list[str]) -> pa.Array[Any]:
+def _dictionary(code: Ints, names: list[str]) -> pa.Array[Any]:
     return pa.DictionaryArray.from_arrays(code.astype(np.int32), pa.array(names)).cast(pa.string())
 
 
@@ -158,7 +150,7 @@ def _chunks(low: int, high: int) -> Iterator[Ints]:
 
 
 def _stride(total: int, seed: int) -> int:
-    """A step with no common divisor with the total, near the golden ratio of it: visits every attempt once."""
+    """Return a step near the golden ratio of the total and coprime to it: its multiples visit every attempt once."""
     step = max(1, int(total * 0.6180339887498949) + seed % 97)
     while gcd(step, total) != 1:
         step += 1

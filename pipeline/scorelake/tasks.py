@@ -23,7 +23,7 @@ from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, EndedError, ScorelakeError, StorageError
 from scorelake.guard import AFTER_A_CRASH, CRASHES, crash_reason, run_in_subprocess
-from scorelake.lake.download import at_hand
+from scorelake.lake.download import local_copy
 from scorelake.settings import Settings
 from scorelake.storage.disk import checksum, is_remote, remove, replace_folder, storage_errors, temp_path
 from scorelake.storage.files import File, Shard, stat
@@ -88,7 +88,7 @@ def _misfit(
     root: str, files: Sequence[File], settings: Settings, where: str, every_file: bool
 ) -> ScorelakeError | None:
     shard = Shard(root, tuple(files))
-    with TemporaryDirectory() as aside, at_hand(shard, Path(aside) / "lake", settings, columns=()) as here:
+    with TemporaryDirectory() as aside, local_copy(shard, Path(aside) / "lake", settings, columns=()) as here:
         return fit.refusal(here, settings, where, every_file)
 
 
@@ -158,7 +158,7 @@ def _count(task: Count) -> Partial:
         with storage_errors(aside):
             home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
             (aside / "counts").mkdir(parents=True)
-        with at_hand(task.shard, aside / "lake", task.settings) as shard:
+        with local_copy(task.shard, aside / "lake", task.settings) as shard:
             partial = counting.count(replace(task.task, shard=shard), aside / "counts")
         _unchanged(task.shard)
         with storage_errors(home):

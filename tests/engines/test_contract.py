@@ -1,4 +1,4 @@
-"""What every engine does. `local` is the specification; whatever holds for it holds for all."""
+"""The contract of every engine; `local` is the specification."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_two_maps_at_once(engine: Engine) -> None:
     assert list(zip(engine.map(square, [1, 2]), engine.map(picky, [1, 2]), strict=True)) == [(1, 1), (4, 2)]
 
 
-def test_errors_come_back_as_they_are_and_in_order(engine: Engine) -> None:
+def test_errors_keep_their_type_and_order(engine: Engine) -> None:
     results = engine.map(picky, range(10))
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(LakeError) as caught:
@@ -64,18 +64,18 @@ def test_errors_come_back_as_they_are_and_in_order(engine: Engine) -> None:
     assert (error.what, error.where, error.hint, error.exit_code) == ("three", "here", "choose another", 5)
 
 
-def test_errors_of_the_system_come_back_as_they_are(engine: Engine) -> None:
+def test_system_errors_keep_their_type(engine: Engine) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         list(engine.map(os.listdir, ["/no/such/folder"]))
     assert (type(caught.value), caught.value.filename) == (FileNotFoundError, "/no/such/folder")
 
 
-def test_defects_are_not_swallowed(engine: Engine) -> None:
+def test_bugs_are_raised(engine: Engine) -> None:
     with pytest.raises(ZeroDivisionError):
         list(engine.map((1).__floordiv__, [0]))
 
 
-def test_who_stops_asking_stops_the_work(engine: Engine, tmp_path: Path) -> None:
+def test_closing_the_iterator_stops_the_work(engine: Engine, tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{i}") for i in range(500)]
     results = engine.map(noted, iter(paths))
     assert next(results) == paths[0]
@@ -85,7 +85,7 @@ def test_who_stops_asking_stops_the_work(engine: Engine, tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == begun < 100
 
 
-def test_it_says_how_to_cut_the_work(engine: Engine) -> None:
+def test_capacity(engine: Engine) -> None:
     assert engine.at_once >= 1
     assert engine.memory_gb is None or engine.memory_gb > 0
 
@@ -95,8 +95,10 @@ def test_the_whole_job_is_byte_identical(engine: Engine, tmp_path: Path, rewards
     """The same cut of the work, wherever it is done: every file of the snapshot."""
     synth.write(tmp_path / "lake", synth.Plan(3, 40, 8, layout="shuffled", files=6, rewards=rewards))
     cut = "[run]\nshard_mb = 0.001\nbucket_rows = 300\n"
+    cut += "[metrics]\nnames = ['pass@1', 'avg@N', 'max@2']\n" if rewards else ""
     run(tmp_path / "lake", tmp_path / "local", cut)
     report = run(tmp_path / "lake", tmp_path / "out", cut, engine=engine)
     assert (report.status, report.files_read) == ("published", 6)
     assert tables(tmp_path / "out") == tables(tmp_path / "local")
+    assert any(name.startswith("problem_score/") for name in tables(tmp_path / "out")) == rewards
     assert run(tmp_path / "lake", tmp_path / "out", cut, engine=engine).status == "unchanged"

@@ -1,4 +1,4 @@
-"""What a lake says of itself: read as defaults, overridden by config and flags, and refused where it is damaged."""
+"""The description of a lake: defaults for settings, overridden by config and flags, refused if damaged."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from scorelake.read import check
 from scorelake.run import job
 from scorelake.settings import PATIENCE, Settings
 
-TOLD = {"version": 1, "protocol": ["temperature"], "carry": ["level"], "columns": {"model": "who", "answer": ""}}
+CONTENT = {"version": 1, "protocol": ["temperature"], "carry": ["level"], "columns": {"model": "who", "answer": ""}}
 
 
-def describe(lake: Path, told: Any = TOLD) -> str:
+def describe(lake: Path, content: Any = CONTENT) -> str:
     lake.mkdir(parents=True, exist_ok=True)
-    (lake / NAME).write_text(told if isinstance(told, str) else json.dumps(told))
+    (lake / NAME).write_text(content if isinstance(content, str) else json.dumps(content))
     return str(lake)
 
 
 def test_below_the_config_and_the_flags(tmp_path: Path) -> None:
     lake, config = describe(tmp_path / "lake"), tmp_path / "c.toml"
-    told = settings_of(lake, None)
-    assert (told.columns.model, told.columns.answer, told.columns.carry) == ("who", "", ("level",))
-    assert told.protocol.columns == ("temperature",)
+    content = settings_of(lake, None)
+    assert (content.columns.model, content.columns.answer, content.columns.carry) == ("who", "", ("level",))
+    assert content.protocol.columns == ("temperature",)
     config.write_text('[columns]\nsubject = "topic"\ncarry = []\n[protocol]\ncolumns = ["grader"]\n')
-    told = settings_of(lake, config, **{"columns.answer": "said"})
-    assert (told.columns.model, told.columns.subject, told.columns.answer) == ("who", "topic", "said")
-    assert (told.columns.carry, told.protocol.columns) == ((), ("grader",))
+    content = settings_of(lake, config, **{"columns.answer": "response"})
+    assert (content.columns.model, content.columns.subject, content.columns.answer) == ("who", "topic", "response")
+    assert (content.columns.carry, content.protocol.columns) == ((), ("grader",))
     assert settings_of(str(tmp_path / "nothing"), None) == settings_of(str(config), None) == Settings()
 
 
 def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    """Two temperatures are two protocols because the lake says so; without its word they are one."""
+    """Two temperatures are two protocols because the lake message so; without its word they are one."""
     lake, out = tmp_path / "lake", tmp_path / "out"
     put(lake, attempts(who="m", problem_id=["a"] * 4, passed=[1, 0, 1, 1], temperature=[0, 1, 0, 1], level="x"))
     describe(lake)
@@ -49,7 +49,7 @@ def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-un
     assert ask(out, sql) == [('{"temperature":0}', 2), ('{"temperature":1}', 2)]
     assert "level" in pl.read_parquet(snapshot(out) / "problem_counts").columns
     assert [f.detail for f in check.check(Output(out)) if not f.ok] == []
-    describe(lake, TOLD | {"protocol": []})
+    describe(lake, CONTENT | {"protocol": []})
     assert cli("score", lake, "--out", out).returncode == 0
     assert ask(out, sql) == [("", 4)]
     assert cli("count", lake, "--out", tmp_path / "parts", "--shard", "1/1").returncode == 0
@@ -57,27 +57,27 @@ def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-un
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("content", "message"),
     [
         ("{", "cannot be read"),
         ("", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
         ([1], "must be a JSON object"),
-        ({}, "is of version None"),
-        ({"version": 2}, "is of version 2, this is a scorelake that reads version 1"),
-        ({"version": "1"}, "is of version '1'"),
-        (TOLD | {"more": 1}, "more is not known"),
-        (TOLD | {"carry": "level"}, "carry is not known, or not as it must be"),
-        (TOLD | {"columns": {"modell": "x"}}, "columns has keys that are not known: modell"),
-        (TOLD | {"columns": {"model": 3}}, "columns.model"),
-        (TOLD | {"carry": ["model"]}, "model is a column of the output already"),
+        ({}, "has version None"),
+        ({"version": 2}, "has version 2, but this scorelake reads version 1"),
+        ({"version": "1"}, "has version '1'"),
+        (CONTENT | {"more": 1}, "more is unknown"),
+        (CONTENT | {"carry": "level"}, "carry is unknown or has the wrong type"),
+        (CONTENT | {"columns": {"modell": "x"}}, "columns has unknown keys: modell"),
+        (CONTENT | {"columns": {"model": 3}}, "columns.model"),
+        (CONTENT | {"carry": ["model"]}, "model is a column of the output already"),
     ],
 )
-def test_what_is_damaged_is_told(tmp_path: Path, told: Any, says: str) -> None:
-    lake = describe(tmp_path / "lake", told)
+def test_what_is_damaged_is_content(tmp_path: Path, content: Any, message: str) -> None:
+    lake = describe(tmp_path / "lake", content)
     with pytest.raises(DataError) as error:
         described(lake, PATIENCE)
-    assert says in error.value.what
+    assert message in error.value.what
     assert error.value.where == f"{lake}/{NAME}"
 
 

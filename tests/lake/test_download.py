@@ -15,8 +15,8 @@ import pytest
 from cloud import PATIENT, QUICK, upload
 from conftest import FIXTURES, attempts, expand, put, run, tables
 from faulty import Fault, Faulty
-from scorelake.errors import DataError, LakeError
-from scorelake.lake.download import at_hand
+from scorelake.errors import DataError
+from scorelake.lake.download import local_copy
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
@@ -78,17 +78,17 @@ def test_only_new_and_changed_files_are_read(bucket: str, tmp_path: Path) -> Non
     assert tables(out) == tables(tmp_path / "disk")
 
 
-def test_columns_nobody_asked_for_stay_where_they_are(bucket: str, tmp_path: Path) -> None:
+def test_only_used_columns_are_downloaded(bucket: str, tmp_path: Path) -> None:
     frame = wide(tmp_path / "lake")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
     listed = listing(url, QUICK)
     shard = Shard(url, listed.files)
-    with at_hand(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
+    with local_copy(shard, tmp_path / "copy", Settings(storage=QUICK)) as copy:
         path = Path(copy.root) / "big.parquet"
         assert path.stat().st_size == listed.files[0].size > 6_000_000
         assert path.stat().st_blocks * 512 < 1_000_000
-        known = frame.select("problem_id", "passed", "model")
-        assert pl.read_parquet(path, columns=known.columns).equals(known)
+        columns = frame.select("problem_id", "passed", "model")
+        assert pl.read_parquet(path, columns=columns.columns).equals(columns)
     assert not (tmp_path / "copy").exists()
     run(url, tmp_path / "cloud")
     run(tmp_path / "lake", tmp_path / "disk")
@@ -110,15 +110,15 @@ def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_pa
         return None
 
     proxy.plan = change
-    with pytest.raises(DataError, match="changed or vanished while the lake was read") as told:
+    with pytest.raises(DataError, match="changed or vanished while the lake was read") as caught:
         run(url, tmp_path / "out", PATIENT)
-    assert told.value.where == "big.parquet"
+    assert caught.value.where == "big.parquet"
     assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
     assert run(url, tmp_path / "out", PATIENT).status == "published"
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_storm(bucket: str, proxy: Faulty, tmp_path: Path, seed: int) -> None:
+def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path, seed: int) -> None:
     """A third of all answers is lost, refused or cut, and one body stands still."""
     wide(tmp_path / "lake")
     for i in range(12):
@@ -133,16 +133,14 @@ def test_a_storm(bucket: str, proxy: Faulty, tmp_path: Path, seed: int) -> None:
     assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
 
 
-def test_damage_is_told_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
+def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
     wide(tmp_path / "lake", "cut.parquet")
     cut = (tmp_path / "lake" / "cut.parquet").read_bytes()
     (tmp_path / "lake" / "cut.parquet").write_bytes(cut[: len(cut) // 2])
     (tmp_path / "lake" / "empty.parquet").write_bytes(b"")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
-    reports = [
-        run(place, tmp_path / str(i), allow_quarantine=True) for i, place in enumerate((tmp_path / "lake", url))
-    ]
+    reports = [run(lake, tmp_path / str(i), allow_quarantine=True) for i, lake in enumerate((tmp_path / "lake", url))]
     assert reports[0].quarantine == reports[1].quarantine
     assert len(reports[1].quarantine) == 2
 
@@ -151,23 +149,23 @@ def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_pa
     url = upload(FIXTURES / "lake", f"{bucket}/lake")
     (tmp_path / "quick.toml").write_text("[storage]\ntimeout_s = 1\nretry_s = 0.5\n")
 
-    def score(location: str, code: int, words: str) -> None:
+    def score(location: str, code: int, message: str) -> None:
         done = cli("score", location, "--out", tmp_path / "out", "--config", tmp_path / "quick.toml", "--json")
         assert done.returncode == code, done.stderr
-        assert words in done.stderr
+        assert message in done.stderr
         assert "Traceback" not in done.stderr
         assert json.loads(done.stdout)["exit_code"] == code
 
     score(f"{bucket}-other/lake", 5, "no such bucket")
     proxy.plan = lambda method, path: "403"
-    score(url, 2, "access refused")
+    score(url, 2, "access denied")
     proxy.plan = lambda method, path: "503" if "parquet" in path else None
     score(url, 4, "cannot be reached or used")
     proxy.plan = lambda method, path: None
     score(url, 0, "published")
-    told = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert b"hunter2" not in told
-    assert b"somebody" not in told
+    content = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert b"hunter2" not in content
+    assert b"somebody" not in content
 
 
 def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
@@ -178,30 +176,25 @@ def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tm
         while "stall" not in [fault for *_, fault in proxy.requests]:
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=20)  # the store may be silent for 30 seconds, and fail for 180
-    assert running.returncode == 130, told
-    assert "interrupted" in told
+        _, stderr = running.communicate(timeout=20)  # the store may be silent for 30 seconds, and fail for 180
+    assert running.returncode == 130, stderr
+    assert "interrupted" in stderr
     assert not list((tmp_path / "out" / "partials").glob(".*")), "copies are removed"
-
-
-def test_no_lake(bucket: str) -> None:
-    with pytest.raises(LakeError, match="no Parquet file inside"):
-        listing(f"{bucket}/lake", QUICK)
 
 
 def test_keys_that_a_disk_cannot_hold(bucket: str, tmp_path: Path) -> None:
     path, url = put(tmp_path, expand([("a", 4, 2)], model="m")), f"{bucket}/lake"
     Objects(url, QUICK).send({"both.parquet": path, "both.parquet/part.parquet": path})
     assert run(url, tmp_path / "out").run["graded"] == 8, "one at a time both can be held"
-    with pytest.raises(DataError, match="its key is a folder of other keys too"):
+    with pytest.raises(DataError, match="its key is also a folder of other keys"):
         check.check(Output(tmp_path / "out"))
     Objects(url, QUICK).send({"long/" + "x" * 300 + ".parquet": path})
-    with pytest.raises(DataError, match="a part of its key is longer than 255 bytes") as told:
+    with pytest.raises(DataError, match="a part of its key is longer than 255 bytes") as caught:
         run(url, tmp_path / "out")
-    assert str(told.value.where).startswith("long/xxx")
+    assert str(caught.value.where).startswith("long/xxx")
 
 
-def test_what_stands_for_a_folder_is_no_file(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
+def test_an_object_that_stands_for_a_folder_is_ignored(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """Consoles make an empty object whose key ends in a slash; an empty file is another matter."""
     import urllib.request
 

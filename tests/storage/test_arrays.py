@@ -1,4 +1,4 @@
-"""Arrays of Arrow's from numpy's and back, and no pandas on the way from a lake to counts per problem."""
+"""Conversion between numpy and Arrow, without loading pandas on the way from a lake to counts."""
 
 import subprocess
 import sys
@@ -34,20 +34,17 @@ assert "pandas" not in sys.modules
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint64, np.float64])
 def test_numbers_there_and_back(kind: type[np.generic]) -> None:
     values = np.arange(10).astype(kind)
-    for some in (values, values[::3], values[:0]):
-        assert arrow(some).equals(pa.array(some))
-        assert numbers(arrow(some)).tolist() == some.tolist()
-        assert numbers(pa.chunked_array([arrow(some), arrow(some)])).tolist() == [*some.tolist(), *some.tolist()]
+    for each in (values, values[::3], values[:0]):
+        assert arrow(each).equals(pa.array(each))
+        assert numbers(arrow(each)).tolist() == each.tolist()
+        assert numbers(pa.chunked_array([arrow(each), arrow(each)])).tolist() == [*each.tolist(), *each.tolist()]
     assert np.frombuffer(buffer(values[::3]), kind).tolist() == values[::3].tolist()
 
 
-def test_booleans_are_not_taken_for_bytes() -> None:
+def test_booleans_and_texts() -> None:
     assert numbers(pa.array([True, False, True])).tolist() == [True, False, True]
     with pytest.raises(AssertionError):
         arrow(np.array([True, False]))
-
-
-def test_texts() -> None:
     for values in (["a", None, "ü" * 20], [None], []):
         assert texts(values).equals(pa.array(values, pa.large_string()))
 

@@ -1,4 +1,4 @@
-"""Names of what is being written: unique, and telling whether anybody still writes."""
+"""Temporary names: unique, and with enough information to recognise abandoned files."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def test_hosts_and_containers_with_the_same_process_number_differ(monkeypatch: p
     assert names[0] != names[1]
 
 
-def test_the_living_are_left_alone_and_the_dead_are_not(tmp_path: Path) -> None:
+def test_only_files_of_ended_processes_are_abandoned(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys; from scorelake.storage.disk import temp_path\n"
         "print(temp_path(pathlib.Path(sys.argv[1])), flush=True); input()"
@@ -46,33 +46,33 @@ def test_the_living_are_left_alone_and_the_dead_are_not(tmp_path: Path) -> None:
     ) as writer:
         assert writer.stdout is not None
         path = folder(Path(writer.stdout.readline().strip()), "half")
-        assert not disk.abandoned(path)
+        assert not disk.is_abandoned(path)
         writer.kill()
         writer.wait()
-    assert disk.abandoned(path)
+    assert disk.is_abandoned(path)
 
 
 def test_a_process_number_used_again_is_another_process(tmp_path: Path) -> None:
     mine = disk.temp_path(tmp_path / "x")
     writer = mine.name.split("-")
-    assert not disk.abandoned(mine)
+    assert not disk.is_abandoned(mine)
     writer[2] = str(int(writer[2]) - 1)
-    assert disk.abandoned(tmp_path / "-".join(writer))
+    assert disk.is_abandoned(tmp_path / "-".join(writer))
 
 
-def test_other_machines_are_given_a_day(tmp_path: Path) -> None:
+def test_files_of_other_machines_are_abandoned_after_a_day(tmp_path: Path) -> None:
     path = folder(tmp_path / ".x.0123456789ab-1-2-abcdef", "half")
-    assert not disk.abandoned(path)
+    assert not disk.is_abandoned(path)
     yesterday = time.time() - 25 * 3600
     os.utime(path / "text", (yesterday, yesterday))
     os.utime(path, (yesterday, yesterday))
-    assert disk.abandoned(path)
+    assert disk.is_abandoned(path)
     (path / "text").write_text("still at it")
-    assert not disk.abandoned(path)
+    assert not disk.is_abandoned(path)
 
 
 def test_many_writers_of_one_folder(tmp_path: Path) -> None:
-    """Each replaces the others' again and again: always a whole folder, no error, nothing left over."""
+    """Concurrent replacements: always a complete folder, no error, no leftovers."""
     final = tmp_path / "final"
 
     def write(number: int) -> None:
@@ -85,7 +85,7 @@ def test_many_writers_of_one_folder(tmp_path: Path) -> None:
     assert (final / "text").read_text().isdecimal()
 
 
-def test_other_errors_of_a_rename_are_told(tmp_path: Path) -> None:
+def test_other_errors_of_a_rename_are_raised(tmp_path: Path) -> None:
     mine = folder(disk.temp_path(tmp_path / "x"), "x")
     shutil.rmtree(mine)
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Objects: exact keys, versions that are checked, failures that are survived or told in time."""
+"""Objects: exact keys, verified versions, retries, and errors within a time limit."""
 
 import time
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from cloud import QUICK
 from faulty import Fault, Faulty
-from scorelake.errors import LakeError, StorageError, UsageError
-from scorelake.storage.objects import ChangedError, Objects, _first
+from scorelake.errors import StorageError, UsageError
+from scorelake.storage.objects import ChangedError, Objects, clean_message
 
 DATA = bytes(range(256)) * 1000
 
@@ -21,7 +21,7 @@ def there(bucket: str, tmp_path: Path) -> Objects:
     return objects
 
 
-def whole(objects: Objects, key: str = "a/data") -> bytes:
+def read_all(objects: Objects, key: str = "a/data") -> bytes:
     found = objects.find(key)
     assert found is not None
     return objects.read(found, 0, found.size)
@@ -34,7 +34,7 @@ def test_keys_are_data(bucket: str, tmp_path: Path) -> None:
         (tmp_path / "one").write_text(key)
         objects.send({key: tmp_path / "one"})
     assert [found.key for found in objects.list()] == sorted(keys)
-    assert [whole(objects, key).decode() for key in keys] == keys
+    assert [read_all(objects, key).decode() for key in keys] == keys
 
 
 def test_ranges(there: Objects) -> None:
@@ -67,21 +67,11 @@ def test_only_one_of_two_replaces(there: Objects, tmp_path: Path) -> None:
     there.replace(theirs, "new", before)
     with pytest.raises(ChangedError):
         there.replace(mine, "new", before)
-    assert whole(there, "new") == b"theirs"
-
-
-@pytest.mark.parametrize("fault", ["lost", "503"])
-def test_a_replacement_whose_answer_is_lost_has_been_made(
-    there: Objects, proxy: Faulty, tmp_path: Path, fault: Fault
-) -> None:
-    (tmp_path / "mine").write_text("mine")
-    proxy.first(1, fault, lambda method, path: method == "PUT")
-    there.replace(tmp_path / "mine", "new", None)
-    assert whole(there, "new") == b"mine"
+    assert read_all(there, "new") == b"theirs"
 
 
 @pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 1), ("lost", 3)])
-def test_a_few_failures_are_survived(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
+def test_a_few_failures_are_retried(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
     (found,) = there.list()
     proxy.first(many, fault)
     assert there.read(found, 100, 200_000) == DATA[100:200_000]
@@ -91,33 +81,25 @@ def test_a_few_failures_are_survived(there: Objects, proxy: Faulty, fault: Fault
 
 
 @pytest.mark.parametrize("fault", ["503", "cut", "stall"])
-def test_endless_failure_is_told_in_time(there: Objects, proxy: Faulty, fault: Fault) -> None:
+def test_endless_failure_is_reported_in_time(there: Objects, proxy: Faulty, fault: Fault) -> None:
     (found,) = there.list()
     there = Objects(there.url, QUICK.model_copy(update={"retry_s": 2.0}))
     proxy.plan = lambda method, path: fault
     began = time.monotonic()
-    with pytest.raises(StorageError, match="cannot be reached or used") as told:
+    with pytest.raises(StorageError, match="cannot be reached or used") as caught:
         there.read(found, 0, found.size)
     assert time.monotonic() - began < 30
-    assert "<" not in str(told.value)
-    assert "\n  hint: nothing was published" in str(told.value)
-
-
-def test_no_bucket(bucket: str) -> None:
-    nowhere = Objects(f"{bucket}-other/lake", QUICK)
-    with pytest.raises(LakeError, match="no such bucket"):
-        nowhere.list()
-    with pytest.raises(LakeError, match="no such bucket"):
-        nowhere.send({"x": Path(__file__)})
+    assert "<" not in str(caught.value)
+    assert "\n  hint: nothing was published" in str(caught.value)
 
 
 def test_no_permission(there: Objects, proxy: Faulty, tmp_path: Path) -> None:
     (found,) = there.list()
     proxy.plan = lambda method, path: "403"
     for request in (there.list, lambda: there.read(found, 0, 9), lambda: there.send({"x": tmp_path / "data"})):
-        with pytest.raises(UsageError, match="access refused"):
+        with pytest.raises(UsageError, match="access denied"):
             request()
-    with pytest.raises(UsageError, match="access refused"):
+    with pytest.raises(UsageError, match="access denied"):
         there.replace(tmp_path / "data", "x", None)
     assert len(proxy.requests) < 10, "no use in trying again"
 
@@ -129,37 +111,31 @@ def test_no_credentials(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
         Objects(bucket, QUICK)
 
 
-def test_nobody_listens(bucket: str, proxy: Faulty) -> None:
-    proxy.close()
-    with pytest.raises(StorageError, match="cannot be reached"):
-        Objects(bucket, QUICK.model_copy(update={"retry_s": 1.0})).list()
-
-
 @pytest.mark.parametrize("url", ["s3://", "s3:///x", "s3://key:hunter2@bucket/x", "az://box/x?sig=hunter2"])
 def test_addresses_hold_no_secret(url: str) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         Objects(url, QUICK)
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_messages_hold_no_token() -> None:
     words = "Generic Azure error: Error performing GET http://host/box?sv=1&sig=hunter2 in 3ms - HTTP error"
-    assert _first(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
+    assert clean_message(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
 
 
 def test_an_endpoint_holds_no_secret_either(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
-    with pytest.raises(StorageError, match="cannot be reached") as told:
+    with pytest.raises(StorageError, match="cannot be reached") as caught:
         Objects(bucket, QUICK.model_copy(update={"retry_s": 1.0})).list()
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("endpoint", ["user:hunter2@host", "not a url", "http://", "http://u:hunter2@h:port", ""])
 def test_an_endpoint_that_is_no_url(bucket: str, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL is not a URL") as told:
+    with pytest.raises(UsageError, match="AWS_ENDPOINT_URL is not a URL") as caught:
         Objects(bucket, QUICK).list()
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_google_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

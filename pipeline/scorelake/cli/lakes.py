@@ -131,20 +131,20 @@ def init(
             )
         from scorelake import tasks
         from scorelake.lake.description import described
-        from scorelake.lake.guess import guess
+        from scorelake.lake.infer import infer_config
         from scorelake.lake.listing import listing
-        from scorelake.lake.look import look
-        from scorelake.lake.template import config as template
+        from scorelake.lake.sample import sample_lake
+        from scorelake.lake.template import config_text
         from scorelake.settings import PATIENCE, Settings, load
         from scorelake.storage.disk import replace_text
 
         if described(lake, PATIENCE):
             reporting.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
         listed = listing(lake)
-        seen = look(listed, Settings())
-        guesses = guess(seen)
-        replace_text(config, template(guesses, lake))
-        reporting.guessed(guesses, seen, lake, config)
+        sample = sample_lake(listed, Settings())
+        inferred = infer_config(sample)
+        replace_text(config, config_text(inferred, lake))
+        reporting.inferred(inferred, sample, lake, config)
         tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
         reporting.next_command(lake, config)
 
@@ -265,7 +265,7 @@ def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineNa
     return settings_for(lake, columns=mapped(column or ()), engine=engine.value, **asked)
 
 
-def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Suspect]:
+def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
     from functools import partial
 

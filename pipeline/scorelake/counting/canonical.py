@@ -14,7 +14,7 @@ import polars as pl
 
 from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.schema_check import Misfit, unfit
-from scorelake.hashing import hash_text
+from scorelake.hashing import text_ids
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -254,7 +254,11 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
     """For each reason to reject a row, the rows that it applies to; a row without a key has no other reason."""
     texts = {key: _key_text(key, source, schema) for key, source in canonical.keys.items()}
     missing = {f"no {key}": text.is_null() for key, text in texts.items()}
-    differing = [texts[key] != source.value for key, source in canonical.keys.items() if source.agree]
+    differing = [
+        texts[key].ne_missing(pl.lit(source.value, pl.String).cast(CATEGORIES[key]))
+        for key, source in canonical.keys.items()
+        if source.agree
+    ]
     invalid = pl.any_horizontal(canonical.kind == REJECTED, *differing) & ~pl.any_horizontal(missing.values())
     return {**missing, INVALID: invalid}
 
@@ -334,9 +338,17 @@ def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series])
     if values.dtype.is_nested():
         return function(values)
     distinct = values.unique()
-    pairs = pl.DataFrame({"value": distinct.to_physical(), "result": function(distinct)})
-    rows = values.to_physical().to_frame("value")
-    return rows.join(pairs, on="value", how="left", nulls_equal=True, maintain_order="left")["result"]
+    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
+    rows = _join_keys(values)
+    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
+
+
+def _join_keys(values: pl.Series) -> pl.DataFrame:
+    """Columns that are equal where values are: a join does not match NaN with NaN."""
+    frame = values.to_physical().to_frame("value")
+    if not values.dtype.is_float():
+        return frame
+    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
 
 
 def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
@@ -353,12 +365,12 @@ def _sort(kind: pl.DataType) -> str:
 
 def answer_ids(values: pl.Series) -> pl.Series:
     """64 bits that tell an answer from others, null where there is none."""
-    return _per_distinct(values, lambda distinct: _hash_or_null(answer_text(distinct)))
+    return _per_distinct(values, lambda distinct: _id_or_null(answer_text(distinct)))
 
 
-def _hash_or_null(texts: pl.Series) -> pl.Series:
-    hashes = pl.Series(hash_text(texts), dtype=pl.UInt64)
-    return pl.select(pl.when(texts.is_not_null()).then(hashes)).to_series()
+def _id_or_null(texts: pl.Series) -> pl.Series:
+    ids = pl.Series(text_ids(texts), dtype=pl.UInt64)
+    return pl.select(pl.when(texts.is_not_null()).then(ids)).to_series()
 
 
 def answer_text(values: pl.Series) -> pl.Series:

@@ -60,7 +60,7 @@ def _merge_rows(named: pl.DataFrame, rule: str) -> pl.DataFrame:
     else:
         pick = pl.Expr.min if rule == "all-pass" else pl.Expr.max
         kept = is_graded & (pl.col("outcome") == pick(outcome))
-        # the smallest hash among the answers of the verdict that counts: independent of the order of files and rows
+        # the smallest id among the answers of the verdict that counts: independent of the order of files and rows
         chosen = {"outcome": pick(outcome), "score": pick(score), "answer": pl.col("answer").filter(kept).min()}
     return (
         named.sort(ROW, maintain_order=True)

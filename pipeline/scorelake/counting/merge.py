@@ -108,7 +108,8 @@ def merge(bucket: Bucket) -> Merged:
     problems = rows.select(
         ORDER,
         *KEYS,
-        *("rows", *plain),
+        "rows",
+        *(pl.col(name).fill_null(0) for name in plain),
         *(pl.col(name).fill_null(0) for name in bits),
         *(f"{end}:{name}" for name in carried for end in ("min", "max")),
         *([pl.col("outcome").is_not_null().alias("listed")] if has_lists else []),
@@ -162,8 +163,19 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
+    frames = [_with_missing_lists(part, frames) for part in frames]
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
     return rows.with_columns(pl.Series(ORDER, _key_order(rows)))
+
+
+def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    """Add lists of nulls for columns that only other partials have."""
+    schema = part.collect_schema()
+    missing = [n for n in LISTED if n not in schema and any(n in other.collect_schema() for other in parts)]
+    if "outcome" not in schema or not missing:
+        return part
+    nulls = {name: pl.when(pl.element() > REJECTED).then(pl.element()).cast(LISTED[name]) for name in missing}
+    return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
 
 
 def _key_order(rows: pl.DataFrame) -> NDArray[np.int64]:

@@ -27,7 +27,13 @@ from scorelake.schemas import KEYS, NAMED
 
 HASH = "hash"
 MAX_WORDS = 4
-LISTED = ("attempt", "outcome", "score", "answer", ROW)
+LISTED = {
+    "attempt": pl.Int64(),
+    "outcome": pl.UInt8(),
+    "score": pl.Float64(),
+    "answer": pl.UInt64(),
+    ROW: pl.UInt64(),
+}
 """Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
 
 
@@ -121,7 +127,9 @@ def attempt_rows(chunk: Sequence[RowGroups], layout: PartialLayout, errors: list
         if ROW in layout.lists:
             columns[ROW] = pl.col(ROW)
         frames.append(scan_verified(part, errors, layout).select(**columns))
-    return pl.concat(frames, how="diagonal_relaxed")
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    absent = set(layout.lists).difference(rows.collect_schema().names())  # these files have no such column
+    return rows.with_columns(pl.lit(None, LISTED[name]).alias(name) for name in absent)
 
 
 def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:

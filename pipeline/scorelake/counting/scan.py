@@ -75,7 +75,7 @@ def chunks(files: Sequence[LakeFile], max_rows: int) -> list[list[RowGroups]]:
     out: list[list[RowGroups]] = []
     total = 0
     for file in files:
-        for groups in parquet.units(file.metadata, most=min(max_rows, parquet.TOGETHER)):
+        for groups in parquet.units(file.metadata, max_rows=min(max_rows, parquet.BATCH_ROWS)):
             part = RowGroups(file, tuple(groups))
             if not out or total + part.rows > max_rows:
                 out.append([])

@@ -151,7 +151,7 @@ def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> La
     try:
         metadata = parquet.footer(path)
         arrow = metadata.schema.to_arrow_schema()
-        hive = file.beside(parquet.field_ids(arrow), task.settings.used)
+        hive = file.constant_columns(parquet.field_ids(arrow), task.settings.used)
         known = arrow.serialize().to_pybytes()
         if known not in schemas:
             schemas[known] = _schema(arrow, task.settings.used)

@@ -1,7 +1,4 @@
-"""Where tasks run. An engine has one method, map(task, items); `local` is the specification of all others.
-
-Other engines are extras, imported when asked for.
-"""
+"""Where tasks run: `map(task, items)`. The local engine is the specification of every other one."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar
 
-from scorelake.engines import local
 from scorelake.errors import UsageError
 from scorelake.settings import Settings
 
@@ -18,22 +14,35 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """Runs a top-level function over items; what it needs to know is in them, and what it makes is in files."""
+    """Run a top-level function over small frozen dataclasses; its output is in files, and its result is small."""
 
     @property
     def at_once(self) -> int:
-        """How many tasks run side by side: work is cut into at least that many pieces."""
+        """Number of tasks that run in parallel: the work is cut into at least as many."""
 
     @property
     def memory_gb(self) -> float | None:
-        """What one task may use, where that is not for this machine to say."""
+        """Memory of one task; None where the settings of this machine apply."""
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results in the order of the items, each as soon as it is done.
+        """Yield results in the order of the items, and raise the first error in that order.
 
-        An item says in str() what it is, for errors. A task may name another one, to be done instead after it has
-        crashed its worker: see guard.AFTER_A_CRASH.
+        `str(item)` names the item in errors. The attribute `guard.AFTER_A_CRASH` of a task is another task, which
+        replaces it after it crashed its worker.
         """
+
+
+class LocalEngine:
+    """Run tasks one after another in this process; Polars uses every core inside each."""
+
+    at_once = 1
+    memory_gb: float | None = None
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        return (task(item) for item in items)
+
+
+local = LocalEngine()
 
 
 def connect(
@@ -41,13 +50,11 @@ def connect(
     address: str | None,
     settings: Settings,
     shared: Iterable[str] = (),
-    modules: Iterable[str] = (),
-    say: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> AbstractContextManager[Engine]:
-    """An engine by its name, for as long as it is needed.
+    """Open an engine by its name.
 
-    Every machine it uses must see the shared paths; workers elsewhere load the modules while there is no task yet.
-    Warnings, such as of workers that were lost, are said; by default they are logged.
+    Every machine must see the `shared` paths. Warnings, such as of lost workers, go to `warn` or to the log.
     """
     if name == "local":
         if address is not None:
@@ -56,10 +63,10 @@ def connect(
     if name != "ray":
         raise UsageError(f"no engine {name}", hint="known engines: local, ray")
     try:
-        from scorelake.engines import ray  # noqa: PLC0415
+        from scorelake.engines import ray  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError(
             f"--engine ray needs a package that is not installed: {error.name}",
             hint="pip install 'scorelake[ray]'",
         ) from None
-    return ray.connected(address or "auto", settings.run, shared, modules, say or ray.LOG)
+    return ray.connect(address or "auto", settings.run, shared, warn or ray.LOG)

@@ -1,79 +1,95 @@
-"""Tasks on a Ray cluster: scheduled where there is room, and again where a worker or a node was lost or is silent.
+"""Run tasks on a Ray cluster, and again elsewhere if their worker or node is lost.
 
-Only descriptions of tasks and their small results pass through the driver; lake and output lie on storage that
-every node sees. A task that ran twice did no harm: what it makes is written aside and renamed. Ray itself tries
-nothing again: how often, and when, is for the driver to say (see attempts).
+Only task descriptions and small results pass through the driver; lake and output are on storage that every node sees.
+A task may run twice: its output is written to a temporary path and renamed. Attempts are counted here, since Ray's
+own retries have no limit: after its memory monitor killed a worker, Ray 2.60 repeats a task forever, whatever
+`max_retries` is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import logging
+import os
 import pickle
-import secrets
+import signal
+import socket
 import sys
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 import polars as pl
 import ray
-from ray.experimental import internal_kv
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from scorelake.engines.attempts import CRASH, MEMORY, NODE, Attempt, Attempts, Work, called, failure
-from scorelake.engines.joining import join, line
-from scorelake.engines.worker import SPACE, end, runner
-from scorelake.errors import ClusterError, UsageError
+from scorelake.errors import ClusterError, EndedError, ScorelakeError, UsageError
 from scorelake.guard import AFTER_A_CRASH
 from scorelake.settings import Run
-from scorelake.storage.disk import is_remote
+from scorelake.storage.disk import first_line, is_remote
+from scorelake.text import escape_controls, plural
 from scorelake.version import __version__
 
-Ref: TypeAlias = "ray.ObjectRef[Any]"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 VERSIONS = {"scorelake": __version__, "polars": pl.__version__}
-"""What must be the same everywhere, since hashes and partial counts depend on it."""
-PATIENCE = 600.0
-"""Seconds to wait for room: an autoscaler may be starting a node, or other work may have every processor."""
-GRACE = 5.0
-"""Seconds for cancelled tasks to clean up before they are killed."""
-AWAKE = 64
-"""Workers started before there is work for them, at most."""
+"""Must be the same on every node: hashes and partial counts depend on them."""
+GRACE_S = 5.0
+"""Time for cancelled tasks to remove their temporary files before they are killed."""
 GB = 1 << 30
-LOST: dict[tuple[type[Exception], ...], str] = {
-    (ray.exceptions.OutOfMemoryError,): MEMORY,
-    (ray.exceptions.WorkerCrashedError,): CRASH,
-    (ray.exceptions.NodeDiedError, ray.exceptions.LocalRayletDiedError, ray.exceptions.ObjectLostError): NODE,
-}
-"""Errors of Ray by which an attempt is lost, and what to call them."""
+MEMORY, CRASH = "Ray's memory monitor ended the worker", "the worker crashed or was killed"
+HINT = "if memory is short, set [run] memory_gb, or smaller shard_mb and bucket_rows; else see Ray's logs on the node"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""The start of every gRPC connection: HTTP/2's fixed text and an empty SETTINGS frame."""
+SETTINGS_FRAME = 4
+PORT_HINT = "host:port of the head as `ray start --head` prints it, usually port 6379; not the dashboard (8265)"
 LOG = logging.getLogger(__name__).warning
-"""Where warnings go unless somebody else wants to tell them."""
 
 
 @dataclass
-class Ray:
-    """The engine. Every task declares its processors and memory, and is told to use no more threads than that."""
+class Call:
+    """One task of a map: its current attempt, and why earlier ones failed."""
+
+    task: Callable[[Any], Any]
+    item: Any
+    failures: list[str] = field(default_factory=list)
+    ref: Any = None
+
+    def __str__(self) -> str:
+        """Return a short text such as `count_all(a.parquet, b.parquet)`."""
+        items = list(self.item) if isinstance(self.item, (tuple, list)) else [self.item]
+        text = ", ".join(str(each) for each in items[:3])
+        short = text if len(text) <= 160 else f"{text[:160]}..."
+        others = f" and {len(items) - 3:,} more" if len(items) > 3 else ""
+        return f"{getattr(self.task, '__name__', type(self.task).__name__)}({escape_controls(short)}{others})"
+
+
+@dataclass
+class RayEngine:
+    """The engine. Every task reserves its processors and memory, and uses no more threads than that."""
 
     cpus: int
     memory: int
     shared: tuple[str, ...] = ()
-    """Paths that every node must see."""
-    silent_s: float = 60.0
-    """Seconds after which a worker that is not heard of is given up."""
-    patience: float = PATIENCE
-    rest_s: float = 1.0
-    """Seconds before the next attempt after a node ran out of memory; twice as long after every further one."""
-    say: Callable[[str], None] = LOG
-    _name: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Under which its attempts say that they are alive."""
-    _running: set[Ref] = field(default_factory=set)
-    _made: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    warn: Callable[[str], None] = LOG
+    attempts: int = 5
+    backoff_s: float = 1.0
+    """Delay of the next attempt after a node ran out of memory; doubled after every further one."""
+    patience_s: float = 600.0
+    """Time to wait for a node that is large enough: an autoscaler may be starting one."""
+    versions: dict[str, str] = field(default_factory=VERSIONS.copy)
+    _running: dict[Any, None] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        threads = str(self.cpus)
+        limits = {"POLARS_MAX_THREADS": threads, "NUMBA_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
+        # one function for every map, since Ray gives an idle worker to the next task of the same function
+        self._function: Any = ray.remote(
+            num_cpus=self.cpus, memory=self.memory, max_retries=0, runtime_env={"env_vars": limits}
+        )(worker_function(self.shared, self.versions))
 
     @property
     def memory_gb(self) -> float:
@@ -81,275 +97,151 @@ class Ray:
 
     @property
     def at_once(self) -> int:
-        """Tasks that fit on the living nodes."""
-        return max(1, sum(self._fit(node) for node in _nodes()))
+        """Number of tasks that fit on the living nodes."""
+        return max(1, sum(self._tasks_on(node) for node in _nodes()))
 
-    def _fit(self, node: dict[str, float]) -> int:
+    def _tasks_on(self, node: dict[str, float]) -> int:
         return int(min(node.get("CPU", 0) // self.cpus, node.get("memory", 0) // self.memory))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results in the order of the items, each as soon as it is done; the first error in that order is raised.
-
-        A few more tasks than fit are handed over at a time, so that the driver's memory does not follow their number.
-        """
-        attempts, hand_over = Attempts(self.silent_s, self.rest_s, self.say), self._hand_over(task)
-        queue = enumerate(items)
-        done: dict[int, _Done | _Failed] = {}
-        following, more = 0, True
+        """Yield results in the order of the items; the number of tasks that are submitted at a time is limited."""
+        queue, calls = iter(items), deque[Call]()
         try:
             while True:
-                room = 2 * self.at_once + 16 - len(attempts.works) if more else 0
-                for _ in range(room):
-                    at, item = next(queue, (-1, None))
-                    more = at >= 0
-                    if not more:
-                        break
-                    attempts.works[at] = Work(at, called(task, item), _pickled(item))
-                while following in done:
-                    yield done.pop(following)()
-                    following += 1
-                if not attempts.works:
+                for item in islice(queue, max(0, 4 * self.at_once + 16 - len(calls))):
+                    calls.append(Call(task, item))
+                    self._submit(calls[-1])
+                if not calls:
                     return
-                for at, outcome in self._next(attempts, hand_over):
-                    done[at] = outcome
-                    more = more and not isinstance(outcome, _Failed)  # it will be raised, when its turn comes
+                result = self._result(calls[0])
+                calls.popleft()
+                yield result
         finally:
-            self.cancel([attempt.ref for attempt in attempts.alive])
+            self.cancel([call.ref for call in calls])
 
-    def _hand_over(self, task: Callable[[Any], Any]) -> Callable[[Work], tuple[Ref, str]]:
-        """How an attempt is begun: the first like all first ones, others on any node, and with more care if the
-        work itself may have ended a worker and the task says how."""
-        careful = getattr(task, AFTER_A_CRASH, None)
-        packed = ray.put(_pickled(task))
-        with_care = packed if careful is None else ray.put(_pickled(careful))
+    def _submit(self, call: Call) -> None:
+        """Start an attempt: after a failure on any node, and isolated if the task may have ended its worker."""
+        may_crash = any(CRASH in reason for reason in call.failures)
+        function = getattr(call.task, AFTER_A_CRASH, call.task) if may_crash else call.task
+        strategy = "SPREAD" if call.failures else "DEFAULT"
+        payload = bytes(ray.cloudpickle.dumps((function, call.item)))
+        call.ref = self._function.options(scheduling_strategy=strategy).remote(payload)
+        self._running[call.ref] = None
 
-        def hand_over(work: Work) -> tuple[Ref, str]:
-            name = f"{self._name}/{secrets.token_hex(8)}"
-            ref = self._remote(again=work.tried > 0).remote(
-                with_care if work.is_suspicious else packed, work.packed, name
-            )
-            self._running.add(ref)
-            return ref, name
+    def _result(self, call: Call) -> Any:
+        """Return the result of a call, after as many attempts as it takes and are allowed."""
+        while True:
+            self._wait(call.ref)
+            try:
+                refusal, result = ray.get(call.ref)
+            except ray.exceptions.RayTaskError as error:
+                if not isinstance(error.cause, EndedError):  # what is no error of ours is a bug: keep Ray's traceback
+                    raise (error.cause if isinstance(error.cause, ScorelakeError | OSError) else error) from None
+                reason = f"{CRASH}: {error.cause.what}"  # a child process of the task
+            except ray.exceptions.WorkerCrashedError:
+                reason = CRASH
+            except ray.exceptions.OutOfMemoryError:
+                reason = MEMORY
+            except ray.exceptions.RayError as error:
+                reason = first_line(error)
+            else:
+                if refusal is not None:
+                    raise UsageError(refusal[0], where=refusal[1], hint=refusal[2])
+                return result
+            call.failures.append(reason)
+            tried = len(call.failures)
+            if tried == self.attempts:
+                reasons = "; ".join(f"{why} ({plural(n, 'time')})" for why, n in Counter(call.failures).items())
+                message = f"could not be finished in {tried} attempts: {reasons}"
+                raise ClusterError(message, where=str(call), hint=HINT)
+            self.warn(f"warning: {call}: {reason}; attempt {tried + 1} of {self.attempts}")
+            if reason == MEMORY:
+                time.sleep(self.backoff_s * 2 ** (tried - 1))
+            self._submit(call)
 
-        return hand_over
+    def _wait(self, ref: Any) -> None:
+        """Wait for an attempt to end; raise ClusterError if no node has been large enough for too long."""
+        began = None
+        while not ray.wait([ref], timeout=1.0)[0]:
+            if any(self._tasks_on(node) for node in _nodes()):
+                began = None
+                continue
+            what = f"no node of the cluster has {self.cpus} CPUs and {self.memory_gb:.1f} GB for a task"
+            if began is None:
+                began = time.monotonic()
+                self.warn(f"warning: {what}; waiting for one, at most {self.patience_s:g} s")
+            elif time.monotonic() - began > self.patience_s:
+                raise ClusterError(what, hint="add a larger node, or ask for less with [run] threads and memory_gb")
+        self._running.pop(ref, None)
 
-    def _next(
-        self, attempts: Attempts, hand_over: Callable[[Work], tuple[Ref, str]]
-    ) -> Iterator[tuple[int, _Done | _Failed]]:
-        """Wait until something is done, at least one item; an error if nothing can ever be."""
-        attempts.moved = began = time.monotonic()
-        heard, warned, found = began, False, False
-        while not found:
-            now = time.monotonic()
-            for work in attempts.works.values():
-                if work.wants(now):
-                    attempts.handed_over(work, *hand_over(work), now)
-            for attempt in self._ended(attempts):
-                outcome = _outcome(attempt.ref)
-                if isinstance(outcome, str):
-                    attempts.lost(attempt, outcome, now)
-                else:
-                    found = True
-                    self._leave(attempts.done(attempt, now))
-                    yield attempt.work.at, outcome
-            if now - heard > min(self.silent_s / 6, self.patience / 6, 10.0):
-                heard = now
-                with contextlib.suppress(ray.exceptions.RpcError):  # then nobody can be heard, and nobody is silent
-                    for attempt in attempts.hear(_told, now):
-                        self._give_up(attempts, attempt)
-                warned = self._still(attempts, now, warned)
-            for at in [at for at, work in attempts.works.items() if work.is_lost]:
-                found = True
-                work = attempts.works.pop(at)
-                self._leave(work.alive)
-                yield at, _Failed(failure(work))
+    def cancel(self, refs: list[Any] | None = None) -> None:
+        """Stop these tasks, or all: first with an interrupt, so that they remove their temporary files.
 
-    def _ended(self, attempts: Attempts) -> list[Attempt]:
-        """Attempts that came to an end, after a moment at the latest."""
-        alive = {attempt.ref: attempt for attempt in attempts.alive}
-        if not alive:
-            time.sleep(0.1)
-            return []
-        ready, rest = ray.wait(list(alive), num_returns=1, timeout=min(1.0, self.silent_s / 6))
-        if ready and rest:
-            ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
-        self._running.difference_update(ready)
-        return [alive[ref] for ref in ready]
-
-    def _give_up(self, attempts: Attempts, attempt: Attempt) -> None:
-        """Its worker is ended as well, where it has begun: one that is stopped would keep its processor for ever."""
-        where = "a worker that never began"
-        if attempt.said:
-            address, node, process, _ = json.loads(attempt.said)
-            where = f"worker {process} of node {address}"
-            there = NodeAffinitySchedulingStrategy(node, soft=False)
-            ending = ray.remote(end).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
-            self._running.add(ending.remote(process))
-        attempts.given_up(attempt, where)
-
-    def _leave(self, others: list[Attempt]) -> None:
-        """Attempts whose result nobody needs; they are asked to stop, and killed when the engine is left."""
-        for attempt in others:
-            with contextlib.suppress(Exception):
-                ray.cancel(attempt.ref, force=attempt.silent)
-
-    def _still(self, attempts: Attempts, now: float, warned: bool) -> bool:
-        """Say that nothing runs, once; an error if that has lasted too long."""
-        waited = now - attempts.moved
-        if not attempts.is_still or waited <= min(self.silent_s, self.patience):
-            return warned and attempts.is_still
-        size = f"{self.cpus} CPUs and {self.memory_gb:.1f} GB"
-        fits = any(self._fit(node) for node in _nodes())
-        what = "no task has begun" if fits else f"no node of the cluster has {size} for a task"
-        if waited > self.patience:
-            hint = "see with `ray status` what else runs there, and for stopped workers; then run again"
-            if not fits:
-                hint = "add a larger node, or ask for less with [run] threads and memory_gb"
-            raise ClusterError(f"{what}, for {waited:.0f} s" if fits else what, hint=hint)
-        if not warned:
-            self.say(f"warning: {what}; waiting for room since {waited:.0f} s, at most {self.patience:g} s")
-        return True
-
-    def wake(self, modules: Iterable[str] = ()) -> None:
-        """Have workers load what they will need, while the driver still loads what it needs itself."""
-        packed, names = ray.put(_pickled(_loaded)), _pickled(tuple(modules))
-        self._running |= {self._remote().remote(packed, names, "") for _ in range(min(self.at_once, AWAKE))}
-
-    def _remote(self, again: bool = False) -> Any:
-        """One and the same for every map: workers that have done one are lent to the next at once."""
-        told = self.cpus, self.memory, self.shared, self.silent_s, tuple(VERSIONS.items())
-        if self._made is None or self._made[0] != told:
-            self._made = told, self._make()
-        return self._made[1][again]
-
-    def _make(self) -> tuple[Any, Any]:
-        """For first attempts, and for others: Ray would like to put these where the first were."""
-        threads = str(self.cpus)
-        limits = {"POLARS_MAX_THREADS": threads, "NUMBA_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
-        function = ray.remote(runner(self.shared, VERSIONS, min(self.silent_s / 6, 10.0)))
-        first, others = (
-            function.options(
-                name="scorelake",
-                num_cpus=self.cpus,
-                memory=self.memory,
-                max_retries=0,
-                runtime_env={"env_vars": limits},
-                scheduling_strategy=strategy,
-            )
-            for strategy in ("DEFAULT", "SPREAD")
-        )
-        return first, others
-
-    def cancel(self, left: list[Ref] | None = None) -> None:
-        """Stop these tasks, or all: first kindly, so that they remove what they have half-written."""
-        left = list(self._running) if left is None else left
-        self._running.difference_update(left)
-        for force in (False, True):
+        Ray 2.60 ends the driver if a cancellation meets the result of its task ("Tried to complete task that was not
+        pending"). So the last tasks, which still wait, are cancelled first, and the others get a moment to finish.
+        """
+        left = _unfinished(list(self._running) if refs is None else refs, 0)
+        first = 2 * self.at_once if left else 0
+        for ref in reversed(left[first:]):
+            ray.cancel(ref)
+        left = left[:first]
+        for timeout_s, force in ((0.3, False), (GRACE_S, True)):
+            left = _unfinished(left, timeout_s)
             for ref in left:
                 with contextlib.suppress(Exception):
                     ray.cancel(ref, force=force)
-            if left and not force:
-                _, left = ray.wait(left, num_returns=len(left), timeout=GRACE)
-
-    def forget(self) -> None:
-        """Remove what attempts that were killed said last."""
-        with contextlib.suppress(Exception):
-            internal_kv._internal_kv_del(f"{self._name}/", del_by_prefix=True, namespace=SPACE)
+        for ref in list(self._running) if refs is None else refs:
+            self._running.pop(ref, None)
 
 
-def _loaded(modules: tuple[str, ...]) -> None:
-    """A task: the code of later tasks, compiled or loaded."""
-    for name in modules:
-        importlib.import_module(name)
+def _unfinished(refs: list[Any], timeout_s: float) -> list[Any]:
+    return ray.wait(refs, num_returns=len(refs), timeout=timeout_s)[1] if refs else []
 
 
-def _told(attempt: Attempt) -> str:
-    """What a running attempt says of itself, which changes while it is alive; nothing if it has not begun."""
-    said: bytes | None = internal_kv._internal_kv_get(attempt.name, namespace=SPACE)
-    return (said or b"").decode()
+def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callable[[bytes], tuple[Any, Any]]:
+    """Return what a worker runs: the arguments of a UsageError, or None and the result of the task.
 
+    It is a closure that uses only other packages, so that Ray sends its code: a worker may not have scorelake.
+    """
 
-@dataclass(frozen=True)
-class _Done:
-    result: Any
-
-    def __call__(self) -> Any:
-        return self.result
-
-
-@dataclass(frozen=True)
-class _Failed:
-    error: BaseException
-
-    def __call__(self) -> Any:
-        raise self.error
-
-
-def _outcome(ref: Ref) -> _Done | _Failed | str:
-    """What became of an attempt, or why it was lost; a user's error is the same error as without a cluster."""
-    try:
-        kind, told = ray.get(ref)
-    except ray.exceptions.RayTaskError as error:  # a defect of ours: its traceback tells where
-        return _Failed(error)
-    except ray.exceptions.RayError as error:
-        return next((why for kinds, why in LOST.items() if isinstance(error, kinds)), line(error))
-    match kind:
-        case "done":
-            return _Done(told)
-        case "lost":
-            return str(told)
-        case "failed":
-            return _Failed(pickle.loads(told))
-    return _Failed(_unlike(*told) if kind == "unlike" else _blind(*told))
-
-
-def _unlike(node: str, found: dict[str, str | None]) -> UsageError:
-    there = " and ".join(f"{name} {version}" if version else f"no {name}" for name, version in found.items())
-    here = " and ".join(f"{name} {version}" for name, version in VERSIONS.items())
-    exact = " ".join(f"'{name}=={version}'" for name, version in VERSIONS.items())
-    return UsageError(
-        f"node {node} has {there}, while this machine has {here}",
-        hint=f"the same versions on every node: pip install {exact}",
-    )
-
-
-def _blind(node: str, path: str) -> UsageError:
-    return UsageError(
-        f"node {node} does not see it",
-        where=path,
-        hint="lake and output must lie on storage that every node mounts at the same path",
-    )
-
-
-# --- the cluster ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def connected(
-    address: str,
-    run: Run,
-    shared: Iterable[str] = (),
-    modules: Iterable[str] = (),
-    say: Callable[[str], None] = LOG,
-) -> Iterator[Ray]:
-    """The engine on a running cluster. Whatever happens, no task of ours is left running."""
-    with contextlib.redirect_stdout(sys.stderr):  # where Ray prints what its nodes have to say
-        join(address)
-        try:
-            seen = tuple(path for path in shared if not is_remote(path))
-            engine = Ray(run.threads or 1, _memory(run), seen, run.silent_s, say=say)
+    def run(payload: bytes) -> tuple[Any, Any]:
+        node, installed = ray.util.get_node_ip_address(), dict.fromkeys(versions, "missing")
+        for name in versions:
             try:
-                engine.wake(modules)
-                yield engine
-            finally:
-                engine.cancel()
-                engine.forget()
-        finally:
-            ray.shutdown()
+                installed[name] = importlib.import_module(name).__version__
+            except ImportError:
+                continue
+        if installed != versions:
+            there, here = (", ".join(f"{k} {v}" for k, v in each.items()) for each in (installed, versions))
+            exact = " ".join(f"'{name}=={version}'" for name, version in versions.items())
+            hint = f"install the same versions on every node: pip install {exact}"
+            return (f"node {node} has {there}; this machine has {here}", None, hint), None
+        for path in shared:
+            if not os.path.exists(path):
+                hint = "lake and output must lie on storage that every node mounts at the same path"
+                return (f"node {node} does not see this path", path, hint), None
+        task, item = pickle.loads(payload)
+        return None, task(item)
+
+    return run
 
 
-def _memory(run: Run) -> int:
-    """Bytes of one task: as set, or its share of the node with the least memory per processor."""
+@contextlib.contextmanager
+def connect(
+    address: str, run: Run, shared: Iterable[str] = (), warn: Callable[[str], None] = LOG
+) -> Iterator[RayEngine]:
+    """Open the engine on a running cluster."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:  # Ray prints; stdout is for data
+        join_cluster(address)
+        stack.callback(ray.shutdown)
+        paths = tuple(path for path in shared if not is_remote(path))
+        engine = RayEngine(run.threads or 1, task_memory(run), paths, warn)
+        stack.callback(engine.cancel)
+        yield engine
+
+
+def task_memory(run: Run) -> int:
+    """Return the bytes of one task: as set, or its share of the node with the least memory per processor."""
     if run.memory_gb is not None:
         return int(run.memory_gb * GB)
     shares = [node["memory"] / node["CPU"] for node in _nodes() if node.get("CPU") and node.get("memory")]
@@ -357,10 +249,43 @@ def _memory(run: Run) -> int:
 
 
 def _nodes() -> list[dict[str, float]]:
-    """The resources of every living node."""
+    """Return the resources of every living node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def _pickled(thing: object) -> bytes:
-    """As Ray pickles it, but as bytes: the worker looks at its own versions before it unpacks them."""
-    return bytes(ray.cloudpickle.dumps(thing))
+def join_cluster(address: str) -> None:
+    """Connect this process to a cluster as its driver."""
+    if address != "auto":
+        check_address(address)
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise ClusterError(
+            f"cannot join a Ray cluster: {first_line(error)}",
+            where=address,
+            hint="start one with `ray start --head`, or run on one of its nodes with --address auto",
+        ) from None
+    finally:
+        signal.signal(signal.SIGTERM, handler)  # Ray installs its own, which would hide our message
+
+
+def check_address(address: str, timeout_s: float = 5.0) -> None:
+    """Raise if no gRPC server listens at an address: `ray.init` takes minutes to notice, and does not say why."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
+        raise UsageError("not an address", where=address, hint="--address auto, or host:port of the cluster's head")
+    answer = b""
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0", "false"):
+                return  # only Ray itself has the keys
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                connection.sendall(PREFACE)
+                while len(answer) < 9 and (more := connection.recv(64)):
+                    answer += more
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
+        reason = getattr(error, "strerror", None) or error
+        raise ClusterError(f"no Ray cluster answers: {reason}", where=address, hint=PORT_HINT) from None
+    if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
+        raise ClusterError("the port is open but does not answer like a Ray cluster", where=address, hint=PORT_HINT)

@@ -110,7 +110,7 @@ def _aside(root: Path) -> Iterator[Path]:
     """A hidden folder beside the lake, gone at the end; what crashed runs left there goes as well."""
     root.parent.mkdir(parents=True, exist_ok=True)
     for old in root.parent.glob(f".{root.name}.*-*-*-*"):
-        if disk.abandoned(old):
+        if disk.is_abandoned(old):
             disk.remove(old)
     aside = disk.temp_path(root)
     aside.mkdir()

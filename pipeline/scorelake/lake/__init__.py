@@ -1,1 +1,1 @@
-"""Stage 1. What is there: the listing, how it is cut into shards, and their files brought to a disk."""
+"""List a lake, cut it into shards, copy remote files to a disk, and infer the columns of an unknown lake."""

@@ -1,4 +1,4 @@
-"""What a lake says of itself: `_scorelake.json`, which `ingest` writes. Defaults below the config and the flags."""
+"""Read `_scorelake.json`, which `ingest` writes into a lake: defaults for settings, below config and flags."""
 
 from __future__ import annotations
 
@@ -7,77 +7,54 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.errors import DataError, UsageError
+from scorelake.lake.download import read_bytes
 from scorelake.settings import NAMING, Settings, Storage, load
-from scorelake.storage.disk import is_remote
 
 NAME, VERSION = "_scorelake.json", 1
-_KEYS = {"version": int, "protocol": list, "carry": list, "columns": dict}
+_TYPES = {"version": int, "protocol": list, "carry": list, "columns": dict}
 _COLUMNS = (*NAMING, "pass_values", "fail_values")
 
 
 def settings_of(location: str, config: Path | None, **flags: Any) -> Settings:
-    """Settings for a lake: what it says of itself, then the config, then the flags."""
-    told = described(location, load(config, **flags).storage)
-    return load(config, below=told, **flags) if told else load(config, **flags)
+    """Return the settings for a lake: its own description, overridden by the config, overridden by the flags."""
+    settings = load(config, **flags)
+    below = described(location, settings.storage)
+    return load(config, below=below, **flags) if below else settings
 
 
 def described(location: str, storage: Storage) -> dict[str, Any]:
-    """The settings that a lake brings along, as a config would have them; nothing if it says nothing."""
+    """Return the settings in the description of a lake, as a config would have them; {} without a description."""
     where = f"{location.rstrip('/')}/{NAME}"
-    text = _text(location, storage)
-    if text is None:
-        return {}
     try:
-        told = json.loads(text)
+        content = json.loads(read_bytes(where, storage).decode())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except (ValueError, RecursionError) as error:
-        raise _damaged(f"cannot be read: {error}", where) from None
-    if not isinstance(told, dict):
-        raise _damaged("must be a JSON object", where)
-    if told.get("version") != VERSION:
+        raise _invalid(f"cannot be read: {error}", where) from None
+    if not isinstance(content, dict):
+        raise _invalid("must be a JSON object", where)
+    if content.get("version") != VERSION:
         raise DataError(
-            f"is of version {told.get('version')!r}, this is a scorelake that reads version {VERSION}",
+            f"has version {content.get('version')!r}, but this scorelake reads version {VERSION}",
             where=where,
             hint="use the scorelake that wrote it, or ingest again with this one",
         )
-    for key, value in told.items():
-        if key not in _KEYS or not isinstance(value, _KEYS[key]):
-            raise _damaged(f"{key} is not known, or not as it must be", where)
-    unknown = sorted(set(told.get("columns", {})) - set(_COLUMNS))
+    for key, value in content.items():
+        if key not in _TYPES or not isinstance(value, _TYPES[key]):
+            raise _invalid(f"{key} is unknown or has the wrong type", where)
+    unknown = sorted(set(content.get("columns", {})) - set(_COLUMNS))
     if unknown:
-        raise _damaged(f"columns has keys that are not known: {', '.join(unknown)}", where)
-    tree = {
-        "columns": told.get("columns", {}) | {"carry": told.get("carry", [])},
-        "protocol": {"columns": told.get("protocol", [])},
+        raise _invalid(f"columns has unknown keys: {', '.join(unknown)}", where)
+    settings = {
+        "columns": content.get("columns", {}) | {"carry": content.get("carry", [])},
+        "protocol": {"columns": content.get("protocol", [])},
     }
     try:
-        load(below=tree)
+        load(below=settings)
     except UsageError as error:
-        raise _damaged(error.what, where) from None
-    return tree
+        raise _invalid(error.what, where) from None
+    return settings
 
 
-def _text(location: str, storage: Storage) -> str | None:
-    if not is_remote(location):
-        path = Path(location) / NAME
-        try:
-            return path.read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except UnicodeDecodeError as error:
-            raise _damaged(f"cannot be read: {error}", str(path)) from None
-    from scorelake.storage.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
-
-    store = Objects(location, storage)
-    found = store.find(NAME)
-    if found is None:
-        return None
-    try:
-        return store.read(found, 0, found.size).decode() if found.size else ""
-    except UnicodeDecodeError as error:
-        raise _damaged(f"cannot be read: {error}", f"{store.url}/{NAME}") from None
-
-
-def _damaged(what: str, where: str) -> DataError:
-    return DataError(
-        what, where=where, hint="ingest writes it anew; or remove it, and say with --config what is what"
-    )
+def _invalid(what: str, where: str) -> DataError:
+    return DataError(what, where=where, hint="ingest again; or remove the file, and name the columns with --config")

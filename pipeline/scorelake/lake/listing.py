@@ -1,7 +1,7 @@
-"""List the lake once, and freeze what was listed.
+"""List the files of a lake once; nothing outside of the listing is read.
 
-The listing is ours, not a glob's: hidden and temporary files are not part of the lake, links that leave it
-are not followed, and partition values stay the strings they are.
+The listing does not use glob patterns: hidden and temporary files are not part of a lake, links that leave it are not
+followed, and partition values stay strings.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.lake import delta, iceberg
-from scorelake.lake.entries import Entry
+from scorelake.lake.download import read_bytes
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage.disk import MARK, is_marked, is_remote
 from scorelake.storage.files import File, stat
 
 if TYPE_CHECKING:
-    from scorelake.storage.objects import Object, Objects
+    from scorelake.storage.objects import Object
 
 SUFFIXES = (".parquet", ".pq", ".parq")
 HIDDEN = ("_", ".")
@@ -29,202 +29,88 @@ HIDDEN = ("_", ".")
 
 @dataclass(frozen=True)
 class Lake:
-    """A frozen listing: nothing outside it is read, and a file that changed since is noticed."""
+    """A frozen listing: a file that changes later is noticed."""
 
     root: str
     files: tuple[File, ...]
     ignored: int
-    """Files and links that are not part of the lake (hidden, temporary, other types, leading outside)."""
+    """Number of files that are not part of the lake: hidden, temporary, of other types, links that lead outside."""
     excluded: tuple[str, ...] = ()
-    """Files left out by a pattern."""
+    """Files that match a pattern of `exclude`."""
     idle: tuple[str, ...] = ()
-    """Patterns that no file matches."""
+    """Patterns of `exclude` that match no file."""
 
 
 def listing(
     location: str | Path, storage: Storage = PATIENCE, exclude: Sequence[str] = (), out: str | Path | None = None
 ) -> Lake:
-    """Every Parquet file under a folder, or the one file given, in the order of their paths.
+    """List every Parquet file below a folder, the files of a table, or a single file, sorted by path.
 
-    Left out are files that match a pattern of `exclude`, outputs of ours, and `out`, the one to be written; a lake
-    that lies in it is refused.
+    Files that match a pattern of `exclude`, output folders, and `out`, the output to be written, are left out.
     """
     if out is not None:
         refuse_inside(location, out)
-    lake = _whole(location, storage, out)
-    kept = [file for file in lake.files if not any(fnmatchcase(file.path, pattern) for pattern in exclude)]
-    gone = sorted({file.path for file in lake.files} - {file.path for file in kept})
-    idle = [pattern for pattern in exclude if not any(fnmatchcase(path, pattern) for path in gone)]
-    if gone and not kept:
-        raise LakeError(
-            f"[lake] exclude leaves none of {len(gone):,} Parquet files", where=lake.root, hint="look at its patterns"
-        )
-    return replace(lake, files=tuple(kept), excluded=tuple(gone), idle=tuple(idle))
-
-
-def refuse_inside(location: str | Path, out: str | Path) -> None:
-    """A lake that lies in its own output would be read again with what we write, and cleaned with it."""
-    lake, home = _place(location), _place(out)
-    if lake == home or lake.startswith(f"{home.rstrip('/')}/"):
-        raise UsageError("the lake lies in the output", where=str(location), hint=f"give another --out than {out}")
-
-
-def _place(location: str | Path) -> str:
-    return str(location).rstrip("/") if is_remote(location) else os.path.realpath(location)
-
-
-def _whole(location: str | Path, storage: Storage, out: str | Path | None) -> Lake:
-    """All of it, patterns aside."""
-    if iceberg.is_named(str(location)):
-        return _table(*iceberg.entries(str(location), storage), storage)
-    if is_remote(location):
-        return _listed_objects(str(location), storage, out)
-    root = Path(location)
-    if not root.exists():
-        raise LakeError("no such file or folder", where=str(location), hint="give the folder of the Parquet files")
-    if (root / delta.LOG).is_dir():
-        return _table(str(root), delta.entries(str(root)), storage)
-    if (root / iceberg.HINT).is_file():
-        name = iceberg.hinted((root / iceberg.HINT).read_text(encoding="utf-8", errors="replace"))
-        return _table(*iceberg.entries(str(root / "metadata" / name), storage), storage)
-    if root.is_file():
-        return Lake(str(root.parent), (stat(root, root.name),), 0)
-    if is_marked(root):
-        raise LakeError(
-            "is an output of scorelake, not a lake", where=str(location), hint="give the lake it was made of"
-        )
-    files, ignored = [], 0
-    for path, wanted in _walk(root, None if out is None else _place(out)):
-        refuse_table(path.relative_to(root).as_posix(), str(root))
-        if wanted:
-            files.append(stat(path, path.relative_to(root).as_posix()))
-        else:
-            ignored += 1
-    return _filled(Lake(str(root), tuple(sorted(files)), ignored))
-
-
-def _listed_objects(url: str, storage: Storage, out: str | Path | None) -> Lake:
-    """The same of object storage; the names in a key are what folders are on a disk."""
-    from scorelake.storage.objects import Objects  # noqa: PLC0415 - the library of object storage is loaded where it is used
-
-    if url.lower().endswith(SUFFIXES):
-        above, _, name = url.rpartition("/")
-        alone = Objects(above, storage).find(name)
-        if alone is not None:
-            return Lake(above, (File(name, alone.size, 0, etag=alone.etag),), 0)
-    files, ignored = [], 0
-    there = Objects(url, storage)
-    objects = {found.key: found for found in there.list()}
-    if any(key.startswith(f"{delta.LOG}/") for key in objects):
-        return _of_objects(url.rstrip("/"), delta.remote_entries(url, objects, storage), objects)
-    hint = objects.get(iceberg.HINT)
-    if hint is not None:
-        name = iceberg.hinted(Objects(url, storage).read(hint, 0, hint.size).decode("utf-8", "replace"))
-        return _table(*iceberg.entries(f"{url.rstrip('/')}/metadata/{name}", storage), storage)
-    outputs = _outputs(url, objects, out)
-    for found in objects.values():
-        if found.key.startswith(outputs):
-            continue
-        refuse_table(found.key, url)
-        *folders, name = found.key.split("/")
-        if any(folder.startswith(HIDDEN) for folder in folders) or not name:
-            continue
-        if name.startswith(HIDDEN) or not name.lower().endswith(SUFFIXES):
-            ignored += 1
-        elif not _stands_for_a_folder(found, there):
-            files.append(File(found.key, found.size, 0, etag=found.etag))
-    return _filled(Lake(url.rstrip("/"), tuple(sorted(files)), ignored))
-
-
-def _outputs(url: str, keys: Iterable[str], out: str | Path | None) -> tuple[str, ...]:
-    """Folders of a lake that are outputs of ours, and the one to be written if it is to be there."""
-    found = [key.removesuffix(MARK) for key in keys if key.endswith(f"/{MARK}")]
-    inside = "" if out is None else _place(out)
-    return (*found, *([f"{inside.removeprefix(_place(url) + '/')}/"] if inside.startswith(f"{_place(url)}/") else []))
-
-
-def _stands_for_a_folder(found: Object, there: Objects) -> bool:
-    """An empty object whose key ends in a slash, as consoles make them; the slash is not listed."""
-    return found.size == 0 and there.find(found.key) is None
-
-
-def _table(root: str, entries: Sequence[Entry], storage: Storage) -> Lake:
-    """The files that a table names, as they are now."""
-    if is_remote(root):
-        from scorelake.storage.objects import Objects  # noqa: PLC0415 - see above
-
-        return _of_objects(root, entries, {found.key: found for found in Objects(root, storage).list()})
-    files = []
-    for entry in entries:
-        try:
-            files.append(_as_named(stat(Path(root) / entry.path, entry.path, entry.table), entry, root))
-        except FileNotFoundError:
-            raise _lost(entry, root) from None
-    return _filled(Lake(root, tuple(sorted(files)), 0))
-
-
-def _of_objects(root: str, entries: Sequence[Entry], objects: Mapping[str, Object]) -> Lake:
-    files = []
-    for entry in entries:
-        found = objects.get(entry.path)
-        if found is None:
-            raise _lost(entry, root)
-        file = File(entry.path, found.size, 0, etag=found.etag, table=entry.table)
-        files.append(_as_named(file, entry, root))
-    return _filled(Lake(root, tuple(sorted(files)), 0))
-
-
-def _as_named(file: File, entry: Entry, root: str) -> File:
-    if file.size != entry.size:
-        raise DataError(
-            f"has {file.size:,} bytes where the table's log says {entry.size:,}", where=f"{root}/{entry.path}"
-        )
-    return file
-
-
-def _lost(entry: Entry, root: str) -> DataError:
-    return DataError(
-        "the table's log names this file, and it is not there",
-        where=f"{root}/{entry.path}",
-        hint="run again; if that does not help, the table is damaged",
-    )
-
-
-def refuse_table(path: str, root: str) -> None:
-    """A folder that is a table of some format is not loose files: files that the table has removed lie there too."""
-    *folders, name = path.split("/")
-    kind, hint = None, "export the table's current rows to Parquet files, and score those"
-    if delta.LOG in folders:
-        kind, home = "Delta", folders[: folders.index(delta.LOG)]
-        hint = "score the table itself: that folder"
-    elif ".hoodie" in folders:
-        kind, home = "Hudi", folders[: folders.index(".hoodie")]
-    elif folders[-1:] == ["metadata"] and name.endswith(iceberg.METADATA):
-        kind, home = "Iceberg", folders[:-1]
-        hint = f"score its current version by name: {iceberg.HOW}"
-    if kind:
-        raise DataError(
-            f"this folder is a{'n' * (kind == 'Iceberg')} {kind} table, not loose Parquet files",
-            where="/".join([root, *home]),
-            hint=hint,
-        )
-
-
-def _filled(lake: Lake) -> Lake:
+    lake = _list(str(location), storage, None if out is None else _absolute(out))
     if not lake.files:
         raise LakeError(
             f"no Parquet file inside ({lake.ignored} other files)",
             where=lake.root,
-            hint=f"files must end in {', '.join(SUFFIXES)}; names starting with _ or . are not part of a lake",
+            hint=f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored",
         )
-    return lake
+    kept = [file for file in lake.files if not any(fnmatchcase(file.path, pattern) for pattern in exclude)]
+    excluded = sorted({file.path for file in lake.files} - {file.path for file in kept})
+    idle = [pattern for pattern in exclude if not any(fnmatchcase(path, pattern) for path in excluded)]
+    if not kept:
+        raise LakeError(
+            f"[lake] exclude leaves none of {len(excluded):,} Parquet files",
+            where=lake.root,
+            hint="check its patterns",
+        )
+    return replace(lake, files=tuple(sorted(kept)), excluded=tuple(excluded), idle=tuple(idle))
+
+
+def refuse_inside(location: str | Path, out: str | Path) -> None:
+    """Refuse a lake inside its own output: it would include what is written, and be cleaned with it."""
+    lake, output = _absolute(location), _absolute(out)
+    if lake == output or lake.startswith(f"{output.rstrip('/')}/"):
+        raise UsageError("the lake lies in the output", where=str(location), hint=f"choose another --out than {out}")
+
+
+def _absolute(location: str | Path) -> str:
+    return str(location).rstrip("/") if is_remote(location) else os.path.realpath(location)
+
+
+def _list(location: str, storage: Storage, out: str | None) -> Lake:
+    if iceberg.is_table(location):
+        return _table(*iceberg.table_files(location, storage), storage)
+    if is_remote(location):
+        return _list_objects(location.rstrip("/"), storage, out)
+    root = Path(location)
+    if not root.exists():
+        raise LakeError("no such file or folder", where=location, hint="name the folder of the Parquet files")
+    if (root / delta.LOG).is_dir():
+        return _table(str(root), delta.table_files(str(root), str(root)), storage)
+    if (root / iceberg.HINT).is_file():
+        metadata = root / iceberg.hinted_path((root / iceberg.HINT).read_bytes())
+        return _table(*iceberg.table_files(str(metadata), storage), storage)
+    if root.is_file():
+        return Lake(str(root.parent), (stat(root, root.name),), 0)
+    if is_marked(root):
+        raise LakeError("is an output of scorelake, not a lake", where=location, hint="name the lake that was scored")
+    files, ignored = [], 0
+    for path, is_included in _walk(root, out):
+        name = path.relative_to(root).as_posix()
+        refuse_table(name, str(root))
+        if is_included:
+            files.append(stat(path, name))
+        else:
+            ignored += 1
+    return Lake(str(root), tuple(files), ignored)
 
 
 def _walk(root: Path, out: str | None) -> Iterator[tuple[Path, bool]]:
-    """Each file once with whether it belongs; folders reached through links only inside, and only once."""
-    home = root.resolve()
-    seen: set[Path] = set()
-    folders = [root]
+    """Yield each file once, and whether it belongs to the lake; follow links only inside of the lake."""
+    inside, seen, folders = root.resolve(), set[Path](), [root]
     while folders:
         folder = folders.pop()
         real = folder.resolve()
@@ -233,11 +119,94 @@ def _walk(root: Path, out: str | None) -> Iterator[tuple[Path, bool]]:
         seen.add(real)
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             path = Path(entry.path)
-            hidden = entry.name.startswith(HIDDEN)
-            outside = entry.is_symlink() and not path.resolve().is_relative_to(home)
-            if entry.is_dir() and not hidden and not outside:
+            leaves = entry.is_symlink() and not path.resolve().is_relative_to(inside)
+            is_included = not leaves and not entry.name.startswith(HIDDEN)
+            if not entry.is_dir():
+                yield path, is_included and entry.name.lower().endswith(SUFFIXES)
+            elif is_included:
                 folders.append(path)
-            elif entry.is_dir():
-                refuse_table(f"{path.relative_to(root).as_posix()}/", str(root))
             else:
-                yield path, not hidden and not outside and entry.name.lower().endswith(SUFFIXES)
+                refuse_table(f"{path.relative_to(root).as_posix()}/", str(root))
+
+
+def _list_objects(url: str, storage: Storage, out: str | None) -> Lake:
+    """List a lake in object storage, where the parts of a key are what folders are on a disk."""
+    from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
+
+    if url.lower().endswith(SUFFIXES):
+        folder, _, name = url.rpartition("/")
+        single = Objects(folder, storage).find(name)
+        if single is not None:
+            return Lake(folder, (_file(single),), 0)
+    store = Objects(url, storage)
+    objects = {each.key: each for each in store.list()}
+    if any(key.startswith(f"{delta.LOG}/") for key in objects):
+        return _table(url, delta.remote_table_files(url, objects, storage), storage, objects)
+    if iceberg.HINT in objects:
+        metadata = iceberg.hinted_path(read_bytes(f"{url}/{iceberg.HINT}", storage))
+        return _table(*iceberg.table_files(f"{url}/{metadata}", storage), storage)
+    outputs = _outputs(url, objects, out)
+    files, ignored = [], 0
+    for key, each in objects.items():
+        if key.startswith(outputs):
+            continue
+        refuse_table(key, url)
+        *folders, name = key.split("/")
+        if any(folder.startswith(HIDDEN) for folder in folders) or not name:
+            continue
+        if name.startswith(HIDDEN) or not name.lower().endswith(SUFFIXES):
+            ignored += 1
+        # Consoles create an empty object with a trailing slash for a folder, and the slash is not listed.
+        elif each.size or store.find(key) is not None:
+            files.append(_file(each))
+    return Lake(url, tuple(files), ignored)
+
+
+def _file(source: Object) -> File:
+    return File(source.key, source.size, 0, etag=source.etag)
+
+
+def _outputs(url: str, keys: Iterable[str], out: str | None) -> tuple[str, ...]:
+    """Return the folders of a lake that are outputs, including the one to be written."""
+    outputs = [key.removesuffix(MARK) for key in keys if key.endswith(f"/{MARK}")]
+    if out is not None and out.startswith(f"{url}/"):
+        outputs.append(f"{out.removeprefix(f'{url}/')}/")
+    return tuple(outputs)
+
+
+def _table(root: str, named: Sequence[File], storage: Storage, objects: Mapping[str, Object] | None = None) -> Lake:
+    """Return the files that a table names as they are now; raise if one is missing or has another size."""
+    if is_remote(root) and objects is None:
+        from scorelake.storage.objects import Objects  # noqa: PLC0415
+
+        objects = {each.key: each for each in Objects(root, storage).list()}
+    files = []
+    for file in named:
+        where = f"{root}/{file.path}"
+        try:
+            listed = stat(where, file.path) if objects is None else _file(objects[file.path])
+        except (FileNotFoundError, KeyError):
+            raise DataError(
+                "the log of the table names this file, but it is missing",
+                where=where,
+                hint="run again; if the error remains, the table is damaged",
+            ) from None
+        if listed.size != file.size:
+            raise DataError(f"has {listed.size:,} bytes, but {file.size:,} in the log of the table", where=where)
+        files.append(replace(listed, table=file.table))
+    return Lake(root, tuple(files), 0)
+
+
+def refuse_table(path: str, root: str) -> None:
+    """Refuse a folder that is a table: its files are not loose, since some of them are no longer part of it."""
+    *folders, name = path.split("/")
+    hint = "export the current rows of the table to Parquet files, and score those"
+    if delta.LOG in folders:
+        kind, home, hint = "a Delta", folders[: folders.index(delta.LOG)], "score the table itself: that folder"
+    elif ".hoodie" in folders:
+        kind, home = "a Hudi", folders[: folders.index(".hoodie")]
+    elif folders[-1:] == ["metadata"] and name.endswith(iceberg.METADATA):
+        kind, home, hint = "an Iceberg", folders[:-1], f"score its current version by name: {iceberg.USAGE}"
+    else:
+        return
+    raise DataError(f"this folder is {kind} table, not loose Parquet files", where="/".join([root, *home]), hint=hint)

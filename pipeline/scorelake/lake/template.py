@@ -1,67 +1,56 @@
-"""Guesses as a config that a person reads: every line with what it rests on."""
+"""Write inferred settings as a config with a comment on every line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from scorelake.lake.guess import Guesses
+from scorelake.lake.infer import InferredConfig
+from scorelake.lake.sample import Column
 from scorelake.text import toml_text
 
-_WIDTH = 34
+
+def config_text(inferred: InferredConfig, lake: str) -> str:
+    """Return the text of a scorelake.toml."""
+    return "\n".join(_lines(inferred, lake)) + "\n"
 
 
-def config(guesses: Guesses, lake: str) -> str:
-    """The text of a scorelake.toml."""
-    return "\n".join(_lines(guesses, lake)) + "\n"
-
-
-def _lines(guesses: Guesses, lake: str) -> Iterator[str]:
-    yield f"# Guessed by `scorelake init` from some rows of {_line(lake)}. Read it before you trust it."
-    yield ""
-    yield "[columns]"
-    for key, guess in guesses.columns.items():
-        if guess.column is None:
-            needed = "MISSING: " if key in guesses.missing else ""
-            yield _beside(f'# {key} = "..."', f"{needed}{guess.why}")
+def _lines(inferred: InferredConfig, lake: str) -> Iterator[str]:
+    yield f"# Inferred by `scorelake init` from some rows of {_one_line(lake)}. Review it before you use it."
+    yield from ("", "[columns]")
+    for key, choice in inferred.columns.items():
+        if choice.column is not None:
+            yield _line(f"{key} = {toml_text(choice.column)}", choice.why)
         else:
-            yield _beside(f"{key} = {toml_text(guess.column)}", guess.why)
-        if key == "passed":
-            yield from _words(guesses)
-    if guesses.carry:
-        told = "; ".join(f"{column.name}: {column.told}" for column in guesses.carry)
-        yield _beside(f"carry = {_list(column.name for column in guesses.carry)}", f"kept with each problem; {told}")
-    if guesses.protocol:
-        told = "; ".join(f"{column.name}: {column.told}" for column in guesses.protocol)
-        yield ""
-        yield "[protocol]"
-        names = _list(column.name for column in guesses.protocol)
-        yield _beside(f"columns = {names}", f"different values are never pooled; {told}")
-    if guesses.no_attempts:
-        yield ""
-        yield "[duplicates]"
-        yield _beside('policy = "off"', "attempt is no name of an attempt, see above")
-    if guesses.columns["passed"].column is None and guesses.columns["score"].column is not None:
-        yield ""
-        yield "[policy]"
-        yield _beside("# pass_threshold = 0.5", "a score from here on is a pass: without it there is no pass@k")
+            yield _line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}")
+        if key == "passed" and (inferred.pass_values or inferred.fail_values or inferred.unknown):
+            yield _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
+            yield _line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected")
+            if inferred.unknown:
+                yield f"# Pass or fail? {_one_line(', '.join(inferred.unknown))}"
+    if inferred.carry:
+        yield _columns("carry", inferred.carry, "kept with each problem")
+    if inferred.protocol:
+        yield from ("", "[protocol]", _columns("columns", inferred.protocol, "different values are never pooled"))
+    if inferred.no_attempts:
+        yield from ("", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above"))
+    if inferred.columns["passed"].column is None and inferred.columns["score"].column is not None:
+        why = "scores from here on pass; without a threshold there is no pass@k"
+        yield from ("", "[policy]", _line("# pass_threshold = 0.5", why))
 
 
-def _words(guesses: Guesses) -> Iterator[str]:
-    if guesses.pass_values or guesses.fail_values or guesses.unknown:
-        yield _beside(f"pass_values = {_list(guesses.pass_values)}", "what these texts mean in most tools")
-        yield _beside(f"fail_values = {_list(guesses.fail_values)}", "any other text is rejected")
-    if guesses.unknown:
-        yield f"# Which of the two are these? {_line(', '.join(guesses.unknown))}"
+def _columns(key: str, columns: Iterable[Column], why: str) -> str:
+    details = "; ".join(f"{column.name}: {column.summary}" for column in columns)
+    return _line(f"{key} = {_list(column.name for column in columns)}", f"{why}; {details}")
 
 
-def _beside(line: str, why: str) -> str:
-    return f"{line:<{_WIDTH}} # {_line(why)}"
+def _line(setting: str, why: str) -> str:
+    return f"{setting:<34} # {_one_line(why)}"
 
 
 def _list(names: Iterable[str]) -> str:
     return f"[{', '.join(toml_text(name) for name in names)}]"
 
 
-def _line(text: str) -> str:
-    """One line, in which nothing can end the comment that it is."""
+def _one_line(text: str) -> str:
+    """Replace control characters, so that the text cannot end its comment."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

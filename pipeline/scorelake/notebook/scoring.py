@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from scorelake.run import Report
     from scorelake.stages import Progress
 
-COUNTING = ("scorelake.tasks", "scorelake.counting.shard")
-"""What workers of a cluster load before there is work for them."""
 Config: TypeAlias = str | Path | Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 
@@ -131,7 +129,7 @@ def _job(
     from scorelake.lake.shards import everywhere  # noqa: PLC0415
 
     shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, COUNTING, say) as where:
+    with engines.connect(engine, address, settings, shared, say) as where:
         from scorelake.publish.snapshot import Output  # noqa: PLC0415
         from scorelake.run import job  # noqa: PLC0415
 

@@ -29,9 +29,9 @@ from scorelake.storage.disk import (
     MARK,
     PARTIAL,
     RUN_ID,
-    abandoned,
     atomic_replace,
     checksum,
+    is_abandoned,
     remove,
     set_aside,
     storage_errors,
@@ -61,7 +61,7 @@ def _leftovers(out: Output) -> list[Path]:
     ]
     asides = [path for path in out.partials.glob(".*") if PARTIAL.match(path.name[1:])]
     asides += [path for name in _SINGLE for path in out.root.glob(f".{name}.*-*-*-*")]
-    return [*staged, *boards, *(path for path in asides if abandoned(path))]  # others may be counting right now
+    return [*staged, *boards, *(path for path in asides if is_abandoned(path))]  # others may be counting right now
 
 
 def unstage(staged: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 
 from scorelake.errors import DataError
-from scorelake.lake.download import at_hand
+from scorelake.lake.download import local_copy
 from scorelake.lake.listing import listing
 from scorelake.publish.publication import damaged
 from scorelake.publish.shown import look
@@ -105,7 +105,7 @@ def _recount(out: Output, manifest: dict[str, Any], location: str) -> Finding:
     shard = Shard(listed.root, tuple(files))
     with (
         TemporaryDirectory() as aside,
-        at_hand(shard, Path(aside) / "lake", settings) as here,
+        local_copy(shard, Path(aside) / "lake", settings) as here,
         duckdb.connect() as db,
     ):
         db.execute("SET TimeZone = 'UTC'")
@@ -239,7 +239,7 @@ def _open(db: duckdb.DuckDBPyConnection, paths: list[str], files: list[File]) ->
     db.execute("CREATE TABLE folders (path VARCHAR, own VARCHAR[], keys MAP(VARCHAR, VARCHAR))")
     for path, file in zip(paths, files, strict=True):
         columns = parquet.field_ids(parquet.footer(path).schema.to_arrow_schema())
-        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.beside(columns)])
+        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.constant_columns(columns)])
     listed = ", ".join(_string(literal(path)) for path in paths)
     options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
     db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")

@@ -1,8 +1,7 @@
-"""Arrow's arrays from numpy's and from Python's, and back, without pandas.
+"""Convert between numpy, Python and Arrow without loading pandas.
 
-Arrow asks pandas, if it is installed, whether a list or an array is one of its own, and in `to_numpy` too. Loading
-pandas takes 0.8 s, as long as counting five million attempts, and nothing of its own ever comes here. Polars and
-plain buffers ask nobody.
+`pa.array` and `to_numpy` import pandas if it is installed, which takes 0.8 s: as long as counting five million
+attempts. Polars and plain buffers do not.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from numpy.typing import NDArray
 
 
 def arrow(values: NDArray[Any]) -> Any:
-    """Numbers as an array of Arrow's, not copied."""
-    assert values.dtype != bool, "Arrow has eight of them in a byte"
+    """Return numbers as an Arrow array, without a copy."""
+    assert values.dtype != bool, "Arrow packs eight booleans into a byte"
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, buffer(values)])
 
 
 def buffer(values: NDArray[Any]) -> Any:
-    """The bytes of an array, not copied unless they are scattered."""
+    """Return the bytes of an array, without a copy if it is contiguous."""
     return pa.py_buffer(np.ascontiguousarray(values))  # type: ignore[arg-type]
 
 
 def numbers(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> NDArray[Any]:
-    """Numbers or booleans of Arrow's, none of them null, as an array; not copied where numpy has them alike."""
+    """Return Arrow numbers or booleans without nulls as a numpy array, without a copy where possible."""
     return pl.Series(values=column).to_numpy()
 
 
 def texts(values: Sequence[str | None]) -> pa.Array[Any]:
-    """Texts as an array of Arrow's."""
+    """Return texts as an Arrow array."""
     return pl.Series(values, dtype=pl.String).to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -1,4 +1,4 @@
-"""A file of a lake as it was listed, and a shard: the files that are counted together."""
+"""The records of a listing: a file of a lake, and a shard of files that are counted together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class RenamedError(Exception):
-    """A table's column that has another name, or another meaning, in one of its files."""
+    """A column of a table has another name, or another meaning, in one of its files."""
 
 
 @dataclass(frozen=True, order=True)
 class File:
-    """One Parquet file as it was listed: where, how large, when last changed, and its partition values."""
+    """One Parquet file as it was listed."""
 
     path: str
     """Relative to the lake, with forward slashes."""
@@ -28,63 +28,80 @@ class File:
     mtime_ns: int
     ctime_ns: int = 0
     inode: int = 0
-    """A file that was replaced has another, even if its size and times are the same."""
+    """Differs for a replaced file even if size and times are the same."""
     etag: str = ""
-    """What object storage calls this version of the object; it has no use for the times then."""
+    """Version of the object in object storage; the times are 0 then."""
     table: str = ""
-    """What the log of the table that it belongs to says of its columns (see `columns_of_table`); empty for a file of
-    no table, whose folders speak."""
+    """For a file of a Delta or Iceberg table: what `table_columns` returns. Its folder names have no meaning then."""
 
-    def beside(self, columns: Mapping[str, int | None], used: Container[str] = ()) -> dict[str, str | None]:
-        """One value for all rows, by name: what the folders say, or what the table says of columns that the file does
-        not hold. `columns` are the file's, with field ids. RenamedError if a used one has another name there."""
+    def constant_columns(self, columns: Mapping[str, int | None], used: Container[str] = ()) -> dict[str, str | None]:
+        """Return columns with one value for all rows: from Hive folders, or from the log of the table.
+
+        `columns` maps the columns inside the file to their field ids. Raises RenamedError if the table calls one of
+        the `used` columns differently.
+        """
         if not self.table:
             return self.hive
-        told = json.loads(self.table)
-        for name, number in told["ids"].items():
-            if name in used:
-                _same(name, number, columns)
-        return {name: value for name, value in told["values"].items() if name not in columns}
+        table = json.loads(self.table)
+        names = {number: name for name, number in columns.items() if number is not None}
+        for name, number in table["ids"].items():
+            if name not in used:
+                continue
+            if names.get(number, name) != name:
+                raise RenamedError(
+                    f"column {name} is called {names[number]} in this file: it was renamed since; compact the table"
+                )
+            if names and number not in names and name in columns:
+                raise RenamedError(
+                    f"column {name} of this file is another column, which was dropped since; compact the table"
+                )
+        return {name: value for name, value in table["values"].items() if name not in columns}
 
     @property
     def hive(self) -> dict[str, str | None]:
-        """Partition values from the folders, as plain strings; null for the Hive default partition."""
+        """Partition values from the folder names, as strings; None for the Hive default partition."""
         folders = [part.split("=", 1) for part in self.path.split("/")[:-1] if "=" in part]
-        return {_text(key): None if value == HIVE_NULL else _text(value) for key, value in folders}
+        return {_unquote(key): None if value == HIVE_NULL else _unquote(value) for key, value in folders}
 
 
-def columns_of_table(values: Mapping[str, str | None], ids: Mapping[str, int]) -> str:
-    """What a table says of one of its files: values of columns that the file may not hold, and numbers of columns."""
-    return json.dumps({"values": dict(values), "ids": dict(ids)}, sort_keys=True)
+def table_columns(values: Mapping[str, Any], ids: Mapping[str, int]) -> str:
+    """Serialize what a table knows of a file: values of columns that it may lack, and field ids of columns.
+
+    Values become the texts that they would be in a column: True -> "true", 3.0 -> "3".
+    """
+    return json.dumps(
+        {"values": {name: _text(value) for name, value in values.items()}, "ids": dict(ids)}, sort_keys=True
+    )
 
 
-def _same(name: str, number: int, columns: Mapping[str, int | None]) -> None:
-    """A column is told by its number, where the file has numbers; by its name where not."""
-    here = {told: other for other, told in columns.items() if told is not None}
-    if here.get(number, name) != name:
-        raise RenamedError(f"column {name} is called {here[number]} here: it was renamed since; compact the table")
-    if here and number not in here and name in columns:
-        raise RenamedError(f"column {name} is another one here, which was dropped since; compact the table")
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def stat(path: str | Path, name: str, table: str = "") -> File:
-    """A file on a disk as it is now, under its name in the lake."""
-    told = os.stat(path)
-    return File(name, told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino, table=table)
+    """Return the current state of a file on a disk, under its name in the lake."""
+    status = os.stat(path)
+    return File(name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, table=table)
 
 
-def _text(quoted: str) -> str:
-    """What a folder's name says. Bytes that are no UTF-8 raise: two such names must not become one."""
+def _unquote(text: str) -> str:
+    """Decode a folder name. Bytes that are not UTF-8 raise, since two such names could become one."""
     try:
-        return unquote_to_bytes(quoted.encode("utf-8", "surrogateescape")).decode()
+        return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
     except UnicodeError:
-        shown = quoted.encode("utf-8", "backslashreplace").decode()
-        raise UnicodeError(f"the folder's name {shown} is not UTF-8; rename it") from None
+        escaped = text.encode("utf-8", "backslashreplace").decode()
+        raise UnicodeError(f"the folder name {escaped} is not UTF-8; rename it") from None
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Files counted together; the unit of work, of retry and of caching."""
+    """Files counted together: the unit of work, of retry and of caching."""
 
     root: str
     files: tuple[File, ...]
@@ -94,6 +111,6 @@ class Shard:
         return sum(file.size for file in self.files)
 
     def fingerprint(self, **settings: Any) -> str:
-        """Names this work: the same files under the same settings always have the same name."""
+        """Return a name that depends on the files and settings only."""
         work = {"files": [asdict(file) for file in self.files], **settings}
         return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
-"""An output in object storage, and this machine's folder that mirrors it.
+"""An output in object storage, and the local folder that mirrors it.
 
-The job works in the folder as it does on any disk. It is brought up to date first; partial counts are sent as soon as
-they are there, so that a run that is killed loses none; and a run is published by one conditional put of
-leaderboard.duckdb: of two writers that saw the same leaderboard one wins, and the other is told.
+The job works in the folder as on any disk. The folder is updated first; partial counts are uploaded as soon as they
+are finished, so a killed run loses none; a run is published by one conditional put of leaderboard.duckdb: of two
+writers that started from the same leaderboard one wins, and the other gets an error.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from scorelake.errors import LakeError, LockedError
 from scorelake.settings import PATIENCE, Storage
-from scorelake.storage.disk import BOARD, FOREIGN, MARK, PARTIAL, RUN_ID, replace_folder, replace_text, temp_path
+from scorelake.storage import disk
+from scorelake.storage.disk import BOARD, MARK, temp_path
 from scorelake.storage.objects import ChangedError, Object, Objects
 
-_TOPS = (BOARD, MARK, "runs.parquet", "history.parquet")
-"""Objects beside the folders. Which version each is a copy of is written beside it."""
-_WHOLE = {"partials": "shard.json", "snapshots": "manifest.json"}
-"""The file that makes a folder whole: sent last, removed first."""
-_NAMES = {"partials": PARTIAL, "snapshots": RUN_ID}
-"""What else is there is not ours."""
+_TOP_LEVEL = (BOARD, MARK, "runs.parquet", "history.parquet")
+"""Objects outside of folders. The etag of each local copy is in a hidden file next to it."""
+_LAST_FILE = {"partials": "shard.json", "snapshots": "manifest.json"}
+"""The file that makes a folder complete: uploaded last, deleted first."""
+_NAMES = {"partials": disk.PARTIAL, "snapshots": disk.RUN_ID}
+"""Folders with other names are not ours."""
 _NEEDED = ("manifest.json", "model_summary.parquet", "problem_histogram.parquet")
-"""What a run needs of earlier snapshots."""
+"""Files that a run needs of earlier snapshots."""
 
 
 @dataclass(frozen=True)
@@ -40,199 +42,192 @@ class Mirror:
     folder: str
     storage: Storage = PATIENCE
     sender: str | None = None
-    """The folder on the machine that sent this one here."""
+    """The folder on the machine that sent this object here."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """On another machine it is that machine's own folder, wherever its SCORELAKE_CACHE is."""
-        return _arrived, (self.url, self.folder, self.storage)
+        """Unpickle on another machine with the folder of that machine."""
+        return _unpickle, (self.url, self.folder, self.storage)
 
     def here(self, path: str | Path) -> str:
-        """Where a path in the sender's folder is in this one."""
+        """Translate a path in the sender's folder to this machine's."""
         return str(Path(self.folder) / Path(path).relative_to(self.sender or self.folder))
 
     @classmethod
     def of(cls, url: str, storage: Storage = PATIENCE) -> Mirror:
-        """Below SCORELAKE_CACHE, or in the user's cache."""
+        """Return the mirror of an address, below SCORELAKE_CACHE or in the user's cache."""
         cache = Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake").expanduser().absolute()
         return cls(url.rstrip("/"), str(cache / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]), storage)
 
-    @property
-    def _there(self) -> Objects:
+    @cached_property
+    def _store(self) -> Objects:
         return Objects(self.url, self.storage)
 
     def pull(self, partials: bool = True) -> Object | None:
-        """Make the folder hold what the output holds, or all but partials; returns its leaderboard as it is now.
+        """Update the folder to the state of the output, and return its leaderboard as it is listed now.
 
-        Folders never change once they are whole, so those that are here already are not fetched again.
+        Complete folders never change, so those that are here are not fetched again.
         """
-        there, home = self._there, Path(self.folder)
-        tops: dict[str, Object | None] = dict.fromkeys(_TOPS)
+        store, home = self._store, Path(self.folder)
+        top_level: dict[str, Object | None] = dict.fromkeys(_TOP_LEVEL)
         folders = defaultdict[str, list[Object]](list)
-        for found in there.list():
-            kind, *inside = found.key.split("/")
-            if found.key in tops:
-                tops[found.key] = found
-            elif kind in _WHOLE and len(inside) > 1 and _NAMES[kind].fullmatch(inside[0]):
-                folders[f"{kind}/{inside[0]}"].append(found)
-        whole = {name for name, inside in folders.items() if any(found.key == _last(name) for found in inside)}
-        for kind in _WHOLE:
-            for path in home.glob(f"{kind}/[!.]*"):
-                if f"{kind}/{path.name}" not in whole:
-                    shutil.rmtree(path)
-        lacking = sorted(name for name in whole if not (home / name).exists())
-        wanted = [name for name in lacking if partials or not name.startswith("partials/")]
-        self._bring(there, {name: [found for found in folders[name] if _needed(found)] for name in wanted})
-        for key, top in tops.items():
-            self._bring_top(there, key, top)
-        return tops[BOARD]
+        for each in store.list():
+            kind, *inside = each.key.split("/")
+            if each.key in top_level:
+                top_level[each.key] = each
+            elif kind in _NAMES and len(inside) > 1 and _NAMES[kind].fullmatch(inside[0]):
+                folders[f"{kind}/{inside[0]}"].append(each)
+        complete = {name: files for name, files in sorted(folders.items()) if _is_complete(name, files)}
+        for path in [path for kind in _NAMES for path in home.glob(f"{kind}/[!.]*")]:
+            if path.relative_to(home).as_posix() not in complete:
+                shutil.rmtree(path)
+        missing = {name: files for name, files in complete.items() if not (home / name).exists()}
+        self._fetch_folders(
+            {
+                name: [each for each in files if name.startswith("partials/") or each.key.endswith(_NEEDED)]
+                for name, files in missing.items()
+                if partials or not name.startswith("partials/")
+            }
+        )
+        for key, source in top_level.items():
+            self._fetch_top_level(key, source)
+        return top_level[BOARD]
 
     def bring(self, *names: str) -> bool:
-        """Folders such as partials/... that other machines have sent and this one lacks; whether all are here now."""
-        there, home = self._there, Path(self.folder)
-        lacking = {name: there.list(name) for name in names if not (home / name).exists()}
-        whole = {name: found for name, found in lacking.items() if _last(name) in [one.key for one in found]}
-        self._bring(there, whole)
-        return len(whole) == len(lacking)
+        """Fetch folders such as partials/... that are missing here; return whether all are here now."""
+        missing = {name: self._store.list(name) for name in names if not (Path(self.folder) / name).exists()}
+        complete = {name: files for name, files in missing.items() if _is_complete(name, files)}
+        self._fetch_folders(complete)
+        return len(complete) == len(missing)
 
     def describe(self, names: Iterable[str]) -> None:
-        """Of partials only what they say of themselves."""
-        there = self._there
-        keys = {_last(f"partials/{name}") for name in names}
-        with self._noticing():
-            there.fetch([(one, Path(self.folder) / one.key) for one in there.list("partials") if one.key in keys])
+        """Fetch only the descriptions of partials."""
+        store, keys = self._store, {_last_file(f"partials/{name}") for name in names}
+        with _conflicts():
+            store.fetch([(each, Path(self.folder) / each.key) for each in store.list("partials") if each.key in keys])
 
     def complete(self, run_id: str) -> None:
-        """All files of a snapshot, of which a pull brings only what a run needs."""
-        there, name = self._there, f"snapshots/{run_id}"
-        self._bring(there, {name: there.list(name)})
+        """Fetch all files of a snapshot, of which `pull` fetches only those that a run needs."""
+        name = f"snapshots/{run_id}"
+        self._fetch_folders({name: self._store.list(name)})
 
     def send_file(self, path: Path) -> None:
-        """A file of a snapshot that is being made."""
-        self._there.send({self._key(path): path})
+        """Upload a file of an unfinished snapshot."""
+        self._store.send({self._key(path): path})
 
     def bring_files(self, paths: Sequence[Path]) -> None:
-        """Such files, as far as other machines made them."""
-        there = self._there
+        """Fetch files of an unfinished snapshot that other machines have made."""
         for path in [path for path in paths if not path.exists()]:
-            found, aside = there.find(self._key(path)), temp_path(path.parent.parent / path.name)
-            if found is not None:
-                there.fetch([(found, aside)])
-                os.replace(aside, path)
+            source, temporary = self._store.find(self._key(path)), temp_path(path.parent.parent / path.name)
+            if source is not None:
+                self._store.fetch([(source, temporary)])
+                os.replace(temporary, path)
 
     def _key(self, path: Path) -> str:
-        """Where a file is in the output: a snapshot is aside only on a disk."""
+        """Return the key of a file: only on a disk does an unfinished snapshot have a hidden name."""
         return path.relative_to(self.folder).as_posix().replace("snapshots/.", "snapshots/", 1)
 
     def send(self, path: Path) -> None:
-        """A finished folder, the file that makes it whole last."""
-        there, home = self._there, Path(self.folder)
-        files: dict[str, Path | bytes] = {
-            file.relative_to(home).as_posix(): file for file in path.rglob("*") if file.is_file()
-        }
-        last = _last(path.relative_to(home).as_posix())
-        there.send({key: file for key, file in files.items() if key != last})
-        there.send({last: files[last]})
+        """Upload a finished folder, with the file that makes it complete last."""
+        files = {file.relative_to(self.folder).as_posix(): file for file in path.rglob("*") if file.is_file()}
+        last = _last_file(path.relative_to(self.folder).as_posix())
+        self._store.send({key: file for key, file in files.items() if key != last})
+        self._store.send({last: files[last]})
 
     def publish(self, board: Path, seen: Object | None) -> str:
-        """Make a leaderboard the published one if that is still the one seen; its etag."""
+        """Replace the published leaderboard if it is still the one that was seen, and return the new etag."""
         try:
-            return self._there.replace(board, BOARD, seen)
+            return self._store.replace(board, BOARD, seen)
         except ChangedError:
             raise LockedError(
                 "another run has published here meanwhile",
                 where=self.url,
-                hint="run again: what was counted is kept",
+                hint="run again: finished counts are kept",
             ) from None
 
     def remember(self, key: str, etag: str) -> None:
-        """The mirror's copy is of that version."""
-        replace_text(Path(self.folder) / f".{key}.etag", etag)
+        """Record of which version the local copy is."""
+        disk.replace_text(Path(self.folder) / f".{key}.etag", etag)
 
     def send_mark(self) -> None:
-        """Say that the output is ours."""
+        """Mark the address as an output."""
         self.send_tops([MARK])
 
     def send_tops(self, names: Sequence[str]) -> None:
-        """Objects beside the folders, as they are here."""
-        self._there.send({name: Path(self.folder) / name for name in names})
+        """Upload objects outside of folders."""
+        self._store.send({name: Path(self.folder) / name for name in names})
 
-    def sweep(self, published: Container[str]) -> None:
-        """Remove snapshots that came to nothing, if they are a day old by the clock of the store itself."""
-        there = self._there
+    def sweep(self, published: Container[str], after_s: float = disk.ABANDONED_AFTER_S) -> None:
+        """Delete unpublished snapshots that are a day old by the clock of the store."""
         self.send_mark()
-        mark = there.find(MARK)
-        left = defaultdict[str, list[Object]](list)
-        for found in there.list("snapshots"):
-            left["/".join(found.key.split("/")[:2])].append(found)
-        for name, inside in left.items():
-            run_id = name.rpartition("/")[2]
-            young = mark is None or max(found.modified for found in inside) >= mark.modified - FOREIGN
-            if RUN_ID.fullmatch(run_id) and run_id not in published and not young:
-                there.delete([found.key for found in inside])
+        mark = self._store.find(MARK)
+        snapshots = defaultdict[str, list[Object]](list)
+        for each in self._store.list("snapshots"):
+            snapshots[each.key.split("/")[1]].append(each)
+        for run_id, files in snapshots.items():
+            is_old = mark is not None and max(each.modified for each in files) < mark.modified - after_s
+            if disk.RUN_ID.fullmatch(run_id) and run_id not in published and is_old:
+                self._store.delete([each.key for each in files])
 
     def remove(self, names: Sequence[str]) -> None:
-        """Folders such as snapshots/... from the output."""
-        there = self._there
+        """Delete folders such as snapshots/... from the output."""
         for name in names:
-            keys = [found.key for found in there.list(name)]
-            there.delete([key for key in keys if key == _last(name)])
-            there.delete([key for key in keys if key != _last(name)])
+            keys = [each.key for each in self._store.list(name)]
+            self._store.delete([key for key in keys if key == _last_file(name)])
+            self._store.delete([key for key in keys if key != _last_file(name)])
 
-    def _bring(self, there: Objects, folders: Mapping[str, Sequence[Object]]) -> None:
-        """Folders, each whole or not at all, as old as its objects."""
-        asides = {name: temp_path(Path(self.folder) / name) for name in folders}
-        with self._noticing():
-            there.fetch(
-                [
-                    (found, asides[name] / found.key.removeprefix(f"{name}/"))
-                    for name, wanted in folders.items()
-                    for found in wanted
-                ]
-            )
-        for name, wanted in folders.items():
-            modified = max(found.modified for found in wanted)
-            os.utime(asides[name], (modified, modified))
-            replace_folder(asides[name], Path(self.folder) / name)
+    def _fetch_folders(self, folders: Mapping[str, Sequence[Object]]) -> None:
+        """Fetch folders, each completely or not at all, with the time of their newest object."""
+        targets = {name: temp_path(Path(self.folder) / name) for name in folders}
+        work = [
+            (each, targets[name] / each.key.removeprefix(f"{name}/")) for name in folders for each in folders[name]
+        ]
+        with _conflicts():
+            self._store.fetch(work)
+        for name, files in folders.items():
+            modified = max(each.modified for each in files)
+            os.utime(targets[name], (modified, modified))
+            disk.replace_folder(targets[name], Path(self.folder) / name)
 
-    def _bring_top(self, there: Objects, key: str, found: Object | None) -> None:
-        here, seen = Path(self.folder) / key, Path(self.folder) / f".{key}.etag"
-        if found is None:
-            here.unlink(missing_ok=True)
-        elif not (here.exists() and seen.exists() and seen.read_text() == found.etag):
-            aside = temp_path(here)
-            with self._noticing():
-                there.fetch([(found, aside)])
-            os.replace(aside, here)
-            self.remember(key, found.etag)
-
-    @contextmanager
-    def _noticing(self) -> Iterator[None]:
-        try:
-            yield
-        except ChangedError as error:
-            raise LockedError("the output changed while it was read", where=error.where, hint="run again") from None
+    def _fetch_top_level(self, key: str, source: Object | None) -> None:
+        path, etag = Path(self.folder) / key, Path(self.folder) / f".{key}.etag"
+        if source is None:
+            path.unlink(missing_ok=True)
+        elif not (path.exists() and etag.exists() and etag.read_text() == source.etag):
+            temporary = temp_path(path)
+            with _conflicts():
+                self._store.fetch([(source, temporary)])
+            os.replace(temporary, path)
+            self.remember(key, source.etag)
 
 
-def _arrived(url: str, folder: str, storage: Storage) -> Mirror:
+@contextmanager
+def _conflicts() -> Iterator[None]:
+    try:
+        yield
+    except ChangedError as error:
+        raise LockedError("the output changed while it was read", where=error.where, hint="run again") from None
+
+
+def _unpickle(url: str, folder: str, storage: Storage) -> Mirror:
     return replace(Mirror.of(url, storage), sender=folder)
 
 
-def _needed(found: Object) -> bool:
-    return not found.key.startswith("snapshots/") or found.key.endswith(_NEEDED)
+def _last_file(name: str) -> str:
+    return f"{name}/{_LAST_FILE[name.split('/', maxsplit=1)[0]]}"
 
 
-def _last(name: str) -> str:
-    return f"{name}/{_WHOLE[name.split('/', maxsplit=1)[0]]}"
+def _is_complete(name: str, files: Sequence[Object]) -> bool:
+    return any(each.key == _last_file(name) for each in files)
 
 
 def fetch_board(url: str, folder: Path) -> None:
-    """The published leaderboard into a folder, for a reader."""
-    there = Objects(url, PATIENCE)
+    """Download the published leaderboard for a reader."""
+    store = Objects(url, PATIENCE)
     for _ in range(10):  # it may be replaced while it is read
-        board = there.find(BOARD)
+        board = store.find(BOARD)
         if board is None:
             break
         with suppress(ChangedError):
-            there.fetch([(board, folder / BOARD)])
+            store.fetch([(board, folder / BOARD)])
             return
     raise LakeError("no leaderboard here", where=url, hint="run `scorelake score LAKE --out OUT` first")

@@ -1,8 +1,8 @@
-"""Objects in S3, Google Cloud Storage and Azure: listed, read, written, and replaced only if nobody else did.
+"""List, read and write objects in S3, Google Cloud Storage and Azure, and replace an object conditionally.
 
-The only module that knows obstore. Where the store is and who we are comes from the environment (AWS_ENDPOINT_URL,
-AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_NAME, GOOGLE_SERVICE_ACCOUNT, ...), so that no secret can reach a table.
-Every request has an end: silence is noticed, failures are tried again for a while, then told.
+The only module that uses obstore. Endpoints and credentials come from the environment (AWS_ENDPOINT_URL,
+AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_NAME, GOOGLE_SERVICE_ACCOUNT, ...), so no secret can reach a table. Every
+request has a timeout; failures are retried for a limited time.
 """
 
 from __future__ import annotations
@@ -24,36 +24,31 @@ import obstore
 from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from scorelake.errors import (
-    DataError,
-    LakeError,
-    ScorelakeError,
-    StorageError,
-    UnreachableError,
-    UnsettledError,
-    UsageError,
-)
+from scorelake import errors
+from scorelake.errors import ScorelakeError, StorageError, UsageError
 from scorelake.settings import Storage
+from scorelake.storage.disk import first_line
 
-PIECE = 8 << 20
-"""Bytes asked for at once: a cut body costs one of them, and a slow line moves one within the time allowed."""
-AT_ONCE = 8
-"""Requests at the same time."""
-_HASTY = 5.0
-"""Seconds to find out what became of a put: the time for failures has been used up already."""
-_SLOWEST = 250_000
+CHUNK_BYTES = 8 << 20
+"""Size of a range request: what a broken connection costs, and what a slow one must transfer before the timeout."""
+MAX_REQUESTS = 8
+_VERIFY_S = 5.0
+"""Time to find out the outcome of a failed put, after the time for retries has been used up."""
+_MIN_UPLOAD_RATE = 250_000
 """Bytes per second below which an upload counts as stuck."""
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _STORES = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-_AMAZON_ACCESS = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE")
-_AMAZON_ROLES = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+_S3_CREDENTIALS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+)
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class ChangedError(StorageError):
-    """The object is not the one that was listed: changed, gone, or made by somebody else."""
+    """The object is not the one that was listed: it was replaced, deleted, or created by another writer."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +56,15 @@ class Object:
     """One object as it was listed."""
 
     key: str
-    """Below the address that was listed."""
+    """Relative to the address that was listed."""
     size: int
     etag: str
     modified: float = 0.0
-    """When, in seconds since 1970."""
+    """Seconds since 1970."""
 
 
 class Objects:
-    """Everything below one address such as s3://bucket/folder."""
+    """The objects below one address such as s3://bucket/folder."""
 
     def __init__(self, url: str, storage: Storage) -> None:
         self.url, self.storage = url.rstrip("/"), storage
@@ -78,29 +73,29 @@ class Objects:
         if not self._bucket or set("@:?") & set(self._bucket) or "?" in self._folder:
             raise UsageError(
                 f"{scheme}:// must be followed by bucket/folder",
-                hint="credentials and options belong into the environment, not into the address",
+                hint="set credentials and options in the environment, not in the address",
             )
-        _look_at_endpoints()
-        self._make: Any = _STORES[scheme]
+        _check_endpoints()
         if scheme == "s3":
-            _look_for_credentials(url)
+            _check_s3_credentials(url)
+        self._class: Any = _STORES[scheme]
         self._store = self._connect(4 * storage.timeout_s)
 
-    def _connect(self, seconds: float) -> Any:
+    def _connect(self, timeout_s: float) -> Any:
         quiet = timedelta(seconds=self.storage.timeout_s)
-        with self._telling():
-            return self._make(
+        with self._errors():
+            return self._class(
                 self._bucket,
                 prefix=self._folder or None,
                 client_options={
-                    "allow_http": True,  # only an endpoint that says http:// is reached by it
+                    "allow_http": True,  # used only for endpoints that start with http://
                     "connect_timeout": min(quiet, timedelta(seconds=10)),
-                    "read_timeout": max(quiet, timedelta(seconds=seconds / 4)),
-                    "timeout": timedelta(seconds=seconds),
+                    "read_timeout": max(quiet, timedelta(seconds=timeout_s / 4)),
+                    "timeout": timedelta(seconds=timeout_s),
                     "user_agent": "scorelake",
                 },
                 retry_config={
-                    "max_retries": 1000,  # time is what limits them
+                    "max_retries": 1000,  # limited by time instead
                     "retry_timeout": timedelta(seconds=self.storage.retry_s),
                     "backoff": {
                         "init_backoff": timedelta(milliseconds=100),
@@ -111,111 +106,109 @@ class Objects:
             )
 
     def list(self, folder: str | None = None) -> list[Object]:
-        """Every object below, in the order of their keys."""
+        """List all objects, or those in a folder, sorted by key."""
 
         async def all_pages() -> list[Object]:
             return [_object(meta) for meta in await obstore.list(self._store, folder).collect_async()]
 
-        return sorted(asyncio.run(self._again(all_pages)), key=lambda found: found.key)
+        return sorted(asyncio.run(self._retry(all_pages)), key=lambda each: each.key)
 
     def find(self, key: str) -> Object | None:
-        """One object, if it is there."""
+        """Return one object, or None if there is none."""
         try:
-            return _object(asyncio.run(self._again(lambda: obstore.head_async(self._store, key))))
+            return _object(asyncio.run(self._retry(lambda: obstore.head_async(self._store, key))))
         except ChangedError:
             return None
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
-        """Some bytes of an object as it was listed; ChangedError if it is no longer that."""
-        return asyncio.run(self._read(found, start, end))
+    def read(self, source: Object, start: int = 0, end: int | None = None) -> bytes:
+        """Read a range of an object, or all of it; raise ChangedError if it is no longer the one that was listed."""
+        return asyncio.run(self._read(source, start, source.size if end is None else end))
 
-    async def _read(self, found: Object, start: int, end: int) -> bytes:
-        async def whole_range() -> bytes:
-            options: Any = {"if_match": f'"{found.etag}"', "range": (start, end)}
-            answer = await obstore.get_async(self._store, found.key, options=options)
-            data = (await answer.bytes_async()).to_bytes()
+    async def _read(self, source: Object, start: int, end: int) -> bytes:
+        async def request() -> bytes:
+            options: Any = {"if_match": f'"{source.etag}"', "range": (start, end)}
+            response = await obstore.get_async(self._store, source.key, options=options)
+            data = (await response.bytes_async()).to_bytes()
             if len(data) != end - start:
-                raise exceptions.GenericError(f"{len(data)} of {end - start} bytes came")
+                raise exceptions.GenericError(f"received {len(data)} of {end - start} bytes")
             return data
 
-        return await self._again(whole_range, found.key) if end > start else b""
+        return await self._retry(request, source.key) if end > start else b""
 
     def copy(self, ranges: Iterable[tuple[Object, Path, int, int]]) -> None:
-        """Some bytes of each object into the same place of a file that is there."""
+        """Copy ranges of objects to the same offsets of existing files."""
 
-        async def one(found: Object, path: Path, start: int, end: int) -> None:
-            data = await self._read(found, start, end)
+        async def copy_range(work: tuple[Object, Path, int, int]) -> None:
+            source, path, start, end = work
+            data = await self._read(source, start, end)
             with path.open("r+b") as file:
                 file.seek(start)
                 file.write(data)
 
-        _at_once(lambda work: one(*work), ranges)
+        _run_all(copy_range, ranges)
 
     def fetch(self, wanted: Sequence[tuple[Object, Path]]) -> None:
-        """Whole objects into new files."""
-        for found, path in wanted:
-            begin(path, found.size)
-        self.copy((found, path, *span) for found, path in wanted for span in pieces(0, found.size))
+        """Download objects to new files."""
+        for source, path in wanted:
+            allocate(path, source.size)
+        self.copy((source, path, *span) for source, path in wanted for span in chunks(0, source.size))
 
     def send(self, files: Mapping[str, Path | bytes]) -> None:
-        """Put files or bytes at their keys, whatever was there."""
+        """Upload files or bytes to their keys, and overwrite what is there."""
 
-        async def one(key: str) -> None:
-            options: Any = {"chunk_size": PIECE, "max_concurrency": 4}
-            await self._again(lambda: obstore.put_async(self._store, key, files[key], **options), key)
+        async def upload(key: str) -> None:
+            options: Any = {"chunk_size": CHUNK_BYTES, "max_concurrency": 4}
+            await self._retry(lambda: obstore.put_async(self._store, key, files[key], **options), key)
 
-        _at_once(one, files)
+        _run_all(upload, files)
 
     def replace(self, path: Path, key: str, before: Object | None) -> str:
-        """Put a file in one step if the object is still the one from before, or still not there; else ChangedError.
+        """Upload a file if the object at its key is still `before` (None: still missing), and return its etag.
 
-        An answer may get lost after the put was done: what is there decides. Returns the etag of the new object.
+        Raises ChangedError otherwise. A put can succeed although its response is lost: the object decides then.
         """
-        size = path.stat().st_size
-        store = self._connect(4 * self.storage.timeout_s + size / _SLOWEST)
+        store = self._connect(4 * self.storage.timeout_s + path.stat().st_size / _MIN_UPLOAD_RATE)
         mode: Any = "create"
         if before is not None:
-            now = asyncio.run(self._again(lambda: obstore.head_async(self._store, key), key))
+            now = asyncio.run(self._retry(lambda: obstore.head_async(self._store, key), key))
             if _etag(now) != before.etag:
-                raise ChangedError("changed or vanished meanwhile", where=f"{self.url}/{key}", hint="run again")
+                raise self._changed(key)
             mode = {"e_tag": now["e_tag"]} | ({"version": now["version"]} if now["version"] else {})
         try:
-            request = self._again(lambda: obstore.put_async(store, key, path, mode=mode, use_multipart=False), key)
+            request = self._retry(lambda: obstore.put_async(store, key, path, mode=mode, use_multipart=False), key)
             return _etag(asyncio.run(request))
         except UsageError:
-            raise  # refused
+            raise  # access was denied
         except (ScorelakeError, KeyboardInterrupt) as error:
-            return self._found_out(path, key, before, error)
+            return self._verify(path, key, before, error)
 
-    def _found_out(self, path: Path, key: str, before: Object | None, error: BaseException) -> str:
-        """After a put that failed, or whose answer was lost: what is there decides; its etag if it is ours."""
-        hasty = self.storage.model_copy(update={"retry_s": min(_HASTY, self.storage.retry_s)})
+    def _verify(self, path: Path, key: str, before: Object | None, error: BaseException) -> str:
+        """Return the etag of an object whose put failed if it has the new content all the same; else raise."""
+        quick = self.storage.model_copy(update={"retry_s": min(_VERIFY_S, self.storage.retry_s)})
         try:
-            again = Objects(self.url, hasty)
-            there = again.find(key)
-            if there is not None and there.size == path.stat().st_size and again._equal(there, path):
-                return there.etag
+            store = Objects(self.url, quick)
+            now = store.find(key)
+            if now is not None and now.size == path.stat().st_size:
+                with path.open("rb") as file:
+                    if all(store.read(now, *span) == file.read(CHUNK_BYTES) for span in chunks(0, now.size)):
+                        return now.etag
         except ScorelakeError:
-            raise UnsettledError(
-                "cannot be reached any more: whether the new leaderboard is there is not known",
+            raise errors.UnsettledError(
+                "the store does not answer any more; it is not known whether the new leaderboard was published",
                 where=f"{self.url}/{key}",
-                hint="run again: the next run finds out what is shown, and what was counted is kept",
+                hint="run again: the next run finds out, and finished counts are kept",
             ) from None
-        if isinstance(error, ChangedError) or (there and there.etag) != (before and before.etag):
-            raise ChangedError("changed or vanished meanwhile", where=f"{self.url}/{key}", hint="run again") from None
+        if isinstance(error, ChangedError) or (now and now.etag) != (before and before.etag):
+            raise self._changed(key) from None
         raise error
 
-    def _equal(self, found: Object, path: Path) -> bool:
-        with path.open("rb") as file:
-            return all(self.read(found, *span) == file.read(PIECE) for span in pieces(0, found.size))
-
     def delete(self, keys: Sequence[str]) -> None:
-        asyncio.run(self._again(lambda: obstore.delete_async(self._store, list(keys))))
+        asyncio.run(self._retry(lambda: obstore.delete_async(self._store, list(keys))))
 
-    async def _again(self, request: Callable[[], Awaitable[Result]], key: str = "") -> Result:
-        """Try until the time is up: what obstore does not try again itself is a body that was cut or stood still."""
+    async def _retry(self, request: Callable[[], Awaitable[Result]], key: str = "") -> Result:
+        """Repeat a request until the time is up: obstore itself does not repeat one whose body was cut or stalled."""
         end = time.monotonic() + self.storage.retry_s
-        with self._telling(key):
+        with self._errors(key):
             while True:
                 try:
                     return await request()
@@ -225,61 +218,66 @@ class Objects:
                     await asyncio.sleep(0.1)
 
     @contextmanager
-    def _telling(self, key: str = "") -> Iterator[None]:
-        """Whatever obstore raises, as an error of ours."""
-        where = f"{self.url}/{key}" if key else self.url
+    def _errors(self, key: str = "") -> Iterator[None]:
+        """Convert exceptions of obstore."""
         try:
             yield
-        except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError) as error:
-            if isinstance(error, FileNotFoundError) and any(words in str(error) for words in _NO_BUCKET):
-                raise _no_bucket(self.url) from None
-            raise ChangedError("changed or vanished meanwhile", where=f"{self.url}/{key}", hint="run again") from None
-        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise _refused(where, error) from None
-        except (exceptions.BaseError, ValueError) as error:
-            raise self._generic(where, error) from None
+        except (exceptions.BaseError, FileNotFoundError, ValueError) as error:
+            raise self._converted(error, key) from None
 
-    def _generic(self, where: str, error: Exception) -> ScorelakeError:
-        status = _status(error)
-        if status == 404:
-            return _no_bucket(self.url)
-        if status in (401, 403):
-            return _refused(where, error)
+    def _converted(self, error: Exception, key: str) -> ScorelakeError:
+        where, status, message = f"{self.url}/{key}".rstrip("/"), _status(error), clean_message(error)
+        denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+        changed = (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError)
+        is_missing = isinstance(error, FileNotFoundError)
+        if (status == 404 and not is_missing) or (is_missing and any(text in str(error) for text in _NO_BUCKET)):
+            return errors.LakeError("no such bucket or container", where=self.url, hint="check address and endpoint")
+        if isinstance(error, changed):
+            return self._changed(key)
+        if isinstance(error, denied) or status in (401, 403):
+            hint = "set credentials in the environment that may list, read and write here"
+            return UsageError(f"access denied: {message}", where=where, hint=hint)
         if status == 400 or isinstance(error, ValueError):
-            return UsageError(_first(error), where=where, hint="look at the address and the environment's settings")
+            return UsageError(message, where=where, hint="check the address and the settings in the environment")
         if "invalid path" in str(error):
-            return DataError(_first(error), where=where, hint="rename or remove it: keys must look like paths")
-        return UnreachableError(
-            f"cannot be reached or used: {_first(error)}",
+            return errors.DataError(
+                message, where=where, hint="rename or remove the object: keys must look like paths"
+            )
+        return errors.UnreachableError(
+            f"the store cannot be reached or used: {message}",
             where=where,
-            hint="nothing was published; run again: what was counted is kept",
+            hint="nothing was published; run again: finished counts are kept",
         )
 
+    def _changed(self, key: str) -> ChangedError:
+        return ChangedError("the object was changed or deleted", where=f"{self.url}/{key}", hint="run again")
 
-def _at_once(task: Callable[[Item], Awaitable[None]], items: Iterable[Item]) -> None:
-    """A task for each item, a few at a time; in this thread, so that an interrupt ends them all at once."""
-    limit = asyncio.Semaphore(AT_ONCE)
+
+def _run_all(task: Callable[[Item], Awaitable[None]], items: Iterable[Item]) -> None:
+    """Run a task for each item, a few at a time; in this thread, so that an interrupt ends all of them."""
+    limit = asyncio.Semaphore(MAX_REQUESTS)
 
     async def limited(item: Item) -> None:
         async with limit:
             await task(item)
 
-    async def everything() -> None:
+    async def gather() -> None:
         await asyncio.gather(*(limited(item) for item in items))
 
-    asyncio.run(everything())
+    asyncio.run(gather())
 
 
-def begin(path: Path, size: int) -> None:
-    """A file of a size, empty so far."""
+def allocate(path: Path, size: int) -> None:
+    """Create a sparse file of a given size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.truncate(size)
 
 
-def pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
-    for at in range(start, end, PIECE):
-        yield at, min(at + PIECE, end)
+def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Split a range of bytes into requests."""
+    for at in range(start, end, CHUNK_BYTES):
+        yield at, min(at + CHUNK_BYTES, end)
 
 
 def _object(meta: Any) -> Object:
@@ -287,58 +285,45 @@ def _object(meta: Any) -> Object:
 
 
 def _etag(meta: Any) -> str:
-    """Azure quotes it in some answers and not in others."""
+    """Return an etag without quotes: Azure uses them in some responses only."""
     return str(meta["e_tag"] or "").strip('"')
 
 
-def _no_bucket(url: str) -> LakeError:
-    return LakeError("no such bucket or container", where=url, hint="look at the address, and at the endpoint set")
-
-
-def _refused(where: str, error: Exception) -> UsageError:
-    return UsageError(
-        f"access refused: {_first(error)}",
-        where=where,
-        hint="set credentials in the environment that may list, read and write here",
-    )
-
-
-def _first(error: Exception) -> str:
-    """What a library's long message says first, without the server's page, tokens or passwords in addresses."""
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    line = re.sub(r"\?\S*", "", line.split(": <")[0]).removeprefix("Generic ")
+def clean_message(error: Exception) -> str:
+    """Return the first line of a message without HTML, query strings (tokens) and passwords in addresses."""
+    line = re.sub(r"\?\S*", "", first_line(error).split(": <")[0]).removeprefix("Generic ")
     return re.sub(r"(?<=//)[^/\s]*@", "", line)[:300]
 
 
 def _status(error: Exception) -> int:
-    """The server's answer as the library tells it; 0 if there was none."""
-    told = re.search(r"status code: (\d{3})", str(error))
-    return int(told[1]) if told else 0
+    """Return the HTTP status in a message of the library, or 0."""
+    match = re.search(r"status code: (\d{3})", str(error))
+    return int(match[1]) if match else 0
 
 
-def _look_at_endpoints() -> None:
-    """An endpoint that is no URL ends the library's thread. Its value is not told: it may hold a password."""
+def _check_endpoints() -> None:
+    """Refuse an endpoint that is not a URL: the library panics. It may hold a password, so it is not printed."""
     for name in _ENDPOINTS:
         value = os.environ.get(name, "http://host")
         try:
             url = urlsplit(value)
-            right = url.scheme in ("http", "https") and bool(url.hostname) and (url.port or 1) > 0
+            valid = url.scheme in ("http", "https") and bool(url.hostname) and (url.port or 1) > 0
         except ValueError:
-            right = False
-        if not right or any(character.isspace() for character in value):
-            raise UsageError(f"{name} is not a URL", hint="such as http://host:9000")
+            valid = False
+        if not valid or any(character.isspace() for character in value):
+            raise UsageError(f"{name} is not a URL", hint="for example http://host:9000")
 
 
-def _look_for_credentials(url: str) -> None:
-    """Without any in the environment only a machine's own role is left; where there is none, say so at once."""
-    if any(os.environ.get(name) for name in (*_AMAZON_ACCESS, *_AMAZON_ROLES)):
+def _check_s3_credentials(url: str) -> None:
+    """Raise at once if there are no credentials in the environment and no metadata service that may have some."""
+    if any(os.environ.get(name) for name in _S3_CREDENTIALS):
         return
-    place = urlsplit(os.environ.get("AWS_METADATA_ENDPOINT", "http://169.254.169.254"))
+    service = urlsplit(os.environ.get("AWS_METADATA_ENDPOINT", "http://169.254.169.254"))
     try:
-        socket.create_connection((place.hostname, place.port or 80), timeout=2).close()
+        socket.create_connection((service.hostname, service.port or 80), timeout=2).close()
     except OSError:
         raise UsageError(
-            "no credentials for S3 found",
+            "no credentials for S3",
             where=url,
             hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (`aws configure export-credentials --format env`"
             " prints those of a profile), or AWS_SKIP_SIGNATURE=true for public data",

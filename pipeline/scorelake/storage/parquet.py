@@ -1,7 +1,7 @@
-"""Parquet files as Arrow reads them: footers, row groups, checksums of pages, and whose fault a failure is.
+"""Read Parquet files with Arrow: footers, row groups with verified page checksums, and errors of the machine.
 
-Arrow, not Polars: it verifies the checksums that writers put beside their pages, hands over dictionaries as they are
-stored, and answers a damaged file with an error where Polars may end the process.
+Arrow and not Polars, because it verifies page checksums, returns dictionaries as they are stored, and raises an
+error for a damaged file where Polars may end the process.
 """
 
 from __future__ import annotations
@@ -23,134 +23,136 @@ MACHINE = (
     *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ENOSPC, errno.EDQUOT),
     *(errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.ENETDOWN, errno.ENODEV, errno.ENXIO),
 )
-"""Errors of the system that say nothing about what is in a file."""
-TOGETHER = 1 << 20
-"""Rows read at once: small row groups of a file together, large ones in pieces."""
-_MANY = 1 << 16
-_CODE = 12
-"""Bytes per value from which on a column of texts is not stored as codes of a dictionary."""
-_SHORT = 100
-_STREAM = 64 << 20
-"""Bytes of a column chunk from which on it is read in pieces."""
+"""Error numbers that say nothing about the content of a file."""
+BATCH_ROWS = 1 << 20
+"""Rows read at a time: small row groups are combined, large ones are read in several batches."""
+STREAM_BYTES = 64 << 20
+"""Column chunks larger than this are streamed rather than read at once."""
 
 
 class DamagedError(Exception):
-    """Bytes that are not those that were written, or never were a Parquet file."""
+    """The file is not a Parquet file, or its bytes are not those that were written."""
 
 
 def machine_trouble(error: BaseException) -> ScorelakeError | None:
-    """An error of the machine as such, with what to do; None if it may be the file's."""
+    """Return an error of the machine with a hint, or None if the file may be the cause."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
-        told = re.search(r"\[errno (\d+)\]", str(error))
-        number = int(told[1]) if told else None
-    if isinstance(error, MemoryError) and not _absurd(error):
+        match = re.search(r"\[errno (\d+)\]", str(error))
+        number = int(match[1]) if match else None
+    if isinstance(error, MemoryError) and not _exceeds_machine(error):
         number = errno.ENOMEM
     if number not in MACHINE:
         return None
     hint = {
         errno.EMFILE: "raise the limit of open files (ulimit -n), then run again",
-        errno.ENOMEM: "give the job less to do at once with --memory, then run again",
-        errno.EACCES: "let this user read the lake, then run again",
-        errno.EPERM: "let this user read the lake, then run again",
-    }.get(number, "mend the machine, then run again")
+        errno.ENOMEM: "limit the memory of the job with --memory, then run again",
+        errno.EACCES: "give this user read access to the lake, then run again",
+        errno.EPERM: "give this user read access to the lake, then run again",
+    }.get(number, "fix the machine or its storage, then run again")
     where = getattr(error, "filename", None)
     return StorageError(
         f"{os.strerror(number)}; nothing was published", where=str(where) if where else None, hint=hint
     )
 
 
-def _absurd(error: BaseException) -> bool:
-    """More was asked for than any machine has: a damaged file's own word for a size."""
-    told = re.search(r"size (\d+)", str(error))
-    return told is not None and int(told[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def _exceeds_machine(error: BaseException) -> bool:
+    """Return whether an allocation was larger than the machine: then its size comes from a damaged file."""
+    match = re.search(r"size (\d+)", str(error))
+    return match is not None and int(match[1]) > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def footer(path: str) -> pq.FileMetaData:
-    """What a file says of itself; DamagedError if it contradicts itself."""
+    """Read the metadata of a file; raise DamagedError if it is inconsistent."""
     with open(path, "rb") as file:
-        told = pq.read_metadata(file)
-    rows = sum(told.row_group(i).num_rows for i in range(told.num_row_groups))
-    if rows != told.num_rows or told.num_rows < 0:
-        raise DamagedError("the footer's numbers of rows do not add up")
-    names = [told.schema.column(j).path for j in range(told.num_columns)]
-    for i in range(told.num_row_groups):
-        group = told.row_group(i)
+        metadata = pq.read_metadata(file)
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    if metadata.num_rows < 0 or sum(group.num_rows for group in groups) != metadata.num_rows:
+        raise DamagedError("the row counts in the footer do not add up")
+    names = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
+    for i, group in enumerate(groups):
         if [group.column(j).path_in_schema for j in range(group.num_columns)] != names:
-            raise DamagedError(f"the footer names the columns of row group {i} twice, and differently")
-    return told
+            raise DamagedError(f"the footer has other column names for row group {i} than in its schema")
+    return metadata
 
 
 def field_ids(schema: pa.Schema) -> dict[str, int | None]:
-    """The columns of a file, and the numbers that table formats give them; None where there is none."""
-    return {field.name: _number(field.metadata) for field in schema}
+    """Return the columns of a file with the field ids that table formats give them, or None."""
+    ids = {field.name: (field.metadata or {}).get(b"PARQUET:field_id", b"") for field in schema}
+    return {name: int(number) if number.isdigit() else None for name, number in ids.items()}
 
 
-def _number(metadata: Any) -> int | None:
-    told = (metadata or {}).get(b"PARQUET:field_id", b"")
-    return int(told) if told.isdigit() else None
-
-
-def spans(told: pq.FileMetaData, columns: Container[str]) -> Iterator[tuple[int, int]]:
-    """Where the pages of some top-level columns are."""
-    for i in range(told.num_row_groups):
-        for j in range(told.num_columns):
-            chunk = told.row_group(i).column(j)
+def spans(metadata: pq.FileMetaData, columns: Container[str]) -> Iterator[tuple[int, int]]:
+    """Yield the byte ranges of top-level columns."""
+    for i in range(metadata.num_row_groups):
+        for j in range(metadata.num_columns):
+            chunk = metadata.row_group(i).column(j)
             if chunk.path_in_schema.split(".")[0] in columns:
                 start = min((at for at in (chunk.dictionary_page_offset, chunk.data_page_offset) if at), default=0)
                 yield start, start + chunk.total_compressed_size
 
 
-def units(told: pq.FileMetaData, most: int = TOGETHER) -> list[list[int]]:
-    """Row groups that are read together: neighbours up to so many rows, larger ones alone, empty ones not at all."""
+def units(metadata: pq.FileMetaData, max_rows: int = BATCH_ROWS) -> list[list[int]]:
+    """Combine neighbouring row groups up to a number of rows; larger ones stay single, empty ones are left out."""
     out: list[list[int]] = []
-    held = 0
-    for i in range(told.num_row_groups):
-        rows = told.row_group(i).num_rows
+    total = 0
+    for i in range(metadata.num_row_groups):
+        rows = metadata.row_group(i).num_rows
         if not rows:
             continue
-        if out and held + rows <= most:
-            out[-1].append(i)
-            held += rows
-        else:
-            out.append([i])
-            held = rows
+        if not out or total + rows > max_rows:
+            out.append([])
+            total = 0
+        out[-1].append(i)
+        total += rows
     return out
 
 
 def batches(
-    path: str, told: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str], most: int = TOGETHER
+    path: str, metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str], max_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups, pages checked; texts as dictionaries wherever that is how they are stored."""
-    chunks = [told.row_group(i).column(j) for i in groups for j in range(told.num_columns)]
-    mine = [chunk for chunk in chunks if chunk.path_in_schema in columns]
-    delta = {chunk.path_in_schema for chunk in mine if any(kind.startswith("DELTA") for kind in chunk.encodings)}
-    texts = {chunk.path_in_schema for chunk in mine if chunk.physical_type == "BYTE_ARRAY"} - delta
-    plain = {name for name in texts if _plainly([c for c in mine if c.path_in_schema == name])}
-    if plain:
-        plain -= _long(path, told, groups[0], sorted(plain))
-    large = max((chunk.total_compressed_size for chunk in mine), default=0) > _STREAM
+    """Read row groups with verified page checksums; texts are dictionaries where that is how they are stored."""
+    chunks: dict[str, list[Any]] = {name: [] for name in columns}
+    for i in groups:
+        for j in range(metadata.num_columns):
+            chunk = metadata.row_group(i).column(j)
+            chunks.get(chunk.path_in_schema, []).append(chunk)
+    largest = max((chunk.total_compressed_size for each in chunks.values() for chunk in each), default=0)
     with open(path, "rb") as file:
         source = pq.ParquetFile(
             file,
-            metadata=told,
-            read_dictionary=sorted(texts - plain),
-            buffer_size=1 << 22 if large else 0,
+            metadata=metadata,
+            read_dictionary=[name for name, each in chunks.items() if _is_dictionary(each)],
+            buffer_size=1 << 22 if largest > STREAM_BYTES else 0,
             pre_buffer=False,
             page_checksum_verification=True,
         )
         for batch in source.iter_batches(
-            batch_size=most, row_groups=list(groups), columns=list(columns), use_threads=False
+            batch_size=max_rows, row_groups=list(groups), columns=list(columns), use_threads=False
         ):
             yield stored(batch)
 
 
+def _is_dictionary(chunks: Sequence[Any]) -> bool:
+    """Return whether to read a column as dictionaries: not if most of its values are stored one by one.
+
+    Writers do that once the dictionary page is full; a value then takes more bytes than an index. Long texts are
+    read as dictionaries all the same: to repeat them in every row costs more than to find the distinct ones.
+    """
+    if not chunks or any(c.physical_type != "BYTE_ARRAY" for c in chunks):
+        return False
+    if any(encoding.startswith("DELTA") for c in chunks for encoding in c.encodings):
+        return False
+    values = sum(chunk.num_values for chunk in chunks)
+    average = sum(chunk.total_uncompressed_size for chunk in chunks) / max(1, values)
+    return values <= 1 << 16 or not 12 < average <= 100
+
+
 def stored(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in types that everybody knows: a UUID is its text, other extensions what they are stored as."""
+    """Replace Arrow extension types: a UUID by its text, others by their storage type."""
     if not any(isinstance(kind, pa.BaseExtensionType) for kind in batch.schema.types):
         return batch
-    columns = [_stored(column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    return pa.RecordBatch.from_arrays([_stored(column) for column in batch.columns], batch.schema.names)
 
 
 def _stored(column: pa.Array[Any]) -> pa.Array[Any]:
@@ -159,19 +161,3 @@ def _stored(column: pa.Array[Any]) -> pa.Array[Any]:
     if column.type.extension_name != "arrow.uuid":
         return column.storage  # type: ignore[no-any-return]
     return texts([None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()])
-
-
-def _plainly(chunks: Sequence[Any]) -> bool:
-    """Most values are stored one by one, as by writers whose dictionary was full."""
-    values = sum(chunk.num_values for chunk in chunks)
-    return bool(values > _MANY and sum(chunk.total_uncompressed_size for chunk in chunks) > _CODE * values)
-
-
-def _long(path: str, told: pq.FileMetaData, group: int, columns: Sequence[str]) -> set[str]:
-    """Those of the columns whose texts are long: they are never spelled out row by row."""
-    with open(path, "rb") as file:
-        source = pq.ParquetFile(file, metadata=told, read_dictionary=list(columns), pre_buffer=False)
-        first = next(source.iter_batches(batch_size=1 << 10, row_groups=[group], columns=list(columns)))
-    columns_of: list[Any] = first.columns
-    spelled = {name: column.dictionary_decode() for name, column in zip(columns, columns_of, strict=True)}
-    return {name for name, column in spelled.items() if column.nbytes > _SHORT * len(column)}

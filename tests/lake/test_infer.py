@@ -1,4 +1,4 @@
-"""Which column is which: guesses by names, types and values, and the config that comes of them."""
+"""Which column is which: inferred by names, types and values, and the config that comes of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from cloud import upload
 from conftest import ask, attempts, put, run
 from scorelake.errors import DataError
-from scorelake.lake.guess import Guesses, guess
+from scorelake.lake.infer import InferredConfig, infer_config
 from scorelake.lake.listing import listing
-from scorelake.lake.look import look
-from scorelake.lake.template import config
+from scorelake.lake.sample import sample_lake
+from scorelake.lake.template import config_text
 from scorelake.settings import Settings
 
 MODELS, TASKS, SAMPLES = 2, 6, 3
@@ -26,21 +26,21 @@ ROWS = [(m, t, s) for m in range(MODELS) for t in range(TASKS) for s in range(SA
 
 def foreign(**columns: Any) -> pl.DataFrame:
     """Attempts under names of other tools; None drops a column."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "model_name": [f"gpt-{m}" for m, _, _ in ROWS],
         "task_id": [f"t{t}" for _, t, _ in ROWS],
         "sample_id": [s for _, _, s in ROWS],
         "correct": [(m + t + s) % 2 == 0 for m, t, s in ROWS],
     }
-    return attempts(**{name: column for name, column in (known | columns).items() if column is not None})
+    return attempts(**{name: column for name, column in (defaults | columns).items() if column is not None})
 
 
-def guessed(lake: Path | str) -> Guesses:
-    return guess(look(listing(lake), Settings()))
+def infer(lake: Path | str) -> InferredConfig:
+    return infer_config(sample_lake(listing(lake), Settings()))
 
 
-def found(guesses: Guesses) -> dict[str, str]:
-    return {key: each.column for key, each in guesses.columns.items() if each.column}
+def chosen(inferred: InferredConfig) -> dict[str, str]:
+    return {key: each.column for key, each in inferred.columns.items() if each.column}
 
 
 def usual(**more: str) -> dict[str, str]:
@@ -49,11 +49,11 @@ def usual(**more: str) -> dict[str, str]:
 
 def test_from_foreign_names_to_a_leaderboard(tmp_path: Path) -> None:
     put(tmp_path, foreign(category=["a", "b"] * 18, dataset="d", temperature=0.7, response="x"), "x.parquet")
-    guesses = guessed(tmp_path / "x.parquet")
-    assert found(guesses) == usual(subject="category", benchmark="dataset")
-    assert [column.name for column in guesses.protocol] == ["temperature"]
-    assert guesses.columns["model"].why == "by its name; texts: gpt-0, gpt-1"
-    run(tmp_path / "x.parquet", tmp_path / "out", config(guesses, "x.parquet"))
+    inferred = infer(tmp_path / "x.parquet")
+    assert chosen(inferred) == usual(subject="category", benchmark="dataset")
+    assert [column.name for column in inferred.protocol] == ["temperature"]
+    assert inferred.columns["model"].why == "by its name; texts: gpt-0, gpt-1"
+    run(tmp_path / "x.parquet", tmp_path / "out", config_text(inferred, "x.parquet"))
     sql = "SELECT benchmark, model, sum(n), sum(c) FROM problem_counts GROUP BY ALL ORDER BY ALL"
     assert ask(tmp_path / "out", sql) == [("d", "gpt-0", 18, 9), ("d", "gpt-1", 18, 9)]
 
@@ -76,21 +76,21 @@ def test_from_foreign_names_to_a_leaderboard(tmp_path: Path) -> None:
 )
 def test_what_is_taken_for_what(tmp_path: Path, columns: dict[str, Any], expected: dict[str, str]) -> None:
     put(tmp_path, foreign(**columns))
-    assert found(guessed(tmp_path)) == usual(**expected)
+    assert chosen(infer(tmp_path)) == usual(**expected)
 
 
 def test_verdicts_in_words(tmp_path: Path) -> None:
     put(tmp_path, foreign(correct=["C", "Incorrect", "maybe"] * 12))
-    guesses = guessed(tmp_path)
-    assert (guesses.pass_values, guesses.fail_values, guesses.unknown) == (("C",), ("Incorrect",), ("maybe",))
-    text = config(guesses, "lake")
-    told = Settings.model_validate(tomllib.loads(text)).columns
-    assert (told.pass_values, told.fail_values) == (("C",), ("Incorrect",))
-    assert "# Which of the two are these? maybe\n" in text
+    inferred = infer(tmp_path)
+    assert (inferred.pass_values, inferred.fail_values, inferred.unknown) == (("C",), ("Incorrect",), ("maybe",))
+    text = config_text(inferred, "lake")
+    columns = Settings.model_validate(tomllib.loads(text)).columns
+    assert (columns.pass_values, columns.fail_values) == (("C",), ("Incorrect",))
+    assert "# Pass or fail? maybe\n" in text
 
 
 @pytest.mark.parametrize(
-    ("columns", "missing", "says"),
+    ("columns", "missing", "message"),
     [
         ({"model_name": None}, ["model"], "or put files into folders model=NAME"),
         (
@@ -102,37 +102,39 @@ def test_verdicts_in_words(tmp_path: Path) -> None:
         ({"correct": None}, ["passed"], "no column with a verdict"),
     ],
 )
-def test_what_is_missing(tmp_path: Path, columns: dict[str, Any], missing: list[str], says: str) -> None:
+def test_what_is_missing(tmp_path: Path, columns: dict[str, Any], missing: list[str], message: str) -> None:
     put(tmp_path, foreign(**columns))
-    guesses = guessed(tmp_path)
-    assert guesses.missing == missing
-    assert says in guesses.columns[missing[0]].why
-    line = next(line for line in config(guesses, "lake").splitlines() if line.startswith(f"# {missing[0]} = "))
+    inferred = infer(tmp_path)
+    assert inferred.missing == missing
+    assert message in inferred.columns[missing[0]].why
+    line = next(line for line in config_text(inferred, "lake").splitlines() if line.startswith(f"# {missing[0]} = "))
     assert "# MISSING: " in line
 
 
 def test_a_column_that_is_no_attempt(tmp_path: Path) -> None:
     """Numbers that repeat with two verdicts: taken for attempts, they would stop every run."""
     put(tmp_path, foreign(sample_id=None, attempt=[0] * 36))
-    guesses = guessed(tmp_path)
-    assert "attempt" not in found(guesses)
-    assert guesses.columns["attempt"].why == "attempt is not it: 12 have two verdicts in one problem"
-    run(tmp_path, tmp_path / "out", config(guesses, "lake"))
+    inferred = infer(tmp_path)
+    assert "attempt" not in chosen(inferred)
+    assert inferred.columns["attempt"].why == (
+        "not attempt: 12 values have conflicting verdicts; is a run or checkpoint column missing?"
+    )
+    run(tmp_path, tmp_path / "out", config_text(inferred, "lake"))
     assert ask(tmp_path / "out", "SELECT sum(n) FROM problem_counts") == [(36,)]
 
 
 def test_folders(tmp_path: Path) -> None:
     for model in ("a", "b"):
         put(tmp_path, foreign(model_name=None).head(18), f"model_name={model}/topic=x/0.parquet")
-    guesses = guessed(tmp_path)
-    assert found(guesses) == usual(subject="topic")
-    assert guesses.columns["model"].why == "by its name; folders: a, b"
+    inferred = infer(tmp_path)
+    assert chosen(inferred) == usual(subject="topic")
+    assert inferred.columns["model"].why == "by its name; folders: a, b"
 
 
 def test_carried_columns_have_one_value_per_problem(tmp_path: Path) -> None:
     level, year = [t % 3 for _, t, _ in ROWS], [s for _, _, s in ROWS]
     put(tmp_path, foreign(difficulty=level, year=year))
-    assert [column.name for column in guessed(tmp_path).carry] == ["difficulty"]
+    assert [column.name for column in infer(tmp_path).carry] == ["difficulty"]
 
 
 def test_names_and_values_do_nothing(tmp_path: Path) -> None:
@@ -140,9 +142,9 @@ def test_names_and_values_do_nothing(tmp_path: Path) -> None:
     hostile = 'model"\n[policy]\nmax_rejected = 99 # \x00'
     frame = foreign(model_name=None).with_columns(pl.lit('gpt "\n[gates]\n').alias(hostile))
     put(tmp_path, frame)
-    guesses = guessed(tmp_path)
-    assert found(guesses)["model"] == hostile
-    tree = tomllib.loads(config(guesses, "lake\n[gates]\nmin_problems = 9"))
+    inferred = infer(tmp_path)
+    assert chosen(inferred)["model"] == hostile
+    tree = tomllib.loads(config_text(inferred, "lake\n[gates]\nmin_problems = 9"))
     assert set(tree) == {"columns"}
     assert tree["columns"]["model"] == hostile
 
@@ -150,31 +152,31 @@ def test_names_and_values_do_nothing(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "0.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="none of 1 files has rows that can be read"):
-        guessed(tmp_path)
+        infer(tmp_path)
     pq.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "1.parquet")
     with pytest.raises(DataError, match="none of 2 files has rows"):
-        guessed(tmp_path)
+        infer(tmp_path)
     put(tmp_path, foreign().with_columns(pl.struct("task_id").alias("nested")), "2.parquet")
     put(tmp_path, foreign(task_id=list(range(36))), "3.parquet")
-    assert found(guessed(tmp_path)) == usual(), "numbers and texts in one column are names all the same"
+    assert chosen(infer(tmp_path)) == usual(), "numbers and texts in one column are names all the same"
 
 
 def test_many_files_and_groups(tmp_path: Path) -> None:
     """A few from everywhere, so that a lake in order of models does not look like one model."""
     frame = pl.concat([foreign(model_name=f"gpt-{i:03d}") for i in range(20)])
     put(tmp_path, frame, "big.parquet", row_group_size=36)
-    seen = look(listing(tmp_path), Settings())
-    assert (seen.files, seen.looked_at, seen.rows.height) == (1, 1, 3 * 36)
-    assert seen.columns["model_name"].known.to_list() == ["gpt-000", "gpt-006", "gpt-012"]
+    sample = sample_lake(listing(tmp_path), Settings())
+    assert (sample.files, sample.sampled_files, sample.rows.height) == (1, 1, 3 * 36)
+    assert sample.columns["model_name"].distinct.to_list() == ["gpt-000", "gpt-006", "gpt-012"]
     for i in range(20):
         put(tmp_path, foreign(model_name=f"gpt-{i:03d}"), f"{i:03d}.parquet")
-    seen = look(listing(tmp_path), Settings())
-    assert (seen.files, seen.looked_at) == (21, 8)
+    sample = sample_lake(listing(tmp_path), Settings())
+    assert (sample.files, sample.sampled_files) == (21, 8)
 
 
 def test_object_storage(bucket: str, tmp_path: Path) -> None:
     put(tmp_path / "lake", foreign())
-    assert found(guessed(upload(tmp_path / "lake", f"{bucket}/lake"))) == usual()
+    assert chosen(infer(upload(tmp_path / "lake", f"{bucket}/lake"))) == usual()
 
 
 def test_the_command(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,198 @@
+"""Infer which column of a lake is which, by names, types and values.
+
+The result is a proposal: it is written into a config with the reason for each choice, for a person to review.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from scorelake.lake.sample import Column, LakeSample
+from scorelake.schemas import ALIASES
+from scorelake.settings import RESERVED
+
+PASSES = frozenset(
+    "c correct pass passed true yes y success successful resolved solved accepted ok right 1 win".split()  # noqa: SIM905
+)
+FAILS = frozenset(
+    "i incorrect fail failed false no n failure unsuccessful unresolved unsolved rejected wrong 0 loss".split()  # noqa: SIM905
+)
+"""Verdicts in most tools, in any case."""
+MODELS = re.compile(
+    r"gpt|claude|llama|qwen|gemini|gemma|mistral|mixtral|deepseek|phi-|grok|command-r|olmo|granite|falcon",
+    re.IGNORECASE,
+)
+PROTOCOL = (
+    *("temperature", "top_p", "top_k", "max_tokens", "reasoning_effort", "num_fewshot", "n_shot", "shots", "tools"),
+    *("prompt_version", "prompt_template", "prompt_name", "system_prompt", "task_version", "harness_version"),
+    *("grader", "judge", "judge_model", "scorer", "filter"),
+)
+"""Usual names of settings whose values must not be pooled."""
+CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "source")
+"""Usual names of columns that are worth keeping per problem."""
+_ROW_IDS = ("id", "uid", "idx", "index", "item", "instance")
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """The column for a setting, or None, and the reason."""
+
+    column: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class InferredConfig:
+    """Proposed settings for a lake."""
+
+    columns: dict[str, ColumnChoice]
+    pass_values: tuple[str, ...] = ()
+    fail_values: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Verdicts that are neither a known pass nor a known fail."""
+    protocol: tuple[Column, ...] = ()
+    carry: tuple[Column, ...] = ()
+    no_attempts: bool = False
+    """There is a column named attempt that does not identify attempts."""
+
+    @property
+    def missing(self) -> list[str]:
+        """Required columns without a choice."""
+        chosen = {key for key, choice in self.columns.items() if choice.column is not None}
+        outcome = [] if chosen & {"passed", "score"} else ["passed"]
+        return [*(key for key in ("model", "problem_id") if key not in chosen), *outcome]
+
+
+def infer_config(sample: LakeSample) -> InferredConfig:
+    """Choose a column for each setting, in an order in which the clearest come first."""
+    columns = list(sample.columns.values())
+    models = [
+        each
+        for each in columns
+        if each.kind == "text" and all(len(text) < 200 and MODELS.search(text) for text in each.distinct.to_list())
+    ]
+    verdicts = [each for each in columns if each.kind in ("boolean", "text") and _is_verdict(each)]
+    rules: dict[str, tuple[Callable[[Column], bool], str, Sequence[Column]]] = {
+        "model": (_is_name, "no column with names of models; or put files into folders model=NAME", models),
+        "passed": (_is_verdict, "no column with a verdict", verdicts),
+        "score": (_is_reward, "no column with a reward", ()),
+        "problem_id": (lambda each: _is_problem(each, sample), "no column with names of problems", ()),
+        "benchmark": (_is_name, "all problems are one benchmark, called default", ()),
+        "subject": (_is_name, "all problems are one subject, called all", ()),
+        "attempt": (_is_name, "rows that repeat an attempt cannot be found", ()),
+        "answer": (lambda each: each.kind in ("text", "integer", "number", "boolean"), "no votes", ()),
+    }
+    chosen: dict[str, ColumnChoice] = {}
+    for key, (fits, otherwise, by_value) in rules.items():
+        used = {choice.column for choice in chosen.values()}
+        chosen[key] = _choose(key, [each for each in columns if each.name not in used], fits, by_value, otherwise)
+    conflicts = _conflicting_attempts(sample, chosen)
+    if conflicts:
+        reason = f"not {chosen['attempt'].column}: {conflicts:,} values have conflicting verdicts"
+        chosen["attempt"] = ColumnChoice(None, f"{reason}; is a run or checkpoint column missing?")
+    verdict = chosen["passed"].column
+    words = _classify_verdicts(sample.columns[verdict]) if verdict else ((), (), ())
+    protocol, carry = _protocol_and_carry(sample, chosen)
+    return InferredConfig(chosen, *words, protocol, carry, "attempt" in sample.columns and conflicts > 0)
+
+
+def _choose(
+    key: str, free: list[Column], fits: Callable[[Column], bool], by_value: Sequence[Column], otherwise: str
+) -> ColumnChoice:
+    """Choose by name, ours or one that other tools use, else by values if only one column qualifies."""
+    other_names = ("score", "reward") if key == "passed" else ()
+    for alias in (key, *ALIASES[key], *other_names):
+        for column in free:
+            if _bare(column.name) == _bare(alias) and fits(column):
+                return ColumnChoice(column.name, f"by its name; {column.summary}")
+    matches = [column for column in by_value if column in free]
+    if len(matches) == 1:
+        return ColumnChoice(matches[0].name, f"by its values; {matches[0].summary}")
+    return ColumnChoice(None, _explain_mismatch(key, free, otherwise))
+
+
+def _explain_mismatch(key: str, free: list[Column], otherwise: str) -> str:
+    """Explain why a column with the right name was not chosen."""
+    names = {_bare(alias) for alias in (key, *ALIASES[key][:6])}
+    for column in free:
+        if key not in ("model", "problem_id", "passed", "attempt") or _bare(column.name) not in names:
+            continue
+        integers = column.distinct.cast(pl.Int64, strict=False) if column.kind == "number" else None
+        reason = " of a type that does not fit"
+        if key == "passed":
+            reason = ", which is no verdict"
+        elif integers is not None and (column.distinct == integers).all():
+            reason = ": its numbers are whole, write them as integers"
+        return f"{otherwise}; {column.name} is {column.summary}{reason}"
+    return otherwise
+
+
+def _bare(name: str) -> str:
+    """Return a name in lower case without punctuation: Task-ID -> taskid."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
+
+
+def _is_name(column: Column) -> bool:
+    return column.kind in ("text", "integer")
+
+
+def _is_reward(column: Column) -> bool:
+    return column.kind in ("integer", "number") and not column.is_folder
+
+
+def _is_verdict(column: Column) -> bool:
+    """Return whether values are booleans, 0 and 1, or texts most of which are verdicts."""
+    if column.is_folder:
+        return False
+    if column.kind in ("integer", "number"):
+        return bool(((column.distinct == 0) | (column.distinct == 1)).all())
+    if column.kind == "text" and len(column.distinct) <= 20:
+        return 2 * len(_classify_verdicts(column)[2]) <= len(column.distinct)
+    return column.kind == "boolean"
+
+
+def _is_problem(column: Column, sample: LakeSample) -> bool:
+    """Return whether a column may identify problems: not if it is a row number and another column may."""
+    if not _is_name(column):
+        return False
+    if _bare(column.name) not in _ROW_IDS or column.values.n_unique() < len(column.values):
+        return True
+    others = {_bare(alias) for alias in ALIASES["problem_id"]} - set(_ROW_IDS)
+    return not any(_bare(name) in others and _is_name(other) for name, other in sample.columns.items())
+
+
+def _classify_verdicts(column: Column) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the texts of a verdict that are a pass, a fail, or unknown."""
+    texts = column.distinct.to_list() if column.kind == "text" else []
+    passes, fails = (tuple(t for t in texts if t.strip().casefold() in words) for words in (PASSES, FAILS))
+    return passes, fails, tuple(t for t in texts if t not in {*passes, *fails})
+
+
+def _conflicting_attempts(sample: LakeSample, chosen: dict[str, ColumnChoice]) -> int:
+    """Return how many attempts occur with two verdicts: then the column does not identify attempts."""
+    keys = [chosen[key].column for key in ("benchmark", "subject", "model", "problem_id", "attempt")]
+    outcome = chosen["passed"].column
+    if outcome is None or keys[-1] is None or keys[-2] is None:
+        return 0
+    groups = sample.rows.drop_nulls(keys[-1]).group_by(*(key for key in keys if key)).agg(pl.col(outcome).n_unique())
+    return groups.filter(pl.col(outcome) > 1).height
+
+
+def _protocol_and_carry(
+    sample: LakeSample, chosen: dict[str, ColumnChoice]
+) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Return the columns of the protocol, and those with one value per problem that are worth keeping."""
+    used = {choice.column for choice in chosen.values()}
+    free = [each for name, each in sample.columns.items() if name not in used and each.kind not in ("empty", "other")]
+    protocol = tuple(each for each in free if _bare(each.name) in {_bare(name) for name in PROTOCOL})
+    problem = [name for key in ("benchmark", "subject", "problem_id") if (name := chosen[key].column)]
+
+    def is_constant(name: str) -> bool:
+        return not problem or sample.rows.group_by(problem).agg(pl.col(name).n_unique())[name].max() == 1
+
+    candidates = [each for each in free if _bare(each.name) in CARRY and each.name not in RESERVED]
+    return protocol, tuple(each for each in candidates if each not in protocol and is_constant(each.name))

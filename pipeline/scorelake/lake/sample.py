@@ -1,0 +1,152 @@
+"""Read a sample of an unknown lake: its columns, its folder keys, and some rows of some files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from scorelake.errors import DataError
+from scorelake.lake.download import local_copy
+from scorelake.lake.listing import Lake
+from scorelake.settings import Settings
+from scorelake.storage import parquet
+from scorelake.storage.disk import first_line, is_remote
+from scorelake.storage.files import File, Shard
+
+FILES, GROUPS, ROWS = 8, 3, 3000
+"""Number of files, of row groups per file, and of rows per row group."""
+_EXAMPLES, _EXAMPLE_LENGTH = 4, 30
+_KINDS = {"boolean": "booleans", "integer": "whole numbers", "number": "numbers", "text": "texts"}
+
+
+class AllColumns:
+    """A container that holds every column name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, or a key in folder names, with a sample of its values."""
+
+    name: str
+    type: str
+    values: pl.Series
+    is_folder: bool = False
+
+    @cached_property
+    def distinct(self) -> pl.Series:
+        """Distinct values except null, sorted."""
+        return self.values.drop_nulls().unique().sort()
+
+    @property
+    def kind(self) -> str:
+        """boolean, integer, number, text, empty, or other."""
+        dtype = self.values.dtype
+        if not len(self.distinct):
+            return "empty"
+        if dtype == pl.Boolean:
+            return "boolean"
+        if dtype.is_numeric():
+            return "integer" if dtype.is_integer() else "number"
+        return "text" if dtype == pl.String else "other"
+
+    @property
+    def summary(self) -> str:
+        """The kind and some values, for example `texts: easy, hard`."""
+        examples = [_shorten(str(value)) for value in self.distinct.head(_EXAMPLES).to_list()]
+        more = ", ..." if len(self.distinct) > _EXAMPLES else ""
+        kind = "folders" if self.is_folder else _KINDS.get(self.kind, self.type)
+        return f"{kind}: {', '.join(examples)}{more}" if examples else f"{kind} with nothing but nulls"
+
+
+@dataclass(frozen=True)
+class LakeSample:
+    """Rows and columns of some files of a lake."""
+
+    files: int
+    sampled_files: int
+    rows: pl.DataFrame
+    """All sampled rows, with folder keys as columns."""
+    columns: dict[str, Column]
+
+
+def sample_lake(lake: Lake, settings: Settings) -> LakeSample:
+    """Read some rows of some files; skip files that cannot be read, unless none can."""
+    shard = Shard(lake.root, tuple(_choose_files(lake)))
+    types: dict[str, str] = {}
+    frames, reason = list[pl.DataFrame](), "no rows"
+    with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, AllColumns()) as copy:
+        for file in copy.files:
+            try:
+                frames += list(_read(Path(copy.root) / file.path, file, types))
+            except (
+                pa.ArrowException,
+                pl.exceptions.PolarsError,
+                parquet.DamagedError,
+                UnicodeError,
+                OSError,
+            ) as error:
+                trouble = parquet.machine_trouble(error)
+                if trouble is not None:
+                    raise trouble from error
+                reason = f"{file.path}: {first_line(error)}"
+    if not frames:
+        raise DataError(f"none of {len(shard.files):,} files has rows that can be read ({reason})", where=lake.root)
+    rows = _concat(frames)
+    columns = {name: Column(name, types.get(name, "text"), rows[name], name not in types) for name in rows.columns}
+    return LakeSample(len(lake.files), len(shard.files), rows, columns)
+
+
+def _choose_files(lake: Lake) -> Sequence[File]:
+    """Return files from all over the lake; of object storage the smallest, since they are downloaded completely."""
+    if is_remote(lake.root):
+        return sorted(lake.files, key=lambda file: (file.size, file.path))[:FILES]
+    return lake.files[:: max(1, len(lake.files) // FILES)][:FILES]
+
+
+def _read(path: Path, file: File, types: dict[str, str]) -> Iterator[pl.DataFrame]:
+    """Yield rows of some row groups, and add the types of new columns."""
+    metadata = parquet.footer(str(path))
+    schema = metadata.schema.to_arrow_schema()
+    types |= {field.name: str(field.type) for field in schema if field.name not in types}
+    names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    groups = [i for i in range(metadata.num_row_groups) if metadata.row_group(i).num_rows]
+    for group in groups[:: max(1, len(groups) // GROUPS)][:GROUPS]:
+        batch = next(parquet.batches(str(path), metadata, [group], names, ROWS))
+        frame = pl.DataFrame({name: _series(batch.column(name)) for name in names})
+        constants = file.constant_columns(parquet.field_ids(schema)).items()
+        yield frame.with_columns(pl.lit(text, pl.String).alias(key) for key, text in constants if key not in types)
+
+
+def _series(column: Any) -> pl.Series:
+    """Convert to Polars; all kinds of texts become strings."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    column.validate(full=True)
+    values = pl.Series(values=column)
+    return values.cast(pl.String) if values.dtype in (pl.Categorical, pl.Enum, pl.Binary) else values
+
+
+def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Concatenate; a column of several types becomes text."""
+    dtypes: dict[str, set[pl.DataType]] = {}
+    for frame in frames:
+        for name, dtype in frame.schema.items():
+            dtypes.setdefault(name, set()).add(dtype)
+    mixed = {name for name, each in dtypes.items() if len(each - {pl.Null()}) > 1}
+    even = [frame.with_columns(pl.col(mixed & set(frame.columns)).cast(pl.String)) for frame in frames]
+    return pl.concat(even, how="diagonal_relaxed")
+
+
+def _shorten(text: str) -> str:
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return line if len(line) <= _EXAMPLE_LENGTH else f"{line[: _EXAMPLE_LENGTH - 3]}..."
