@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 import numpy as np
 
 from scorelake.metrics.chance import Units
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 

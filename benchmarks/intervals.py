@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from scorelake import metrics
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.problems import Part
 from scorelake.schemas import GROUP
 from scorelake.scoring.choose import Outcomes

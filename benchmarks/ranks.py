@@ -26,7 +26,7 @@ from scorelake.comparing.examined import Found, examined
 from scorelake.comparing.pairs import pairs
 from scorelake.engines import local
 from scorelake.metrics.chance import Units
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Plan, Sample, resampled
 from scorelake.metrics.significance import sign_test

@@ -41,7 +41,7 @@ KERNELS = ("finite", "posterior", "finite_levels", "posterior_levels", "summariz
 def entries() -> Iterator[tuple[str, Any]]:
     """What the page tells about: a heading, and the thing."""
     yield "scorelake", sl
-    yield "scorelake.scoring", sl.score
+    yield "scorelake.score", sl.score
     yield "scorelake.Board", sl.Board
     for name, thing in vars(sl.Board).items():
         if not name.startswith("_") and thing.__doc__:
@@ -69,30 +69,32 @@ def page() -> str:
 
 
 def _entry(name: str, thing: Any) -> str:
-    told = inspect.cleandoc(thing.__doc__)
-    words, *examples = re.split(r"(?m)^(?=>>> )", told, maxsplit=1)
-    words = re.sub(r"(?ms)^In a notebook:\n\n(.*?)\n\n(?=\S)", _code, words)
-    body = "\n\n".join([_signature(thing), _listed(words.strip())]).strip()
-    shown = f"\n\n```pycon\n{examples[0].rstrip()}\n```" if examples else ""
+    text, *examples = re.split(r"(?m)^(?=>>> )", inspect.cleandoc(thing.__doc__), maxsplit=1)
+    text = re.sub(r"(?ms)^In a notebook:\n\n(.*?)\n\n(?=\S)", _code, text)
+    body = "\n\n".join([_signature(thing), _sections(text)]).strip()
+    session = f"\n\n```pycon\n{examples[0].rstrip()}\n```" if examples else ""
     level = "##" if name.startswith("scorelake") else "###"
-    return f"{level} `{name}`\n\n{body}{shown}\n"
+    return f"{level} `{name}`\n\n{body}{session}\n"
 
 
 def _code(found: re.Match[str]) -> str:
     return f"```python\n{textwrap.dedent(found[1])}\n```\n\n"
 
 
-def _listed(words: str) -> str:
-    """Lines such as `by: ...`, which tell about arguments, as a list."""
-    if not re.search(r"(?m)^attempts: ", words):
-        return words
-    out = []
-    for line in re.sub(r"\n    (?=\S)", " ", words).split("\n"):
-        told = re.sub(r"^((?:[a-z_]+, )*[a-z_]+): ", r"- `\1`: ", line)
-        out += textwrap.wrap(told, 140, subsequent_indent="  " * told.startswith("- "), break_long_words=False) or [
-            ""
-        ]
-    return "\n".join(out)
+def _sections(text: str) -> str:
+    """Return a numpydoc docstring as Markdown: its sections as lists."""
+    summary, *rest = re.split(r"(?m)^(\w+)\n-+\n", text)
+    out = [summary.strip()]
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        if title != "Examples":
+            out.append(f"**{title}**\n\n" + "\n".join(map(_item, re.split(r"\n(?=\S)", body.strip()))))
+    return "\n\n".join(out)
+
+
+def _item(text: str) -> str:
+    head, _, about = text.partition("\n")
+    line = f"- `{head}`" + (f": {' '.join(about.split())}" if about else "")
+    return "\n".join(textwrap.wrap(line, 140, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def _signature(thing: Any) -> str:

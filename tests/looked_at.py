@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -141,6 +144,12 @@ class Tables(HTMLParser):
     def of(self, kind: str) -> list[list[str]]:
         """The first table with this class, without its head."""
         return next(rows for name, rows in self.tables if kind in name.split())[1:]
+
+
+def script_data(page: str) -> dict[str, Any]:
+    """The data that the page's script reads."""
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def browser() -> str | None:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from counted import scored
 from looked_at import LONG, browser, busy, heavy, hostile, model, plain
-from scorelake.page.build import html
+from scorelake.page.build import build_page
 from scorelake.publish.snapshot import Output
 from scorelake.run import job
 from scorelake.settings import load
@@ -60,7 +60,7 @@ def main(folder: Path) -> None:
     with TemporaryDirectory() as home:
         for name, out in outputs(Path(home)).items():
             page = folder / f"{name}.html"
-            page.write_text(html(out), encoding="utf-8")
+            page.write_text(build_page(out), encoding="utf-8")
             for view, state in VIEWS.get(name, {name: ""}).items():
                 for size, (window, *more) in SIZES.items():
                     flags = [*(f"--{flag}" for flag in QUIET), f"--user-data-dir={home}/profile", *more]

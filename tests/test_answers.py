@@ -153,7 +153,8 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
 def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     assert run(home, out, metrics=["pass@1"]).files_read == 1
-    assert not list((out / "partials").glob("*/details-*")), "answers are not even kept"
+    (path,) = (out / "partials").glob("*/counts-*")
+    assert "answer" not in pl.read_parquet_schema(path), "answers are not even kept"
     assert run(home, out, metrics=["pass@2"]).files_read == 0
     assert run(home, out, metrics=["vote@3"]).files_read == 1, "now answers are wanted"
     assert run(home, out, metrics=["pass@1"]).files_read == 0, "and they do no harm"
@@ -171,7 +172,7 @@ def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     run(home, out)
     before = tables(out)
-    (path,) = (out / "partials").glob("*/details-*")
+    (path,) = (out / "partials").glob("*/counts-*")
     path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
     assert run(home, out, metrics=["vote@3"]).files_read == 1
     run(home, out)

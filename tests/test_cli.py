@@ -186,9 +186,9 @@ def test_help_is_instant_and_complete(cli) -> None:  # type: ignore[no-untyped-d
 @pytest.mark.parametrize(
     ("imported", "absent"),
     [
-        ("scorelake.cli", ("polars", "duckdb", "scipy", "pyarrow", "pydantic", "rich")),
-        ("scorelake.read.show, scorelake.read.session", ("polars", "scipy", "pyarrow", "pydantic")),
-        ("scorelake.run", ("duckdb", "obstore", "scipy", "rich")),
+        ("scorelake.cli", ("polars", "duckdb", "scipy.special", "pyarrow", "pydantic", "rich")),
+        ("scorelake.read.show, scorelake.read.session", ("polars", "scipy.special", "pyarrow", "pydantic")),
+        ("scorelake.run", ("duckdb", "obstore", "scipy.special", "rich")),
     ],
 )
 def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ def test_random_lakes_are_counted_as_by_a_dictionary(tmp_path: Path) -> None:
         assert end in ("equal", "refused"), f"seed {seed}:\n" + "\n".join(wrong)
         taken += lake.taken
         taken[end] += 1
-    assert {"equal", "refused", "kernel", "query", "chunks", "arrow", "polars", "duckdb"} <= set(taken)
+    assert {"equal", "refused", "query", "chunks", "arrow", "polars", "duckdb"} <= set(taken)
 
 
 def test_damaged_files_are_set_aside_or_come_to_the_same() -> None:

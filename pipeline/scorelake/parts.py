@@ -18,7 +18,7 @@ from scorelake.comparing.evidence import comparable
 from scorelake.comparing.graders import Noise, noise
 from scorelake.comparing.looks import Answer, Ask, At, Glance, Look
 from scorelake.engines import Engine
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.problems import Part, Recent
 from scorelake.schemas import PROBLEM_SCORE
 from scorelake.scoring import traced

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics.chance import Words
 from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.schemas import COUNTS, GROUP, KEYS
 from scorelake.storage.arrays import numbers
 

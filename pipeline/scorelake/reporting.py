@@ -24,7 +24,7 @@ from scorelake.text import escape_control_lines, escape_controls, plural
 
 if TYPE_CHECKING:
     from scorelake.counting.partials import Partial
-    from scorelake.ingest.job import Report as Ingested
+    from scorelake.ingest.ingest_report import IngestReport
     from scorelake.lake.infer import InferredConfig
     from scorelake.lake.sample import LakeSample
     from scorelake.publish.garbage import Removed
@@ -228,25 +228,25 @@ def _score(lake: str, config: Path) -> str:
     return f"scorelake score {shlex.quote(lake)} --out out --config {shlex.quote(str(config))}"
 
 
-def ingested(report: Ingested, told: Told) -> None:
-    """What came of reading other tools' logs: a receipt per source, every refusal on a line; then the exit code."""
-    from scorelake.ingest.receipts import words
+def ingested(report: IngestReport, told: Told) -> None:
+    """Report every source and every refusal, then exit."""
+    from scorelake.ingest.ingest_report import format_report
 
-    for receipt in report.receipts:
-        say(words(receipt))
-    if len(report.receipts) > 1 and report.total.rows:
-        say(words(report.total))
+    for source in report.sources:
+        say(format_report(source))
+    if len(report.sources) > 1 and report.total.rows:
+        say(format_report(report.total))
     if report.ignored:
-        say(f"{len(report.ignored):,} files are no results, such as {report.ignored[0]}")
+        say(f"skipped {len(report.ignored):,} files that are not results, e.g. {report.ignored[0]}")
     for error in report.refused:
         hint = f" ({error.hint})" if error.hint else ""
         say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))
     code = DataError.exit_code if report.status == "refused" else 0
     if code:
-        say(f"error: {len(report.refused):,} refused; nothing was written (--skip-refused leaves them out)")
+        say(f"error: {len(report.refused):,} refused; nothing was written (--skip-refused skips them)")
     refused = [{"file": error.where, "what": error.what, "hint": error.hint} for error in report.refused]
-    sources = [receipt.plain() for receipt in report.receipts]
-    document = {"sources": sources, "total": report.total.plain(), "refused": refused, "ignored": report.ignored}
+    sources = [asdict(source) for source in report.sources]
+    document = {"sources": sources, "total": asdict(report.total), "refused": refused, "ignored": report.ignored}
     told.end({"status": report.status, "exit_code": code, **document})
     if code:
         raise SystemExit(code)

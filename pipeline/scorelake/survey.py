@@ -15,7 +15,7 @@ import polars as pl
 
 from scorelake.metrics.chance import MOST_UNITS, Words
 from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.problems import Part, lines, numbered
 from scorelake.schemas import GROUP
 from scorelake.settings import Settings

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from scipy.special import expit, logit
 
 from scorelake.errors import UsageError
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.threads import parallel_map
 
 SUBJECTS = (

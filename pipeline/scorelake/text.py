@@ -1,33 +1,29 @@
-"""What data looks like when people read it: no name can move a cursor, hide or turn round what is printed."""
+"""Text helpers. Names are data: printed, none of them may move the cursor, hide text or reverse its direction."""
 
 from __future__ import annotations
 
 
 def escape_controls(text: str) -> str:
-    """The text with every character that is not seen spelled out: control, escape, bidirectional, zero-width."""
+    r"""Escape invisible characters (control, bidirectional, zero-width): "a\x1b" -> "a\\x1b"."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _spelled(each) for each in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def escape_control_lines(text: str) -> str:
-    """The same of a message of our own, whose further lines begin with two spaces or are empty."""
+    """Escape a message of several lines; further lines of our own are empty or begin with two spaces."""
     first, *more = text.split("\n")
     return escape_controls(first) + "".join(
         ("\n" if line[:2] in ("", "  ") else "\\n") + escape_controls(line) for line in more
     )
 
 
-def plural(number: int, what: str) -> str:
-    """A number of things: 1 problem, 2 problems."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _spelled(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+def plural(number: int, noun: str) -> str:
+    """Return a count with its noun: 1 problem, 2 problems."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def toml_text(text: str) -> str:
-    """A text as TOML spells it, whatever is in it."""
+    """Quote a text for TOML."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'

@@ -10,7 +10,7 @@ import pytest
 
 from layouts import LAYOUTS, TABLE, generic_csv, humaneval, inspect_json
 from scorelake.errors import UsageError
-from scorelake.ingest.contract import Options
+from scorelake.ingest.contract import IngestOptions
 
 
 def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
@@ -34,14 +34,14 @@ def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
 
 
 def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli: Any) -> None:
-    """The lake says itself which of its columns tell protocols apart."""
+    """The lake message itself which of its columns tell protocols apart."""
     for i, temperature in enumerate((0.0, 1.0)):
         path = inspect_json(tmp_path / "logs" / str(i), TABLE if i else {name: [1, 1, 1] for name in TABLE})
-        told = json.loads(path.read_text())
-        told["eval"] |= {"eval_id": f"E{i}", "task_id": f"T{i}"}
-        path.write_text(json.dumps(told | {"plan": {"config": {"temperature": temperature}}}))
+        log = json.loads(path.read_text())
+        log["eval"] |= {"eval_id": f"E{i}", "task_id": f"T{i}"}
+        path.write_text(json.dumps(log | {"plan": {"config": {"temperature": temperature}}}))
     done = cli("ingest", "auto", tmp_path / "logs", "--lake", tmp_path / "lake")
-    assert "2 sources differ in temperature and are kept apart" in done.stderr
+    assert "2 sources differ in temperature and are not pooled" in done.stderr
     assert cli("score", tmp_path / "lake", "--out", tmp_path / "out", "--metrics", "pass@1").returncode == 0
     query = "SELECT protocol::JSON ->> 'temperature' AS t, value FROM model_summary ORDER BY 1"
     rows = cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split()
@@ -57,7 +57,7 @@ def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
 
 
 def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:
-    def told(*arguments: object) -> dict[str, Any]:
+    def run(*arguments: object) -> dict[str, Any]:
         done = cli("ingest", *arguments, "--json")
         document = json.loads(done.stdout)
         assert document["exit_code"] == done.returncode, done.stderr
@@ -65,27 +65,27 @@ def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:
         return document  # type: ignore[no-any-return]
 
     path, lake = humaneval(tmp_path / "logs", TABLE), tmp_path / "lake"
-    document = told("auto", path, "--lake", lake)
+    document = run("auto", path, "--lake", lake)
     assert (document["status"], document["exit_code"], document["refused"][0]["hint"]) == (
         "refused",
         3,
         "give --model",
     )
     assert not lake.exists()
-    document = told("auto", tmp_path / "logs", "--lake", lake, "--model", "m")
+    document = run("auto", tmp_path / "logs", "--lake", lake, "--model", "m")
     assert (document["status"], document["exit_code"], document["total"]["rows"]) == ("written", 0, 12)
     (source,) = document["sources"]
     assert source["rows"] == source["graded"] + source["ungraded"] + source["duplicate"] + source["refused"]
     assert (source["histogram"], source["errors_counted_as"]) == ({"3": 4}, "ungraded")
     assert [Path(name).name for name in document["ignored"]] == ["samples.jsonl"]
-    assert told("auto", path, "--lake", lake, "--model", "m")["status"] == "unchanged"
-    assert told("auto", tmp_path / "none", "--lake", lake)["exit_code"] == 5
-    assert told("nonsense", path, "--lake", lake)["exit_code"] == 2
-    assert told("generic", path, "--lake", lake, "--map", "passed")["exit_code"] == 2
-    assert told("helm", tmp_path / "logs", "--lake", lake)["exit_code"] == 3
+    assert run("auto", path, "--lake", lake, "--model", "m")["status"] == "unchanged"
+    assert run("auto", tmp_path / "none", "--lake", lake)["exit_code"] == 5
+    assert run("nonsense", path, "--lake", lake)["exit_code"] == 2
+    assert run("generic", path, "--lake", lake, "--map", "passed")["exit_code"] == 2
+    assert run("helm", tmp_path / "logs", "--lake", lake)["exit_code"] == 3
     blocked = tmp_path / "blocked"
     blocked.write_text("a file")
-    assert told("auto", path, "--lake", blocked / "lake", "--model", "m")["exit_code"] == 4
+    assert run("auto", path, "--lake", blocked / "lake", "--model", "m")["exit_code"] == 4
 
 
 def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
@@ -106,25 +106,25 @@ def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "says"),
+    ("typed", "message"),
     [
-        ({"map": ["passed"]}, "no pair: passed"),
-        ({"map": ["passed=a==b==c"]}, "no pair"),
-        ({"map": ["problem_id=a==b"]}, "no pair"),
+        ({"map": ["passed"]}, "not a pair: passed"),
+        ({"map": ["passed=a==b==c"]}, "not a pair"),
+        ({"map": ["problem_id=a==b"]}, "not a pair"),
         ({"map": ["passed=a,passed=b"]}, "passed is mapped twice"),
-        ({"model": ""}, "--model: '' says nothing"),
-        ({"threshold": float("nan")}, "--threshold: nan says nothing"),
+        ({"model": ""}, "--model: invalid value ''"),
+        ({"threshold": float("nan")}, "--threshold: invalid value nan"),
     ],
 )
-def test_options_that_say_nothing(typed: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        Options.asked(**{"map": [], "true": [], "ignore": [], **typed})
+def test_options_that_say_nothing(typed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        IngestOptions.parse(**{"map": [], "true": [], "ignore": [], **typed})
 
 
 def test_options_as_typed() -> None:
-    told = Options.asked(["passed=a==b, model=m", "x=y"], ["C,P"], ["commit"], model="m")
-    assert told.mapped == {"passed": "a==b", "model": "m", "x": "y"}
-    assert (told.true, told.ignore, told.model) == (("C", "P"), ("commit",), "m")
+    options = IngestOptions.parse(["passed=a==b, model=m", "x=y"], ["C,P"], ["commit"], model="m")
+    assert dict(options.map) == {"passed": "a==b", "model": "m", "x": "y"}
+    assert (options.true, options.ignore, options.model) == (("C", "P"), ("commit",), "m")
 
 
 def test_unknown_rule(tmp_path: Path, cli: Any) -> None:

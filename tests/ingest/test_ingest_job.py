@@ -1,4 +1,4 @@
-"""Files of one run against each other and against the lake: repeats, contradictions, kinds, names."""
+"""Sources checked against each other and against the lake: repeats, contradictions, outcomes, names."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ import ingested as lakes
 from conftest import ask, run
 from layouts import LAYOUTS, TABLE, inspect_header, inspect_json, inspect_sample, swebench_report
 from scorelake.errors import DataError, LakeError, UsageError
-from scorelake.ingest.contract import Options
-from scorelake.ingest.job import Report, ingest
+from scorelake.ingest.contract import IngestOptions
+from scorelake.ingest.ingest_report import IngestReport
+from scorelake.ingest.job import ingest
 
 PROTOCOL = '[protocol]\ncolumns = ["temperature", "grader", "setup"]\n'
 
 
-def rows(path: Path, *records: dict[str, Any]) -> Path:
+def write_rows(path: Path, *records: dict[str, Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"model": "m", "benchmark": "b", **record}) + "\n" for record in records))
     return path
 
 
-def take(lake: Path, *paths: Path, format: str = "generic", skip: bool = False, **options: Any) -> Report:  # noqa: A002
-    return ingest([str(path) for path in paths], str(lake), format, Options(**options), skip)
+def load(lake: Path, *paths: Path, format: str = "generic", skip: bool = False, **options: Any) -> IngestReport:  # noqa: A002
+    return ingest([str(path) for path in paths], str(lake), format, IngestOptions(**options), skip)
 
 
-def log(path: Path, *samples: dict[str, Any], **about: Any) -> Path:
+def write_log(path: Path, *samples: dict[str, Any], **about: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(inspect_header(**about) | {"samples": samples}))
     return path
@@ -37,66 +38,74 @@ def log(path: Path, *samples: dict[str, Any], **about: Any) -> Path:
 # --- contradictions and repeats -----------------------------------------------------------------------------------
 
 
-def test_one_attempt_two_verdicts(tmp_path: Path) -> None:
-    one = rows(tmp_path / "one.jsonl", {"problem_id": "p", "attempt": 1, "passed": True})
-    two = rows(tmp_path / "two.jsonl", {"problem_id": "p", "attempt": 1, "passed": False})
-    three = rows(tmp_path / "three.jsonl", {"problem_id": "q", "attempt": 1, "passed": False})
-    report = take(tmp_path / "lake", one, two, three)
+def test_one_attempt_with_two_verdicts_is_refused(tmp_path: Path) -> None:
+    one = write_rows(tmp_path / "one.jsonl", {"problem_id": "p", "attempt": 1, "passed": True})
+    two = write_rows(tmp_path / "two.jsonl", {"problem_id": "p", "attempt": 1, "passed": False})
+    three = write_rows(tmp_path / "three.jsonl", {"problem_id": "q", "attempt": 1, "passed": False})
+    report = load(tmp_path / "lake", one, two, three)
     assert report.status == "refused"
     (error,) = report.refused
     assert "one attempt, two verdicts: problem p, attempt 1" in error.what
     assert {error.where, error.what.rpartition(" in ")[2]} == {str(one), str(two)}
     assert not (tmp_path / "lake").exists()
-    report = take(tmp_path / "lake", one, two, three, skip=True)
-    assert [told.source for told in report.receipts] == [str(three)]
+    report = load(tmp_path / "lake", one, two, three, skip=True)
+    assert [source.source for source in report.sources] == [str(three)]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (0, 1)
 
 
-def test_one_attempt_two_verdicts_in_one_file(tmp_path: Path) -> None:
-    told = [{"problem_id": "p", "attempt": 1, "passed": passed} for passed in (True, False)]
-    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", *told))
+def test_one_attempt_with_two_verdicts_in_one_file_is_refused(tmp_path: Path) -> None:
+    records = [{"problem_id": "p", "attempt": 1, "passed": passed} for passed in (True, False)]
+    report = load(tmp_path / "lake", write_rows(tmp_path / "one.jsonl", *records))
     assert "one attempt, two verdicts" in report.refused[0].what
 
 
-def test_one_id_two_problems_in_two_files(tmp_path: Path) -> None:
+def test_problem_id_with_two_contents_in_two_files_is_refused(tmp_path: Path) -> None:
     path = LAYOUTS["lm_eval"].write(tmp_path / "logs", TABLE)
     path.write_text(path.read_text().replace("hash of a__b-1", "another hash"))
-    report = take(tmp_path / "lake", tmp_path / "logs", format="auto")
-    assert "a__b-1 is two problems" in report.refused[0].what
-    report = take(tmp_path / "lake", tmp_path / "logs", format="auto", skip=True)
-    assert len(report.receipts) == 1
+    report = load(tmp_path / "lake", tmp_path / "logs", format="auto")
+    assert "problem_id a__b-1 has conflicting contents" in report.refused[0].what
+    report = load(tmp_path / "lake", tmp_path / "logs", format="auto", skip=True)
+    assert len(report.sources) == 1
 
 
 def test_the_same_attempt_twice_is_a_duplicate(tmp_path: Path) -> None:
-    told = {"problem_id": "p", "attempt": 1, "passed": True}
-    report = take(tmp_path / "lake", rows(tmp_path / "one.jsonl", told, told), rows(tmp_path / "two.jsonl", told))
+    record = {"problem_id": "p", "attempt": 1, "passed": True}
+    report = load(
+        tmp_path / "lake",
+        write_rows(tmp_path / "one.jsonl", record, record),
+        write_rows(tmp_path / "two.jsonl", record),
+    )
     assert (report.total.rows, report.total.graded, report.total.duplicate) == (3, 1, 2)
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
     assert ask(tmp_path / "out", "SELECT graded, duplicates FROM run") == [(1, 2)]
 
 
 def test_the_same_file_twice_is_a_duplicate(tmp_path: Path) -> None:
-    told = [{"problem_id": "p", "passed": True}, {"problem_id": "p", "passed": False}]
-    one = rows(tmp_path / "one.jsonl", *told)
-    copy = rows(tmp_path / "copy" / "other.jsonl", *told)
-    report = take(tmp_path / "lake", one, copy)
+    records = [{"problem_id": "p", "passed": True}, {"problem_id": "p", "passed": False}]
+    one = write_rows(tmp_path / "one.jsonl", *records)
+    copy = write_rows(tmp_path / "copy" / "other.jsonl", *records)
+    report = load(tmp_path / "lake", one, copy)
     assert (report.total.graded, report.total.duplicate) == (2, 2)
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
-    assert any("the same attempts as in another file" in note for told in report.receipts for note in told.notes)
+    assert any("the same attempts as another file" in note for source in report.sources for note in source.notes)
 
 
 def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
-    """Without names of their own, samples of the newest log of a task count; with them, repeats are found by name."""
-    old = log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
-    new = log(tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], eval_id="E2", created="2026-01-02")
-    report = take(tmp_path / "lake", old, new, format="auto")
-    assert sorted(told.status for told in report.receipts) == ["superseded", "written"]
+    """Without ids of samples the newest log of a task counts; with them, repeats are recognised."""
+    old = write_log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
+    new = write_log(
+        tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], eval_id="E2", created="2026-01-02"
+    )
+    report = load(tmp_path / "lake", old, new, format="auto")
+    assert sorted(source.status for source in report.sources) == ["superseded", "written"]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (2, 2)
-    old = log(tmp_path / "old.json", inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, None, uuid="u2"))
+    old = write_log(
+        tmp_path / "old.json", inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, None, uuid="u2")
+    )
     finished = [inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, 1, uuid="u3")]
-    new = log(tmp_path / "new.json", *finished, eval_id="E2", created="2026-01-02")
+    new = write_log(tmp_path / "new.json", *finished, eval_id="E2", created="2026-01-02")
     for path in (old, new):
-        take(tmp_path / "named", path, format="auto")
+        load(tmp_path / "named", path, format="auto")
     assert lakes.counts(lakes.problems(tmp_path / "named")) == (2, 2)
 
 
@@ -104,19 +113,19 @@ def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_all_0_or_1_are_verdicts_unless_others_are_not(tmp_path: Path) -> None:
-    binary = rows(tmp_path / "binary.jsonl", {"problem_id": "p", "score": 1}, {"problem_id": "q", "score": 0.0})
-    real = rows(tmp_path / "real.jsonl", {"problem_id": "p", "score": 0.25, "model": "n"})
-    take(tmp_path / "passes", binary)
+    binary = write_rows(tmp_path / "binary.jsonl", {"problem_id": "p", "score": 1}, {"problem_id": "q", "score": 0.0})
+    real = write_rows(tmp_path / "real.jsonl", {"problem_id": "p", "score": 0.25, "model": "n"})
+    load(tmp_path / "passes", binary)
     assert {row["passed"] for row in lakes.rows(tmp_path / "passes")} == {True, False}
-    take(tmp_path / "rewards", binary, real)
+    load(tmp_path / "rewards", binary, real)
     assert {row["score"] for row in lakes.rows(tmp_path / "rewards")} == {0.0, 0.25, 1.0}
-    report = take(tmp_path / "passes", real)
+    report = load(tmp_path / "passes", real)
     assert "1 of 1 values are not 0 or 1 (from 0.25 to 0.25)" in report.refused[0].what
     assert "--threshold" in str(report.refused[0].hint)
-    take(tmp_path / "passes", real, threshold=0.25)
+    load(tmp_path / "passes", real, threshold=0.25)
     assert lakes.counts(lakes.problems(tmp_path / "passes")) == (2, 3)
-    verdicts = rows(tmp_path / "verdicts.jsonl", {"problem_id": "p", "passed": True})
-    assert "the lake has rewards" in take(tmp_path / "rewards", verdicts).refused[0].what
+    verdicts = write_rows(tmp_path / "verdicts.jsonl", {"problem_id": "p", "passed": True})
+    assert "the lake has rewards" in load(tmp_path / "rewards", verdicts).refused[0].what
 
 
 # --- what is in the lake ------------------------------------------------------------------------------------------
@@ -135,18 +144,20 @@ def test_names_survive(tmp_path: Path) -> None:
         "é\n\t\x1b[0m",
         " ",
     ]
-    told = [{"benchmark": name, "model": name, "subject": name, "problem_id": name, "passed": True} for name in names]
-    take(tmp_path / "lake", rows(tmp_path / "names.jsonl", *told))
+    records = [
+        {"benchmark": name, "model": name, "subject": name, "problem_id": name, "passed": True} for name in names
+    ]
+    load(tmp_path / "lake", write_rows(tmp_path / "names.jsonl", *records))
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
-    found = ask(tmp_path / "out", "SELECT benchmark, subject, model, problem_id FROM problem_counts ORDER BY ALL")
-    assert found == sorted((name,) * 4 for name in names)
+    published = ask(tmp_path / "out", "SELECT benchmark, subject, model, problem_id FROM problem_counts ORDER BY ALL")
+    assert published == sorted((name,) * 4 for name in names)
 
 
-def test_scores_follow(tmp_path: Path) -> None:
-    """A folder of two tools and two models, scored: protocols apart, carried columns where all files have them."""
+def test_lake_of_two_tools_can_be_scored(tmp_path: Path) -> None:
+    """Protocols are not pooled; columns are carried where all files have them."""
     swebench_report(tmp_path / "logs" / "swe", TABLE)
     LAYOUTS["livecodebench"].write(tmp_path / "logs" / "lcb", TABLE)
-    report = take(tmp_path / "lake", tmp_path / "logs", format="auto", benchmark="toy")
+    report = load(tmp_path / "lake", tmp_path / "logs", format="auto", benchmark="toy")
     assert report.status == "written"
     described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
     assert described == {
@@ -165,39 +176,41 @@ def test_scores_follow(tmp_path: Path) -> None:
 
 
 def test_the_description_follows_the_files(tmp_path: Path) -> None:
-    def told() -> tuple[list[str], str]:
+    def describe() -> tuple[list[str], str]:
         described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
         return described["carry"], described["columns"]["answer"]
 
     LAYOUTS["livecodebench"].write(tmp_path / "lcb", TABLE)
-    take(tmp_path / "lake", tmp_path / "lcb", format="auto")
-    assert told() == (["difficulty", "contest_date"], "")
-    one = rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True, "answer": "x", "level": "easy"})
-    take(tmp_path / "lake", one, map=(("difficulty", "level"),))
-    assert told() == (["difficulty"], "")
-    take(tmp_path / "fresh", one)
+    load(tmp_path / "lake", tmp_path / "lcb", format="auto")
+    assert describe() == (["difficulty", "contest_date"], "")
+    one = write_rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True, "answer": "x", "level": "easy"})
+    load(tmp_path / "lake", one, map=(("difficulty", "level"),))
+    assert describe() == (["difficulty"], "")
+    load(tmp_path / "fresh", one)
     described = json.loads((tmp_path / "fresh" / "_scorelake.json").read_text())
     assert described["columns"]["answer"] == "answer"
 
 
 def test_other_options_replace_what_was_read(tmp_path: Path) -> None:
-    path = rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": None}, {"problem_id": "p", "passed": True})
-    take(tmp_path / "lake", path)
+    path = write_rows(
+        tmp_path / "one.jsonl", {"problem_id": "p", "passed": None}, {"problem_id": "p", "passed": True}
+    )
+    load(tmp_path / "lake", path)
     before = list((tmp_path / "lake").rglob("*.parquet"))
-    take(tmp_path / "lake", path, errors="fail", benchmark="other")
+    load(tmp_path / "lake", path, errors="fail", benchmark="other")
     after = list((tmp_path / "lake").rglob("*.parquet"))
     assert len(before) == len(after) == 1
     assert before != after
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 2)
     after[0].unlink()
-    report = take(tmp_path / "lake", path, errors="fail", benchmark="other")
-    assert report.receipts[0].status == "written", "what was removed from the lake is read again"
+    report = load(tmp_path / "lake", path, errors="fail", benchmark="other")
+    assert report.sources[0].status == "written", "what was removed from the lake is read again"
 
 
-def test_processes_side_by_side_read_the_same(tmp_path: Path) -> None:
+def test_processes_in_parallel_read_the_same(tmp_path: Path) -> None:
     for i in range(3):
         inspect_json(tmp_path / "logs" / str(i), {**TABLE, f"p{i}": [1, 0, 1]})
-    bad = rows(tmp_path / "logs" / "bad" / "x.jsonl", {"task_id": "HumanEval/1", "passed": "yes"})
+    bad = write_rows(tmp_path / "logs" / "bad" / "x.jsonl", {"task_id": "HumanEval/1", "passed": "yes"})
     stages = []
     for workers in (1, 2):
         report = ingest(
@@ -223,43 +236,43 @@ def test_processes_side_by_side_read_the_same(tmp_path: Path) -> None:
 # --- where ingest stops -------------------------------------------------------------------------------------------
 
 
-def test_places(tmp_path: Path) -> None:
-    path = rows(tmp_path / "logs" / "one.jsonl", {"problem_id": "p", "passed": True})
+def test_wrong_paths_and_lakes_are_refused(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "logs" / "one.jsonl", {"problem_id": "p", "passed": True})
     with pytest.raises(LakeError, match="no such file or folder"):
-        take(tmp_path / "lake", tmp_path / "none")
-    with pytest.raises(UsageError, match="no format inspekt"):
-        take(tmp_path / "lake", path, format="inspekt")
-    with pytest.raises(UsageError, match="to a disk"):
+        load(tmp_path / "lake", tmp_path / "none")
+    with pytest.raises(UsageError, match="unknown format inspekt"):
+        load(tmp_path / "lake", path, format="inspekt")
+    with pytest.raises(UsageError, match="local files only"):
         ingest([str(path)], "s3://bucket/lake")
     with pytest.raises(UsageError, match="is a file"):
-        take(path, path)
+        load(path, path)
     foreign = tmp_path / "foreign"
-    take(foreign, path)
+    load(foreign, path)
     (foreign / "_scorelake.json").unlink()
     with pytest.raises(UsageError, match="did not write"):
-        take(foreign, path)
+        load(foreign, path)
     (foreign / "_scorelake.json").write_text('{"version": 2}')
-    with pytest.raises(DataError, match="another version"):
-        take(foreign, path)
+    with pytest.raises(DataError, match="unknown version"):
+        load(foreign, path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no result among 0 files"):
-        take(tmp_path / "lake", tmp_path / "empty", format="auto")
+    with pytest.raises(DataError, match="no results in 0 files"):
+        load(tmp_path / "lake", tmp_path / "empty", format="auto")
 
 
 def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:
-    rows(tmp_path / "home" / "one.jsonl", {"problem_id": "p", "passed": True})
+    write_rows(tmp_path / "home" / "one.jsonl", {"problem_id": "p", "passed": True})
     for _ in range(2):
-        report = take(tmp_path / "home" / "lake", tmp_path / "home")
-    assert len(report.receipts) == 1
+        report = load(tmp_path / "home" / "lake", tmp_path / "home")
+    assert len(report.sources) == 1
     assert lakes.counts(lakes.problems(tmp_path / "home" / "lake")) == (1, 1)
 
 
-def test_what_is_no_result_is_told(tmp_path: Path) -> None:
+def test_files_that_are_not_results_are_listed_or_refused(tmp_path: Path) -> None:
     inspect_json(tmp_path / "logs", TABLE)
     (tmp_path / "logs" / "README.md").write_text("about")
     (tmp_path / "logs" / "package.json").write_text('{"name": "x"}')
     (tmp_path / "logs" / "notes.txt").write_text("")
-    report = take(tmp_path / "lake", tmp_path / "logs", format="auto")
+    report = load(tmp_path / "lake", tmp_path / "logs", format="auto")
     assert sorted(Path(name).name for name in report.ignored) == ["README.md", "notes.txt", "package.json"]
     for name, text, says in (
         ("cut.json", '{"ver', "broken JSON"),
@@ -269,26 +282,24 @@ def test_what_is_no_result_is_told(tmp_path: Path) -> None:
     ):
         path = tmp_path / "logs" / name
         path.write_text(text)
-        assert says in take(tmp_path / "other", tmp_path / "logs", format="auto").refused[0].what
+        assert says in load(tmp_path / "other", tmp_path / "logs", format="auto").refused[0].what
         path.unlink()
     named = tmp_path / "logs" / "package.json"
-    assert (
-        "is of no known format; object, keys: name" in take(tmp_path / "other", named, format="auto").refused[0].what
-    )
-    assert "is no helm result" in take(tmp_path / "other", named, format="helm").refused[0].what
+    assert "has no known format; object, keys: name" in load(tmp_path / "other", named, format="auto").refused[0].what
+    assert "is not a helm result" in load(tmp_path / "other", named, format="helm").refused[0].what
 
 
 def test_progress_moves_within_a_file(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"problem_id": "p", "passed": true}\n' * 40_000)
-    told: list[tuple[str, int, int]] = []
+    steps: list[tuple[str, int, int]] = []
     ingest(
         [str(path)],
         str(tmp_path / "lake"),
         "generic",
-        Options(model="m", benchmark="b"),
-        progress=lambda *step: told.append(step),
+        IngestOptions(model="m", benchmark="b"),
+        progress=lambda *step: steps.append(step),
     )
-    done = [at for _, at, _ in told]
+    done = [at for _, at, _ in steps]
     assert len(done) == 3
     assert 0 < done[0] < done[1] < done[2] == path.stat().st_size

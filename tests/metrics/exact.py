@@ -82,7 +82,7 @@ def named(k: int) -> list[tuple[metrics.Metric, list[Fraction]]]:
 def every_vote(answers: Sequence[str | None], passed: Sequence[bool], k: int) -> Fraction:
     """vote@k of one problem by looking at every possible draw."""
     given = Counter(answers)
-    worth = {
+    weight = {
         answer: Fraction(sum(p for a, p in zip(answers, passed, strict=True) if a == answer), given[answer])
         for answer in given
     }
@@ -91,10 +91,10 @@ def every_vote(answers: Sequence[str | None], passed: Sequence[bool], k: int) ->
     for draw in draws:
         votes = Counter(answer for answer in draw if answer is not None)
         leaders = [answer for answer in votes if votes[answer] == max(votes.values())] or [None]
-        total += sum((worth[answer] for answer in leaders), Fraction(0)) / len(leaders)
+        total += sum((weight[answer] for answer in leaders), Fraction(0)) / len(leaders)
     return total / len(draws)
 
 
 def every_draw(answers: str, right: str, k: int) -> Fraction:
-    """The same where every letter is an answer, and some letters are right."""
+    """The same where every letter is an answer, and the letters in `right` are right."""
     return every_vote(answers, [answer in right for answer in answers], k)

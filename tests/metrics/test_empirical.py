@@ -5,8 +5,8 @@ import pytest
 from scipy.special import betaln, expit
 
 from scorelake import metrics
-from scorelake.metrics.draws import Ints
-from scorelake.metrics.empirical import Fit, fit
+from scorelake.metrics.distributions import Ints
+from scorelake.metrics.empirical import BetaMixture, fit_beta_mixture
 
 
 def _histogram(c: Ints, n: int) -> tuple[Ints, Ints, Ints]:
@@ -15,23 +15,23 @@ def _histogram(c: Ints, n: int) -> tuple[Ints, Ints, Ints]:
     return np.full(there.size, n), there, problems[there]
 
 
-def _moments(name: str, found: Fit, n: Ints, c: Ints, problems: Ints) -> tuple[float, float]:
+def _moments(name: str, mixture: BetaMixture, n: Ints, c: Ints, problems: Ints) -> tuple[float, float]:
     """Mean and variance of the group's posterior, mixed over the priors by hand."""
     means, variances = [], []
-    for alpha, beta in zip(found.alpha, found.beta, strict=True):
+    for alpha, beta in zip(mixture.alpha, mixture.beta, strict=True):
         mean, variance = metrics.posterior(name, n, c, (alpha, beta))
         means.append((mean * problems).sum() / problems.sum())
         variances.append((variance * problems).sum() / problems.sum() ** 2)
-    mu = float(np.dot(found.weight, means))
-    return mu, float(np.dot(found.weight, np.array(variances) + (np.array(means) - mu) ** 2))
+    mu = float(np.dot(mixture.weight, means))
+    return mu, float(np.dot(mixture.weight, np.array(variances) + (np.array(means) - mu) ** 2))
 
 
 def test_many_problems_reveal_the_prior() -> None:
     rng = np.random.default_rng(1)
-    found = fit(*_histogram(rng.binomial(16, rng.beta(0.5, 3.0, 50_000)), 16))
-    assert np.dot(found.weight, found.alpha) == pytest.approx(0.5, rel=0.03)
-    assert np.dot(found.weight, found.beta) == pytest.approx(3.0, rel=0.03)
-    assert found.weight.sum() == pytest.approx(1)
+    mixture = fit_beta_mixture(*_histogram(rng.binomial(16, rng.beta(0.5, 3.0, 50_000)), 16))
+    assert np.dot(mixture.weight, mixture.alpha) == pytest.approx(0.5, rel=0.03)
+    assert np.dot(mixture.weight, mixture.beta) == pytest.approx(3.0, rel=0.03)
+    assert mixture.weight.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("shape", "problems"), [((0.3, 0.7), 30), ((0.5, 3.0), 100), ((2.0, 2.0), 30)])
@@ -45,9 +45,9 @@ def test_the_few_priors_stand_for_the_whole_posterior_of_the_fit(shape: tuple[fl
     height += np.log(expit(logit) * expit(-logit) * expit(log_size) * expit(-log_size))
     weight = np.exp(height - height.max())
     keep = weight > 1e-4
-    dense = Fit(alpha[keep], beta[keep], weight[keep] / weight[keep].sum())
+    dense = BetaMixture(alpha[keep], beta[keep], weight[keep] / weight[keep].sum())
     for name in ("pass@1", "pass@16"):
-        want, got = (_moments(name, found, n, c, many) for found in (dense, fit(n, c, many)))
+        want, got = (_moments(name, mixture, n, c, many) for mixture in (dense, fit_beta_mixture(n, c, many)))
         assert got[0] == pytest.approx(want[0], abs=0.05 * want[1] ** 0.5)
         assert got[1] ** 0.5 == pytest.approx(want[1] ** 0.5, rel=0.05)
 
@@ -56,12 +56,12 @@ def test_the_few_priors_stand_for_the_whole_posterior_of_the_fit(shape: tuple[fl
 def test_all_failed_and_all_solved(c: int) -> None:
     """No maximum of the likelihood; the uniform prior says 0.47 to 0.50 for pass@16 of all-zero data."""
     n, c_, problems = np.array([16]), np.array([c]), np.array([100])
-    mu, variance = _moments("pass@16", fit(n, c_, problems), n, c_, problems)
+    mu, variance = _moments("pass@16", fit_beta_mixture(n, c_, problems), n, c_, problems)
     assert abs(mu - c / 16) < 0.05
     assert 0 < variance**0.5 < 0.05
 
 
 def test_problems_without_attempts_teach_nothing() -> None:
     n, c, problems = np.array([8, 8, 8]), np.array([0, 3, 8]), np.array([10, 10, 10])
-    with_empty = fit(np.append(n, 0), np.append(c, 0), np.append(problems, 1000))
-    assert with_empty.alpha == pytest.approx(fit(n, c, problems).alpha, rel=1e-5)
+    with_empty = fit_beta_mixture(np.append(n, 0), np.append(c, 0), np.append(problems, 1000))
+    assert with_empty.alpha == pytest.approx(fit_beta_mixture(n, c, problems).alpha, rel=1e-5)

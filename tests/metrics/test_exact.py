@@ -1,7 +1,7 @@
 """The kernels against brute force in exact fractions."""
 
 from fractions import Fraction
-from itertools import combinations_with_replacement, pairwise, product
+from itertools import combinations, combinations_with_replacement, pairwise, product
 from math import prod
 
 import numpy as np
@@ -34,24 +34,15 @@ def test_posterior_moments(k: int) -> None:
 def test_blends_by_the_delta_method() -> None:
     k, n, c = 4, 9, 6
     p, u, g = credit("pass", k), credit("pass^", k), credit("mg-pass", k)
-    for name, x, y, a in (
-        ("geom@4", p, u, 0.5),
-        ("geom-ds@4", p, u, 0.5),
-        ("geo-spectrum@4_0.25", p, g, 0.25),
-    ):
+    for name, x, y, a in (("geom@4", p, u, 0.5), ("geom-ds@4", p, u, 0.5), ("geo-spectrum@4_0.25", p, g, 0.25)):
         e = [float(polynomial_moment(z, 1 + c, 1 + n - c)) for z in (x, y)]
-        cov = [
-            [
-                float(polynomial_moment(squared(z, w), 1 + c, 1 + n - c)) - ez * ew
-                for w, ew in zip((x, y), e, strict=True)
-            ]
-            for z, ez in zip((x, y), e, strict=True)
-        ]
+        second = [[float(polynomial_moment(squared(z, w), 1 + c, 1 + n - c)) for w in (x, y)] for z in (x, y)]
+        cov = np.array(second) - np.outer(e, e)
         mu = e[0] ** a * e[1] ** (1 - a)
         slope = np.array([a * mu / e[0], (1 - a) * mu / e[1]])
         mean, variance = metrics.posterior(name, n, c)
         assert mean == pytest.approx(mu, rel=1e-12)
-        assert variance == pytest.approx(slope @ np.array(cov) @ slope, rel=1e-9)
+        assert variance == pytest.approx(slope @ cov @ slope, rel=1e-9)
         values = [float(by_subsets(z, n, c, k)) for z in (x, y)]
         assert metrics.finite(name, n, c) == pytest.approx(values[0] ** a * values[1] ** (1 - a), rel=1e-12)
 
@@ -61,9 +52,7 @@ def test_max_over_all_subsets(k: int) -> None:
     rewards = [-1.5, 0.25, 0.25, 2.0]
     for outcomes in combinations_with_replacement(range(4), 6):
         counts = np.bincount(outcomes, minlength=4)
-        best = [
-            max(rewards[outcomes[i]] for i in draw) for draw in product(range(6), repeat=k) if len(set(draw)) == k
-        ]
+        best = [max(rewards[outcomes[i]] for i in draw) for draw in combinations(range(6), k)]
         got = metrics.finite_levels(f"max@{k}", rewards, [counts])[0]
         assert got == pytest.approx(sum(best) / len(best), rel=1e-12, abs=1e-14)
 
@@ -104,16 +93,7 @@ def test_rubric_moments_with_prior_outcomes() -> None:
 @pytest.mark.parametrize("c", [0, 1, 999, 500_000, 999_999, 1_000_000])
 def test_a_million_attempts(k: int, c: int) -> None:
     n = 1_000_000
-    for stem in (
-        "pass@{}",
-        "pass^{}",
-        "g-pass@{}_0.3",
-        "mg-pass@{}",
-        "maj@{}",
-        "auc@{}",
-        "geom@{}",
-        "max@{}",
-    ):
+    for stem in ("pass@{}", "pass^{}", "g-pass@{}_0.3", "mg-pass@{}", "maj@{}", "auc@{}", "geom@{}", "max@{}"):
         mean, variance = metrics.posterior(stem.format(k), n, c)
         assert 0 <= metrics.finite(stem.format(k), n, c) <= 1
         assert 0 <= mean <= 1

@@ -110,10 +110,10 @@ def test_the_same_problems_again_is_wilsons() -> None:
 
 
 def test_only_problems_with_two_attempts_tell_of_noise() -> None:
-    ragged, alone = metrics.summarize("pass@1", [4, 4, 1], [2, 2, 0]), metrics.summarize("pass@1", [4, 4], [2, 2])
+    ragged, even = (metrics.summarize("pass@1", n, c) for n, c in (([4, 4, 1], [2, 2, 0]), ([4, 4], [2, 2])))
     lo, hi = metrics.rerun(np.array([1 / 3]), np.array([2 * 4 / (16 * 3) / 4]), np.array([8]))
     assert (ragged.rerun_lo, ragged.rerun_hi) == pytest.approx((lo[0], hi[0]), rel=1e-12)
-    assert ragged.rerun_lo < alone.rerun_lo
+    assert ragged.rerun_lo < even.rerun_lo
 
 
 def test_attempts_that_all_agree_still_leave_room() -> None:
@@ -129,6 +129,6 @@ def test_a_rerun_contains_the_value(pairs: list[tuple[int, int]]) -> None:
     n, c = [max(p) for p in pairs], [min(p) for p in pairs]
     for name in ("pass@1", "avg@N", "bayes@N"):
         got = metrics.summarize(name, n, c, min_coverage=0)
-        known = max(n) > 1
-        assert math.isnan(got.rerun_lo) == math.isnan(got.rerun_hi) == (not known)
-        assert not known or 0 <= got.rerun_lo <= got.value <= got.rerun_hi <= 1
+        is_defined = max(n) > 1
+        assert math.isnan(got.rerun_lo) == math.isnan(got.rerun_hi) == (not is_defined)
+        assert not is_defined or 0 <= got.rerun_lo <= got.value <= got.rerun_hi <= 1

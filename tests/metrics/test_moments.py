@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.estimate import Estimate
 from scorelake.metrics.finish import Kind
 from scorelake.metrics.moments import LEAF_BITS, Moments, Tree, groups

@@ -39,7 +39,7 @@ def test_every_row_of_the_exact_table() -> None:
         np.testing.assert_allclose(value, columns["finite"], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(mean, columns["posterior_mean"], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(variance, columns["posterior_var"], rtol=1e-9, atol=1e-15)
-        # Tighter than asked, to hold what was reached: no floor on values and means.
+        # Tighter than required, to keep the accuracy reached: no floor on values and means.
         np.testing.assert_allclose(value, columns["finite"], rtol=5e-15)
         np.testing.assert_allclose(mean, columns["posterior_mean"], rtol=5e-15)
         np.testing.assert_allclose(variance, columns["posterior_var"], rtol=5e-12)
@@ -121,5 +121,5 @@ def test_four_tasks_of_ten() -> None:
 )
 def test_thresholds_are_decimal(k: int, tau: float, need: int) -> None:
     assert metrics.threshold(tau, k) == need
-    credit = metrics.parse(f"g-pass@{k}_{tau}").credits[0]
+    credit = metrics.parse(f"g-pass@{k}_{tau}").credit
     assert int(np.argmax(credit)) == need

@@ -20,7 +20,7 @@ from scorelake.metrics import chance as chances
 from scorelake.metrics import gaps as summing
 from scorelake.metrics import resample
 from scorelake.metrics.chance import Units, chance
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.resample import Lifts, Plan, Ranks, Sample, percentiles, resampled
 

@@ -1,8 +1,8 @@
-"""Every option of the papers against scorio 0.2.3, which has them all: on random outcomes, to 1e-12."""
+"""Every function of scorio.eval 0.2.3 has an equivalent in scorelake.metrics: the same numbers, to 1e-12."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,61 +10,66 @@ import pytest
 
 from scorelake import metrics
 
-peer = pytest.importorskip("scorio.eval", reason="scorio 0.2.3 is not installed: options are not held against it")
+peer = pytest.importorskip("scorio.eval", reason="scorio 0.2.3 is not installed")
 
 RNG = np.random.default_rng(15)
 BANKS = [
     RNG.integers(0, 2, (7, 6)),
     (RNG.random((40, 9)) < RNG.beta(0.4, 0.8, (40, 1))).astype(int),
     np.ones((3, 4), dtype=int),
+    np.zeros((3, 4), dtype=int),
 ]
+RUBRIC, EARLIER = RNG.integers(0, 3, (11, 5)), RNG.integers(0, 3, (11, 2))
+REWARDS = (0.0, 0.5, 1.0)
 STEEP = {1: (0.5,), 2: (0.25, 0.5), 3: (0.0, 0.125, 0.875), 4: (0.1, 0.2, 0.3, 0.4)}
-
-
-def got(metric: str | metrics.Metric, bank: Any, **options: Any) -> tuple[float, tuple[float, ...]]:
-    """Value, and mu, sigma, mu_lo, mu_hi."""
-    clip = options.pop("clip", None)
-    chosen = metrics.parse(metric) if isinstance(metric, str) else metric
-    n, c = np.full(len(bank), bank.shape[1]), bank.sum(axis=1)
-    (estimate,) = metrics.evaluate([chosen], n, c, options.pop("prior", (1.0, 1.0)), **options)
-    shape = metrics.Shape(np.arange(n.size), np.ones(n.size, dtype=np.int64), np.zeros(1, dtype=np.int64))
-    found = metrics.aggregate([estimate], shape, clip=clip)[0].first()
-    return found.value, (found.mu, found.sigma, found.mu_lo, found.mu_hi)
+BLEND = {"pass_power": 0.3, "unanimous_power": 0.7}
+CASES: list[tuple[str, str, str, dict[str, float]]] = [
+    ("pass_at_k", "pass_at_k", "pass@{k}", {}),
+    ("pass_hat_k", "pass_hat_k", "pass^{k}", {}),
+    ("unanimous_at_k", "pass_hat_k", "unanimous@{k}", {}),
+    ("g_pass_at_k", "pass_hat_k", "g-pass@{k}", {}),
+    ("g_pass_at_k_tau", "g_pass_at_k_tau", "g-pass@{k}_0.4", {"tau": 0.4}),
+    ("g_pass_at_k_tau", "g_pass_at_k_tau", "g-pass@{k}_0.5", {"tau": 0.5}),
+    ("mg_pass_at_k", "mg_pass_at_k", "mg-pass@{k}", {}),
+    ("maj_at_k", "maj_at_k", "maj@{k}", {}),
+    ("auc_at_k", "auc_at_k", "auc@{k}", {}),
+    ("threshold_spectrum_at_k", "threshold_spectrum_at_k", "spectrum-steep@{k}", {}),
+    ("geom_at_k", "geom_at_k", "geom@{k}_0.3_0.7", BLEND),
+    ("geom_ds_at_k", "geom_ds_at_k", "geom-ds@{k}_0.3_0.7", BLEND),
+    ("geo_spectrum_at_k", "geo_spectrum_at_k", "geo-spectrum@{k}_0.3", {"lam": 0.3}),
+    ("geo_spectrum_at_k", "geo_spectrum_at_k", "geo-spectrum-steep@{k}_0.25", {"lam": 0.25}),
+    ("geo_spectrum_star_at_k", "geo_spectrum_at_k", "geo-spectrum-star@{k}", {}),
+]
+"""Function of scorio, function of scorelake, name of the metric, arguments of both functions."""
+OTHERS = {"bayes", "bayes_ci", "avg", "avg_ci", "max_at_k", "max_at_k_ci", "tailpass", "tailpass_empirical"}
 
 
 def same(ours: object, theirs: object) -> None:
-    assert ours == pytest.approx(theirs, rel=1e-12, abs=1e-12, nan_ok=True)
+    assert np.asarray(ours) == pytest.approx(np.asarray(theirs), rel=1e-12, abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("bank", BANKS, ids=["small", "hard", "all right"])
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-@pytest.mark.parametrize("prior", [(1.0, 1.0), (0.5, 2.5)])
-def test_every_family(bank: Any, k: int, prior: tuple[float, float]) -> None:
-    alpha, beta = prior
-    pairs: list[tuple[str | metrics.Metric, Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = [
-        ("pass@{k}", peer.pass_at_k, peer.pass_at_k_ci, ()),
-        ("pass^{k}", peer.pass_hat_k, peer.pass_hat_k_ci, ()),
-        ("g-pass@{k}_0.5", peer.g_pass_at_k_tau, peer.g_pass_at_k_tau_ci, (0.5,)),
-        ("mg-pass@{k}", peer.mg_pass_at_k, peer.mg_pass_at_k_ci, ()),
-        ("maj@{k}", peer.maj_at_k, peer.maj_at_k_ci, ()),
-        ("auc@{k}", peer.auc_at_k, peer.auc_at_k_ci, ()),
-        ("geo-spectrum@{k}_0.3", peer.geo_spectrum_at_k, peer.geo_spectrum_at_k_ci, (0.3,)),
-        ("geo-spectrum-star@{k}", peer.geo_spectrum_star_at_k, peer.geo_spectrum_star_at_k_ci, ()),
-    ]
-    for name, value, posterior, extra in pairs:
-        mine = got(str(name).format(k=k), bank, prior=prior)
-        same(mine[0], value(bank, k, *extra))
-        same(mine[1], posterior(bank, k, *extra, alpha0=alpha, beta0=beta))
-    own = metrics.parse_own(f"spectrum-steep@{k}", {"steep": STEEP[k]})
-    assert own.name == f"spectrum-steep@{k}"
-    same(got(own, bank, prior=prior)[0], peer.threshold_spectrum_at_k(bank, k, STEEP[k]))
-    theirs = peer.threshold_spectrum_at_k_ci(bank, k, STEEP[k], alpha0=alpha, beta0=beta)
-    same(got(own, bank, prior=prior)[1], theirs)
-    blended = metrics.parse_own(f"geo-spectrum-steep@{k}_0.25", {"steep": STEEP[k]})
-    assert blended.name == f"geo-spectrum-steep@{k}_0.25"
-    mine = got(blended, bank, prior=prior)
-    same(mine[0], peer.geo_spectrum_at_k(bank, k, 0.25, STEEP[k]))
-    same(mine[1], peer.geo_spectrum_at_k_ci(bank, k, 0.25, STEEP[k], alpha0=alpha, beta0=beta))
+def posterior(name: str | metrics.Metric, **given: Any) -> tuple[float, ...]:
+    summary = metrics.summarize(name, **given)
+    return summary.mu, summary.sigma, summary.mu_lo, summary.mu_hi
+
+
+def test_every_function_is_covered() -> None:
+    assert {each for name, *_ in CASES for each in (name, f"{name}_ci")} | OTHERS == set(peer.__all__)
+
+
+@pytest.mark.parametrize(("name", "function", "metric", "arguments"), CASES, ids=[case[2] for case in CASES])
+def test_values_and_posteriors(name: str, function: str, metric: str, arguments: dict[str, Any]) -> None:
+    options = {"confidence": 0.8, "bounds": (0.1, 0.9)}
+    for bank, k in product(BANKS, (1, 2, 3, 4)):
+        parsed = metrics.parse(metric.format(k=k), {"steep": STEEP[k]})
+        given = arguments | ({"weights": STEEP[k]} if "steep" in metric else {})
+        value = getattr(peer, name)(bank, k, **given)
+        same(getattr(metrics, function)(R=bank, k=k, **given), value)
+        same(metrics.summarize(parsed, R=bank).value, value)
+        theirs = getattr(peer, f"{name}_ci")
+        same(posterior(parsed, R=bank), theirs(bank, k, **given))
+        mine = posterior(parsed, R=bank, prior=(0.5, 2.5), **options)
+        same(mine, theirs(bank, k, **given, alpha0=0.5, beta0=2.5, **options))
 
 
 POWERS = [(0.3, 0.7), (1.0, 1.0), (0.0, 1.0), (2.0, 0.0), (-0.5, 1.5), (-1.0, 0.5), (0.5, -0.25), (-1.0, -1.0)]
@@ -72,49 +77,95 @@ POWERS = [(0.3, 0.7), (1.0, 1.0), (0.0, 1.0), (2.0, 0.0), (-0.5, 1.5), (-1.0, 0.
 
 @pytest.mark.parametrize("powers", POWERS)
 @pytest.mark.parametrize("family", ["geom", "geom-ds"])
-def test_powers_of_the_blends(family: str, powers: tuple[float, float]) -> None:
-    value, posterior = (
-        (peer.geom_at_k, peer.geom_at_k_ci) if family == "geom" else (peer.geom_ds_at_k, peer.geom_ds_at_k_ci)
-    )
-    for bank in (*BANKS, np.zeros((3, 4), dtype=int)):
-        for k in (1, 2, 4):
-            mine = got(f"{family}@{k}_{powers[0]}_{powers[1]}", bank)
-            try:
-                same(mine[0], value(bank, k, *powers))
-            except ValueError:  # a part of 0 to a negative power: not defined, so there is no value
-                assert np.isnan(mine[0])
-            same(mine[1], posterior(bank, k, *powers))
+def test_powers_of_blends(family: str, powers: tuple[float, float]) -> None:
+    name = family.replace("-", "_") + "_at_k"
+    for bank, k in product(BANKS, (1, 2, 4)):
+        metric = f"{family}@{k}_{powers[0]}_{powers[1]}"
+        value = metrics.summarize(metric, R=bank).value
+        try:
+            same(value, getattr(peer, name)(bank, k, *powers))
+        except ValueError:  # 0 to a negative power is undefined: there is no value
+            assert np.isnan(value)
+        same(posterior(metric, R=bank), getattr(peer, f"{name}_ci")(bank, k, *powers))
 
 
-def test_bounds_of_the_posterior() -> None:
+@pytest.mark.parametrize("ends", [(0.2, 0.6), (-1.0, 2.0), (0.9, 0.95)])
+def test_bounds_of_the_posterior(ends: tuple[float, float]) -> None:
     bank = BANKS[0]
-    for ends in ((0.2, 0.6), (-1.0, 2.0), (0.9, 0.95)):
-        same(got("pass@3", bank, clip=ends)[1], peer.pass_at_k_ci(bank, 3, bounds=ends))
-        same(got("bayes@N", bank, clip=ends)[1], peer.bayes_ci(bank, bounds=ends))
+    same(posterior("pass@3", R=bank, bounds=ends), peer.pass_at_k_ci(bank, 3, bounds=ends))
+    same(posterior("bayes@N", R=bank, bounds=ends), peer.bayes_ci(bank, bounds=ends))
+    same(posterior("avg@N", R=bank, bounds=ends), peer.avg_ci(bank, bounds=ends))
 
 
 @pytest.mark.parametrize("weights", [(-0.25, 1.0), (0.0, 1.0), (2.0, -1.0), (0.5, 0.5)])
-def test_weights_of_verdicts(weights: tuple[float, float]) -> None:
+def test_rewards_of_pass_and_fail(weights: tuple[float, float]) -> None:
     ends = (-10.0, 10.0)
     for bank in BANKS:
-        same(got("avg@N", bank, worth=weights, clip=ends)[1], peer.avg_ci(bank, weights, bounds=ends))
-        prior = np.array([[0, 0, 1]] * len(bank))  # two failed, one passed
-        theirs = peer.bayes_ci(bank, weights, prior, bounds=ends)
-        same(got("bayes@N", bank, worth=weights, prior=(2.0, 3.0), clip=ends)[1], theirs)
-        mine = got("max@3", bank, worth=weights, clip=ends)
-        same(mine[0], peer.max_at_k(bank, 3, weights))
-        same(mine[1], peer.max_at_k_ci(bank, 3, weights, bounds=ends))
+        given: dict[str, Any] = {"R": bank, "w": weights, "bounds": ends}
+        prior = np.array([[0, 0, 1]] * len(bank))  # two failed, one passed: Beta(2, 3)
+        bayes = peer.bayes_ci(bank, weights, prior, bounds=ends)
+        same(posterior("avg@N", **given), peer.avg_ci(bank, weights, bounds=ends))
+        same(posterior("bayes@N", **given, R0=prior), bayes)
+        same(posterior("max@3", **given), peer.max_at_k_ci(bank, 3, weights, bounds=ends))
+        for k in (1, 2, 3):
+            same(metrics.max_at_k(R=bank, k=k, w=weights), peer.max_at_k(bank, k, weights))
+        n, c = np.full(len(bank), bank.shape[1]), bank.sum(axis=1)
+        (estimate,) = metrics.evaluate([metrics.parse("bayes@N")], n, c, (2.0, 3.0), weights)
+        same((estimate.mean.mean(), np.sqrt(estimate.covariance.sum()) / len(bank)), bayes[:2])
 
 
-@pytest.mark.parametrize("weights", [(0.0, 0.5, 1.0), (-1.0, 3.0, 3.0), (2.0, 0.0, -1.0)])
-def test_prior_outcomes_of_a_rubric(weights: tuple[float, ...]) -> None:
-    bank = RNG.integers(0, 3, (11, 5))
-    prior = np.array([[0, 2, 2, 1]] * 11)
-    counts = np.stack([(bank == level).sum(axis=1) for level in range(3)], axis=1)
+@pytest.mark.parametrize("w", [REWARDS, (-1.0, 3.0, 3.0), (2.0, 0.0, -1.0)])
+def test_rubric_with_prior_outcomes(w: tuple[float, ...]) -> None:
+    given: dict[str, Any] = {"R": RUBRIC, "w": w}
+    same(metrics.avg(**given), peer.avg(RUBRIC, w)[0])
+    same(metrics.bayes(**given, R0=EARLIER), peer.bayes(RUBRIC, w, EARLIER)[0])
+    same(metrics.max_at_k(**given, k=2), peer.max_at_k(RUBRIC, 2, w))
+    same(posterior("avg@N", **given), peer.avg_ci(RUBRIC, w))
+    same(posterior("bayes@N", **given, R0=EARLIER), peer.bayes_ci(RUBRIC, w, EARLIER))
+    same(posterior("max@2", **given, R0=EARLIER), peer.max_at_k_ci(RUBRIC, 2, w, EARLIER))
+    counts = np.stack([np.equal(RUBRIC, level).sum(axis=1) for level in range(3)], axis=1)
+    prior = np.array([[0, 2, 2, 1]] * len(RUBRIC))
     for name, theirs in (
-        ("bayes@N", peer.bayes(bank, weights, prior)),
-        ("avg@N", peer.avg(bank, weights)),
-        ("max@2", peer.max_at_k_ci(bank, 2, weights, prior)[:2]),
+        ("bayes@N", peer.bayes(RUBRIC, w, prior)),
+        ("avg@N", peer.avg(RUBRIC, w)),
+        ("max@2", peer.max_at_k_ci(RUBRIC, 2, w, prior)[:2]),
     ):
-        mine = metrics.summarize_levels(name, weights, counts, prior_counts=[1, 1, 2])
-        same((mine.mu, mine.sigma), theirs)
+        summary = metrics.summarize_levels(name, w, counts, prior_counts=[1, 1, 2])
+        same((summary.mu, summary.sigma), theirs)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 12])
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"R": BANKS[0]},
+        {"R": BANKS[1], "prior": (0.5, 2.0)},
+        {"R": BANKS[1], "thresholds": (0.0, 0.3, 0.31, 1.0)},
+        {"R": RUBRIC, "w": REWARDS, "R0": EARLIER, "eta": 0.25},
+        {"R": RUBRIC, "w": (0.0, 1.0, 1.0)},
+        {"R": RUBRIC, "w": (1.0, 0.25, 0.625), "prior": (0.1, 1.0, 3.0)},
+    ],
+)
+def test_tailpass(case: dict[str, Any], k: int) -> None:
+    mine = metrics.tailpass(k=k, **case)
+    theirs = peer.tailpass(k=k, **{name: np.array(x) if name != "eta" else x for name, x in case.items()})
+    same(mine.mean, theirs.mean)
+    same(mine.problem_mean, theirs.question_mean)
+    same(mine.covariance, theirs.covariance)
+    same(mine.std, theirs.std)
+    same(mine.interval(0.9), theirs.ci(0.9, method="normal")[2:])
+    even = np.full(mine.thresholds.size, 1 / mine.thresholds.size)
+    same(mine.linear(even), theirs.linear(even))
+    for lam in (0.5, 1.0, 2.0, 4.0):
+        same(mine.moment(lam), theirs.moment(lam))
+    same(mine.discovery(), theirs.discovery())
+    same(mine.stability(), theirs.stability())
+    same(mine.at_k(3).mean, theirs.at_k(3).mean)
+
+
+def test_tailpass_empirical() -> None:
+    for bank, k in product(BANKS, (1, 3, 4)):
+        same(metrics.tailpass_empirical(R=bank, k=k), peer.tailpass_empirical(bank, k))
+    for k in (1, 3, 5):
+        mine = metrics.tailpass_empirical(R=RUBRIC, k=k, w=REWARDS, thresholds=[0.1, 0.5, 0.9])
+        same(mine, peer.tailpass_empirical(RUBRIC, k, REWARDS, thresholds=[0.1, 0.5, 0.9]))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from itertools import product
 from math import comb, isnan
 
 import numpy as np
@@ -64,38 +65,32 @@ def test_every_draw_of_larger_ones(answers: str) -> None:
             assert _count(answers, right, k) == pytest.approx(float(every_draw(answers, right, k)), abs=1e-14)
 
 
-def test_a_million_attempts_against_whole_numbers() -> None:
-    """Three answers: every split of k votes, counted with binomial coefficients."""
-    m, k = (500_000, 300_000, 200_000), 40
-    for own in range(3):
-        total = Fraction(0)
-        for i in range(k + 1):
-            for j in range(k + 1 - i):
-                split = (i, j, k - i - j)
-                if split[own] == max(split):
-                    ways = comb(m[0], i) * comb(m[1], j) * comb(m[2], split[2])
-                    total += Fraction(ways, split.count(max(split)))
-        got = vote(m, [answer == own for answer in range(3)], k)
-        assert got == pytest.approx(float(total / comb(sum(m), k)), rel=1e-11, abs=1e-13)
-
-
-def test_many_draws_against_whole_numbers() -> None:
-    """Three answers and singletons, k in the hundreds: a table of votes by answer, in whole numbers."""
-    m, k = (150, 120, 90), 240
-    rest = 40  # answers given once, which cannot win here
+def by_splits(m: tuple[int, int, int], singles: int, own: int, k: int) -> float:
+    """vote@k for one of three answers, over every split of k votes; answers given once cannot win."""
     total = Fraction(0)
-    for i in range(k + 1):
-        for j in range(k + 1 - i):
-            for left in range(max(0, k - i - j - m[2]), min(rest, k - i - j) + 1):
-                split = (i, j, k - i - j - left)
-                if split[0] == max(split) and split[0] > 1:
-                    ways = comb(m[0], i) * comb(m[1], j) * comb(m[2], split[2]) * comb(rest, left)
-                    total += Fraction(ways, split.count(split[0]))
-    got = vote([*m, *[1] * rest], [True, *[False] * (rest + 2)], k)
-    assert got == pytest.approx(float(total / comb(sum(m) + rest, k)), rel=1e-12)
+    for i, j in product(range(k + 1), repeat=2):
+        for single in range(max(0, k - i - j - m[2]), min(singles, k - i - j) + 1):
+            split = (i, j, k - i - j - single)
+            if split[own] == max(split) and (split[own] > 1 or not singles):
+                ways = comb(m[0], i) * comb(m[1], j) * comb(m[2], split[2]) * comb(singles, single)
+                total += Fraction(ways, split.count(split[own]))
+    return float(total / comb(sum(m) + singles, k))
 
 
-def test_the_chances_of_all_answers_add_up() -> None:
+@pytest.mark.parametrize("own", range(3))
+def test_a_million_attempts_against_every_split(own: int) -> None:
+    m, k = (500_000, 300_000, 200_000), 40
+    got = vote(m, [answer == own for answer in range(3)], k)
+    assert got == pytest.approx(by_splits(m, 0, own, k), rel=1e-11, abs=1e-13)
+
+
+def test_hundreds_of_draws_against_every_split() -> None:
+    m, singles, k = (150, 120, 90), 40, 240
+    got = vote([*m, *[1] * singles], [True, *[False] * (singles + 2)], k)
+    assert got == pytest.approx(by_splits(m, singles, 0, k), rel=1e-12)
+
+
+def test_probabilities_of_all_answers_sum_to_one() -> None:
     rng = np.random.default_rng(1)
     for n in (30, 100, 257):
         counts = np.bincount(rng.zipf(1.6, n) % 40)
@@ -118,12 +113,12 @@ def test_laws() -> None:
         assert vote([40, 24], [True, False], k) == pytest.approx(float(finite(f"maj@{k}", 64, 40)), rel=1e-12)
 
 
-def test_mistakes() -> None:
-    for mistake in (([1], [True], 0), ([1, 2], [True], 1), ([-1], [True], 1)):
+def test_invalid_arguments_raise() -> None:
+    for arguments in (([1], [True], 0), ([1, 2], [True], 1), ([-1], [True], 1)):
         with pytest.raises(MetricError):
-            vote(*mistake)
-    for mistaken in (metrics.finite, metrics.posterior, metrics.summarize):
-        with pytest.raises(MetricError, match="n and c do not say what was answered"):
-            mistaken("vote@3", [5], [3])
+            vote(*arguments)
+    for function in (metrics.finite, metrics.posterior, metrics.summarize):
+        with pytest.raises(MetricError, match="n and c do not determine the answers"):
+            function("vote@3", [5], [3])
     with pytest.raises(MetricError, match="only avg@N"):
         metrics.finite_levels("vote@3", [0.0, 1.0], [[1, 2]])

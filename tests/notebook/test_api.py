@@ -1,4 +1,4 @@
-"""The package as a notebook sees it: small, quick to load, typed; and the command line goes through it."""
+"""The package as a notebook sees it: quick to load, typed, with clear errors, and without effects on its caller."""
 
 from __future__ import annotations
 
@@ -8,101 +8,104 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import scorelake as sl
-from conftest import FIXTURES, expand, put, run
-from scorelake.cli import app
+from conftest import FIXTURES, expand, run
 from scorelake.errors import UsageError
 
+HEAVY = ("numpy", "scipy", "polars", "pyarrow", "duckdb", "pydantic", "numba", "jinja2", "pandas", "typer")
 
-def test_what_is_there() -> None:
+
+def _python(code: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_public_names_are_documented() -> None:
     public = [name for name in dir(sl) if name in sl.__all__]
     assert public == ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
-    for name in public:
-        assert getattr(sl, name) is not None
+    things = {name: getattr(sl, name) for name in public if name != "__version__"}
+    things |= {name: thing for name, thing in vars(sl.Board).items() if not name.startswith("_")}
+    things |= {name: getattr(sl.metrics, name) for name in sl.metrics.__all__}
+    assert [name for name, thing in things.items() if not thing.__doc__] == []
     with pytest.raises(AttributeError, match="no attribute 'scores'"):
         sl.scores  # type: ignore[attr-defined]  # noqa: B018
     assert (Path(sl.__file__).parent / "py.typed").exists()
 
 
-def _loaded(code: str, among: tuple[str, ...]) -> list[str]:
-    told = f"{code}; import sys; print(*[name for name in {among} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import scorelake as sl; sl.score, sl.open, sl.errors", HEAVY),
+        ("import scorelake as sl; sl.metrics.pass_at_k(3, 1, 2)", HEAVY[2:]),
+        ("import scorelake.notebook.scoring", ("polars", "pandas")),  # the command line sets the threads of Polars
+    ],
+)
+def test_heavy_libraries_are_loaded_on_first_use(code: str, heavy: tuple[str, ...]) -> None:
+    assert _python(f"{code}; import sys; print(*[name for name in {heavy} if name in sys.modules])").split() == []
 
 
-def test_heavy_parts_are_loaded_when_used() -> None:
-    heavy = ("numpy", "scipy", "polars", "pyarrow", "duckdb", "pydantic", "numba", "jinja2", "pandas", "typer")
-    assert _loaded("import scorelake as sl; sl.score, sl.open, sl.errors", heavy) == []
-    assert _loaded("import scorelake as sl; sl.metrics.pass_at_k(3, 1, 2)", heavy[2:]) == []
-    assert _loaded("import scorelake.notebook.board", ("polars", "pandas")) == []  # threads are told before
+def test_submodules_do_not_replace_functions() -> None:
+    """`import scorelake.scoring.values` binds a package; sl.score stays the function."""
+    _python("import scorelake.scoring.values, scorelake.run, scorelake as sl; sl.score([[1]])")
 
 
-def test_the_room_does_not_take_the_place_of_the_function() -> None:
-    """There is a package scorelake.scoring as well: whoever loads it, and when, sl.score stays the function."""
-    code = (
-        "import scorelake.scoring.values, scorelake.run, scorelake as sl; assert callable(sl.score); sl.score([[1]])"
+def test_the_calling_process_is_not_changed() -> None:
+    """Environment, folder, filters and handlers, random state, BLAS threads and Arrow's allocator stay."""
+    _python(
+        "import logging, os, random, signal, threading, warnings\n"
+        "import numpy as np, threadpoolctl\n"
+        "import scorelake as sl\n"
+        "def state():\n"
+        "    blas = [(pool['internal_api'], pool['num_threads']) for pool in threadpoolctl.threadpool_info()]\n"
+        "    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]\n"
+        "    numbers = (random.getstate(), np.random.get_state()[1].tolist(), np.geterr())\n"
+        "    others = (os.getcwd(), list(warnings.filters), logging.root.handlers[:], logging.root.level)\n"
+        "    return dict(os.environ), handlers, numbers, blas, others, pa.default_memory_pool().backend_name\n"
+        "import polars, pyarrow as pa, scipy.special\n"
+        "before = state()\n"
+        "with sl.score({'a': [[1, 0], [0, 1]], 'b': [[1], [1]]}, config={'run': {'threads': 1}}) as board:\n"
+        "    board.compare('a', 'b', 'maj@1'), repr(board), board._repr_html_()\n"
+        "for old, new in zip(before, state(), strict=True):\n"
+        "    assert old == new, (old, new)\n"
+        "assert threading.active_count() == 1, threading.enumerate()\n"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-def test_help_is_worth_reading() -> None:
-    for thing in (sl, sl.score, sl.open, sl.Board, sl.Comparison, sl.Drawing, sl.metrics):
-        assert len(thing.__doc__ or "") > 60
-    for name, thing in vars(sl.Board).items():
-        if not name.startswith("_"):
-            assert thing.__doc__, name
-    for name in sl.metrics.__all__:
-        assert getattr(sl.metrics, name).__doc__, name
-
-
-def test_the_command_line_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """score, compare and sql have no second way to do what the package does."""
-    lake = put(tmp_path / "lake", expand([(f"p{i}", 2, 1) for i in range(25)], model="m")).parent
-    called: list[tuple[str, Any]] = []
-    score, opened = sl.score, sl.open
-    monkeypatch.setattr(sl, "score", lambda *a, **k: (called.append(("score", k["columns"])), score(*a, **k))[1])
-    monkeypatch.setattr(sl, "open", lambda *a: (called.append(("open", a)), opened(*a))[1])
-    out = str(tmp_path / "out")
-    arguments = ["score", str(lake), "--out", out, "--metrics", "pass@1,pass@2", "--column", "model=model"]
-    for command in (arguments, ["compare", out, "m", "m"], ["sql", out, "SELECT 1"]):
-        CliRunner().invoke(app, command)
-    assert called == [("score", {"model": "model"}), ("open", (out,)), ("open", (out,))]
-
-
-def test_settings_come_from_anywhere(tmp_path: Path) -> None:
-    """A file, a dictionary and arguments say the same; arguments win."""
-    (tmp_path / "some.toml").write_text('by = ["difficulty"]\n[metrics]\nnames = ["pass@2"]\n[compare]\nseed = 7\n')
-    written = {"by": ["difficulty"], "metrics": {"names": ["pass@2"]}, "compare": {"seed": 7}}
-    lake = FIXTURES / "lake"
-    boards = [
-        sl.score(lake, config=tmp_path / "some.toml", metrics=["pass@1"]),
-        sl.score(lake, config=written, metrics="pass@1"),
-        sl.score(lake, config={"compare": {"seed": 7}}, by="difficulty", metrics=["pass@1"]),
+def test_settings_come_from_a_file_a_dictionary_or_arguments(tmp_path: Path) -> None:
+    """Arguments override the config."""
+    (tmp_path / "a.toml").write_text('by = ["difficulty"]\n[metrics]\nnames = ["pass@2"]\n[compare]\nseed = 7\n')
+    config = {"by": ["difficulty"], "metrics": {"names": ["pass@2"]}, "compare": {"seed": 7}}
+    arguments: list[dict[str, Any]] = [
+        {"config": tmp_path / "a.toml"},
+        {"config": config},
+        {"config": {"compare": {"seed": 7}, "columns": {}}, "by": "difficulty"},
     ]
-    shown = [board.table("setting").drop("settings").sort("key").rows() for board in boards]
-    assert shown[0] == shown[1] == shown[2]
-    assert dict(shown[0])["metrics.names"] == '["pass@1"]'
+    settings = []
+    for given in arguments:
+        with sl.score(FIXTURES / "lake", metrics="pass@1", **given) as board:
+            settings.append(board.table("setting").drop("settings").sort("key").rows())
+    assert settings[0] == settings[1] == settings[2]
+    assert dict(settings[0])["metrics.names"] == '["pass@1"]'
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({"entries": "foo"}, "entries must be passed or score, got 'foo'"),
         ({"columns": "model"}, "columns must be a dictionary, got 'model'"),
         ({"columns": {"modle": "m"}}, "unknown key columns.modle"),
         ({"metrics": 3}, "metrics must be a name or a list of names, got 3"),
-        ({"metrics": [3]}, "metrics must be a name or a list of names, got 3 among"),
+        ({"metrics": [3]}, r"metrics must be a name or a list of names, got \[3\]"),
         ({"metrics": None}, "metrics must be a name"),
         ({"by": 3}, "by must be a name"),
         ({"by": [None]}, "by must be a name"),
-        ({"config": [1]}, r"config must be a path or an address, got \[1\]"),
+        ({"config": [1]}, r"config must be a path or a URL, got \[1\]"),
         ({"config": {3: 4}}, "unknown key 3"),
         ({"config": {"columns": 3}, "columns": {"model": "m"}}, "columns: .* got 3"),
         ({"config": {"run": 3}, "memory": 2}, "run: .* got 3"),
-        ({"out": 3}, "out must be a path or an address, got 3"),
-        ({"out": ""}, "out must be a path or an address, got ''"),
+        ({"out": 3}, "out must be a path or a URL, got 3"),
+        ({"out": ""}, "out must be a path or a URL, got ''"),
         ({"memry": 3}, r"(?s)score\(\) has no argument memry\n.*did you mean memory\?"),
         ({"metric": "pass@1"}, r"(?s)no argument metric\n.*did you mean metrics\?"),
         ({"dry_run": True}, "no argument dry_run"),
@@ -111,37 +114,33 @@ def test_settings_come_from_anywhere(tmp_path: Path) -> None:
         ({"engine": "spark"}, "(?s)no engine spark\n.*known engines: local, ray"),
     ],
 )
-def test_a_wrong_argument_is_told_in_words(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_wrong_arguments_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         sl.score([[1, 0]], **given)
 
 
-def test_entries_are_of_matrices() -> None:
+def test_entries_is_for_matrices_only() -> None:
     for attempts in (FIXTURES / "lake", expand([("p", 2, 1)], model="m")):
-        for entries in ("passed", "score"):
-            with pytest.raises(UsageError, match="entries is for matrices only"):
-                sl.score(attempts, entries=entries)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="out must be a path or an address, got 3"):
+        with pytest.raises(UsageError, match="entries is for matrices only"):
+            sl.score(attempts, entries="passed")
+    with pytest.raises(UsageError, match="out must be a path or a URL, got 3"):
         sl.open(3)  # type: ignore[arg-type]
 
 
-def test_an_unknown_section_is_told_as_of_a_file(tmp_path: Path) -> None:
-    """Also an empty one; an empty section that is known says nothing."""
-    (tmp_path / "some.toml").write_text("[polcy]\n")
-    told = []
-    for config in (tmp_path / "some.toml", {"polcy": {}}):
+def test_an_unknown_section_is_refused_as_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[polcy]\n")
+    errors = []
+    for config in (tmp_path / "a.toml", {"polcy": {}}):
         with pytest.raises(UsageError, match="unknown key polcy") as error:
             sl.score(FIXTURES / "lake", config=config)
-        told.append((error.value.what, error.value.hint))
-    assert told[0] == told[1]
-    sl.score([[1, 0]], metrics="pass@1", config={"columns": {}, "policy": {}}).close()
+        errors.append((error.value.what, error.value.hint))
+    assert errors[0] == errors[1]
 
 
 def test_a_lake_is_scored_as_by_the_job(tmp_path: Path) -> None:
     run(FIXTURES / "lake", tmp_path / "out", metrics=["pass@1"])
     stages: list[str] = []
-    with sl.score(
-        FIXTURES / "lake", metrics=["pass@1"], progress=lambda stage, done, of: stages.append(stage)
-    ) as mine:
-        assert mine.table("model_summary").equals(sl.open(tmp_path / "out").table("model_summary"))
+    options: dict[str, Any] = {"progress": lambda stage, done, total: stages.append(stage)}
+    with sl.score(FIXTURES / "lake", metrics=["pass@1"], **options) as board, sl.open(tmp_path / "out") as published:
+        assert board.table("model_summary").equals(published.table("model_summary"))
     assert {"counting", "merging", "scoring", "publishing"} <= set(stages)

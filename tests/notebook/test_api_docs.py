@@ -1,4 +1,4 @@
-"""What the docs say of the Python API is so: examples run, types are accepted, the notebook shows what is stored."""
+"""The docs of the Python API are current: examples run, types are accepted, the notebook shows what is stored."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _failed(tests: list[Any], home: Path) -> int:
 def test_the_page_is_made_from_docstrings() -> None:
     """`make docs` writes it."""
     assert api.PAGE.read_text(encoding="utf-8") == api.page()
-    told = re.findall(r"^##+ `(.+)`$", api.page(), flags=re.MULTILINE)
-    assert {"scorelake.scoring", "Board.compare", "Board.plot.matrix", "scorelake.metrics.tailpass"} <= set(told)
+    headings = re.findall(r"^##+ `(.+)`$", api.page(), flags=re.MULTILINE)
+    assert {"scorelake.score", "Board.compare", "Board.plot.matrix", "scorelake.metrics.tailpass"} <= set(headings)
 
 
 def test_the_examples_run(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_types_are_accepted(tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("page.py", "cells.py", "wrong.py")]
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *files]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
-    told = done.stdout.splitlines()
-    assert len(told) == 2, done.stdout
-    assert all("wrong.py:2: error: Argument" in line for line in told)
+    errors = done.stdout.splitlines()
+    assert len(errors) == 2, done.stdout
+    assert all("wrong.py:2: error: Argument" in line for line in errors)
 
 
 def test_the_notebook_shows_what_is_stored(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_the_table_says_what_is_equal(theirs: str, ours: str) -> None:
     rng = np.random.default_rng(7)
     given = {"R": rng.integers(0, 2, (9, 6)), "R3": rng.integers(0, 3, (9, 5)), "R0": rng.integers(0, 3, (9, 2))}
     given |= {"k": 3, "w": [0.0, 0.5, 1.0], "weights": [0.2, 0.3, 0.5]}
-    want = eval(theirs, vars(peer) | given)
-    found = eval(ours, {"sl": sl} | given)
-    if isinstance(found, sl.metrics.Summary):
-        found = (found.mu, found.sigma, found.mu_lo, found.mu_hi)
-    np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
+    expected = eval(theirs, vars(peer) | given)
+    result = eval(ours, {"sl": sl} | given)
+    if isinstance(result, sl.metrics.Summary):
+        result = (result.mu, result.sigma, result.mu_lo, result.mu_hi)
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_aggregators_of_eval_framework(tmp_path: Path) -> None:

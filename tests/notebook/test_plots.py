@@ -1,4 +1,4 @@
-"""Drawings show what the page shows, in its shapes and colours, stand alone, and touch nothing around them."""
+"""Drawings have the charts of the page, are complete images, and change nothing around them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import scorelake as sl
 from conftest import FIXTURES, expand
 from scorelake.errors import DataError, UsageError
-from scorelake.notebook.drawing import Drawing, style
-from scorelake.page.build import html
+from scorelake.notebook.plots import Drawing, chart_style
+from scorelake.page.build import build_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -28,59 +28,56 @@ def texts(drawing: sl.Drawing) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(drawing.svg).iter(f"{SVG}text")]
 
 
-def test_drawings_are_pictures_by_themselves(board: sl.Board, tmp_path: Path) -> None:
+def test_drawings_are_complete_images(board: sl.Board, tmp_path: Path) -> None:
+    styled = set(re.findall(r"\.([a-z0-9-]+)", chart_style()))
     for drawing in (board.plot.leaderboard("pass@4"), board.plot.curve("model-02"), board.plot.matrix()):
         root = ElementTree.fromstring(drawing.svg)
-        assert root.tag == f"{SVG}svg"
-        assert root.findtext(f"{SVG}title") == drawing.title
+        assert (root.tag, root.findtext(f"{SVG}title")) == (f"{SVG}svg", drawing.title)
         assert drawing._repr_html_() == drawing.svg
         drawing.save(tmp_path / "drawn.svg")
         assert (tmp_path / "drawn.svg").read_text() == drawing.svg
         used = {name for element in root.iter() for name in element.get("class", "").split()}
-        known = set(re.findall(r"\.([a-z0-9-]+)", style()))
-        assert used - known <= {"wide", "pins", "name"}, used - known
+        assert used - styled <= {"wide", "pins", "name"}
 
 
-def test_they_have_the_shapes_of_the_page(board: sl.Board) -> None:
-    """Every whisker and the matrix are drawn by the same code: the same elements, to the character."""
-    page = html(board.folder, "pass@1")
-    cases = (("whisker", 4, board.plot.leaderboard("pass@1")), ("heat", 1, board.plot.matrix()))
-    for kind, many, mine in cases:
-        drawn = re.findall(rf'<svg[^>]*class="{kind}".*?</svg>', page)
-        assert len(drawn) == many
-        assert all(each in mine.svg for each in drawn)
+def test_charts_are_those_of_the_page(board: sl.Board) -> None:
+    """Every whisker and the heat map have the same elements, to the character."""
+    page = build_page(board.folder, "pass@1")
+    for kind, count, drawing in (("whisker", 4, board.plot.leaderboard("pass@1")), ("heat", 1, board.plot.matrix())):
+        charts = re.findall(rf'<svg[^>]*class="{kind}".*?</svg>', page)
+        assert len(charts) == count
+        assert all(chart in drawing.svg for chart in charts)
 
 
 def test_the_leaderboard_drawn(board: sl.Board) -> None:
     seen = texts(board.plot.leaderboard("pass@1"))
     assert [name for name in seen if name.startswith("model-")] == ["model-00", "model-01", "model-02", "model-03"]
     assert {"57.4%", "49.0 to 65.5", "3\u20134"} <= set(seen)
-    few = texts(board.plot.leaderboard("pass@1", top=1))
-    assert "model-01" not in few
-    assert "3 more models" in few
+    first = texts(board.plot.leaderboard("pass@1", top=1))
+    assert "model-01" not in first
+    assert "3 more models" in first
 
 
-def test_the_style_is_for_drawings_of_ours_alone() -> None:
-    """Every rule begins with our own class, so that nothing else in a notebook changes."""
-    rules = re.findall(r"([^{}]+)\{[^{}]*\}", style())
+def test_the_style_is_restricted_to_our_drawings() -> None:
+    rules = re.findall(r"([^{}]+)\{[^{}]*\}", chart_style())
     assert len(rules) > 20
     assert all(part.strip().startswith(".scorelake") for rule in rules for part in rule.split(","))
-    assert {"--paper", "--accent", "--c1", "--s0"} <= set(re.findall(r"--[a-z0-9]+(?=:)", style()))
-    assert "@media" not in style()
+    assert {"--paper", "--accent", "--c1", "--s0"} <= set(re.findall(r"--[a-z0-9]+(?=:)", chart_style()))
+    assert "@media" not in chart_style()
 
 
-def test_several_benchmarks_stand_below_each_other() -> None:
+def test_several_benchmarks_are_stacked() -> None:
     frames = [expand([(f"p{i}", 2, 1) for i in range(4)], model="m", benchmark=name) for name in ("one", "two")]
     rewards = pl.DataFrame({"model": "m", "benchmark": "two", "problem_id": ["p"], "passed": [True]})
     with sl.score(pl.concat([*frames, rewards], how="diagonal"), metrics=["pass@1", "pass@2"]) as board:
         assert board.plot.leaderboard().title == "one: pass@1; two: pass@1"
-        assert board.plot.matrix("two").title == "two: who solves which problem"
+        assert board.plot.matrix("two").title == "two: models by problems"
         assert repr(board).count("\n") == 3
-        whole, part = (ElementTree.fromstring(board.plot.curve("m", name).svg) for name in (None, "one"))
-        assert int(whole.get("height", 0)) > int(part.get("height", 0))
+        both, one = (ElementTree.fromstring(board.plot.curve("m", name).svg) for name in (None, "one"))
+        assert int(both.get("height", 0)) > int(one.get("height", 0))
 
 
-def test_a_board_shows_itself(board: sl.Board) -> None:
+def test_a_notebook_displays_verdict_and_chart(board: sl.Board) -> None:
     shown = board._repr_html_()
     assert "2,858 attempts = 2,804 graded" in shown
     assert "model-00 leads synth" in shown
@@ -88,14 +85,13 @@ def test_a_board_shows_itself(board: sl.Board) -> None:
 
 
 @pytest.mark.parametrize("right", [0, 1, 2])
-def test_one_value_has_an_axis_too(right: int) -> None:
-    """A single problem has no interval, so all that is drawn is one number."""
+def test_a_single_value_has_an_axis(right: int) -> None:
     with sl.score(expand([("p", 2, right)], model="m"), metrics=["pass@1"]) as board:
         assert f"{50 * right}.0%" in texts(board.plot.leaderboard())
-        assert f"{50 * right}.0" in html(board.folder)
+        assert f"{50 * right}.0" in build_page(board.folder)
 
 
-def test_nothing_to_draw() -> None:
+def test_a_board_without_curves_is_refused() -> None:
     frame = pl.DataFrame({"model": "m", "problem_id": ["a", "b"], "score": [0.5, 3.0]})
     with sl.score(frame, metrics=["avg@N"]) as board:
         assert "3" in repr(board)
@@ -103,7 +99,7 @@ def test_nothing_to_draw() -> None:
             board.plot.curve("m")
 
 
-def test_a_drawing_makes_no_folders(tmp_path: Path) -> None:
+def test_save_creates_no_folders(tmp_path: Path) -> None:
     drawing = Drawing("title", "<svg/>")
     with pytest.raises(UsageError, match="typo: no such folder"):
         drawing.save(tmp_path / "typo" / "x.svg")
@@ -115,15 +111,14 @@ def test_a_drawing_makes_no_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["snapshots", "snapshots/*/problem_counts"])
-def test_problems_in_files_that_are_gone(tmp_path: Path, gone: str) -> None:
-    """Where problems stayed in the snapshot's files, a board that is open says that these are not there."""
+def test_missing_files_of_problems_are_named(tmp_path: Path, gone: str) -> None:
     out = tmp_path / "out"
     config = {"publish": {"max_problems": 1}}
     with sl.score([[1, 0], [0, 1]], metrics="pass@1", config=config, out=out) as board:
         assert board.plot.matrix().title
         for path in out.glob(gone):
             shutil.rmtree(path)
-        for ask in (board.plot.matrix, board._repr_html_, lambda: repr(board)):
+        for read in (board.plot.matrix, board._repr_html_, lambda: repr(board)):
             with pytest.raises(DataError, match="not with it"):
-                ask()
+                read()
         assert board.plot.leaderboard().title

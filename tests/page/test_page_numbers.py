@@ -1,8 +1,7 @@
-"""Every number of the page's lower sections is that of its table: pairs, subjects, problems, history, budget."""
+"""Every number of the page is that of its table."""
 
 from __future__ import annotations
 
-import json
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -11,20 +10,27 @@ from typing import Any
 
 import pytest
 
-from counted import rows as asked
-from looked_at import LONG, Tables, busy
-from scorelake.page.build import html
+from counted import Row, rows
+from looked_at import LONG, Tables, busy, script_data
+from scorelake.page.build import build_page
 from scorelake.read.labels import shortened
 
+Board = tuple[str, str]
 BOARDS = (("code", "0.2"), ("maths", "0.2"), ("maths", "1.0"))
+SIGNIFICANT = {"improvement": "+", "regression": "-"}
+each_board = pytest.mark.parametrize("board", BOARDS)
 
 
-def _percent(x: float, places: int = 1) -> str:
-    return str((Decimal(x) * 100).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+def _percent(x: float) -> str:
+    return str((Decimal(x) * 100).quantize(Decimal("0.1"), ROUND_HALF_UP))
 
 
 def _signed(x: float) -> str:
     return _percent(x) if x < 0 else f"+{_percent(x)}"
+
+
+def _between(row: Row) -> str:
+    return f"{_percent(row['lo'])} to {_percent(row['hi'])}"
 
 
 @pytest.fixture(scope="module")
@@ -34,162 +40,203 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(out: Path) -> str:
-    return html(out)
+    return build_page(out)
 
 
 @pytest.fixture(scope="module")
-def parts(page: str) -> dict[tuple[str, str], str]:
+def parts(page: str) -> dict[Board, str]:
     """The page cut into its boards."""
     cut = page.split('<article class="board"')[1:]
-    assert len(cut) == len(BOARDS)
     return dict(zip(BOARDS, (part.split("</article>")[0] for part in cut), strict=True))
 
 
 @pytest.fixture(scope="module")
-def data(page: str) -> dict[tuple[str, str], dict[str, Any]]:
-    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    return dict(zip(BOARDS, json.loads(text)["boards"], strict=True))
+def data(page: str) -> dict[Board, dict[str, Any]]:
+    assert script_data(page)["omitted"] == []
+    return dict(zip(BOARDS, script_data(page)["boards"], strict=True))
 
 
-def _of(board: tuple[str, str]) -> str:
-    return f"benchmark = '{board[0]}' AND protocol LIKE '%{board[1]}%'"
+def _where(board: Board, metric: str | None = "pass@1") -> str:
+    one = f"benchmark = '{board[0]}' AND protocol LIKE '%{board[1]}%'"
+    return f"{one} AND metric = '{metric}'" if metric else one
 
 
 def _table(part: str, caption: str) -> list[list[str]]:
     """The table whose caption begins so, with its head."""
     tables = re.findall(r"<table.*?</table>", part, re.DOTALL)
-    words = [re.sub(r"<[^>]*>", "", re.findall(r"<caption>(.*?)</caption>", table)[0]) for table in tables]
-    (found,) = (table for table, told in zip(tables, words, strict=True) if told.startswith(caption))
-    return Tables(found).tables[0][1]
+    captions = [re.sub(r"<[^>]*>", "", re.findall(r"<caption>(.*?)</caption>", table)[0]) for table in tables]
+    (match,) = (table for table, text in zip(tables, captions, strict=True) if text.startswith(caption))
+    return Tables(match).tables[0][1]
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_problems(board: tuple[str, str], out: Path, parts: dict[Any, str], data: dict[Any, dict[str, Any]]) -> None:
-    stats = asked(out, f"FROM problem_stats WHERE {_of(board)} ORDER BY difficulty, subject, problem_id")
-    known = {row["problem_id"]: row for row in stats}
-    head, *told = _table(parts[board], "The 1" if board[0] == "code" else "The 2")
-    assert head == ["Problem", "Subject", "Difficulty", "Solved by", "Attempts"]
-    assert [row[0] for row in told] == [row["problem_id"] for row in reversed(stats)][:24]
-    for name, subject, difficulty, solved, attempts in told:
-        row = known[name]
-        mine = [
-            row["subject"],
-            f"{row['difficulty']:.2f}",
-            f"{row['solved_by']} of {row['models']}",
-            str(row["attempts"]),
-        ]
-        assert [subject, difficulty, solved, attempts] == mine
-    assert f"<strong>Nobody solves</strong>: {sum(row['never_solved'] for row in stats)}" in parts[board]
-    assert f"<strong>Everybody solves, always</strong>: {sum(row['saturated'] for row in stats)}" in parts[board]
-    bins = [int(many) for many in re.findall(r"<title>(\d+) problems with difficulty", parts[board])]
-    assert bins == [sum(min(int(row["difficulty"] * 20), 19) == i for row in stats) for i in range(20)]
-    its = data[board]["problems"]
-    cells = {(row["model"], row["problem_id"]): row for row in asked(out, f"FROM problem_counts WHERE {_of(board)}")}
-    assert its["names"] == [row["problem_id"] for row in stats]
-    for model, line in zip(data[board]["models"], its["cells"], strict=True):
-        for problem, sign in zip(its["names"], line, strict=True):
-            row = cells.get((model, problem))
-            assert its["kinds"].get(sign) == ([row["n"], row["c"]] if row and row["n"] else None)
+@each_board
+def test_leaderboard(board: Board, out: Path, parts: dict[Board, str]) -> None:
+    cells = {row[1]: row for row in Tables(parts[board]).of("scores")}
+    lines = rows(out, f"FROM leaderboard WHERE {_where(board)}")
+    assert len(cells) == len(lines)
+    for line in lines:
+        name = line["model"] if line["rank"] else f"{line['model']}Not ranked: {line['reason']}"
+        rank = str(line["rank"] or "\u2013")
+        if line["rank_lo"] != line["rank_hi"]:
+            rank = f"{line['rank_lo']}\u2013{line['rank_hi']}"
+        counts = [f"{line['problems']} of {line['problems_of_benchmark']}", str(line["attempts"])]
+        assert [*cells[name][:4], *cells[name][-2:]] == [rank, name, _percent(line["value"]), _between(line), *counts]
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_history(board: tuple[str, str], out: Path, parts: dict[Any, str], data: dict[Any, dict[str, Any]]) -> None:
-    rows = asked(out, f"FROM history WHERE {_of(board)} AND metric = 'pass@1' ORDER BY number")
-    by = {(f"{row['started']:%Y-%m-%d %H:%M}", row["number"], row["model"]): row for row in rows}
-    numbers = sorted({row["number"] for row in rows})
-    head, *told = _table(parts[board], "pass@1 with its interval")
-    changed = head[1] == "Changed"
-    assert len(told) == len(numbers) == 4
-    for number, (when, *cells) in zip(numbers, told, strict=True):
-        for name, cell in zip(head[1 + changed :], cells[changed:], strict=True):
-            row = by[when, number, name]
-            assert cell == f"{_percent(row['value'])}% ({_percent(row['lo'])} to {_percent(row['hi'])})"
-    for model, line in zip(data[board]["models"], data[board]["history"]["rows"], strict=True):
-        mine = [row for row in rows if row["model"] == model]
-        assert [cell for cell in line if cell] == [
-            [pytest.approx(row[end] * 1e6, abs=1.5) for end in ("value", "lo", "hi")] for row in mine
-        ]
-    what = [cells[0] for _, *cells in told] if changed else []
-    expected = ["", "", "30 problems before, 33 now", "other settings: compare.min_problems"]
-    assert what == (expected if board == ("maths", "0.2") else ["", "", "", "other settings: compare.min_problems"])
-    assert parts[board].count('class="changed"') == sum(map(bool, what))
-
-
-def test_movers(out: Path, parts: dict[Any, str]) -> None:
-    board = ("maths", "0.2")
-    moved = asked(
-        out, f"FROM change WHERE {_of(board)} AND metric = 'pass@1' AND change <> 0 ORDER BY abs(change) DESC"
+@each_board
+def test_script_data(board: Board, out: Path, data: dict[Board, dict[str, Any]]) -> None:
+    views = {None: data[board]["overall"]} | {view["name"]: view for view in data[board]["subjects"]}
+    lines = rows(
+        out,
+        f"SELECT NULL AS subject, * FROM leaderboard WHERE {_where(board, None)} "
+        f"UNION ALL BY NAME FROM subject_leaderboard WHERE {_where(board, None)}",
     )
-    _, *told = _table(parts[board], "Who moved most")
-    assert [row[:4] for row in told] == [
-        [shortened(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
-        for row in moved
+    assert len(lines) == sum(row != 0 for v in views.values() for m in v["metrics"].values() for row in m["rows"])
+    for line in lines:
+        view, i = views[line["subject"]], data[board]["models"].index(line["model"])
+        value, lo, hi, *ranks = view["metrics"][line["metric"]]["rows"][i]
+        assert view["counts"][i] == [line["problems"], line["problems_of_benchmark"], line["attempts"]]
+        assert ranks[:3] == [line["rank"], line["rank_lo"], line["rank_hi"]]
+        expected = [
+            x if x is None else pytest.approx(x * 1e6, abs=2) for x in (line["value"], line["lo"], line["hi"])
+        ]
+        assert [value, lo, hi] == expected
+
+
+@each_board
+def test_curves(board: Board, out: Path, parts: dict[Board, str]) -> None:
+    head, *body = _table(parts[board], "Percent at each k")
+    cells = {(row[0], row[1], k): cell for row in body for k, cell in zip(head[2:], row[2:], strict=True)}
+    points = rows(
+        out, f"FROM curve WHERE {_where(board, None)} AND value IS NOT NULL AND k IN (1, 2, 3, 4, 6, 8, 12, 16, 24)"
+    )
+    assert len(points) == sum(cell != "\u2013" for cell in cells.values())
+    for p in points:
+        star = "" if p["coverage"] == 1 else "*"
+        assert cells[shortened(p["model"], 60), p["family"], str(p["k"])] == _percent(p["value"]) + star
+
+
+@each_board
+def test_problems(board: Board, out: Path, parts: dict[Board, str], data: dict[Board, dict[str, Any]]) -> None:
+    stats = rows(out, f"FROM problem_stats WHERE {_where(board, None)} ORDER BY difficulty, subject, problem_id")
+    head, *body = _table(parts[board], "The 1" if board[0] == "code" else "The 2")
+    assert head == ["Problem", "Subject", "Difficulty", "Solved by", "Attempts"]
+    hardest = [
+        (p["problem_id"], p["subject"], f"{p['difficulty']:.2f}", f"{p['solved_by']} of {p['models']}", p["attempts"])
+        for p in reversed(stats)
     ]
-    assert moved
-    assert "No score moved since the run before." in parts["code", "0.2"]
+    assert body == [list(map(str, row)) for row in hardest[:24]]
+    for flag, column in (("Never solved", "never_solved"), ("Always solved by every model", "saturated")):
+        assert f"<strong>{flag}</strong>: {sum(row[column] for row in stats)}" in parts[board]
+    bins = [int(count) for count in re.findall(r"<title>(\d+) problems with difficulty", parts[board])]
+    assert bins == [sum(min(int(row["difficulty"] * 20), 19) == i for row in stats) for i in range(20)]
+    packed = data[board]["problems"]
+    counts = {
+        (row["model"], row["problem_id"]): row
+        for row in rows(out, f"FROM problem_counts WHERE {_where(board, None)}")
+    }
+    assert packed["names"] == [row["problem_id"] for row in stats]
+    for model, line in zip(data[board]["models"], packed["cells"], strict=True):
+        for problem, char in zip(packed["names"], line, strict=True):
+            row = counts.get((model, problem))
+            assert packed["codes"].get(char) == ([row["n"], row["c"]] if row and row["n"] else None)
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_budget(board: tuple[str, str], out: Path, parts: dict[Any, str]) -> None:
+@each_board
+def test_history(board: Board, out: Path, parts: dict[Board, str], data: dict[Board, dict[str, Any]]) -> None:
+    scores = rows(out, f"FROM history WHERE {_where(board)} ORDER BY number")
+    by_run = {(f"{row['started']:%Y-%m-%d %H:%M}", row["number"], row["model"]): row for row in scores}
+    numbers = sorted({row["number"] for row in scores})
+    head, *body = _table(parts[board], "pass@1 with interval, by run")
+    assert head[:2] == ["Run", "Changed"]
+    assert len(numbers) == 4
+    for number, (when, _, *cells) in zip(numbers, body, strict=True):
+        for name, cell in zip(head[2:], cells, strict=True):
+            row = by_run[when, number, name]
+            assert cell == f"{_percent(row['value'])}% ({_between(row)})"
+    for model, line in zip(data[board]["models"], data[board]["history"]["rows"], strict=True):
+        assert [cell for cell in line if cell] == [
+            [pytest.approx(row[end] * 1e6, abs=1.5) for end in ("value", "lo", "hi")]
+            for row in scores
+            if row["model"] == model
+        ]
+    changes = [row[1] for row in body]
+    more = "30 problems before, 33 now" if board == ("maths", "0.2") else ""
+    assert changes == ["", "", more, "settings changed: compare.min_problems"]
+    assert parts[board].count('class="changed"') == sum(map(bool, changes))
+
+
+def test_largest_changes(out: Path, parts: dict[Board, str]) -> None:
+    board = ("maths", "0.2")
+    changes = rows(out, f"FROM change WHERE {_where(board)} AND change <> 0 ORDER BY abs(change) DESC")
+    _, *body = _table(parts[board], "Largest changes")
+    assert changes
+    assert [row[:4] for row in body] == [
+        [shortened(row["model"], 60), _percent(row["value_before"]), _percent(row["value"]), _signed(row["change"])]
+        for row in changes
+    ]
+    assert "No score changed since the previous run." in parts["code", "0.2"]
+
+
+@each_board
+def test_budget(board: Board, out: Path, parts: dict[Board, str]) -> None:
     z = NormalDist().inv_cdf(0.975)
-    budget = {shortened(row["model"], 60): row for row in asked(out, f"FROM budget WHERE {_of(board)}")}
-    _, *told = _table(parts[board], "Half width")
-    assert {row[0] for row in told} == set(budget)
-    for name, now, endless, twice, bar, share, size in told:
-        row = budget[name]
-        assert now == f"±{100 * z * row['se']:.1f}"
-        assert endless == f"±{100 * z * row['se_endless_attempts']:.1f}"
-        assert twice == f"±{100 * z * row['se'] / 2**0.5:.1f}"
-        assert share == f"{100 * row['share_attempts']:.0f}%"
-        assert bar == f"attempts make {share} of the variance, problems {100 - 100 * row['share_attempts']:.0f}%"
-        assert size == f"{row['problems']} \u00d7 {row['attempts_per_problem']:.1f}"
+    _, *body = _table(parts[board], "Approximate half-width")
+    cells = {name: row for name, *row in body}
+    budget = rows(out, f"FROM budget WHERE {_where(board, None)}")
+    assert set(cells) == {shortened(row["model"], 60) for row in budget}
+    for row in budget:
+        share, problems = (f"{100 * x:.0f}%" for x in (row["share_attempts"], 1 - row["share_attempts"]))
+        assert cells[shortened(row["model"], 60)] == [
+            *(f"±{100 * z * x:.1f}" for x in (row["se"], row["se_endless_attempts"], row["se"] / 2**0.5)),
+            f"{share} of the variance is from attempts, {problems} from problems",
+            share,
+            f"{row['problems']} \u00d7 {row['attempts_per_problem']:.1f}",
+        ]
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_pairs(board: tuple[str, str], out: Path, parts: dict[Any, str], data: dict[Any, dict[str, Any]]) -> None:
+@each_board
+def test_pairs(board: Board, out: Path, parts: dict[Board, str], data: dict[Board, dict[str, Any]]) -> None:
     models = data[board]["models"]
-    at = {(a, b): i for i, (a, b) in enumerate((a, b) for j, a in enumerate(models) for b in models[j + 1 :])}
-    pairs = asked(out, f"FROM pair WHERE {_of(board)}")
+    index = {pair: i for i, pair in enumerate((a, b) for j, a in enumerate(models) for b in models[j + 1 :])}
+    pairs = rows(out, f"FROM pair WHERE {_where(board, None)}")
     assert pairs
-    claims = {"improvement": "+", "regression": "-"}
     for row in pairs:
-        its, key = data[board]["pairs"][row["metric"]], (row["model_b"], row["model_a"])
-        if key in at and row["lift"] is not None:
-            i = at[key]
-            mine = [_percent(x).replace(".", "") for x in (row["lift"], row["lo"], row["hi"])]
-            assert [its["lift"][i], its["lo"][i], its["hi"][i]] == list(map(int, mine))
-            assert its["claim"][i] == claims.get(row["claim"], "=")
-    head, *told = _table(parts[board], "Lift of the row")
+        packed, i = data[board]["pairs"][row["metric"]], index.get((row["model_b"], row["model_a"]))
+        if i is not None and row["lift"] is not None:
+            tenths = [int(_percent(row[end]).replace(".", "")) for end in ("lift", "lo", "hi")]
+            assert [packed["lift"][i], packed["lo"][i], packed["hi"][i]] == tenths
+            assert packed["claim"][i] == SIGNIFICANT.get(row["claim"], "=")
+    head, *body = _table(parts[board], "Lift of the row")
     short = {model: shortened(model, 60) for model in models}
     lifts = {(short[row["model_b"]], short[row["model_a"]]): row for row in pairs if row["metric"] == "pass@1"}
-    for name, *cells in told:
-        for other, cell in zip((row[0] for row in told), cells, strict=True):
-            row = lifts.get((name, other))
-            settled = row is not None and row["claim"] in claims
-            assert cell == ("" if row is None else _signed(row["lift"]).replace("-", "\u2212") if settled else "=")
-    assert [shortened(row[0], 24) for row in told] == head[1:]
+    for name, *cells in body:
+        for other, cell in zip((row[0] for row in body), cells, strict=True):
+            pair = lifts.get((name, other))
+            lift = _signed(pair["lift"]).replace("-", "\u2212") if pair and pair["claim"] in SIGNIFICANT else "="
+            assert cell == (lift if pair else "")
+    assert [shortened(row[0], 24) for row in body] == head[1:]
 
 
-def test_subjects_and_slices(out: Path, parts: dict[Any, str]) -> None:
+@pytest.mark.parametrize(
+    ("by", "table", "column"), [("subject", "subject_summary", "subject"), ("level", "slice_summary", "slice_value")]
+)
+def test_subjects_and_slices(by: str, table: str, column: str, out: Path, parts: dict[Board, str]) -> None:
     board = ("maths", "0.2")
-    for what, table, column in (("subject", "subject_summary", "subject"), ("level", "slice_summary", "slice_value")):
-        head, *told = _table(parts[board], f"pass@1 in each {what}")
-        values = {
-            (shortened(r["model"], 60), r[column]): r
-            for r in asked(out, f"FROM {table} WHERE {_of(board)} AND metric = 'pass@1'")
-        }
-        names = sorted({part for _, part in values})
-        many = [max(r["problems"] for (_, part), r in values.items() if part == each) for each in names]
-        assert head[1:] == [f"{name}{each} problems" for name, each in zip(names, many, strict=True)]
-        assert len(told) == 6
-        for name, *cells in told:
-            assert cells == [
-                _percent(values[name, part]["value"]) if (name, part) in values else "\u2013" for part in names
-            ]
+    head, *body = _table(parts[board], f"pass@1 by {by}")
+    scores = {(shortened(r["model"], 60), r[column]): r for r in rows(out, f"FROM {table} WHERE {_where(board)}")}
+    names = sorted({value for _, value in scores})
+    problems = [max(r["problems"] for (_, value), r in scores.items() if value == name) for name in names]
+    assert head[1:] == [f"{name}{count} problems" for name, count in zip(names, problems, strict=True)]
+    assert len(body) == 6
+    for model, *cells in body:
+        expected = [scores.get((model, name)) for name in names]
+        assert cells == [_percent(row["value"]) if row else "\u2013" for row in expected]
 
 
-def test_long_names_and_flags(parts: dict[Any, str], page: str) -> None:
-    assert "<wbr>" in parts["maths", "0.2"]
-    assert LONG in [row[1] for row in Tables(parts["maths", "0.2"]).of("scores")]
-    assert "Not ranked: attempted 6 of 33 problems" in parts["maths", "0.2"]
+def test_long_names_and_unranked_models(parts: dict[Board, str], page: str) -> None:
+    part = parts["maths", "0.2"]
+    assert "<wbr>" in part
+    assert LONG in [row[1] for row in Tables(part).of("scores")]
+    assert "Not ranked: attempted 6 of 33 problems" in part
     assert page.count("<h1>") == 1

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from conftest import attempts, put, run
 from counted import Row, rows, scored
 from scorelake.cli import app
-from scorelake.page.build import html
+from scorelake.page.build import build_page
 from scorelake.read.show import Asked, Line, _axis, _bar, leaderboard
 
 
@@ -148,4 +148,4 @@ def test_without_pass_or_fail_it_is_avg(tmp_path: Path) -> None:
     )
     run(tmp_path / "lake", tmp_path / "out")
     assert "default / avg@N" in "\n".join(_shown(tmp_path / "out"))
-    assert "avg@N" in html(tmp_path / "out")
+    assert "avg@N" in build_page(tmp_path / "out")

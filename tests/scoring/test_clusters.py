@@ -7,7 +7,7 @@ import pytest
 
 from counted import Row, rows, scored
 from scorelake import metrics
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 
 
 def _counts() -> list[Row]:

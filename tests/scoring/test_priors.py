@@ -9,7 +9,7 @@ import pytest
 from counted import Row, rows, scored
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics.empirical import fit
+from scorelake.metrics.empirical import fit_beta_mixture
 from scorelake.settings import load
 
 SQL = "SELECT * FROM {} WHERE metric IN ('pass@4', 'bayes@N', 'geom-ds@4') ORDER BY ALL"
@@ -42,7 +42,7 @@ def test_empirical_is_fitted_per_model_and_mixed(tmp_path: Path) -> None:
     for row in [*models, *subjects]:
         mine = [r for r in everything if r["model"] == row["model"]]
         n, c = (np.array([r[key] for r in mine]) for key in ("n", "c"))
-        found = fit(n, c, np.ones(n.size, dtype=np.int64))
+        found = fit_beta_mixture(n, c, np.ones(n.size, dtype=np.int64))
         here = np.array([row.get("subject", r["subject"]) == r["subject"] for r in mine])
         parts = [
             metrics.summarize(row["metric"], n[here], c[here], prior=(a, b))

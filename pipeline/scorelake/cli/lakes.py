@@ -5,13 +5,13 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import scorelake
 from scorelake import guard, reporting
 from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
@@ -88,8 +88,8 @@ def score(
     def work(full: bool) -> int:
         with reporting.failures(told):
             with reporting.Bar(quiet) as progress:
-                how = {**options, "engine": engine.value, "full": full, "progress": progress, "say": reporting.say}
-                report = _planned(lake, out, settings(), how) if dry_run else _scored(lake, out, column, asked, how)
+                how = {**options, "engine": engine.value, "full": full, "progress": progress, "warn": reporting.say}
+                report = _run(lake, out, settings(), dry_run=dry_run, **how)
             told.done(report)
         return 0
 
@@ -101,20 +101,10 @@ def score(
     raise typer.Exit(code)
 
 
-def _planned(lake: str, out: str, settings: Settings, how: dict[str, Any]) -> Report:
-    """What the job would read."""
-    from scorelake.notebook.scoring import scored
+def _run(lake: str, out: str, settings: Settings, **how: Any) -> Report:
+    from scorelake.notebook.scoring import run_job
 
-    return scored(lake, out, settings, dry_run=True, **how)
-
-
-def _scored(lake: str, out: str, column: list[str] | None, asked: dict[str, Any], how: dict[str, Any]) -> Report:
-    """What the job did."""
-    from scorelake.settings import mapped
-
-    board = scorelake.score(lake, out=out, columns=mapped(column or ()), **asked, **how)
-    assert board.report is not None
-    return board.report
+    return run_job(lake, out, settings, **how)
 
 
 @app.command()
@@ -172,11 +162,11 @@ def ingest(
     skip_refused: Annotated[bool, typer.Option("--skip-refused", help="Leave out what is refused.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
 ) -> None:
-    """Turn the logs of other tools into a lake of attempts, with a receipt for every file."""
+    """Turn the logs of other tools into a lake of attempts, with a report for every file."""
     told = reporting.Told(as_json)
     with reporting.failures(told):
         from scorelake.ingest import job
-        from scorelake.ingest.contract import Options
+        from scorelake.ingest.contract import IngestOptions
 
         said = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
         said |= {
@@ -185,7 +175,7 @@ def ingest(
             "errors": errors and str(errors),
             "missing": missing and str(missing),
         }
-        options = Options.asked(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
+        options = IngestOptions.parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
         with reporting.Bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, told)
@@ -258,11 +248,14 @@ def synth(
 
 
 def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **asked: Any) -> Settings:
-    """Settings as `score` makes them."""
+    """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
     from scorelake.notebook.scoring import settings_for
     from scorelake.settings import mapped
 
-    return settings_for(lake, columns=mapped(column or ()), engine=engine.value, **asked)
+    settings = settings_for(lake, columns=mapped(column or ()), **asked)
+    if settings.run.threads and engine is EngineName.local:
+        os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
+    return settings
 
 
 def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:

@@ -71,7 +71,7 @@ def page(
 ) -> None:
     """Write the leaderboard as one self-contained page, for mail, a phone or a projector."""
     with reporting.failures():
-        from scorelake.page.build import html as built
+        from scorelake.page.build import build_page
         from scorelake.read.session import reading
         from scorelake.storage.disk import replace_text
 
@@ -79,7 +79,7 @@ def page(
             raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
         _refuse_ours(out, html)
         with reading(out) as folder:
-            text = built(folder, metric, title, problems.value, top)
+            text = build_page(folder, metric, title, problems.value, top)
         replace_text(html, text)
         reporting.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_UNITS, Words
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.metrics.gaps import grid
 from scorelake.schemas import GROUP
 from scorelake.survey import ALL, Survey

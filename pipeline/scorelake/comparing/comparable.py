@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Tried, span
 from scorelake.metrics import Metric
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.settings import Compare
 
 Codes = NDArray[np.int8]

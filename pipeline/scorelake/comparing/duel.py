@@ -14,7 +14,7 @@ from scorelake.comparing.pairs import pairs
 from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.chance import Units
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.gaps import grid
 from scorelake.metrics.matrix import places
 from scorelake.problems import Cells, cluster_keys

@@ -14,7 +14,7 @@ from scorelake.comparing.comparable import REFUSED, Codes, obstacles, refusals, 
 from scorelake.comparing.looks import Answer, Ask, At, Look
 from scorelake.metrics import Metric
 from scorelake.metrics.chance import MOST_UNITS, Chance, Words, chance
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.gaps import Sums
 from scorelake.metrics.resample import Lifts, Pairs, Plan, Ranks
 from scorelake.settings import Settings

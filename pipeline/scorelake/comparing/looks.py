@@ -9,7 +9,7 @@ import numpy as np
 
 from scorelake.comparing.boards import Benchmark, Board
 from scorelake.metrics.chance import Units
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.gaps import Apart, Sums, Table, Wins
 from scorelake.metrics.matrix import Matrix, Places, common, places
 from scorelake.problems import Cells, Part, lines

@@ -10,11 +10,12 @@ from functools import partial
 from math import isinf, isnan
 from typing import Any, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.schema_check import Misfit, unfit
-from scorelake.hashing import text_ids
+from scorelake.hashing import hash_text, text_ids
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -308,19 +309,18 @@ def _key_text(key: str, source: Source, schema: Schema) -> pl.Expr:
 def _attempt_id(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """64 bits that identify an attempt: a whole number is itself, however it was written; a text is its hash.
 
-    Two of n texts of one problem collide with probability n**2 / 2**65. Polars guarantees its hash within one
-    version; the version is part of the name of a partial.
+    Two of n texts of one problem collide with probability n**2 / 2**65.
     """
     if kind.is_integer() and kind not in (pl.UInt64, pl.Int128):
         return column.cast(pl.Int64)
-    text = column.cast(pl.String)
-    number = text.cast(pl.Int64, strict=False)
-    return (
-        pl.when(number.cast(pl.String) == text)
-        .then(number)
-        .when(text.is_not_null())
-        .then(text.hash().reinterpret(signed=True))
-    )
+    return column.cast(pl.String).map_batches(_text_attempt_ids, pl.Int64)
+
+
+def _text_attempt_ids(texts: pl.Series) -> pl.Series:
+    number = texts.cast(pl.Int64, strict=False)
+    is_number = number.is_not_null() & (number.cast(pl.String) == texts)
+    hashes = pl.Series(hash_text(texts).view(np.int64))
+    return pl.select(pl.when(is_number).then(number).when(texts.is_not_null()).then(hashes)).to_series()
 
 
 def _carried(source: Source, schema: Schema) -> pl.Expr:

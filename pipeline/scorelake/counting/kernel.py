@@ -39,10 +39,12 @@ def fits(files: Sequence[LakeFile], layout: PartialLayout) -> bool:
     return not layout.lists and not any(file.canonical.carried for file in files)
 
 
-def count_rows(chunk: Sequence[RowGroups], layout: PartialLayout) -> tuple[pl.DataFrame, int]:
+def count_rows(
+    chunk: Sequence[RowGroups], layout: PartialLayout, max_groups: int = 1 << _GROUP
+) -> tuple[pl.DataFrame, int]:
     """Return the counts of a chunk, as the group_by of the count query does, and the number of rejected rows."""
     anchors = [pl.Series([], dtype=kind) for kind in CATEGORIES.values()]  # codes stay valid while these exist
-    groups = _Groups()
+    groups = _Groups(max_groups)
     words = np.concatenate(parallel_map(lambda part: _pack(part, groups, layout), chunk))
     words.sort()
     # in slices that stay in the cache, none of which ends within a problem
@@ -75,7 +77,8 @@ def _pack(part: RowGroups, groups: _Groups, layout: PartialLayout) -> Hashes:
 class _Groups:
     """Numbers the distinct combinations of benchmark, subject, model and protocol of a chunk."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._numbers: dict[tuple[int, ...], int] = {}
         self._frames: list[pl.DataFrame] = []
         self._lock = Lock()
@@ -110,7 +113,7 @@ class _Groups:
             if fresh:
                 self._numbers |= {combinations[i]: len(self._numbers) + j for j, i in enumerate(fresh)}
                 self._frames.append(keys[rows[fresh]])
-            if len(self._numbers) > 1 << _GROUP:
+            if len(self._numbers) > self._limit:
                 raise TooManyGroupsError
             return np.array([self._numbers[each] for each in combinations], np.int64)
 

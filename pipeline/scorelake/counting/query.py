@@ -11,6 +11,7 @@ This is the specification of counting. What a row means is in canonical.py; here
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from scorelake.counting.outcomes import OUTCOMES, REJECTED
 from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
 from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import KEYS, NAMED
+from scorelake.storage.disk import storage_errors
 
 HASH = "hash"
 MAX_WORDS = 4
@@ -100,23 +102,26 @@ class RowTotals:
 
 
 def count_chunk(
-    chunk: Sequence[RowGroups],
-    layout: PartialLayout,
-    path: Path,
-    totals: RowTotals,
-    errors: list[BaseException],
-    use_kernel: bool,
+    chunk: Sequence[RowGroups], layout: PartialLayout, path: Path, totals: RowTotals, use_kernel: bool
 ) -> None:
     """Count the rows of a chunk into a Parquet file."""
     options: dict[str, Any] = {"compression": "lz4", "row_group_size": 1 << 16}
     if use_kernel:
-        counts, rejected = kernel.count_rows(chunk, layout)
-        totals.rejected += rejected
-        finish(counts, totals).write_parquet(path, **options)
-        return
+        with suppress(kernel.TooManyGroupsError):
+            counts, rejected = kernel.count_rows(chunk, layout)
+            totals.rejected += rejected
+            finished = finish(counts, totals)
+            with storage_errors(path):
+                finished.write_parquet(path, **options)
+            return
+    errors: list[BaseException] = []
     query = count_query(attempt_rows(chunk, layout, errors), layout)
-    finished = query.map_batches(lambda counts: finish(counts, totals), schema=_schema(query.collect_schema()))
-    finished.sink_parquet(path, **options, engine="streaming")
+    lazy = query.map_batches(lambda counts: finish(counts, totals), schema=_schema(query.collect_schema()))
+    try:
+        with storage_errors(path):
+            lazy.sink_parquet(path, **options, engine="streaming")
+    except Exception as error:
+        raise errors[0] if errors else error from None  # what a reader raised, before Polars rewrote it
 
 
 def attempt_rows(chunk: Sequence[RowGroups], layout: PartialLayout, errors: list[BaseException]) -> pl.LazyFrame:

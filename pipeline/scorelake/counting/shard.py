@@ -24,7 +24,6 @@ from scorelake.counting.schema_check import UnreadableError
 from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
-from scorelake.storage.disk import storage_errors
 from scorelake.storage.files import File, RenamedError, Shard
 
 FORMAT = 6
@@ -57,7 +56,7 @@ class Task:
 
 def identity(settings: Settings) -> dict[str, Any]:
     """What partial counts depend on besides the files."""
-    return {"format": FORMAT, "polars": pl.__version__, "counting": settings.counting()}
+    return {"format": FORMAT, "counting": settings.counting()}
 
 
 def count(task: Task, folder: Path) -> Partial:
@@ -67,7 +66,7 @@ def count(task: Task, folder: Path) -> Partial:
     schemas: dict[Any, Schema] = {}
     for number, file in enumerate(task.shard.files):
         try:
-            opened = _open(task, file, number, schemas)
+            opened = open_file(task, file, number, schemas)
             _check_like_first(opened, good[0] if good else opened, task.settings)
             good.append(opened)
         except UnreadableError as reason:
@@ -77,32 +76,22 @@ def count(task: Task, folder: Path) -> Partial:
 
 def _count(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
     """Count the files together; if one proves to be broken inside, the others."""
-    errors: list[BaseException] = []
     try:
-        return _counted(task, files, quarantine, folder, errors)
+        return _counted(task, files, quarantine, folder)
     except ScorelakeError:
         raise
     except BROKEN as error:
-        cause = errors[0] if errors else error
-        if not isinstance(cause, BROKEN):
-            raise cause from error
-        _classify_error(cause)
+        _classify_error(error)
         good, broken = _find_broken_files(files)
         if not broken:
             paths = ", ".join(file.file.path for file in good[:3])
-            raise DataError(f"the files cannot be counted together: {_line(cause)}", where=paths) from error
+            raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
         for left in folder.iterdir():
             left.unlink()
         return _count(task, good, [*quarantine, *broken], folder)
 
 
-def _counted(
-    task: Task,
-    files: list[LakeFile],
-    quarantine: list[tuple[str, str]],
-    folder: Path,
-    errors: list[BaseException],
-) -> Partial:
+def _counted(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
     settings, expected = task.settings, sum(file.rows for file in files)
     layout = layout_of(files, settings.duplicates.rule in ("first", "last"))
     totals, names = RowTotals(), list[str]()
@@ -111,8 +100,7 @@ def _counted(
     max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
     for number, chunk in enumerate(chunks(files, max_rows)):
         names.append(f"counts-{number:05d}.parquet")
-        with storage_errors(folder):
-            count_chunk(chunk, layout, folder / names[-1], totals, errors, use_kernel)
+        count_chunk(chunk, layout, folder / names[-1], totals, use_kernel)
     read = totals.counted + totals.rejected
     if read != expected:
         raise UnreadableError(f"{read:,} rows were read where the footers say {expected:,}")
@@ -137,13 +125,13 @@ def _counted(
 def unfit(shard: Shard, file: File, settings: Settings) -> UnreadableError | None:
     """Why a file cannot be counted, as far as its footer tells; None if it can."""
     try:
-        _open(Task(shard, settings), file, 0, {})
+        open_file(Task(shard, settings), file, 0, {})
     except UnreadableError as reason:
         return reason
     return None
 
 
-def _open(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> LakeFile:
+def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> LakeFile:
     """A file's footer and columns; a schema that was seen before is not worked out again."""
     path = os.path.join(task.shard.root, file.path)
     if file.size == 0:

@@ -1,1 +1,1 @@
-"""A way in: the logs of other tools become attempts in a lake. One adapter per format in formats/, one contract."""
+"""Read the logs of evaluation tools into a lake of attempts. Each format has one adapter in formats/."""

@@ -1,76 +1,66 @@
-"""What an adapter is given and what it gives back. Everything else about ingesting is the same for all formats.
+"""Types shared by all adapters. `formats/__init__.py` describes how they fit together.
 
-An adapter is a module in formats/ that binds FORMAT. It says by content whether a file is one of its own (`detect`)
-and turns it into a Log: facts of the whole source, and attempts one after another (`read`).
+An adapter gets a LogSource and IngestOptions, yields AttemptRows, and fills in a RunInfo. Everything else (discovery,
+validation, statistics, writing) is the same for all formats.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 from scorelake.errors import DataError, UsageError
-from scorelake.ingest.sight import Sight
+from scorelake.ingest import json_stream
+from scorelake.ingest.probe import FileProbe
 
-Rule = Literal["fail", "ungraded"]
-"""What an attempt without a verdict counts as."""
-Kind = Literal["passed", "score"]
-"""What the values of a log are: verdicts, or numbers that are verdicts only where all of them are 0 or 1."""
+ErrorRule: TypeAlias = Literal["fail", "ungraded"]
+"""How attempts without a verdict count."""
+Outcome: TypeAlias = Literal["passed", "score"]
+"""Verdicts; or numbers, which become verdicts only if all of them are 0 or 1."""
 
 
-class Attempt(NamedTuple):
-    """One attempt as the log tells it. What is None here is what the log says of the whole source."""
+class AttemptRow(NamedTuple):
+    """One attempt. Fields that are None fall back to the RunInfo of the source."""
 
     problem_id: Any
-    attempt: str
+    attempt: Any
     value: float | None
-    """1 or 0 for a verdict, any finite number for a reward; None where no verdict was made."""
-    error: bool = False
-    """There is no verdict, or the tool made one up: `--errors` decides what the row counts as."""
+    """1 or 0 for a verdict, any finite number for a reward, None if ungraded."""
+    error: bool | None = None
+    """The tool made no verdict, or made one up after an error: `--errors` applies. Default: value is None."""
     answer: Any = None
     subject: Any = None
     benchmark: Any = None
     model: Any = None
     protocol: Mapping[str, Any] | None = None
-    """Where rows of one source were made under different protocols."""
+    """Settings that differ between rows of one source."""
     carried: Mapping[str, Any] | None = None
-    asked: Any = None
-    """What the problem is, by a digest that the tool keeps: rows of one id must agree on it."""
-
-    @classmethod
-    def fields(cls) -> tuple[str, ...]:
-        return cls._fields
-
-    def but(self, **changes: Any) -> Attempt:
-        """The same attempt with something else in it."""
-        return self._replace(**changes)
+    """Additional columns of the problem."""
+    content: Any = None
+    """Digest of the problem's content, where the tool stores one: rows of one problem_id must agree on it."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A number that the tool itself tells of the same attempts, to be held against ours."""
+class Claim(NamedTuple):
+    """A number that the tool reports about the same attempts, to be compared with ours."""
 
     name: str
     value: float
     metric: str = "mean"
     """mean of all attempts; problems, the mean of the problems' means; pass@k or pass^k."""
     benchmark: str | None = None
-    within: float = 1e-6
-    """How far apart two numbers may be that are the same: a tool may have rounded."""
+    tolerance: float = 1e-6
 
 
 @dataclass
-class Log:
-    """One source. Facts may be filled in while the attempts are read; they are looked at after the last one."""
+class RunInfo:
+    """Metadata of one source, filled in by the adapter. It is evaluated after the last attempt."""
 
-    rows: Iterable[Attempt]
-    kind: Kind
-    errors: Rule
-    """The tool's own rule."""
-    run: str = ""
+    outcome: Outcome
+    errors: ErrorRule
+    run_id: str = ""
     model: str | None = None
     benchmark: str | None = None
     subject: str | None = None
@@ -79,23 +69,26 @@ class Log:
     """`temperature` and `grader` have columns of their own; the rest becomes the text of the column `setup`."""
     claims: list[Claim] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    names_benchmarks: bool = False
-    """Its rows name their benchmarks, --benchmark included, since there are several to it."""
-    once: bool = False
-    """No attempt can be there twice; if one is, rows were told apart by something that is not in them."""
-    left_out: int = 0
-    """Rows that the format itself says do not count, such as a torn last line that is written again."""
-    supersedes: tuple[str, str, bool] | None = None
-    """(task, created, named): only the newest log of a task counts, unless attempts have names of their own."""
+    excluded_rows: int = 0
+    """Rows that do not count by the format's own rules, such as a torn last line that is written again."""
+    rows_name_benchmark: bool = False
+    """Every row names its benchmark, derived from --benchmark: a file covers several."""
+    unique_attempts: bool = False
+    """An attempt cannot occur twice; if one does, rows differ by something that is not in the file."""
+    task_id: str | None = None
+    """Only the newest source of a task counts, unless attempts have ids by which repeats are recognised."""
+    created: str = ""
+    has_attempt_ids: bool = False
 
-
-def _listed(typed: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for text in typed for part in text.split(",") if part.strip())
+    def add_claim(self, name: str, value: Any, *more: Any, **options: Any) -> None:
+        """Add a Claim if the tool reports a number."""
+        if isinstance(value, int | float):
+            self.claims.append(Claim(name, float(value), *more, **options))
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a user may say that a file cannot know, or must not decide."""
+class IngestOptions:
+    """Options of the command line that adapters use. The fields are part of the digest that detects changes."""
 
     model: str | None = None
     benchmark: str | None = None
@@ -107,102 +100,130 @@ class Options:
     map: tuple[tuple[str, str], ...] = ()
     true: tuple[str, ...] = ()
     threshold: float | None = None
-    errors: Rule | None = None
-    missing: Rule | None = None
-    """What problems that were never attempted count as; by default nothing at all."""
+    errors: ErrorRule | None = None
+    missing: ErrorRule | None = None
+    """How problems that were never attempted count; by default they are no rows."""
     ignore: tuple[str, ...] = ()
-    """Keys of the protocol that are not to tell attempts apart."""
+    """Protocol settings that do not separate attempts."""
 
     @classmethod
-    def asked(cls, map: Sequence[str], true: Sequence[str], ignore: Sequence[str], **others: Any) -> Options:  # noqa: A002
-        """From what was typed: lists with commas or one by one, pairs as KEY=THEIRS."""
-        told: dict[str, str] = {}
-        for part in _listed(map):
+    def parse(cls, map: Sequence[str], true: Sequence[str], ignore: Sequence[str], **others: Any) -> IngestOptions:  # noqa: A002
+        """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
+        pairs: dict[str, str] = {}
+        for part in _split(map):
             key, _, theirs = part.partition("=")
             if not (key and theirs) or theirs.count("==") > (key == "passed"):
-                raise UsageError(f"no pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
-            if key in told:
+                raise UsageError(f"not a pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
+            if key in pairs:
                 raise UsageError(f"{key} is mapped twice", where="--map")
-            told[key] = theirs
+            pairs[key] = theirs
         for name, value in others.items():
             if value == "" or (isinstance(value, float) and not math.isfinite(value)):
-                raise UsageError(f"{value!r} says nothing", where=f"--{name}")
-        return cls(map=tuple(told.items()), true=_listed(true), ignore=_listed(ignore), **others)
-
-    @property
-    def mapped(self) -> dict[str, str]:
-        return dict(self.map)
+                raise UsageError(f"invalid value {value!r}", where=f"--{name}")
+        return cls(map=tuple(pairs.items()), true=_split(true), ignore=_split(ignore), **others)
 
     @property
     def subject_key(self) -> str | None:
-        """Where --subject says where to look, not what the subject is."""
-        return self.subject if self.subject and self.subject.startswith("metadata.") else None
+        """The metadata key that --subject names, if it names a key and not a subject."""
+        if self.subject is None or not self.subject.startswith("metadata."):
+            return None
+        return self.subject.removeprefix("metadata.")
 
-    def said(self, name: str) -> str | None:
-        """A name that was given for the whole source."""
-        return None if name == "subject" and self.subject_key else getattr(self, name)
+    def fixed_name(self, column: str) -> str | None:
+        """Return the model, benchmark or subject that was given for all rows."""
+        return None if column == "subject" and self.subject_key is not None else getattr(self, column)
 
 
-@dataclass(frozen=True)
-class Source:
-    """What is read together and becomes attempts together: a file, or the files of one run."""
+def _split(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+
+
+@dataclass
+class LogSource:
+    """The files of one run, and how to read them one record at a time."""
 
     path: Path
-    """The file or the folder that people know it by."""
+    """The file or folder by which users know the run."""
     files: tuple[Path, ...]
-    """The files with attempts in them."""
-    beside: tuple[Path, ...] = ()
-    """Files that say more of the same run."""
+    """Files with attempts."""
+    companions: tuple[Path, ...] = ()
+    """Files with metadata of the same run."""
     digest: str = ""
-    """Of the bytes of all of them."""
+    """Checksum of all files."""
     tag: str = ""
-    """Of the bytes of the files with attempts: names attempts that have no other name, wherever a copy lies."""
+    """Checksum of the files with attempts: names attempts that have no id, the same for every copy of a file."""
+    handle: IO[bytes] | None = field(default=None, repr=False, compare=False)
+    """The file that is being read, for progress."""
 
     @property
     def file(self) -> Path:
         return self.files[0]
 
-    def companion(self, name: str) -> Path | None:
-        return next((path for path in self.beside if path.name == name), None)
+    @property
+    def folder(self) -> Path:
+        return self.file.resolve().parent
 
+    def position(self) -> int:
+        """Return how many bytes of the current file have been read."""
+        return 0 if self.handle is None or self.handle.closed else self.handle.tell()
 
-def _alone(path: Path) -> Path:
-    return path
+    def lines(self, path: Path | None = None, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield (line number, record) of a JSON Lines file; see `json_stream.lines`."""
+        return json_stream.lines(path or self.file, torn, self.watch)
 
+    def members(self, *keys: str) -> Iterator[tuple[str, Any, Any]]:
+        """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
+        return json_stream.members(self.file, keys, watch=self.watch)
 
-def _nothing(path: Path) -> Iterable[Path]:
-    return ()
+    def companion(self, name: str | None = None) -> dict[str, Any]:
+        """Load the companion file, by its name if there may be several; {} if there is none."""
+        path = next((path for path in self.companions if name in (None, path.name)), None)
+        return {} if path is None else json_stream.load_object(path)
+
+    def watch(self, file: IO[bytes]) -> None:
+        """Remember the file that was opened, for `position`."""
+        self.handle = file
 
 
 @dataclass(frozen=True)
-class Format:
-    """An adapter: its name, how it is recognised, and how it is read."""
+class LogFormat:
+    """An adapter: how files of one format are recognised, grouped and read."""
 
     name: str
     about: str
-    detect: Callable[[Sight], bool]
-    read: Callable[[Source, Options], Log]
-    unit: Callable[[Path], Path] = _alone
-    """The folder whose files are one run, for tools that write a file per attempt."""
-    beside: Callable[[Path], Iterable[Path]] = _nothing
-    """Other files that tell of the same run, where they are there."""
-    almost: Callable[[Sight], str | None] = lambda sight: None
-    """Why a file that looks like one of ours is none: samples that were never graded, a version nobody knows."""
+    outcome: Outcome
+    errors: ErrorRule
+    """The tool's own rule for attempts without a verdict."""
+    detect: Callable[[FileProbe], bool]
+    """Decide by content whether a file has attempts of this format."""
+    read: Callable[[LogSource, IngestOptions, RunInfo], Iterator[AttemptRow]]
+    """Yield the attempts of a source, and fill in its RunInfo on the way."""
+    group: Callable[[Path], Path] = lambda path: path
+    """Return the path that stands for the run, for tools that write one file per attempt."""
+    companions: Callable[[Path], Iterable[Path]] = lambda path: ()
+    """List the files that may hold metadata of the same run."""
+    explain: Callable[[FileProbe], str | None] = lambda probe: None
+    """Say why a file that resembles this format cannot be read, such as samples that were never graded."""
 
 
-def refuse(what: str, where: object, hint: str | None = None) -> DataError:
-    """The error for a source that must not be counted."""
+def siblings(*names: str) -> Callable[[Path], Iterable[Path]]:
+    """List companions in the same folder."""
+    return lambda path: [path.with_name(name) for name in names]
+
+
+def refusal(what: str, where: object, hint: str | None = None) -> DataError:
+    """Build the error for a source that must not be counted."""
     return DataError(what, where=str(where), hint=hint)
 
 
 def choose(names: Iterable[str], chosen: str | None, what: str, option: str, where: object) -> str:
-    """The one name there is, or the one that was asked for; several are a question, not a guess."""
-    known = sorted(set(names))
+    """Return the only name, or the one chosen by an option; several without a choice are refused."""
+    available = sorted(set(names))
     if chosen is not None:
-        if chosen not in known:
-            raise refuse(f"no {what} {chosen}", where, f"there are: {', '.join(known) or 'none'}")
+        if chosen not in available:
+            raise refusal(f"no {what} {chosen}", where, f"available: {', '.join(available) or 'none'}")
         return chosen
-    if len(known) != 1:
-        many = f"{len(known)} {what}s: {', '.join(known)}" if known else f"no {what}"
-        raise refuse(many, where, f"choose one with {option}" if known else None)
-    return known[0]
+    if len(available) != 1:
+        many = f"{len(available)} {what}s: {', '.join(available)}" if available else f"no {what}"
+        raise refusal(many, where, f"choose one with {option}" if available else None)
+    return available[0]

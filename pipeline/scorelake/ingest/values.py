@@ -1,106 +1,95 @@
-"""Single values of foreign records as what we take them for; anything else is refused with what it was."""
+"""Convert single values of foreign records; any value that has no clear meaning is refused and quoted."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
 from scorelake.errors import DataError
 
-LONGEST = 4096
-"""Characters of an id."""
-_ANSWER = 1000
-"""Characters of an answer that are kept as they are; a longer one is told by its digest."""
+MAX_NAME = 4096
+"""Maximum length of an id, in characters."""
+_MAX_ANSWER = 1000
+_MAX_SETTING = 60
 
 
-def shown(value: Any) -> str:
-    """A value as it is quoted in a message."""
+def quote(value: Any) -> str:
+    """Format a value for a message."""
     return json.dumps(value, ensure_ascii=True, default=str)[:80]
 
 
-def name(value: Any, what: str) -> str:
-    """An id or a name as a text. 7 is the text 7; true, 1.5, nothing and lists are no names."""
+def to_name(value: Any, what: str) -> str:
+    """Convert an id or a name to text: 7 and 7.0 become "7"; true, 1.5, null and lists are refused."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise DataError(f"{what} is {shown(value)}, which names nothing")
+        raise DataError(f"{what} is {quote(value)}, which is not a name")
     text = str(value)
-    if not text or len(text) > LONGEST:
-        raise DataError(f"{what} has {len(text):,} characters; from 1 to {LONGEST:,} may be")
-    if not text.isascii() and not _utf8(text):
-        raise DataError(f"{what} {shown(text)} has half a character, which no file can hold")
-    return text
-
-
-def _utf8(text: str) -> bool:
+    if not text or len(text) > MAX_NAME:
+        raise DataError(f"{what} has {len(text):,} characters; 1 to {MAX_NAME:,} are allowed")
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
-
-
-def verdict(value: Any, what: str, true: Collection[str] = ()) -> float | None:
-    """1, 0, or None where there is none. Texts are verdicts only where it was said which of them are passes."""
-    if value is None or value is True or value is False:
-        return None if value is None else float(value)
-    if isinstance(value, int | float) and value in (0, 1):
-        return float(value)
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, str) and true:
-        return float(value in true)
-    hint = "say which texts are passes with --true" if isinstance(value, str) else None
-    raise DataError(f"{what} is {shown(value)}, which is neither true nor false", hint=hint)
-
-
-def number(value: Any, what: str) -> float | None:
-    """A finite number; None for null and NaN, which say that there is none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, Decimal):
-        value = float(value)
-    if not isinstance(value, bool | int | float) or not math.isfinite(_float(value)):
-        raise DataError(f"{what} is {shown(value)}, which is no finite number")
-    return float(value)
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def answer(value: Any) -> str | None:
-    """What was answered, as a text; a long one by its beginning and its digest, so that two stay two."""
-    if value is None or isinstance(value, list | dict):
-        return None
-    text = json.dumps(value) if isinstance(value, bool | int | float) else str(value)
-    if not text.isascii():
-        text = text.encode("utf-8", "backslashreplace").decode()
-    if len(text) > _ANSWER:
-        return f"{text[:_ANSWER]}... {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        raise DataError(f"{what} {quote(text)} has an unpaired surrogate and cannot be stored") from None
     return text
 
 
-def mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """An object, or nothing at all."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise DataError(f"{what} is {shown(value)}, not an object")
-    return value
+def to_verdict(value: Any, what: str, true: Collection[str] = ()) -> float | None:
+    """Convert a verdict to 1, 0 or None (ungraded). Texts are refused unless `true` lists those that mean passed."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return float(value)
+    if isinstance(value, str) and true:
+        return float(value in true)
+    hint = "name the texts that mean passed with --true" if isinstance(value, str) else None
+    raise DataError(f"{what} is {quote(value)}, which is neither true nor false", hint=hint)
 
 
-def brief(value: Any) -> Any:
-    """A value of a protocol: short ones as they are, long ones as a digest."""
+def to_number(value: Any, what: str) -> float | None:
+    """Convert a finite number; null and NaN become None."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    try:
+        number = float(value) if isinstance(value, bool | int | float | Decimal) else math.inf
+    except OverflowError:  # an integer beyond the range of a float
+        number = math.inf
+    if not math.isfinite(number):
+        raise DataError(f"{what} is {quote(value)}, which is not a finite number")
+    return number
+
+
+def to_answer(value: Any) -> str | None:
+    """Convert an answer to text. A long one is cut and gets a digest, so that different answers stay different."""
+    if value is None or isinstance(value, list | dict):
+        return None
+    text = json.dumps(value) if isinstance(value, bool | int | float) else str(value)
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) > _MAX_ANSWER:
+        return f"{text[:_MAX_ANSWER]}... {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return text
+
+
+def to_setting(value: Any) -> Any:
+    """Convert a protocol setting: short values are kept, long ones are replaced by a digest."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= 60 and "\n" not in text else f"#{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    is_short = len(text) <= _MAX_SETTING and "\n" not in text
+    return text if is_short else f"#{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def get_object(record: Any, *keys: str) -> dict[str, Any]:
+    """Return the object at nested keys, {} where a key is missing or null; any other type is refused."""
+    for key in keys:
+        record = record.get(key)
+        if record is None:
+            return {}
+        if not isinstance(record, dict):
+            raise DataError(f"{key} is {quote(record)}, not an object")
+    return dict(record)

@@ -1,4 +1,4 @@
-"""Zip archives whose members may be packed with zstd, as Inspect packs them: Python itself learns it in 3.14."""
+"""Zip archives whose members may be compressed with zstd, as Inspect writes them. Python has that from 3.14 on."""
 
 from __future__ import annotations
 
@@ -20,31 +20,22 @@ else:
     from backports.zstd import ZstdError
     from backports.zstd.zipfile import BadZipFile, ZipFile
 
-__all__ = ["ZipFile", "unpacking"]
+__all__ = ["ZipFile", "archive_errors"]
 
-_BROKEN = (
-    BadZipFile,
-    ZstdError,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    struct.error,
-    RuntimeError,
-    UnicodeDecodeError,
-)
-"""What unpacking raises on what is cut, damaged, encrypted, or packed in a way that nobody here knows."""
+_DAMAGED = (BadZipFile, ZstdError, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError)
+"""Errors of unpacking what is truncated, damaged, encrypted, or compressed by an unknown method."""
 
 
 @contextmanager
-def unpacking(path: object) -> Iterator[None]:
-    """Around code that unpacks: what is wrong with the file is refused, what is wrong with the machine is not."""
+def archive_errors(path: object) -> Iterator[None]:
+    """Turn errors caused by the content of a file into refusals; errors of the machine pass."""
     try:
         yield
-    except (OSError, *_BROKEN) as error:
+    except (OSError, UnicodeDecodeError, *_DAMAGED) as error:
         if isinstance(error, OSError) and error.errno in MACHINE:
             raise
-        said = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         if isinstance(error, UnicodeDecodeError):
-            said = f"not UTF-8: {error.reason} {error.object[error.start : error.start + 4]!r}"
-        what = f"cannot be read to its end ({said})"
-        raise DataError(what, where=str(path), hint="copy it again, whole") from None
+            reason = f"not UTF-8: {error.reason} {error.object[error.start : error.start + 4]!r}"
+        what = f"cannot be read to its end ({reason})"
+        raise DataError(what, where=str(path), hint="copy the complete file again") from None

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.errors import DataError, UsageError
-from scorelake.lake.download import read_bytes
 from scorelake.settings import NAMING, Settings, Storage, load
 
 NAME, VERSION = "_scorelake.json", 1
@@ -24,6 +23,8 @@ def settings_of(location: str, config: Path | None, **flags: Any) -> Settings:
 
 def described(location: str, storage: Storage) -> dict[str, Any]:
     """Return the settings in the description of a lake, as a config would have them; {} without a description."""
+    from scorelake.lake.download import read_bytes  # noqa: PLC0415 - loads Polars
+
     where = f"{location.rstrip('/')}/{NAME}"
     try:
         content = json.loads(read_bytes(where, storage).decode())

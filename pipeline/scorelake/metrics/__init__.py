@@ -1,7 +1,7 @@
-"""Metric kernels: counts per problem in, scores with their uncertainty out. numpy and scipy only.
+"""Metrics of repeated attempts, with their uncertainty, from counts per problem.
 
-`n` is the number of graded attempts of a problem, `c` how many were correct, `k` the number of draws. `R` is a matrix
-of attempts, a row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
+`n` is the number of graded attempts of a problem, `c` the number of correct ones, `k` the number of attempts drawn.
+`R` is a matrix of attempts, one row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
 
 >>> sl.metrics.pass_at_k(n=[5, 5], c=[3, 4], k=2)
 0.95
@@ -14,9 +14,9 @@ of attempts, a row per problem: 1 passed, 0 failed, None missing; rows may diffe
 from __future__ import annotations
 
 from scorelake.errors import MetricError
-from scorelake.metrics import families as _families  # noqa: F401  (fills the registry)
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_ends, of_levels
+from scorelake.metrics.families import Family, threshold
 from scorelake.metrics.finish import Summaries, Summary
 from scorelake.metrics.functions import (
     auc_at_k,
@@ -43,57 +43,15 @@ from scorelake.metrics.groups import (
     summarize_levels,
 )
 from scorelake.metrics.interval import interval, rerun
-from scorelake.metrics.profile import Profile, tailpass, tailpass_empirical
-from scorelake.metrics.registry import Family, Metric, canonical, families, parse, parse_own, spectrum, threshold
+from scorelake.metrics.registry import Metric, families, parse, spectrum
 from scorelake.metrics.summary import Mixture, Shape, aggregate
+from scorelake.metrics.tailpass import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.vote import Ballots, vote
 
-__all__ = [
-    "Attempts",
-    "Ballots",
-    "Estimate",
-    "Family",
-    "Metric",
-    "MetricError",
-    "Mixture",
-    "Profile",
-    "Shape",
-    "Summaries",
-    "Summary",
-    "aggregate",
-    "auc_at_k",
-    "avg",
-    "bayes",
-    "canonical",
-    "evaluate",
-    "families",
-    "finite",
-    "finite_levels",
-    "g_pass_at_k_tau",
-    "geo_spectrum_at_k",
-    "geom_at_k",
-    "geom_ds_at_k",
-    "interval",
-    "maj_at_k",
-    "max_at_k",
-    "mg_pass_at_k",
-    "of_answers",
-    "of_ends",
-    "of_levels",
-    "parse",
-    "parse_own",
-    "pass_at_k",
-    "pass_hat_k",
-    "posterior",
-    "posterior_levels",
-    "rerun",
-    "spectrum",
-    "summarize",
-    "summarize_all",
-    "summarize_levels",
-    "tailpass",
-    "tailpass_empirical",
-    "threshold",
-    "threshold_spectrum_at_k",
-    "vote",
-]
+__all__ = ["Attempts", "Ballots", "Estimate", "Family", "Metric", "MetricError", "Mixture", "Profile", "Shape"]
+__all__ += ["Summaries", "Summary", "aggregate", "evaluate", "families", "finite", "finite_levels", "interval"]
+__all__ += ["of_answers", "of_ends", "of_levels", "parse", "posterior", "posterior_levels", "rerun", "spectrum"]
+__all__ += ["summarize", "summarize_all", "summarize_levels", "threshold"]
+__all__ += ["auc_at_k", "avg", "bayes", "g_pass_at_k_tau", "geo_spectrum_at_k", "geom_at_k", "geom_ds_at_k"]
+__all__ += ["maj_at_k", "max_at_k", "mg_pass_at_k", "pass_at_k", "pass_hat_k", "tailpass", "tailpass_empirical"]
+__all__ += ["threshold_spectrum_at_k", "vote"]

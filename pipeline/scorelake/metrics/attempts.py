@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 
 Attempts: TypeAlias = NDArray[Any] | Sequence[object]
 """problems x attempts: a numpy array, masked or not, or lists of lists, which may be ragged and hold None.

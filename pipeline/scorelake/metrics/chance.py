@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.metrics.draws import Ints, blocks
+from scorelake.metrics.distributions import Ints, blocks
 from scorelake.threads import parallel_map
 
 Words = NDArray[np.uint64]

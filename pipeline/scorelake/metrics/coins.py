@@ -10,7 +10,7 @@ from math import lgamma, log, pi
 
 import numpy as np
 
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 
 _FEW = 16
 """Below it the error of Stirling's formula is looked up, above it four terms of its series are exact."""

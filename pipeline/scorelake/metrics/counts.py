@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.draws import Floats, Ints, blocks
+from scorelake.metrics.distributions import Floats, Ints, blocks
 from scorelake.threads import parallel_map
 
 _CACHED = 8

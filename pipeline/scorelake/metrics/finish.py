@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate
 from scorelake.metrics.interval import interval, rerun
 

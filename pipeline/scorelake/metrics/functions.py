@@ -1,244 +1,212 @@
-"""Every metric as a function: of n attempts and c correct ones per problem, or of a matrix R of attempts.
+"""Every metric as a function of n attempts and c passed ones per problem, or of a matrix R of attempts.
 
-Each gives one number, the value over all problems. A problem with fewer than k attempts has none, and that is an
-error here; `summarize` gives the mean of the others and tells how many they are, with intervals and the posterior.
+Each returns one number, the value over all problems; a problem with fewer than k attempts is an error. `summarize`
+averages over the others, counts them, and adds intervals and the posterior.
 """
+
+# ruff: noqa: N803  (R, R0 and w are the letters of the papers)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import ArrayLike
+from collections.abc import Callable, Sequence
 
 from scorelake.errors import MetricError
-from scorelake.metrics.attempts import Attempts
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.arguments import (
+    Counts,
+    Function,
+    Matrix,
+    check_enough,
+    check_k,
+    document,
+    outcome_counts,
+    prior_outcome_counts,
+)
+from scorelake.metrics.families import FAMILIES
 from scorelake.metrics.groups import summarize_all, summarize_levels
-from scorelake.metrics.outcomes import counted, draws, outcomes, prior_outcomes
-from scorelake.metrics.registry import Metric, parse, parse_own, spectrum
+from scorelake.metrics.registry import Metric, parse, spectrum
 
-# R, R0 and w are the letters of the papers.
-# ruff: noqa: N803
+_REFERENCES = {family.name: family.reference for family in FAMILIES}
 
 
-def pass_at_k(
-    n: ArrayLike | None = None, c: ArrayLike | None = None, k: int | None = None, *, R: Attempts | None = None
-) -> float:
-    """The chance that one of k attempts passes.
+def _metric(family: str, note: str = "") -> Callable[[Function], Function]:
+    return document(f"float\n    Value over all problems.{note}", _REFERENCES[family])
+
+
+@_metric("pass@k")
+def pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
+    """Estimate the probability that at least one of k attempts passes: the mean of 1 - C(n - c, k) / C(n, k).
 
     >>> sl.metrics.pass_at_k(n=10, c=2, k=1)
     0.2
     >>> sl.metrics.pass_at_k(R=[[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]], k=2)
     0.95
     """
-    return _value(parse(f"pass@{draws('pass@k', k)}"), n, c, R)
+    return _value(parse(f"pass@{check_k('pass@k', k)}"), n, c, R)
 
 
-def pass_hat_k(
-    n: ArrayLike | None = None, c: ArrayLike | None = None, k: int | None = None, *, R: Attempts | None = None
-) -> float:
-    """The chance that all of k attempts pass.
+@_metric("pass^k")
+def pass_hat_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
+    """Estimate the probability that all of k attempts pass: the mean of C(c, k) / C(n, k).
 
     >>> round(sl.metrics.pass_hat_k(n=[5, 5], c=[3, 4], k=2), 6)
     0.45
     """
-    return _value(parse(f"pass^{draws('pass^k', k)}"), n, c, R)
+    return _value(parse(f"pass^{check_k('pass^k', k)}"), n, c, R)
 
 
+@_metric("g-pass@k_tau")
 def g_pass_at_k_tau(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
-    k: int | None = None,
-    tau: float = 1.0,
-    *,
-    R: Attempts | None = None,
+    n: Counts = None, c: Counts = None, k: int | None = None, tau: float = 1.0, *, R: Matrix = None
 ) -> float:
-    """The chance that a share tau of k attempts passes, and at least one.
+    """Estimate the probability that at least a share tau of k attempts passes, and at least one.
 
     >>> sl.metrics.g_pass_at_k_tau(n=[5, 5], c=[3, 4], k=2, tau=0.5)
     0.95
     """
-    return _value(parse(f"g-pass@{draws('g-pass@k', k)}_{float(tau)}"), n, c, R)
+    return _value(parse(f"g-pass@{check_k('g-pass@k', k)}_{float(tau)}"), n, c, R)
 
 
-def mg_pass_at_k(
-    n: ArrayLike | None = None, c: ArrayLike | None = None, k: int | None = None, *, R: Attempts | None = None
-) -> float:
-    """G-Pass@k averaged over the thresholds from a half to 1.
+@_metric("mg-pass@k")
+def mg_pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
+    """Estimate G-Pass@k averaged over the thresholds from 1/2 to 1.
 
     >>> round(sl.metrics.mg_pass_at_k(n=[5, 5], c=[3, 4], k=3), 6)
     0.166667
     """
-    return _value(parse(f"mg-pass@{draws('mg-pass@k', k)}"), n, c, R)
+    return _value(parse(f"mg-pass@{check_k('mg-pass@k', k)}"), n, c, R)
 
 
-def maj_at_k(
-    n: ArrayLike | None = None, c: ArrayLike | None = None, k: int | None = None, *, R: Attempts | None = None
-) -> float:
-    """The chance that more than half of k attempts pass.
+@_metric("maj@k")
+def maj_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
+    """Estimate the probability that more than half of k attempts pass.
 
     >>> sl.metrics.maj_at_k(n=[5, 5], c=[3, 4], k=3)
     0.85
     """
-    return _value(parse(f"maj@{draws('maj@k', k)}"), n, c, R)
+    return _value(parse(f"maj@{check_k('maj@k', k)}"), n, c, R)
 
 
-def auc_at_k(
-    n: ArrayLike | None = None, c: ArrayLike | None = None, k: int | None = None, *, R: Attempts | None = None
-) -> float:
-    """The area under pass@1, ..., pass@k.
+@_metric("auc@k")
+def auc_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
+    """Estimate the area under pass@1, ..., pass@k (trapezoids, divided by k - 1).
 
     >>> sl.metrics.auc_at_k(n=[5, 5], c=[3, 4], k=2)
     0.825
     """
-    return _value(parse(f"auc@{draws('auc@k', k)}"), n, c, R)
+    return _value(parse(f"auc@{check_k('auc@k', k)}"), n, c, R)
 
 
+@_metric("spectrum@k")
 def threshold_spectrum_at_k(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
-    k: int | None = None,
-    weights: Sequence[float] = (),
-    *,
-    R: Attempts | None = None,
+    n: Counts = None, c: Counts = None, k: int | None = None, weights: Sequence[float] = (), *, R: Matrix = None
 ) -> float:
-    """What j of k passed attempts are worth, w_1 + ... + w_j: weights >= 0, one per draw, sum at most 1.
+    """Estimate the expected credit w_1 + ... + w_j for j passed attempts of k.
 
     >>> sl.metrics.threshold_spectrum_at_k(n=[5, 5], c=[3, 4], k=2, weights=[0.25, 0.75])
     0.575
     """
-    own = spectrum([float(weight) for weight in weights])
-    if own.k != draws("threshold_spectrum", k):
-        raise MetricError(f"threshold_spectrum: {own.k} weights for k = {k}", hint="one for each of the k draws")
-    return _value(own, n, c, R)
+    metric = spectrum([float(weight) for weight in weights])
+    if metric.k != check_k("threshold_spectrum", k):
+        raise MetricError(f"threshold_spectrum: {metric.k} weights for k = {k}", hint="one for each of the k draws")
+    return _value(metric, n, c, R)
 
 
+@_metric("geom@k", " NaN if a negative power of 0 makes a problem's value infinite.")
 def geom_at_k(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
+    n: Counts = None,
+    c: Counts = None,
     k: int | None = None,
     pass_power: float = 0.5,
     unanimous_power: float = 0.5,
     *,
-    R: Attempts | None = None,
+    R: Matrix = None,
 ) -> float:
-    """pass@k ** a * pass^k ** b of every problem, averaged.
+    """Estimate the mean over problems of pass@k ** pass_power * pass^k ** unanimous_power.
 
     >>> round(sl.metrics.geom_at_k(n=[5, 5], c=[3, 4], k=2), 6)
     0.647106
     """
-    name = f"geom@{draws('geom@k', k)}_{float(pass_power)}_{float(unanimous_power)}"
-    return _value(parse(name), n, c, R)
+    return _value(parse(f"geom@{check_k('geom@k', k)}_{float(pass_power)}_{float(unanimous_power)}"), n, c, R)
 
 
+@_metric("geom-ds@k", " NaN if a negative power of 0 makes it infinite.")
 def geom_ds_at_k(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
+    n: Counts = None,
+    c: Counts = None,
     k: int | None = None,
     pass_power: float = 0.5,
     unanimous_power: float = 0.5,
     *,
-    R: Attempts | None = None,
+    R: Matrix = None,
 ) -> float:
-    """pass@k ** a * pass^k ** b of the averages over problems.
+    """Estimate mean(pass@k) ** pass_power * mean(pass^k) ** unanimous_power, with means over problems.
 
     >>> round(sl.metrics.geom_ds_at_k(n=[5, 5], c=[3, 4], k=2), 6)
     0.653835
     """
-    name = f"geom-ds@{draws('geom-ds@k', k)}_{float(pass_power)}_{float(unanimous_power)}"
-    return _value(parse(name), n, c, R)
+    return _value(parse(f"geom-ds@{check_k('geom-ds@k', k)}_{float(pass_power)}_{float(unanimous_power)}"), n, c, R)
 
 
+@_metric("geo-spectrum@k")
 def geo_spectrum_at_k(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
+    n: Counts = None,
+    c: Counts = None,
     k: int | None = None,
     lam: float = 0.5,
     weights: Sequence[float] | None = None,
     *,
-    R: Attempts | None = None,
+    R: Matrix = None,
 ) -> float:
-    """pass@k ** lam * mg-pass@k ** (1 - lam) of the averages over problems, or with a spectrum of your own weights.
+    """Estimate mean(pass@k) ** lam * mean(S) ** (1 - lam), where S is mg-pass@k or the spectrum of `weights`.
 
     >>> round(sl.metrics.geo_spectrum_at_k(n=[5, 5], c=[3, 4], k=3), 6)
     0.408248
     """
-    size = draws("geo-spectrum@k", k)
+    suffix = f"@{check_k('geo-spectrum@k', k)}_{float(lam)}"
     if weights is None:
-        return _value(parse(f"geo-spectrum@{size}_{float(lam)}"), n, c, R)
-    own = parse_own(f"geo-spectrum-own@{size}_{float(lam)}", {"own": [float(weight) for weight in weights]})
-    return _value(own, n, c, R)
+        return _value(parse(f"geo-spectrum{suffix}"), n, c, R)
+    spectra = {"own": [float(weight) for weight in weights]}
+    return _value(parse(f"geo-spectrum-own{suffix}", spectra), n, c, R)
 
 
-def avg(
-    n: ArrayLike | None = None, c: ArrayLike | None = None, *, R: Attempts | None = None, w: ArrayLike | None = None
-) -> float:
-    """The mean of all attempts, problem by problem, averaged; w: what the outcomes 0, 1, ... in R are worth.
+@_metric("avg@N")
+def avg(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = None) -> float:
+    """Compute the mean reward over the attempts of each problem, averaged over problems.
 
     >>> sl.metrics.avg(R=[[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]], w=[0, 0.5, 1])
     0.6
     """
-    return _worth("avg@N", n, c, R, w)
+    return _value(parse("avg@N"), n, c, R, w)
 
 
-def bayes(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
-    *,
-    R: Attempts | None = None,
-    w: ArrayLike | None = None,
-    R0: Attempts | None = None,
-) -> float:
-    """The posterior mean of what an attempt is worth; R0: earlier outcomes of the same problems.
+@_metric("bayes@N")
+def bayes(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = None, R0: Matrix = None) -> float:
+    """Compute the posterior mean reward under a uniform Dirichlet prior, averaged over problems.
 
     >>> sl.metrics.bayes(R=[[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]], w=[0, 0.5, 1])
     0.5625
     """
-    return _worth("bayes@N", n, c, R, w, R0)
+    return _value(parse("bayes@N"), n, c, R, w, R0)
 
 
+@_metric("max@k")
 def max_at_k(
-    n: ArrayLike | None = None,
-    c: ArrayLike | None = None,
-    k: int | None = None,
-    *,
-    R: Attempts | None = None,
-    w: ArrayLike | None = None,
+    n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None, w: Counts = None
 ) -> float:
-    """What the best of k attempts is worth; with failed 0 and passed 1 it is pass@k.
+    """Estimate the expected best reward of k attempts; pass@k for rewards 0 and 1.
 
     >>> round(sl.metrics.max_at_k(R=[[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]], k=2, w=[0, 0.5, 1]), 6)
     0.85
     """
-    return _worth(f"max@{draws('max@k', k)}", n, c, R, w)
+    return _value(parse(f"max@{check_k('max@k', k)}"), n, c, R, w)
 
 
-def _value(metric: Metric, n: ArrayLike | None, c: ArrayLike | None, matrix: Attempts | None) -> float:
-    whole_n, whole_c = counted(n, c, matrix)
-    _enough(metric, whole_n)
-    return summarize_all([metric], whole_n, whole_c)[0].value
-
-
-def _worth(
-    name: str,
-    n: ArrayLike | None,
-    c: ArrayLike | None,
-    matrix: Attempts | None,
-    w: ArrayLike | None,
-    earlier: Attempts | None = None,
-) -> float:
-    worth, counts = outcomes(n, c, matrix, w)
-    _enough(parse(name), counts.sum(axis=1))
-    prior = prior_outcomes(earlier, worth.size, len(counts))
-    return summarize_levels(name, worth, counts, prior_counts=prior).value
-
-
-def _enough(metric: Metric, n: Ints) -> None:
-    short = int(np.sum(n < metric.draws))
-    if short or not n.size:
-        few = f"{short:,} of {n.size:,} problems have fewer than {metric.draws:,} attempts"
-        raise MetricError(
-            f"{metric.name}: {few if short else 'there are no problems'}",
-            hint="summarize() averages over the others, and tells how many they are",
-        )
+def _value(metric: Metric, n: Counts, c: Counts, R: Matrix, w: Counts = None, R0: Matrix = None) -> float:
+    """Return the value of a metric for which all problems have enough attempts."""
+    levels, counts = outcome_counts(n, c, R, w)
+    attempts = counts.sum(axis=1)
+    check_enough(metric.name, attempts, metric.draws)
+    if metric.family.rewards is None:
+        return summarize_all([metric], attempts, counts[:, 1])[0].value
+    prior = prior_outcome_counts(R0, levels.size, len(counts))
+    return summarize_levels(metric, levels, counts, prior_counts=prior).value

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.chance import MOST_TIMES
-from scorelake.metrics.draws import BLOCK, Floats, Ints, blocks
+from scorelake.metrics.distributions import BLOCK, Floats, Ints, blocks
 from scorelake.metrics.matrix import Matrix, Places, places
 from scorelake.threads import parallel_map
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
+from scorelake.metrics.arguments import outcome_counts, prior_outcome_counts, problem_counts
 from scorelake.metrics.attempts import Attempts
 from scorelake.metrics.counts import distinct, level_prior, level_table, pairs, prior_pair, whole
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.estimate import Estimate, blend, evaluate, of_levels
 from scorelake.metrics.finish import Summary, check_shares
-from scorelake.metrics.outcomes import counted, outcomes, prior_outcomes
 from scorelake.metrics.registry import Metric, parse
 from scorelake.metrics.summary import Shape, aggregate
 
@@ -77,9 +77,9 @@ def summarize(
     (0.8392857142857143, 0.0972627...)
     """
     if w is None and R0 is None:
-        return summarize_all([name], *counted(n, c, R), problems, prior, confidence, min_coverage, bounds)[0]
-    worth, table = outcomes(n, c, R, w)
-    earlier = prior_outcomes(R0, worth.size, len(table))
+        return summarize_all([name], *problem_counts(n, c, R), problems, prior, confidence, min_coverage, bounds)[0]
+    worth, table = outcome_counts(n, c, R, w)
+    earlier = prior_outcome_counts(R0, worth.size, len(table))
     return summarize_levels(name, worth, table, problems, earlier, confidence, min_coverage, bounds)
 
 
@@ -135,7 +135,7 @@ def _metric(name: str | Metric) -> Metric:
 
 def _of_rewards(name: str | Metric) -> Metric:
     metric = _metric(name)
-    if metric.family.finite is None:
+    if metric.family.rewards is None:
         raise MetricError(
             f"{metric.name}: only avg@N, bayes@N and max@k are defined on reward levels",
             hint="the others need passed / not passed: use finite() and posterior() with n and c",

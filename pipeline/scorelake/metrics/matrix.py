@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.metrics.draws import Floats, Ints, blocks
+from scorelake.metrics.distributions import Floats, Ints, blocks
 
 Places = NDArray[np.unsignedinteger[Any]]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, blended
+from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.estimate import Estimate, blend
 from scorelake.metrics.finish import Groups
 
 LEAF_BITS = 14
@@ -142,7 +142,7 @@ class Moments:
             units, sample = self._between(*clusters)
         average = ratio(self.average * count, count[None])
         mean, within = ratio(self.mean, self.known[None]), ratio(self.within, self.known[None, None] ** 2)
-        return [*blended(average, sample, powers), count, units, *blended(mean, within, powers)]
+        return [*blend(average, sample, powers), count, units, *blend(mean, within, powers)]
 
     def _between(self, each: Moments, begins: Ints) -> tuple[Floats, Floats]:
         """How many clusters have a problem scored, and the covariance of averages when clusters are the sample."""

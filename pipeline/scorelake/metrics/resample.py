@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 
 from scorelake.metrics.chance import MOST_TIMES, Chance, Words, chance
-from scorelake.metrics.draws import Floats, Ints, blocks, ratio
+from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.gaps import Apart, Sums, Table, Wins, grid, true_in_rows, uneven
 from scorelake.metrics.matrix import Matrix
 from scorelake.metrics.significance import flip_test, sign_test

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.metrics.coins import at_least
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 
 RADEMACHER = 1 / (4 * NormalDist().cdf(-sqrt(2)))
 """No sum of fairly flipped numbers passes x more often than this (3.18) times as often as a normal one with the same

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, blended
+from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.estimate import Estimate, blend
 from scorelake.metrics.finish import Groups, Kind, Summaries, check_shares, different
 from scorelake.threads import parallel_map
 
@@ -246,7 +246,7 @@ class _Panel:
         place, powers = self.value.place[metric], self.powers[metric]
         mask = self.value.mask[place[0]]
         pairs = [[self.pairs[min(i, j), max(i, j)] for j in place] for i in place]
-        average, variance = blended(sums.average[place], sums.sample[pairs], powers)
+        average, variance = blend(sums.average[place], sums.sample[pairs], powers)
         return average, variance, sums.count[mask], sums.units[mask]
 
     def posterior(self, metric: int, sums: _Sums, mixture: Mixture | None) -> tuple[Floats, Floats]:
@@ -259,10 +259,10 @@ class _Panel:
         means = ratio(sums.mean[:, place], m[:, None])
         within = ratio(sums.covariance[:, self.covariance.place[metric]], m[:, None, None] ** 2)
         if mixture is None:
-            return blended(means[0], within[0], powers)
+            return blend(means[0], within[0], powers)
         mu, spread = np.zeros_like(means[0]), np.zeros_like(within[0])
         for share, mean in zip(mixture.weight, means, strict=True):
             mu += share * mean
         for share, mean, inner in zip(mixture.weight, means, within, strict=True):
             spread += share * (inner + (mean - mu)[:, None] * (mean - mu))
-        return blended(mu, spread, powers)
+        return blend(mu, spread, powers)

@@ -1,40 +1,71 @@
-"""Plurality vote: how often the most common of k answers is a right one, from the answer counts of a problem.
+"""Plurality vote: the probability that the most common of k answers is right, from each problem's answer counts.
 
-Draw k of a problem's attempts without replacement; the answer that most of them gave wins, ties split at random.
-An answer given by m attempts of which w passed is worth w / m: what the verdict of any one of them is expected to be.
-An attempt without an answer is drawn but does not vote; if none of the k has an answer, one of them is taken.
+k of a problem's attempts are drawn without replacement; the most common answer wins, ties are split at random. An
+answer given by m attempts of which w passed is right with weight w / m. An attempt without an answer (blank) can be
+drawn but does not vote; if all k are blank, the verdict of one of them counts.
 
-So a problem's value is the sum over its right answers of worth x chance to win, and the chance depends only on how
-many attempts gave each answer. Problems of a lake share few such patterns, and each is evaluated once.
+A problem's value is the sum over its right answers of weight x probability to win. That probability depends only on
+how many attempts gave each answer; problems share few such patterns, and each is evaluated once.
+
+Reference: Wang et al. 2022, Self-Consistency Improves Chain of Thought Reasoning in Language Models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import MetricError
+from scorelake.metrics.beta_powers import all_within
 from scorelake.metrics.counts import totals, whole
-from scorelake.metrics.draws import Floats, Ints, at_least, at_most, binomial, blocks, hypergeometric, ratio
+from scorelake.metrics.distributions import (
+    Floats,
+    Ints,
+    binomial,
+    binomial_cdf,
+    binomial_sf,
+    blocks,
+    expected,
+    gauss_legendre,
+    hypergeometric,
+    ratio,
+)
 
-Waves = NDArray[np.complex128]
-Flags = NDArray[np.bool_]
+Complex = NDArray[np.complex128]
 
-_CERTAIN = 1e-13
-"""Chances are summed from waves and carry an error of this order; so close to 0 or 1 they are 0 or 1."""
-_NOTHING = 1e-19
-"""A chance that changes no digit."""
+_TOLERANCE = 1e-13
+"""Error of a probability that is summed over roots of unity; values this close to 0 or 1 are 0 or 1."""
+_NEGLIGIBLE = 1e-19
+"""Probability that does not change a digit of the result."""
 
 
 def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
-    """Expected accuracy of the most common answer of one problem; NaN where k > n.
+    """Return the expected accuracy of the most common of k answers to one problem.
 
-    counts[i] attempts gave answer i, and right[i] says whether it is a right one.
+    Parameters
+    ----------
+    counts, right : sequence of int, sequence of bool
+        Attempts that gave each answer, and whether it is right.
+    k : int
+        Attempts drawn without replacement.
+
+    Returns
+    -------
+    float
+        NaN if there are fewer than k attempts.
+
+    Raises
+    ------
+    MetricError
+        If k < 1, a count is not a whole number >= 0, or the lengths differ.
+
+    Examples
+    --------
+    >>> round(sl.metrics.vote([2, 2, 1], [True, False, False], 3), 6)
+    0.433333
     """
     if k < 1 or len(counts) != len(right):
         raise MetricError(f"vote@{k}: k must be >= 1, and every answer right or not")
@@ -46,224 +77,160 @@ def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
 
 
 class Ballots:
-    """The answers of many problems: what does not depend on k is worked out once."""
+    """The answers of many problems, prepared for votes at any k."""
 
     def __init__(self, n: Ints, c: Ints, owner: Ints, count: Ints, passes: Ints) -> None:
-        """n graded and c passed attempts of each problem, and its answers.
+        """Collapse the problems to their patterns of answer counts.
 
-        Answer i is one of problem owner[i] (rising), given by count[i] attempts (falling within a problem) of which
-        passes[i] passed. Attempts of a problem that are in none of its answers gave none.
+        Parameters
+        ----------
+        n, c : array of int
+            Attempts and passed attempts per problem; attempts in none of its answers are blank.
+        owner, count, passes : array of int
+            Per answer: index of its problem (rising), attempts that gave it (falling within a problem), and how many
+            of them passed.
         """
         assert (np.diff(count)[np.diff(owner) == 0] <= 0).all()
         given = count > 0
         owner, count, passes = owner[given], count[given], passes[given]
         self.n, self.c = n, c
-        self.silent, self.silent_passes = n - totals(owner, count, n.size), c - totals(owner, passes, n.size)
-        patterns, pattern = _patterns(n, self.silent, owner, count)
+        self.blank, self.blank_passes = n - totals(owner, count, n.size), c - totals(owner, passes, n.size)
+        pattern, first, size, times = _patterns(self.blank, owner, count)
         right = passes > 0
-        self.owner, self.worth = owner[right], passes[right] / count[right]
-        sizes, size = np.unique(count[right], return_inverse=True)
-        pairs, self.pair = np.unique(pattern[self.owner] * sizes.size + size, return_inverse=True)
-        self.races = patterns.races(pairs // max(1, sizes.size), sizes[pairs % max(1, sizes.size)])
+        self.owner, self.weight = owner[right], passes[right] / count[right]
+        # One race per distinct pair of a pattern and the size of a right answer in it
+        sizes, index = np.unique(count[right], return_inverse=True)
+        races, self.race = np.unique(pattern[self.owner] * sizes.size + index, return_inverse=True)
+        pattern, index = np.divmod(races, max(1, sizes.size))
+        self.race_n, self.own, self.size = n[first[pattern]], sizes[index], size[pattern]
+        self.rivals = times[pattern] - (self.size == self.own[:, None])
 
     def vote(self, k: int) -> Floats:
-        """vote@k of each problem; NaN where k > n."""
+        """Return vote@k of each problem; NaN where k > n."""
         value = ratio(self.c.astype(np.float64), self.n)
         if k > 1:
-            won = self.worth * self.races.chances(k)[self.pair]
+            won = self.weight * self._win_probabilities(k)[self.race]
             value = np.bincount(self.owner, won, self.n.size).astype(np.float64)
-            value += self._nobody_votes(k)
-        value = np.where(value < _CERTAIN, 0.0, np.where(value > 1 - _CERTAIN, 1.0, value))
+            all_blank = all_within(self.blank, np.maximum(self.n, k), k)
+            value += all_blank * ratio(self.blank_passes.astype(np.float64), np.maximum(self.blank, 1))
+        value = np.where(value < _TOLERANCE, 0.0, np.where(value > 1 - _TOLERANCE, 1.0, value))
         return np.where(self.n >= k, value, np.nan)
 
-    def _nobody_votes(self, k: int) -> Floats:
-        """What is added by draws without any answer: one of them is taken."""
-        worth = np.zeros(self.n.size)
-        rows = np.flatnonzero((self.silent >= k) & (self.silent_passes > 0))
-        for some in blocks(rows.size, k + 1):
-            at = rows[some]
-            chance = hypergeometric(self.n[at].astype(float), self.silent[at].astype(float), k)[:, k]
-            worth[at] = chance * self.silent_passes[at] / self.silent[at]
-        return worth
-
-
-@dataclass(frozen=True)
-class _Patterns:
-    """Different patterns: attempts, and how many answers have each size, largest first."""
-
-    n: Ints
-    size: Ints
-    """patterns x sizes, 0 where a pattern has fewer different sizes than others"""
-    times: Ints
-
-    def races(self, pattern: Ints, own: Ints) -> _Races:
-        """An answer of size `own` in each of some patterns, against the others."""
-        size, times = self.size[pattern], self.times[pattern]
-        return _Races(self.n[pattern], own, size, times - (size == own[:, None]))
-
-
-def _patterns(n: Ints, silent: Ints, owner: Ints, count: Ints) -> tuple[_Patterns, Ints]:
-    """Collapse problems to their patterns, and say which is whose; counts fall within a problem."""
-    ends = np.searchsorted(owner, np.arange(n.size + 1))
-    text = np.insert(count, ends[:-1], silent).tobytes()  # each problem: attempts without an answer, then its counts
-    cuts = (8 * (ends + np.arange(n.size + 1))).tolist()
-    seen: dict[bytes, int] = {}
-    place = np.array([seen.setdefault(text[a:b], len(seen)) for a, b in pairwise(cuts)], dtype=np.int64)
-    first = np.unique(place, return_index=True)[1]
-    chosen = np.zeros(n.size, dtype=bool)
-    chosen[first] = True
-    owner, count = place[owner[chosen[owner]]], count[chosen[owner]]
-    starts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(count, prepend=-1) != 0))
-    column = np.arange(starts.size) - np.searchsorted(owner[starts], owner[starts])
-    size = np.zeros((len(seen), int(column.max(initial=-1)) + 1), dtype=np.int64)
-    times = np.zeros_like(size)
-    size[owner[starts], column] = count[starts]
-    times[owner[starts], column] = np.diff(starts, append=owner.size)
-    return _Patterns(n[first], size, times), place
-
-
-@dataclass(frozen=True)
-class _Races:
-    """Answers whose chances to win are asked for: attempts of the problem, own size, and the rivals' sizes."""
-
-    n: Ints
-    own: Ints
-    size: Ints
-    times: Ints
-
-    def chances(self, k: int) -> Floats:
-        """Of winning among k draws; 0 where k > n, which is not asked for."""
-        out = np.zeros(self.n.size)
-        order = np.argsort(self.n, kind="stable")
-        cuts = [*np.flatnonzero(np.diff(self.n[order], prepend=-1)).tolist(), order.size]
+    def _win_probabilities(self, k: int) -> Floats:
+        """Return the probability to win each race, by problems with the same n; 0 where k > n."""
+        out = np.zeros(self.race_n.size)
+        order = np.argsort(self.race_n, kind="stable")
+        cuts = [*np.flatnonzero(np.diff(self.race_n[order], prepend=-1)).tolist(), order.size]
         for rows in (order[a:b] for a, b in pairwise(cuts)):
-            race = _Race(k, int(self.n[rows[0]]), self.own[rows], self.size[rows], self.times[rows])
-            if race.n >= k:
-                out[rows] = race.all_drawn() if race.n == k else race.majority() + race.plurality()
+            n, own, size, rivals = int(self.race_n[rows[0]]), self.own[rows], self.size[rows], self.rivals[rows]
+            if n > k:
+                out[rows] = _majority(k, n, own) + _plurality(k, n, own, size, rivals)
+            elif n == k:  # all attempts are drawn: the most common answers win
+                is_beaten = ((size > own[:, None]) & (rivals > 0)).any(axis=1)
+                out[rows] = np.where(is_beaten, 0.0, 1 / (1 + (rivals * (size == own[:, None])).sum(axis=1)))
         return out
 
 
-@dataclass(frozen=True)
-class _Race:
-    """Some races of the same n, at one k."""
+def _patterns(blank: Ints, owner: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Collapse problems to distinct patterns of answer counts; counts fall within a problem.
 
-    k: int
-    n: int
-    own: Ints
-    size: Ints
-    times: Ints
-
-    def all_drawn(self) -> Floats:
-        """k = n: the most common answers win."""
-        beaten = ((self.size > self.own[:, None]) & (self.times > 0)).any(axis=1)
-        ties = (self.times * (self.size == self.own[:, None])).sum(axis=1)
-        return np.where(beaten, 0.0, 1 / (1 + ties))
-
-    def majority(self) -> Floats:
-        """Chance of more than half of the votes, whatever the others do."""
-        sizes, place = np.unique(self.own, return_inverse=True)
-        chance = np.empty(sizes.size)
-        for rows in blocks(sizes.size, self.k + 1):
-            drawn = hypergeometric(np.full(sizes[rows].size, float(self.n)), sizes[rows].astype(float), self.k)
-            won, missed = drawn[:, self.k // 2 + 1 :].sum(axis=1), drawn[:, : self.k // 2 + 1].sum(axis=1)
-            chance[rows] = np.where(won <= missed, won, 1 - missed)
-        return chance[place]
-
-    def plurality(self) -> Floats:
-        """Chance to win with j votes, summed over j up to half of k.
-
-        Draws without replacement are independent binomials per answer, given that they add up to k. An answer wins
-        with j votes if no other has more, and t others with as many leave it the share 1 / (1 + t), which is the
-        integral of y^t from 0 to 1. So the chance is a coefficient of a product of polynomials, one per rival: cut
-        after j votes, the last term times y. The product is taken at roots of unity instead of multiplied out, and
-        the integral by as many Gauss nodes as make it exact.
-        """
-        share, half = self.k / self.n, self.k // 2
-        wave = _Wave.of(self.k, self.n)
-        sizes, place = np.unique(np.append(self.size.ravel(), self.own), return_inverse=True)
-        drawn = binomial(sizes, share, half)
-        rival, mine = place[: self.size.size].reshape(self.size.shape), drawn[place[self.size.size :]]
-        below = np.zeros((sizes.size, wave.root.size), dtype=np.complex128)
-        total = np.zeros(self.own.size)
-        for j in range(1, half + 1):
-            below += drawn[:, j - 1, None] * wave.root ** (j - 1)
-            level = drawn[:, j, None] * wave.root**j
-            cut = at_least(sizes, share, j) > _NOTHING  # the others are as good as never cut
-            behind = mine[:, j] * at_most(sizes, share, j)[rival].min(axis=1, initial=1.0, where=self.times > 0)
-            for nodes, rows in self._level(j, cut[rival], behind > _NOTHING):
-                factors = [(w, below + y * level) for y, w in _gauss(nodes)]
-                for some in blocks(rows.size, 4 * wave.root.size):
-                    at = rows[some]
-                    product = self._product(at, cut[rival[at]], rival[at], factors, wave)
-                    total[at] += mine[at, j] * np.maximum(wave.coefficient(product, self.k - j), 0)
-        as_drawn: float = binomial(np.array([self.n]), share, self.k)[0, self.k]
-        return total / as_drawn
-
-    def _level(self, j: int, cut: Flags, worthwhile: Flags) -> list[tuple[int, Ints]]:
-        """The races that can be won with j votes, by the number of Gauss nodes they need, most rivals first."""
-        silent = self.n - self.own - (self.size * self.times).sum(axis=1)
-        room = silent + (np.minimum(self.size, j) * self.times).sum(axis=1)
-        ties = np.minimum((self.times * cut).sum(axis=1), (self.k - j) // j)
-        rows = np.flatnonzero(worthwhile & (self.own >= j) & (room >= self.k - j))
-        rows = rows[np.lexsort((-cut[rows].sum(axis=1), ties[rows] // 2))]
-        nodes = ties[rows] // 2 + 1
-        cuts = np.flatnonzero(np.diff(nodes)) + 1
-        return [(int(nodes[part[0]]), rows[part]) for part in np.split(np.arange(rows.size), cuts) if part.size]
-
-    def _product(self, at: Ints, cut: Flags, rival: Ints, factors: list[tuple[float, Waves]], wave: _Wave) -> Waves:
-        """Of all rivals' polynomials at the roots of unity; rivals that are not cut are one binomial together."""
-        times = self.times[at]
-        free = wave.power(self.n - self.own[at] - (self.size[at] * times * cut).sum(axis=1))
-        total = np.zeros_like(free)
-        reach = cut.sum(axis=0).tolist()  # races come with most rivals first: column g concerns the first reach[g]
-        for weight, factor in factors:
-            term = free.copy()
-            for g, many in enumerate(reach):
-                if many:
-                    each, t = factor[rival[:many, g]], times[:many, g]
-                    other = np.flatnonzero(t != 1)
-                    each[other] **= t[other, None]
-                    term[:many] *= each
-            total += weight * term
-        return total
+    Returns each problem's pattern, the first problem of each pattern, and as patterns x columns the different sizes
+    of answers (falling, padded with 0) and how many answers have each. Counts 3, 1, 1: sizes 3, 1 and times 1, 2.
+    """
+    ends = np.searchsorted(owner, np.arange(blank.size + 1))
+    text = np.insert(count, ends[:-1], blank).tobytes()  # each problem: blank attempts, then its counts
+    cuts = (8 * (ends + np.arange(blank.size + 1))).tolist()
+    codes: dict[bytes, int] = {}
+    pattern = np.array([codes.setdefault(text[a:b], len(codes)) for a, b in pairwise(cuts)], dtype=np.int64)
+    first = np.unique(pattern, return_index=True)[1]
+    is_first = np.zeros(blank.size, dtype=bool)
+    is_first[first] = True
+    row, count = pattern[owner[is_first[owner]]], count[is_first[owner]]
+    starts = np.flatnonzero((np.diff(row, prepend=-1) != 0) | (np.diff(count, prepend=-1) != 0))
+    column = np.arange(starts.size) - np.searchsorted(row[starts], row[starts])
+    size = np.zeros((len(codes), int(column.max(initial=-1)) + 1), dtype=np.int64)
+    times = np.zeros_like(size)
+    size[row[starts], column] = count[starts]
+    times[row[starts], column] = np.diff(starts, append=row.size)
+    return pattern, first, size, times
 
 
-@dataclass(frozen=True)
-class _Wave:
-    """Roots of unity enough for polynomials of degree n whose weight lies around k, and sums over them."""
-
-    root: Waves
-    """The upper half; the lower is its mirror image."""
-    weight: Floats
-    share: float
-
-    @staticmethod
-    def of(k: int, n: int) -> _Wave:
-        """All n + 1, or so many that a binomial around k has less than 1e-20 beyond them."""
-        points = min(n + 1, k + int(8 * np.sqrt(k)) + 12)
-        m = np.arange(points // 2 + 1)
-        mirrored = (m > 0) & (2 * m < points)
-        return _Wave(np.exp(2j * np.pi * m / points), (1.0 + mirrored) / points, k / n)
-
-    def coefficient(self, values: Waves, degree: int) -> Floats:
-        """Of x^degree, from the polynomial's values at the roots."""
-        phase = self.weight * self.root.conj() ** degree
-        out: Floats = (values.real * phase.real - values.imag * phase.imag).sum(axis=1)
-        return out
-
-    def power(self, exponents: Ints) -> Waves:
-        """(1 - share + share x)^exponent at the roots, rows x roots."""
-        several, place = np.unique(exponents, return_inverse=True)
-        base = 1 - self.share + self.share * self.root
-        with np.errstate(divide="ignore", invalid="ignore"):  # a base of 0 is 0 to any power but 0
-            out = np.exp(several[:, None] * np.log(base))
-        out[:, base == 0] = 0
-        out[several == 0] = 1
-        return out[place]
+def _majority(k: int, n: int, own: Ints) -> Floats:
+    """Return the probability of more than k / 2 votes, whatever the rivals get."""
+    sizes, index = np.unique(own, return_inverse=True)
+    chance, credit = np.empty(sizes.size), (np.arange(k + 1) > k // 2).astype(float)
+    for rows in blocks(sizes.size, k + 1):
+        pmf = hypergeometric(np.full(sizes[rows].size, float(n)), sizes[rows].astype(float), k)
+        chance[rows] = expected(pmf, credit)
+    return chance[index]
 
 
-@cache
-def _gauss(nodes: int) -> list[tuple[float, float]]:
-    """Points and weights that integrate polynomials of degree 2 nodes - 1 from 0 to 1."""
-    x, w = np.polynomial.legendre.leggauss(nodes)
-    return list(zip(((1 + x) / 2).tolist(), (w / 2).tolist(), strict=True))
+def _plurality(k: int, n: int, own: Ints, size: Ints, rivals: Ints) -> Floats:
+    """Return the probability to win with j votes, summed over j up to k / 2; `rivals` answers have each size.
+
+    Draws without replacement are independent binomials per answer, given that they sum to k. An answer wins with j
+    votes if no rival has more; t rivals with as many leave it the share 1 / (1 + t), the integral of y^t over [0, 1].
+    So the probability is a coefficient of a product of polynomials, one per rival, cut after x^j with the last term
+    times y. The product is evaluated at roots of unity, the integral with as many Gauss nodes as make it exact.
+    """
+    p, half = k / n, k // 2
+    # All n + 1 roots, or so many that a binomial around k has less than 1e-20 beyond them; the lower half mirrors.
+    points = min(n + 1, k + int(8 * np.sqrt(k)) + 12)
+    m = np.arange(points // 2 + 1)
+    roots, root_weights = np.exp(2j * np.pi * m / points), (1.0 + ((m > 0) & (2 * m < points))) / points
+    sizes, index = np.unique(np.append(size.ravel(), own), return_inverse=True)
+    pmf = binomial(sizes, p, half)
+    rival, mine = index[: size.size].reshape(size.shape), pmf[index[size.size :]]
+    blank = n - own - (size * rivals).sum(axis=1)
+    below = np.zeros((sizes.size, roots.size), dtype=np.complex128)
+    total = np.zeros(own.size)
+    for j in range(1, half + 1):
+        below += pmf[:, j - 1, None] * roots ** (j - 1)
+        tied = pmf[:, j, None] * roots**j
+        phase = root_weights * roots.conj() ** (k - j)
+        is_cut = (binomial_sf(j, sizes, p) > _NEGLIGIBLE)[rival]  # a prefix of the columns: sizes fall
+        chance = mine[:, j] * binomial_cdf(j, sizes, p)[rival].min(axis=1, initial=1.0, where=rivals > 0)
+        room = blank + (np.minimum(size, j) * rivals).sum(axis=1)
+        free = n - own - (size * rivals * is_cut).sum(axis=1)  # rivals that are never cut are one binomial together
+        nodes = np.minimum((rivals * is_cut).sum(axis=1), (k - j) // j) // 2 + 1
+        candidates = np.flatnonzero((chance > _NEGLIGIBLE) & (own >= j) & (room >= k - j))
+        candidates = candidates[np.argsort(-is_cut[candidates].sum(axis=1), kind="stable")]  # most cut columns first
+        for degree in np.unique(nodes[candidates]).tolist():
+            same_degree = candidates[nodes[candidates] == degree]
+            factors = [(weight, below + y * tied) for y, weight in zip(*gauss_legendre(degree), strict=True)]
+            for block in blocks(same_degree.size, 4 * roots.size):
+                rows = same_degree[block]
+                start = _binomial_transform(p, roots, free[rows])
+                product = _product(start, factors, rival[rows], rivals[rows], is_cut[rows])
+                coefficient = (product.real * phase.real - product.imag * phase.imag).sum(axis=1)
+                total[rows] += mine[rows, j] * np.maximum(coefficient, 0)
+    sums_to_k: float = binomial(np.array([n]), p, k)[0, k]
+    return total / sums_to_k
+
+
+def _product(
+    start: Complex, factors: list[tuple[float, Complex]], rival: Ints, rivals: Ints, is_cut: NDArray[np.bool_]
+) -> Complex:
+    """Multiply `start` by the polynomials of all rivals that are cut, and sum over the Gauss nodes."""
+    total = np.zeros_like(start)
+    for weight, factor in factors:
+        term = start.copy()
+        for column, many in enumerate(is_cut.sum(axis=0).tolist()):  # a column concerns the first rows only
+            if many:
+                each, times = factor[rival[:many, column]], rivals[:many, column]
+                repeated = np.flatnonzero(times != 1)
+                each[repeated] **= times[repeated, None]
+                term[:many] *= each
+        total += weight * term
+    return total
+
+
+def _binomial_transform(p: float, roots: Complex, exponents: Ints) -> Complex:
+    """Return (1 - p + p x)^exponent at the roots, rows x roots."""
+    distinct, index = np.unique(exponents, return_inverse=True)
+    base = 1 - p + p * roots
+    with np.errstate(divide="ignore", invalid="ignore"):  # a base of 0 is 0 to any power but 0
+        out = np.exp(distinct[:, None] * np.log(base))
+    out[:, base == 0] = 0
+    out[distinct == 0] = 1
+    return out[index]

@@ -1,1 +1,1 @@
-"""What a notebook holds: attempts from frames and matrices, a board to ask, comparisons and drawings."""
+"""The Python API: boards, comparisons and charts."""

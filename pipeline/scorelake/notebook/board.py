@@ -1,4 +1,4 @@
-"""A leaderboard to ask: tables as frames, comparisons in words, drawings, all of one published run."""
+"""A published leaderboard in Python: tables as data frames, comparisons and charts, all of one run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from os import PathLike, fspath
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from scorelake.errors import UsageError
-from scorelake.notebook import arguments, scoring
+from scorelake.notebook.comparison import Comparison, compare
+from scorelake.notebook.plots import Plots
 from scorelake.read import session
 from scorelake.read.board import facts, opened
 from scorelake.read.claim import Asked, run_shown
@@ -24,12 +24,10 @@ from scorelake.text import escape_control_lines, plural
 if TYPE_CHECKING:
     import polars as pl
 
-    from scorelake.notebook.comparison import Comparison
-    from scorelake.notebook.frames import Entries, Frame, Matrices
-    from scorelake.notebook.plots import Plots
-    from scorelake.notebook.scoring import Columns, Config, Options
     from scorelake.run import Report
 
+BENCHMARKS = 5
+"""A board prints the verdict of this many benchmarks."""
 _TABLES = """
 SELECT table_name AS name, comment AS about FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal
 UNION ALL
@@ -40,23 +38,45 @@ _ROWS = """
 SELECT * FROM {view} WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {more}
 ORDER BY {order}
 """
+_ORDER = "benchmark, protocol, rank NULLS LAST, value DESC NULLS LAST, model"
 _CURVE = """
 SELECT * FROM curve WHERE model = $model AND ($benchmark IS NULL OR benchmark = $benchmark)
 ORDER BY benchmark, protocol, family, k
 """
+_PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
+
+
+def check_location(value: object, argument: str = "out") -> str:
+    """Return a path or URL as text."""
+    if not isinstance(value, str | PathLike) or not fspath(value):
+        raise UsageError(f"{argument} must be a path or a URL, got {value!r}")
+    return str(fspath(value))
+
+
+def open_board(out: object) -> Board:
+    """Return the board of an output; raise at once if there is none."""
+    board = Board(check_location(out))
+    assert board.folder
+    return board
 
 
 class Board:
-    """The published tables of one run, as `scorelake.scoring` and `scorelake.open` give them.
+    """The published tables of one run, returned by `scorelake.score` and `scorelake.open`.
 
-    A board stays with its run, whatever is published meanwhile; open it again to see a later one. (That of
-    `score(..., out=...)` is opened with its first question; if another run has been published by then, it says so.)
-    It reads a copy of its own, so it locks nothing and is locked by nothing. That copy, and everything that was
-    scored without `out`, is removed when the board is closed (`close()`, or `with`), or when nobody holds it any
-    more.
+    A Board is a snapshot of one run; later runs do not change it. It reads its own copy and takes no locks. The copy,
+    and an output scored without `out`, are removed by `close()`, at the end of a `with` block, or when the board is
+    garbage collected. A notebook displays the verdict and a chart of the leaderboard. Methods raise `UsageError` with
+    the closest names if a model, metric, benchmark or table does not exist, and if a query fails.
 
-    In a notebook a board shows who leads, and its leaderboard drawn.
+    Attributes
+    ----------
+    out : str
+        Location of the output.
+    report : Report or None
+        Rows, files and warnings of the run, if the board comes from `score`.
 
+    Examples
+    --------
     >>> board = sl.score("fixtures/lake", metrics=["pass@1", "pass@4", "pass^4"])
     >>> board
     Board: 4 models, 60 problems, 3 metrics
@@ -64,69 +84,72 @@ class Board:
       model-00 leads synth at pass@1: 57.4% (49.0 to 65.5). The other three models are behind.
     """
 
-    def __init__(self, out: str, report: Report | None = None, held: ExitStack | None = None) -> None:
-        """Over the output at `out`; `held` keeps an output that is this board's alone."""
+    def __init__(self, out: str, report: Report | None = None, temporary: ExitStack | None = None) -> None:
+        """Create a board of the output at `out`; with `temporary` the output belongs to this board."""
         self.out = out
-        """Where the output is."""
         self.report = report
-        """What the run did, if this board comes from `score`: rows, files, warnings."""
-        self._alone = held is not None
-        self._held = held or ExitStack()
-        self._copy: Path | None = None
-        self._end = weakref.finalize(self, self._held.close)
-
-    # --- tables
+        self._resources = temporary or ExitStack()
+        self._folder = Path(out) if temporary else None
+        self._finalizer = weakref.finalize(self, self._resources.close)
 
     def leaderboard(
         self, metric: str | None = None, benchmark: str | None = None, by: str | None = None
     ) -> pl.DataFrame:
-        """Models ranked by a metric, with intervals, ranges of ranks, and a reason where there is no rank.
+        """Return models ranked by a metric.
 
-        metric: any of its names; by default pass@1, or avg@N where there is no pass/fail.
-        benchmark: only this one. by: `subject`, or a column that was scored with `by`: rows per value of it.
+        Parameters
+        ----------
+        metric : str, optional
+            By default pass@1, or avg@N without pass/fail.
+        benchmark : str, optional
+            By default all benchmarks.
+        by : str, optional
+            `subject`, or a column that was scored with `by`: rows per value of it.
 
-        >>> board.leaderboard("pass@4").select("rank", "model", "value", "lo", "hi")
-        shape: (4, 5)
-        ┌──────┬──────────┬──────────┬──────────┬──────────┐
-        │ rank ┆ model    ┆ value    ┆ lo       ┆ hi       │
-        │ ---  ┆ ---      ┆ ---      ┆ ---      ┆ ---      │
-        │ i64  ┆ str      ┆ f64      ┆ f64      ┆ f64      │
-        ╞══════╪══════════╪══════════╪══════════╪══════════╡
-        │ 1    ┆ model-00 ┆ 0.843348 ┆ 0.75767  ┆ 0.908021 │
-        │ 2    ┆ model-01 ┆ 0.739269 ┆ 0.637499 ┆ 0.825753 │
-        │ 3    ┆ model-02 ┆ 0.554108 ┆ 0.451475 ┆ 0.653518 │
-        │ 4    ┆ model-03 ┆ 0.480386 ┆ 0.373574 ┆ 0.588454 │
-        └──────┴──────────┴──────────┴──────────┴──────────┘
+        Returns
+        -------
+        polars.DataFrame
+            Value, interval, rank range, and the reason where a model has no rank.
+
+        Examples
+        --------
+        >>> board.leaderboard("pass@4").select("rank", "model", pl.col("value", "lo", "hi").round(3)).rows()[:2]
+        [(1, 'model-00', 0.843, 0.758, 0.908), (2, 'model-01', 0.739, 0.637, 0.826)]
         """
-        order = "benchmark, protocol, rank NULLS LAST, value DESC NULLS LAST, model"
-        parts = {"view": "leaderboard", "more": "", "order": order}
-        with opened(self.folder) as read:
-            known = facts(read)
-            asked: dict[str, Any] = {"metric": known.metric(metric), "benchmark": benchmark}
-            there("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
+        query = {"view": "leaderboard", "more": "", "order": _ORDER}
+        with opened(self.folder) as reader:
+            output = facts(reader)
+            parameters: dict[str, Any] = {"metric": output.metric(metric), "benchmark": benchmark}
+            there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
             if by == "subject":
-                parts |= {"view": "subject_leaderboard", "order": f"subject, {order}"}
+                query |= {"view": "subject_leaderboard", "order": f"subject, {_ORDER}"}
             elif by is not None:
-                slices = [name for (name,) in read.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
+                slices = [name for (name,) in reader.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
                 there("slice", ["subject", *slices], [by])
-                asked["slice"] = by
-                parts |= {"view": "slice_summary", "more": "AND slice = $slice"}
-                parts["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
-        return session.frame(self.folder, _ROWS.format(**parts), asked)
+                parameters["slice"] = by
+                query |= {"view": "slice_summary", "more": "AND slice = $slice"}
+                query["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
+        return session.frame(self.folder, _ROWS.format(**query), parameters)
 
     def curve(self, model: str, benchmark: str | None = None) -> pl.DataFrame:
-        """pass@k and pass^k of a model for k = 1, 2, 3, ... up to its attempts, with intervals and coverage.
+        """Return pass@k and pass^k of a model for k = 1, 2, 3, ...
 
-        >>> board.curve("model-00").filter(k=8).select("family", "k", "value", "coverage")
-        shape: (2, 4)
-        ┌────────┬─────┬──────────┬──────────┐
-        │ family ┆ k   ┆ value    ┆ coverage │
-        │ ---    ┆ --- ┆ ---      ┆ ---      │
-        │ str    ┆ i64 ┆ f64      ┆ f64      │
-        ╞════════╪═════╪══════════╪══════════╡
-        │ pass@k ┆ 8   ┆ 0.911672 ┆ 0.983333 │
-        │ pass^k ┆ 8   ┆ 0.125538 ┆ 0.983333 │
-        └────────┴─────┴──────────┴──────────┘
+        Parameters
+        ----------
+        model : str
+            Name of the model.
+        benchmark : str, optional
+            By default all benchmarks.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per family and k, with interval and coverage.
+
+        Examples
+        --------
+        >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "coverage").round(3)).rows()
+        [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
         names = self.sql("SELECT DISTINCT model, benchmark FROM model_summary ORDER BY ALL")
         there("model", names["model"].unique(maintain_order=True).to_list(), [model])
@@ -134,8 +157,19 @@ class Board:
         return session.frame(self.folder, _CURVE, {"model": model, "benchmark": benchmark})
 
     def table(self, name: str) -> pl.DataFrame:
-        """Any table or view of the output by its name; `tables` lists them.
+        """Return a table or view of the output.
 
+        Parameters
+        ----------
+        name : str
+            One of the names in `tables`.
+
+        Returns
+        -------
+        polars.DataFrame
+
+        Examples
+        --------
         >>> board.table("problem_counts").select("model", "problem_id", "n", "c").head(2).rows()
         [('model-00', 'problem-000000', 12, 7), ('model-00', 'problem-000001', 14, 11)]
         """
@@ -144,32 +178,62 @@ class Board:
 
     @property
     def tables(self) -> pl.DataFrame:
-        """Names of all tables and views, and what is in each.
+        """List all tables and views with their descriptions.
 
+        Returns
+        -------
+        polars.DataFrame
+            The columns name and about.
+
+        Examples
+        --------
         >>> board.tables["name"].to_list()[:3]
         ['budget', 'change', 'comparison']
         """
         return session.frame(self.folder, _TABLES)
 
     def sql(self, query: str, *parameters: Any) -> pl.DataFrame:
-        """The rows of one SELECT over the tables, in a read-only session that reaches nothing else.
+        """Run one SELECT over the tables in a read-only session without access to files or the network.
 
-        Parameters stand for ? in the query. The macros `pass_at_k(n, c, k)` and `pass_hat_k(n, c, k)` are there.
+        Parameters
+        ----------
+        query : str
+            A single statement; the macros `pass_at_k(n, c, k)` and `pass_hat_k(n, c, k)` are defined.
+        *parameters
+            Values for ? in the query.
 
+        Returns
+        -------
+        polars.DataFrame
+
+        Examples
+        --------
         >>> board.sql("SELECT model, count(*) FROM problem_counts WHERE c > ? GROUP BY ALL ORDER BY ALL", 0).rows()
         [('model-00', 56), ('model-01', 52), ('model-02', 44), ('model-03', 38)]
         """
         return session.frame(self.folder, query, parameters)
 
     def rows(self, query: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The same as plain Python: names of columns, and rows, or the first of them.
+        """Run one SELECT as `sql` does, without Polars.
 
+        Parameters
+        ----------
+        query : str
+            A single statement.
+        limit : int, optional
+            The largest number of rows.
+
+        Returns
+        -------
+        tuple
+            Column names and rows.
+
+        Examples
+        --------
         >>> board.rows("SELECT DISTINCT metric FROM model_summary ORDER BY ALL", limit=2)
         (['metric'], [('pass@1',), ('pass@4',)])
         """
         return session.query(self.folder, query, limit=limit)
-
-    # --- comparisons and drawings
 
     def compare(
         self,
@@ -180,64 +244,63 @@ class Board:
         protocol: str | Sequence[str] = (),
         run: str | Sequence[str] = (),
     ) -> Comparison:
-        """What the problems that both models attempted show: the lift of B over A, and whether it may be claimed.
+        """Compare two models on the problems both attempted.
 
-        Any metric that the attempts allow, also one that no table has. protocol: only this one, or two, of A and of
-        B. run: A as it was in this run, or two, of A and of B; only for an output that is kept. A run that is not
-        named is that of this board.
+        Parameters
+        ----------
+        model_a, model_b : str
+            The lift is that of B over A.
+        metric : str
+            Any metric that the attempts allow, published or not.
+        benchmark : str, optional
+            By default all benchmarks.
+        protocol : str or sequence of str
+            The protocol of both models, or one for A and one for B.
+        run : str or sequence of str
+            The run of A, or one for A and one for B; by default the run of this board.
 
+        Returns
+        -------
+        Comparison
+
+        Examples
+        --------
         >>> board.compare("model-02", "model-01", metric="pass@4")
         model-01 against model-02 (synth, pass@4): improvement
           problems       60, attempted by both under the same protocol
           lift           +0.1852, 95% interval +0.1189 to +0.2576 (paired bootstrap over problems, 10,000 resamples)
-          wins           model-01 ahead on 40, model-02 on 4, equal on 16
-          flip test      p = 1.35e-05 one-sided, 2.71e-05 two-sided (signs of the differences of problems flipped)
-          q              4.06e-05 (Benjamini-Hochberg), 8.12e-05 by Holm, over all 6 pairs of synth, pass@4
-          shows          model-01 scores higher on problems like these
-          does not show  how either does on other kinds of problems, or under another protocol
-          detectable     a true lift of 0.0991 is found 80% of the time with 60 such problems
+          ...
         """
-        from scorelake.notebook.comparison import compare  # noqa: PLC0415
-
-        of, was = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
-        asked = Asked(model_a, model_b, metric, benchmark, of, was)
-        return compare(self.folder, self.out, asked)
+        protocols, runs = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
+        return compare(self.folder, self.out, Asked(model_a, model_b, metric, benchmark, protocols, runs))
 
     @property
     def plot(self) -> Plots:
-        """Drawings, the same as on the page: `plot.leaderboard()`, `plot.curve(model)`, `plot.matrix()`."""
-        from scorelake.notebook.plots import Plots  # noqa: PLC0415
-
+        """Return the charts: `plot.leaderboard()`, `plot.curve(model)` and `plot.matrix()`."""
         return Plots(self.folder)
-
-    # --- what it is, and its end
 
     @property
     def folder(self) -> Path:
-        """Where its tables are read: a copy, or the output itself where nobody else has it."""
-        if not self._end.alive:
+        """Return the folder that the tables are read from: a copy, or the output itself if it is temporary."""
+        if not self._finalizer.alive:
             raise UsageError("this board is closed", hint="open it again with scorelake.open(...)")
-        if self._copy is None:
-            self._copy = Path(self.out) if self._alone else self._own()
-        return self._copy
-
-    def _own(self) -> Path:
-        """A copy of the output, which shows the run of this board, or none is made."""
-        with ExitStack() as held:
-            copy = held.enter_context(session.reading(self.out))
-            mine = self.report.run["run_id"] if self.report else None
-            if mine and mine != (shown := run_shown(copy)):
-                raise UsageError(
-                    f"another run has been published here meanwhile: {shown}; this board is of run {mine}",
-                    where=self.out,
-                    hint="scorelake.open(...) shows what is published now",
-                )
-            self._held.push(held.pop_all())
-        return copy
+        if self._folder is None:
+            with ExitStack() as copied:
+                folder = copied.enter_context(session.reading(self.out))
+                run_id = self.report.run["run_id"] if self.report else None
+                if run_id and run_id != (current := run_shown(folder)):
+                    raise UsageError(
+                        f"run {current} has been published here since run {run_id}, which this board shows",
+                        where=self.out,
+                        hint="scorelake.open(...) shows the current run",
+                    )
+                self._resources.push(copied.pop_all())
+            self._folder = folder
+        return self._folder
 
     def close(self) -> None:
-        """Remove the copy, and what was scored without `out`. An output that was asked for stays."""
-        self._end()
+        """Remove the copy, and an output scored without `out`."""
+        self._finalizer()
 
     def __enter__(self) -> Board:
         return self
@@ -246,75 +309,28 @@ class Board:
         self.close()
 
     def __repr__(self) -> str:
-        if not self._end.alive:
-            return "Board: closed"
-        return "\n  ".join(self._told())
+        return "\n  ".join(self._summary()) if self._finalizer.alive else "Board: closed"
 
     def _repr_html_(self) -> str:
-        head, *lines = self._told()
-        told = Markup("<br>").join(lines)
-        drawn = Markup(self.plot.leaderboard(top=20).svg)
-        return str(Markup("<div><strong>{}</strong><br>{}{}</div>").format(head, told, drawn))
+        head, *lines = self._summary()
+        chart = Markup(self.plot.leaderboard(top=20).svg)
+        return str(Markup("<div><strong>{}</strong><br>{}{}</div>").format(head, Markup("<br>").join(lines), chart))
 
-    def _told(self) -> list[str]:
-        """Size, rows, warnings, and who leads each benchmark."""
-        with opened(self.folder) as read:
-            known = facts(read)
-            distinct = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
-            ((problems,),) = read.rows(distinct)
-        run = known.run
-        parts = [(run[key], word) for key, word in _ACCOUNT.items()]
-        size = [plural(len(known.label), "model"), plural(problems, "problem"), plural(len(known.families), "metric")]
-        said = [
-            f"warning: {escape_control_lines(warning)}" for warning in (self.report.warnings if self.report else ())
+    def _summary(self) -> list[str]:
+        """Return size, row accounting, warnings, and the verdict of each benchmark."""
+        with opened(self.folder) as reader:
+            output = facts(reader)
+            ((problems,),) = reader.rows(_PROBLEMS)
+        run, metric = output.run, output.metric(None)
+        size = {"model": len(output.label), "problem": problems, "metric": len(output.families)}
+        lines = [
+            f"Board: {', '.join(plural(count, noun) for noun, count in size.items())}",
+            f"{run['rows_read']:,} attempts = {run['graded']:,} graded + {run['ungraded']:,} ungraded + "
+            f"{run['duplicates']:,} duplicate + {run['rejected']:,} rejected",
         ]
-        name = known.metric(None)
-        leads = [
-            verdict(known, board, name if name in board.lines else next(iter(board.lines)))
-            for board in known.boards[:_FEW]
-        ]
-        more = len(known.boards) - _FEW
-        return [
-            f"Board: {', '.join(size)}",
-            f"{run['rows_read']:,} attempts = {' + '.join(f'{number:,} {word}' for number, word in parts)}",
-            *said,
-            *leads,
-            *([f"and {more:,} more benchmarks"] if more > 0 else []),
-        ]
-
-
-def scored(
-    attempts: str | PathLike[str] | Frame | Matrices,
-    metrics: str | Sequence[str],
-    columns: Columns | None,
-    by: str | Sequence[str],
-    config: Config | None,
-    out: str | PathLike[str] | None,
-    entries: Entries | None,
-    options: Options,
-) -> Board:
-    """The board of a job; without `out` it holds the only output, in a folder that goes with it."""
-    more: dict[str, Any] = dict(options)
-    arguments.options(more, scoring.Options.__annotations__, _ARGUMENTS)
-    lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
-    to = None if out is None else arguments.place(out)
-    memory, engine = more.pop("memory", None), more.get("engine", "local")
-    settings = scoring.settings_for(lake, config, metrics, columns, by, memory, engine)
-    with ExitStack() as held:
-        where = to or str(Path(held.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
-        report = scoring.scored(attempts, where, settings, entries, **more)
-        return Board(where, report, held.pop_all() if to is None else None)
-
-
-def published(out: str | PathLike[str]) -> Board:
-    """The board at an output; that there is none is told now."""
-    board = Board(arguments.place(out))
-    assert board.folder
-    return board
-
-
-_ACCOUNT = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
-_ARGUMENTS = ("metrics", "columns", "by", "config", "out", "entries")
-"""Of score(), beside its options."""
-_FEW = 5
-"""Benchmarks whose leader is told."""
+        lines += [f"warning: {escape_control_lines(text)}" for text in (self.report.warnings if self.report else ())]
+        for board in output.boards[:BENCHMARKS]:
+            lines.append(verdict(output, board, metric if metric in board.lines else next(iter(board.lines))))
+        if len(output.boards) > BENCHMARKS:
+            lines.append(f"and {plural(len(output.boards) - BENCHMARKS, 'more benchmark')}")
+        return lines

@@ -1,127 +1,260 @@
-"""The drawings of a board: the page's own shapes and colours, one picture each that shows itself in a notebook."""
+"""Charts of a board in the page's shapes and colours: images that show themselves in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from scorelake.errors import UsageError
-from scorelake.notebook.drawing import HEAD, NAMES, PAD, ROW, WIDTH, Drawing, Panel, inset, stacked
+from markupsafe import Markup
+
+from scorelake.errors import StorageError, UsageError
 from scorelake.page import svg
+from scorelake.page.build import read_file
 from scorelake.page.problems import problems
-from scorelake.page.sections import Asked, Place, is_step, leaderboard
+from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
 from scorelake.read.board import facts, opened
 from scorelake.read.labels import shortened
 from scorelake.read.names import there
 from scorelake.read.verdict import title
+from scorelake.storage.disk import replace_text
 
-_SCORE, _RANGE = NAMES + 110, NAMES + 215
-"""Where scores and their intervals end."""
+WIDTH, ROW, HEAD, PAD, NAMES = 760, 26, 48, 12, 200
+"""Of a drawing: its width, a table row, the space for a title, the padding, and the right end of names."""
+_SCORE, _RANGE, _AXIS = NAMES + 110, NAMES + 215, NAMES + 235
+"""Right ends of scores and intervals, and the left end of the axis."""
 _LINE = 18
-"""The height of a model in the matrix."""
+"""Height of a model in the heat map."""
 _STEPS = ("never", "seldom", "sometimes", "mostly", "always")
+_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
+
+
+@dataclass(frozen=True, repr=False)
+class Drawing:
+    """A chart as SVG text. Jupyter and VS Code display it.
+
+    Attributes
+    ----------
+    title : str
+        What the chart shows.
+    svg : str
+        The image, including its style.
+
+    Examples
+    --------
+    >>> drawing = board.plot.leaderboard()
+    >>> drawing.title
+    'synth: pass@1'
+    >>> drawing.save("leaderboard.svg")
+    """
+
+    title: str
+    svg: str
+
+    def save(self, path: str | Path) -> None:
+        """Write the image to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its folder must exist.
+
+        Raises
+        ------
+        UsageError
+            If the folder does not exist, or the path is a folder.
+        StorageError
+            If the file cannot be written.
+        """
+        file = Path(path)
+        if not file.parent.is_dir():
+            raise UsageError("no such folder", where=str(file.parent), hint="create it, or give another path")
+        if file.is_dir():
+            raise UsageError("is a folder", where=str(file), hint="give a file name, such as leaderboard.svg")
+        try:
+            replace_text(file, self.svg)
+        except OSError as error:
+            raise StorageError(f"cannot be written: {error.strerror}", where=str(file)) from None
+
+    def __repr__(self) -> str:
+        return f"Drawing: {self.title}"
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
+class Panel(NamedTuple):
+    """A part of a drawing: its title, its height including the title, and its elements."""
+
+    title: str
+    height: int
+    parts: Sequence[Markup]
 
 
 class Plots:
-    """The drawings of a board. Where it has several benchmarks or protocols, they stand below each other."""
+    """The charts of a board. Several benchmarks or protocols are stacked in one drawing.
+
+    Methods raise `UsageError` if a name does not exist or there is nothing to draw.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def leaderboard(self, metric: str | None = None, benchmark: str | None = None, top: int = 50) -> Drawing:
-        """Models by rank, each with its score and its interval on one axis; at most `top` of them.
+        """Draw models by rank, with scores and intervals on one axis.
 
+        Parameters
+        ----------
+        metric : str, optional
+            By default pass@1, or avg@N without pass/fail.
+        benchmark : str, optional
+            By default all benchmarks.
+        top : int
+            The largest number of models per board.
+
+        Returns
+        -------
+        Drawing
+
+        Examples
+        --------
         >>> board.plot.leaderboard("pass@4")
         Drawing: synth: pass@4
         """
-        return self._drawn(_leaderboard, metric, benchmark, top)
+        return self._draw(_leaderboard, metric, benchmark, top)
 
     def curve(self, model: str, benchmark: str | None = None) -> Drawing:
-        """pass@k and pass^k of a model over k: what sampling can find, and what can be relied on.
+        """Draw pass@k and pass^k of a model over k.
 
+        Parameters
+        ----------
+        model : str
+            Name of the model.
+        benchmark : str, optional
+            By default all benchmarks.
+
+        Returns
+        -------
+        Drawing
+
+        Examples
+        --------
         >>> board.plot.curve("model-00")
         Drawing: synth: pass@k and pass^k of model-00
         """
-        return self._drawn(lambda place: _curve(place, model), None, benchmark)
+        return self._draw(lambda view: _curve(view, model), None, benchmark)
 
     def matrix(self, benchmark: str | None = None) -> Drawing:
-        """Who solves which problem: models by rank, problems from easy to hard, five colours from never to always.
+        """Draw models by problems as a heat map: models by rank, problems from easy to hard.
 
+        Parameters
+        ----------
+        benchmark : str, optional
+            By default all benchmarks.
+
+        Returns
+        -------
+        Drawing
+
+        Examples
+        --------
         >>> board.plot.matrix()
-        Drawing: synth: who solves which problem
+        Drawing: synth: models by problems
         """
-        return self._drawn(_matrix, None, benchmark)
+        return self._draw(_matrix, None, benchmark)
 
-    def _drawn(
-        self, panel: Callable[[Place], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
+    def _draw(
+        self, draw: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
     ) -> Drawing:
-        with opened(self._folder) as read:
-            known = facts(read)
-            name = known.metric(metric)
-            there("benchmark", [board.benchmark for board in known.boards], [benchmark] if benchmark else [])
-            places = [
-                Place(known, board, read, Asked(name, top))
-                for board in known.boards
-                if benchmark in (None, board.benchmark) and (metric is None or name in board.lines)
+        with opened(self._folder) as reader:
+            output = facts(reader)
+            name = output.metric(metric)
+            there("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+            panels = [
+                draw(view)
+                for view in board_views(output, reader, name, top=top)
+                if benchmark in (None, view.board.benchmark) and (metric is None or view.metric == name)
             ]
-            panels = [drawn for drawn in map(panel, places) if drawn is not None]
-        if not panels:
-            raise UsageError("there is nothing to draw", hint="name another benchmark, or a metric that it has")
-        return stacked(panels)
+        if not any(panels):
+            raise UsageError("there is nothing to draw", hint="choose another benchmark, or a metric that it has")
+        return _stack([panel for panel in panels if panel])
 
 
-def _leaderboard(place: Place) -> Panel:
-    told = leaderboard(place)
-    rows = [*told["rows"], *told["below"]]
-    shown, left = rows[: place.asked.top], len(rows) - place.asked.top
-    across = WIDTH - PAD - _RANGE - 20
-    parts = [inset(told["axis"], _RANGE + 20, HEAD - 16, across, 14)]
+def _leaderboard(view: BoardView) -> Panel:
+    table = leaderboard(view)
+    rows = [*table["ranked"], *table["unranked"]]
+    shown, omitted = rows[: view.top], len(rows) - view.top
+    width = WIDTH - PAD - _AXIS
+    parts = [_inset(table["axis"], _AXIS, HEAD - 16, width, 14)]
     for i, row in enumerate(shown):
         y = HEAD + i * ROW
-        middle = y + ROW / 2 + 4
+        at = {"y": y + ROW / 2 + 4}
         parts += [
-            svg.tag("text", row["place"], x=PAD + 28, y=middle, text_anchor="end"),
-            svg.tag("text", shortened(row["name"], 26), x=PAD + 40, y=middle, class_="ink"),
-            svg.tag("text", row["score"] + told["unit"], x=_SCORE, y=middle, text_anchor="end", class_="ink strong"),
-            svg.tag("text", row["range"], x=_RANGE, y=middle, text_anchor="end"),
-            inset(row["plot"], _RANGE + 20, y, across, ROW),
+            svg.element("text", row["rank"], x=PAD + 28, **at, text_anchor="end"),
+            svg.element("text", shortened(row["name"], 26), x=PAD + 40, **at, class_="ink"),
+            svg.element("text", row["score"] + table["unit"], x=_SCORE, **at, text_anchor="end", class_="ink strong"),
+            svg.element("text", row["range"], x=_RANGE, **at, text_anchor="end"),
+            _inset(row["plot"], _AXIS, y, width, ROW),
         ]
-    if left > 0:
-        parts.append(svg.tag("text", f"{left:,} more models", x=PAD + 40, y=HEAD + len(shown) * ROW + 16))
-    return Panel(f"{title(place.board)}: {place.metric}", HEAD + len(shown) * ROW + (22 if left > 0 else 4), parts)
+    end = HEAD + len(shown) * ROW
+    if omitted > 0:
+        parts.append(svg.element("text", f"{omitted:,} more models", x=PAD + 40, y=end + 16))
+    return Panel(f"{title(view.board)}: {view.metric}", end + (22 if omitted > 0 else 4), parts)
 
 
-def _curve(place: Place, model: str) -> Panel | None:
-    there("model", list(place.facts.label), [model])
-    sql = """
-        SELECT family, k, value, lo, hi, coverage FROM curve
-        WHERE benchmark = ? AND protocol = ? AND model = ? AND value IS NOT NULL ORDER BY k
-    """
-    found: dict[str, list[svg.Point]] = {"pass@k": [], "pass^k": []}
-    for family, k, *numbers in place.read.rows(sql, *place.key, model):
-        if is_step(k) and family in found:
-            found[family].append(svg.Point(k, *numbers))
-    most = max((point.x for points in found.values() for point in points), default=0)
-    if not most:
+def _curve(view: BoardView, model: str) -> Panel | None:
+    there("model", list(view.facts.label), [model])
+    points = curve_points(view)
+    curves = {family: points[family, model] for family in CURVES if (family, model) in points}
+    if not curves:
         return None
-    frame = svg.Frame(WIDTH - 2 * PAD, 320, 46, 100, 12, 30, (1, max(most, 2)), (0, 1), log=True)
-    series = [svg.Series(family, points, i + 1) for i, (family, points) in enumerate(found.items()) if points]
-    name = f"{title(place.board)}: pass@k and pass^k of {place.label(model)}"
-    drawn = svg.curves(series, frame, name, percent=True, named=True)
-    return Panel(name, HEAD + frame.height, [inset(drawn, PAD, HEAD - 14, frame.width, frame.height)])
+    largest = max(point.x for curve in curves.values() for point in curve)
+    area = svg.PlotArea((WIDTH - 2 * PAD, 320), (46, 100, 12, 30), (1, max(largest, 2)), (0, 1), log=True)
+    series = [svg.Series(family, curve, i) for i, (family, curve) in enumerate(curves.items(), start=1)]
+    name = f"{title(view.board)}: pass@k and pass^k of {view.label(model)}"
+    chart = svg.curve_chart(series, area, name, labelled=True)
+    return Panel(name, HEAD + area.size[1], [_inset(chart, PAD, HEAD - 14, *area.size)])
 
 
-def _matrix(place: Place) -> Panel | None:
-    told = problems(place)
-    if told is None or not told["names"]:
+def _matrix(view: BoardView) -> Panel | None:
+    section = problems(view)
+    if section is None or not section["names"]:
         return None
-    down = len(told["names"]) * _LINE
-    behind = svg.tag("rect", x=NAMES, y=HEAD, width=WIDTH - NAMES - PAD, height=down, class_="nothing")
-    parts = [behind, inset(told["heat"], NAMES, HEAD, WIDTH - NAMES - PAD, down)]
-    for i, name in enumerate(told["names"]):
-        parts.append(svg.tag("text", name, x=NAMES - 8, y=HEAD + i * _LINE + 13, text_anchor="end", class_="ink"))
-    for i, word in enumerate(_STEPS):
-        x, y = NAMES + i * 95, HEAD + down + 18
-        parts.append(svg.tag("path", d=f"M{x} {y - 4}h12", class_=f"s{i}", stroke_width=10))
-        parts.append(svg.tag("text", word, x=x + 17, y=y))
-    return Panel(f"{title(place.board)}: who solves which problem", HEAD + down + 28, parts)
+    width, height = WIDTH - NAMES - PAD, len(section["names"]) * _LINE
+    background = svg.element("rect", x=NAMES, y=HEAD, width=width, height=height, class_="empty")
+    parts = [background, _inset(section["heat_map"], NAMES, HEAD, width, height)]
+    for i, name in enumerate(section["names"]):
+        y = HEAD + i * _LINE + 13
+        parts.append(svg.element("text", name, x=NAMES - 8, y=y, text_anchor="end", class_="ink"))
+    for i, step in enumerate(_STEPS):
+        x, y = NAMES + i * 95, HEAD + height + 18
+        parts.append(svg.element("path", d=f"M{x} {y - 4}h12", class_=f"s{i}", stroke_width=10))
+        parts.append(svg.element("text", step, x=x + 17, y=y))
+    return Panel(f"{title(view.board)}: models by problems", HEAD + height + 28, parts)
+
+
+def _stack(panels: Sequence[Panel]) -> Drawing:
+    """Put panels below each other in one image."""
+    name, height = "; ".join(panel.title for panel in panels), sum(panel.height for panel in panels) + 2 * PAD
+    background = svg.element("rect", width=WIDTH, height=height, class_="paper")
+    parts, y = [svg.element("style", Markup(chart_style())), background], PAD
+    for panel in panels:
+        head = svg.element("text", panel.title, x=PAD, y=18, class_="head")
+        parts.append(_inset(Markup("").join([head, *panel.parts]), 0, y, WIDTH, panel.height))
+        y += panel.height
+    look = {"class_": "scorelake", "style": f"max-width: 100%; height: auto; font-family: {_FONT}"}
+    size = {"width": WIDTH, "height": height, "xmlns": "http://www.w3.org/2000/svg"}
+    return Drawing(name, str(svg.image((WIDTH, height), name, name, *parts, **look, **size)))
+
+
+def _inset(chart: Markup, x: float, y: float, width: float, height: float) -> Markup:
+    return svg.element("svg", chart, x=x, y=y, width=width, height=height)
+
+
+def chart_style() -> str:
+    """Return the page's style of charts, restricted to our own drawings."""
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", read_file("charts.css").replace(":root", ""))
+    selectors = [",".join(f".scorelake {name.strip()}".strip() for name in names.split(",")) for names, _ in rules]
+    return "".join(f"{names}{{{body.strip()}}}" for names, (_, body) in zip(selectors, rules, strict=True))

@@ -1,24 +1,25 @@
-"""One job, whoever asks for it: settings from what was said, the engine asked for, and a report of what was done."""
+"""Score attempts from Python: write them as a temporary lake, run the job, and return a Board of its output."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
-from scorelake.errors import ScorelakeError
+from scorelake.errors import ScorelakeError, UsageError
 from scorelake.lake.description import settings_of
-from scorelake.notebook import arguments
+from scorelake.notebook.board import Board, check_location
 from scorelake.settings import Settings, load
 
 if TYPE_CHECKING:
-    from scorelake.notebook.frames import Entries, Frame, Matrices
+    from scorelake.notebook.frames import EntryKind, Frame, Matrices
     from scorelake.run import Report
     from scorelake.stages import Progress
 
@@ -27,24 +28,52 @@ Columns: TypeAlias = Mapping[str, str | Sequence[str]]
 
 
 class Options(TypedDict, total=False):
-    """How the job is done, as on the command line; none of it changes a number."""
+    """How the job runs, as on the command line; none of it changes a number."""
 
     memory: float | None
-    """Gigabytes to aim at."""
     engine: str
-    """local, or ray."""
     address: str | None
-    """Of a Ray cluster."""
     full: bool
-    """Count every file again."""
     allow_quarantine: bool
-    """Leave unreadable files out."""
     allow_empty: bool
-    """Publish even if all values of a metric are lost."""
     progress: Progress
-    """Called with a stage, how much is done, and of how much."""
-    say: Callable[[str], None]
-    """Called with warnings of a cluster, such as of lost workers; by default they are logged."""
+    warn: Callable[[str], None]
+
+
+def score_attempts(
+    attempts: str | PathLike[str] | Frame | Matrices,
+    out: str | PathLike[str] | None,
+    entries: EntryKind | None,
+    options: Options,
+    **config: Any,
+) -> Board:
+    """Run the job and return its board; `config` are arguments of `settings_for`."""
+    _check_options(options)
+    if entries not in (None, "passed", "score"):
+        raise UsageError(f"entries must be passed or score, got {entries!r}")
+    lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
+    target = None if out is None else check_location(out)
+    settings = settings_for(lake, memory=options.get("memory"), **config)
+    job: dict[str, Any] = {name: value for name, value in options.items() if name != "memory"}
+    with ExitStack() as temporary:
+        folder = target or str(Path(temporary.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
+        if lake is None:
+            report = _score_frame(attempts, folder, settings, entries, job)
+        elif entries is None:
+            report = run_job(lake, folder, settings, **job)
+        else:
+            raise _entries_without_matrix()
+        return Board(folder, report, None if target else temporary.pop_all())
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in Options.__annotations__:
+            names = ("metrics", "columns", "by", "config", "out", "entries", *Options.__annotations__)
+            close = "".join(f"did you mean {near}? " for near in get_close_matches(name, names, n=1))
+            raise UsageError(f"score() has no argument {name}", hint=f"{close}arguments: {', '.join(names)}")
+        if name in ("progress", "warn") and not callable(value):
+            raise UsageError(f"{name} must be a function, got {value!r}")
 
 
 def settings_for(
@@ -54,107 +83,101 @@ def settings_for(
     columns: Columns | None = None,
     by: str | Sequence[str] = (),
     memory: float | None = None,
-    engine: str = "local",
 ) -> Settings:
-    """Settings for a lake: what it says of itself, then the config (a file, or a dictionary like it), then the rest.
-
-    Without a lake, they are for a frame, which says nothing of itself. Where tasks run here, Polars has as many
-    threads as they say; it asks once, when it is loaded.
-    """
-    flags = _flags(config) if isinstance(config, Mapping) else {}
-    flags |= {f"columns.{key}": name for key, name in arguments.columns(columns).items()}
-    asked = {
-        "metrics.names": arguments.names(metrics, "metrics"),
-        "by": arguments.names(by, "by"),
-        "run.memory_gb": memory,
-    }
-    flags |= {key: value for key, value in asked.items() if value not in (None, ())}
-    file = None if config is None or isinstance(config, Mapping) else Path(arguments.place(config, "config"))
-    settings = load(file, **flags) if lake is None else settings_of(lake, file, **flags)
-    if settings.run.threads and engine == "local":
-        os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
-    return settings
+    """Return the settings: the description of the lake, overridden by the config, overridden by the arguments."""
+    if not isinstance(columns, Mapping | None):
+        raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
+    flags = _flatten(config) if isinstance(config, Mapping) else {}
+    flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
+    given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
+    flags |= {key: value for key, value in given.items() if value not in (None, ())}
+    file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))
+    return load(file, **flags) if lake is None else settings_of(lake, file, **flags)
 
 
-def _flags(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config that is a dictionary, key by key, so that what the lake says of itself stays below it."""
-    flags: dict[str, Any] = {}
-    for section, keys in config.items():
-        if isinstance(keys, Mapping) and keys:
-            flags |= {f"{section}.{key}": value for key, value in keys.items()}
-            continue
-        alone = {str(section): keys}
-        load(**alone)  # what is no section, or should be one, is told as of a file
-        flags |= {} if isinstance(keys, Mapping) else alone
-    return flags
-
-
-def scored(
-    attempts: str | PathLike[str] | Frame | Matrices,
-    out: str,
-    settings: Settings,
-    entries: Entries | None = None,
-    **options: Any,
-) -> Report:
-    """The whole job: of a lake where it is, of a frame or a matrix by way of a file that is gone afterwards."""
-    if isinstance(attempts, str | PathLike):
-        arguments.entries(entries, matrix=False)
-        return _job(fspath(attempts), out, settings, **options)
-    from scorelake.notebook import frames  # noqa: PLC0415  (Polars loads slowly, and is told its threads before)
-
-    matrix = frames.is_matrix(attempts)
-    arguments.entries(entries, matrix)
-    name = frames.MATRIX if matrix else frames.FRAME
-    with TemporaryDirectory(prefix="scorelake-") as home:
-        path = Path(home) / f"{name}.parquet"
-        frames.write(attempts, path, settings, entries or "passed")
-        try:
-            return _job(str(path), out, settings, called=name, **options)
-        except ScorelakeError as error:
-            raise _said(error, str(path), name) from None
-
-
-def _job(
+def run_job(
     lake: str,
     out: str,
     settings: Settings,
     engine: str = "local",
     address: str | None = None,
-    say: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Report:
-    """The job on the engine asked for."""
-    from scorelake import engines  # noqa: PLC0415
+    """Run the job on an engine."""
+    from scorelake import engines  # noqa: PLC0415 - loads Polars
     from scorelake.lake.iceberg import CATALOG  # noqa: PLC0415
     from scorelake.lake.shards import everywhere  # noqa: PLC0415
+    from scorelake.publish.snapshot import Output  # noqa: PLC0415
+    from scorelake.run import job  # noqa: PLC0415
 
     shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, say) as where:
-        from scorelake.publish.snapshot import Output  # noqa: PLC0415
-        from scorelake.run import job  # noqa: PLC0415
-
-        return job(lake, Output.at(out, settings.storage), settings, engine=where, **options)
+    with engines.connect(engine, address, settings, shared, warn) as connected:
+        return job(lake, Output.at(out, settings.storage), settings, engine=connected, **options)
 
 
-def _said(error: ScorelakeError, path: str, name: str) -> ScorelakeError:
-    """The same error about a frame: its file is nobody's business, it has no folder, and no command is about it."""
+def _score_frame(
+    attempts: Any, out: str, settings: Settings, entries: EntryKind | None, job: Mapping[str, Any]
+) -> Report:
+    """Score a data frame or matrices by way of a temporary file."""
+    from scorelake.notebook import frames  # noqa: PLC0415 - loads Polars
+
+    is_matrix = frames.is_matrix(attempts)
+    if entries and not is_matrix:
+        raise _entries_without_matrix()
+    name = frames.MATRIX if is_matrix else frames.FRAME
+    with TemporaryDirectory(prefix="scorelake-") as folder:
+        path = Path(folder) / f"{name}.parquet"
+        frames.write_attempts(attempts, path, settings, entries or "passed")
+        try:
+            return run_job(str(path), out, settings, called=name, **job)
+        except ScorelakeError as error:
+            raise _without_file(error, path, name) from None
+
+
+def _names(value: Any, argument: str) -> tuple[str, ...]:
+    """Return names from a sequence, or from one text separated by commas."""
+    names = value.split(",") if isinstance(value, str) else value
+    names = list(names) if isinstance(names, Iterable) and not isinstance(names, bytes | Mapping) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{argument} must be a name or a list of names, got {value!r}")
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten a config to dotted keys, which override the description of the lake key by key."""
+    flags: dict[str, Any] = {}
+    for section, keys in config.items():
+        if isinstance(keys, Mapping) and keys:
+            flags |= {f"{section}.{key}": value for key, value in keys.items()}
+            continue
+        load(**{str(section): keys})  # raises the same error for an unknown section as a config file does
+        flags |= {} if isinstance(keys, Mapping) else {str(section): keys}
+    return flags
+
+
+def _entries_without_matrix() -> UsageError:
+    hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
+    return UsageError("entries is for matrices only", hint=hint)
+
+
+def _without_file(error: ScorelakeError, path: Path, name: str) -> ScorelakeError:
+    """Return the error without the temporary file, its folder, and commands that need a file."""
     what, where, hint = (
-        text and text.replace(path, name).replace(Path(path).name, name)
+        (text or "").replace(str(path), name).replace(path.name, name)
         for text in (error.what, error.where, error.hint)
     )
-    what = (what or "").replace(", or in conflict with the folder's name", "")
-    return type(error)(what, where=where, hint=hint and _as_arguments(hint))
+    what = what.replace(", or in conflict with the folder's name", "")
+    hint = re.sub(r"(; |\. |\n  )`scorelake init.*\Z", "", hint, flags=re.DOTALL)
+    hint = re.sub(r"in the command: (--(?:column|by) [^\n]+)", _as_arguments, hint)
+    return type(error)(what, where=where or None, hint=hint or None)
 
 
-def _as_arguments(hint: str) -> str:
-    """A hint for the command line, as arguments of score()."""
-    hint = re.sub(r"(; |\n  )`scorelake init[^`]*` guesses (which|all columns and writes a config)\Z", "", hint)
-    before, command, flags = hint.partition("in the command: ")
-    if not command:
-        return hint
-    words = shlex.split(flags)
+def _as_arguments(flags: re.Match[str]) -> str:
+    """Convert flags of the command line to arguments of score()."""
+    words = shlex.split(flags[1])
     given = list(zip(words[::2], words[1::2], strict=True))
-    named = dict(word.split("=", 1) for flag, word in given if flag == "--column")
-    told = [f"columns={json.dumps(named, ensure_ascii=False)}"] if named else []
-    told += [f"by={json.dumps(word, ensure_ascii=False)}" for flag, word in given if flag == "--by"]
-    return f"{before}to score(): {', '.join(told)}"
+    columns = dict(word.split("=", 1) for flag, word in given if flag == "--column")
+    arguments = [f"columns={json.dumps(columns, ensure_ascii=False)}"] if columns else []
+    arguments += [f"by={json.dumps(word, ensure_ascii=False)}" for flag, word in given if flag == "--by"]
+    return f"to score(): {', '.join(arguments)}"

@@ -1,7 +1,7 @@
-"""What the page's script switches between, as plain data.
+"""The data that the page's script switches between.
 
-A page must stay small enough for mail. So the least is put in first, then what is asked for most, as long as there is
-room; what finds none is named, and the script says so. Without the script nothing of this is needed.
+A page must stay small enough for mail. Required data comes first, then optional parts in order of priority as long as
+they fit. The script lists the parts that did not fit. Without the script none of this is needed.
 """
 
 from __future__ import annotations
@@ -11,149 +11,126 @@ from collections.abc import Iterator
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.pairs import packed
-from scorelake.page.sections import MANY, MATRIX, Place
-from scorelake.read.board import Board, by_subject
+from scorelake.page.pairs import packed_pairs
+from scorelake.page.sections import MANY, MATRIX, BoardView, pack
+from scorelake.read.board import Board, Line, by_subject
 from scorelake.read.labels import labels
-from scorelake.read.numbers import millionths
+from scorelake.read.numbers import Scale
 from scorelake.read.verdict import verdict
 
-Told = dict[str, Any]
-MOST_ROWS = 60_000
-"""Rows by subject at every metric that may fit into a page at all."""
+Json = dict[str, Any]
+Part = list[tuple[Json, str, Any]]
+"""Entries to add: the dictionary, the key and the value."""
+MAX_SUBJECT_ROWS = 60_000
+"""With more rows by subject and metric there is no need to measure their size: they do not fit."""
 
 
-def data(places: list[Place], shown: list[Told], room: int) -> Told:
-    """Everything for the script that fits into so many bytes."""
-    named = labels(place.board.benchmark for place in places)
-    boards = [_board(place, its, named[place.board.benchmark]) for place, its in zip(places, shown, strict=True)]
-    asked = places[0].asked
-    out: Told = {"metric": asked.metric, "top": asked.top, "matrix": MATRIX, "many": MANY, "shapes": svg.SHAPES}
-    out |= {"left": [], "boards": boards}
-    room -= len(told(out).encode())
-    for what, pieces in _more(places, shown, boards):
-        size = sum(len(told({key: value}).encode()) for _, key, value in pieces or ())
-        if pieces is None or size > room:
-            out["left"].append(what)
+def script_data(views: list[BoardView], sections: list[Json], metric: str, max_bytes: int) -> Json:
+    """Return the data for the script that fits into max_bytes."""
+    names = labels(view.board.benchmark for view in views)
+    boards = [_board(view, parts, names[view.board.benchmark]) for view, parts in zip(views, sections, strict=True)]
+    data: Json = {"metric": metric, "top": views[0].top, "matrix": MATRIX, "many": MANY, "markers": svg.MARKERS}
+    data |= {"omitted": [], "boards": boards}
+    left = max_bytes - len(encode(data).encode())
+    for name, part in _optional_parts(views, sections, boards):
+        size = sum(len(encode({key: value}).encode()) for _, key, value in part or ())
+        if part is None or size > left:
+            data["omitted"].append(name)
             continue
-        room -= size
-        for target, key, value in pieces:
+        left -= size
+        for target, key, value in part:
             target[key] = value
-    return out
+    return data
 
 
-def told(data: Told) -> str:
-    """JSON that no HTML parser and no script takes for anything else."""
+def encode(data: Json) -> str:
+    """Encode as JSON that no HTML parser takes for markup."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    escapes = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-    for char, escaped in escapes.items():
-        text = text.replace(char, escaped)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 
 
-def _board(place: Place, its: Told, benchmark: str) -> Told:
-    """A board with the metric of the page only, and with the cells and histories of its first models."""
-    out: Told = {
+def _board(view: BoardView, sections: Json, benchmark: str) -> Json:
+    """Return a board at the metric of the page, with the problems and the history of the first models only."""
+    out: Json = {
         "benchmark": benchmark,
-        "protocol": place.board.label,
-        "models": [place.label(line.model) for line in place.lines],
-        "whole": {"name": ""} | _view(place, place.board),
+        "protocol": view.board.label,
+        "models": [view.label(line.model) for line in view.lines],
+        "overall": {"name": ""} | _scores(view, view.board),
         "subjects": [],
         "pairs": {},
     }
-    if its["curves"]:
-        out["curves"] = its["curves"]["data"]
-    if its["problems"]:
-        out["problems"] = its["problems"]["data"] | {"cells": its["problems"]["data"]["cells"][:MATRIX]}
-    if its["history"]:
-        out["history"] = its["history"]["data"] | {"rows": its["history"]["data"]["rows"][:MATRIX]}
+    if sections["curves"]:
+        out["curves"] = sections["curves"]["data"]
+    for name, rows in (("problems", "cells"), ("history", "rows")):
+        if sections[name]:
+            data = sections[name]["data"]
+            out[name] = data | {rows: data[rows][:MATRIX]}
     return out
 
 
-def _more(
-    places: list[Place], shown: list[Told], boards: list[Told]
-) -> Iterator[tuple[str, list[tuple[Told, str, Any]] | None]]:
-    """What else may be in the page, the most wanted first: its name, and what is to be put where.
-
-    None instead of what is so large that it need not be looked at.
-    """
-    where = list(zip(places, shown, boards, strict=True))
-    views = [_subjects(place) for place in places]
-    yield "scores by subject", [(board, "subjects", its) for board, its in zip(boards, views, strict=True)]
-    yield (
-        "other metrics",
-        [
-            (board["whole"]["metrics"], name, _metric(place, place.board, name))
-            for place, _, board in where
-            for name in place.board.lines
-            if name != place.metric
-        ],
-    )
-    yield (
-        "pairs of all models",
-        [(board, "pairs", packed(place, [line.model for line in place.lines])) for place, _, board in where],
-    )
-    for part, rows, what in (("history", "rows", "history"), ("problems", "cells", "problems")):
-        yield (
-            f"the {what} of all models",
-            [(board[part], rows, its[part]["data"][rows]) for _, its, board in where if its[part]],
-        )
-    yield "other metrics by subject", _other_metrics(places, views)
+def _optional_parts(
+    views: list[BoardView], sections: list[Json], boards: list[Json]
+) -> Iterator[tuple[str, Part | None]]:
+    """Yield the name and the entries of each optional part; None instead of entries that are clearly too large."""
+    paired = list(zip(views, boards, strict=True))
+    scores = [_subjects(view) for view in views]
+    yield "scores by subject", [(out, "subjects", by_name) for out, by_name in zip(boards, scores, strict=True)]
+    others = [(view, out, name) for view, out in paired for name in view.board.lines if name != view.metric]
+    metrics = [(out["overall"]["metrics"], name, _metric(view, view.board, name)) for view, out, name in others]
+    yield "other metrics", metrics
+    yield "pairs of all models", [(out, "pairs", packed_pairs(view)) for view, out in paired]
+    for part, rows in (("history", "rows"), ("problems", "cells")):
+        full = [(out, section[part]["data"]) for out, section in zip(boards, sections, strict=True) if section[part]]
+        yield f"the {part} of all models", [(out[part], rows, data[rows]) for out, data in full]
+    size = sum(len(view.lines) * len(rows) * len(view.board.lines) for view, rows in zip(views, scores, strict=True))
+    yield "other metrics by subject", None if size > MAX_SUBJECT_ROWS else _other_metrics(views, scores)
 
 
-def _subjects(place: Place) -> list[Told]:
-    """The subjects of a board at the metric of the page."""
-    found = by_subject(place.read, place.board, place.metric)
-    named = labels(str(board.subject) for board in found)
-    return [{"name": named[str(board.subject)]} | _view(place, board) for board in found]
+def _subjects(view: BoardView) -> list[Json]:
+    """Return the subjects of a board at the metric of the page."""
+    subjects = by_subject(view.reader, view.board, view.metric)
+    names = labels(str(board.subject) for board in subjects)
+    return [{"name": names[str(board.subject)]} | _scores(view, board) for board in subjects]
 
 
-def _other_metrics(places: list[Place], views: list[list[Told]]) -> list[tuple[Told, str, Any]] | None:
-    """The subjects of all boards at the other metrics."""
-    sizes = [len(p.lines) * len(its) * len(p.board.lines) for p, its in zip(places, views, strict=True)]
-    if sum(sizes) > MOST_ROWS:
-        return None
+def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
     return [
-        (view["metrics"], name, _metric(place, board, name))
-        for place, its in zip(places, views, strict=True)
-        for view, board in zip(its, by_subject(place.read, place.board), strict=True)
+        (target["metrics"], name, _metric(view, board, name))
+        for view, subjects in zip(views, scores, strict=True)
+        for target, board in zip(subjects, by_subject(view.reader, view.board), strict=True)
         for name in board.lines
-        if name not in view["metrics"]
+        if name not in target["metrics"]
     ]
 
 
-def _view(place: Place, board: Board) -> Told:
-    """A board, or one subject of it, at the metric of the page."""
-    metric = place.metric if place.metric in board.lines else next(iter(board.lines))
-    order = {line.model: i for i, line in enumerate(place.lines)}
-    counts: list[Any] = [0] * len(order)
-    for line in board.lines[metric]:
-        if line.model in order:
-            counts[order[line.model]] = [line.problems, line.of_benchmark, line.attempts]
-    return {"counts": counts, "metrics": {metric: _metric(place, board, metric)}}
+def _scores(view: BoardView, board: Board) -> Json:
+    """Return a board, or one subject of it, at the metric of the page."""
+    metric = view.metric if view.metric in board.lines else next(iter(board.lines))
+    lines = {line.model: [line.problems, line.of_benchmark, line.attempts] for line in board.lines[metric]}
+    counts = [lines.get(line.model, 0) for line in view.lines]
+    return {"counts": counts, "metrics": {metric: _metric(view, board, metric)}}
 
 
-def _metric(place: Place, board: Board, name: str) -> Told:
-    """The rows of one metric as the page orders them: value, lo, hi, rank, rank_lo, rank_hi, 1 if of some only."""
-    order = {line.model: i for i, line in enumerate(place.lines)}
-    lines, scale = board.lines[name], board.scale(name)
-    number = millionths if scale.percent else float
-    rows: list[Any] = [0] * len(order)
-    reasons = {}
-    for line in lines:
-        if line.model in order:
-            ends = [None if x is None else number(x) for x in (line.value, line.lo, line.hi)]
-            partly = int(line.scored < line.problems)
-            rows[order[line.model]] = [*ends, line.rank, line.rank_lo, line.rank_hi, partly]
-            if line.rank is None and line.reason:
-                reasons[order[line.model]] = line.reason
-    family, k = place.facts.families[name]
+def _metric(view: BoardView, board: Board, name: str) -> Json:
+    """Return a board at one metric, with the models in the order of the page."""
+    scale = board.scale(name)
+    by_model = {line.model: line for line in board.lines[name]}
+    lines = [by_model.get(line.model) for line in view.lines]
+    family, k = view.facts.families[name]
     return {
         "family": family,
         "k": k,
         "percent": int(scale.percent),
         "places": scale.places,
-        "verdict": verdict(place.facts, board, name),
-        "rows": rows,
-        "reasons": reasons,
+        "verdict": verdict(view.facts, board, name),
+        "rows": [_row(line, scale) if line else 0 for line in lines],
+        "reasons": {i: line.reason for i, line in enumerate(lines) if line and line.rank is None and line.reason},
     }
+
+
+def _row(line: Line, scale: Scale) -> list[float | None]:
+    """Return value, lo, hi, rank, rank_lo, rank_hi, and 1 where some problems have too few attempts."""
+    ranks = (line.rank, line.rank_lo, line.rank_hi)
+    return [*pack(scale, line.value, line.lo, line.hi), *ranks, int(line.scored < line.problems)]

@@ -1,4 +1,4 @@
-"""How scores moved over runs: drawn for the first models, as data for all, the largest moves as a table."""
+"""Scores over runs: a chart of the first models, the data of all, and the largest changes as a table."""
 
 from __future__ import annotations
 
@@ -6,99 +6,73 @@ from itertools import pairwise
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.sections import COLOURED, Place
+from scorelake.page.sections import COLOURED, DASH, BoardView, pack
 from scorelake.read.movers import changed_settings, movers
-from scorelake.read.numbers import millionths
 
 RUNS = 60
-"""The runs that are drawn, the last ones."""
+"""The last runs are drawn, at most this many."""
+_HISTORY = """
+SELECT run_id, started, model, problems, value, lo, hi FROM history
+WHERE benchmark = ? AND protocol = ? AND metric = ? AND number <= ? ORDER BY number
+"""
 
 
-def history(place: Place) -> dict[str, Any] | None:
-    """A drawing, its numbers and the movers; nothing where there is one run."""
-    rows = place.read.dicts(
-        "FROM history WHERE benchmark = ? AND protocol = ? AND metric = ? AND number <= ? ORDER BY number",
-        *place.key,
-        place.metric,
-        place.facts.run["number"],
-    )
-    runs = list(dict.fromkeys(row["run_id"] for row in rows))[-RUNS:]
-    if len(runs) < 2:
+def history(view: BoardView) -> dict[str, Any] | None:
+    """Return the chart, its numbers and the largest changes; None with a single run."""
+    times, problems = {}, dict[str, int]()
+    scores: dict[str, dict[str, tuple[Any, ...]]] = {}
+    for run, started, model, count, *score in view.rows(_HISTORY, view.metric, view.facts.run["number"]):
+        times[run] = f"{started:%Y-%m-%d %H:%M}"
+        problems[run] = max(count, problems.get(run, 0))
+        if score[0] is not None:
+            scores.setdefault(model, {})[run] = tuple(score)
+    runs = list(times)[-RUNS:]
+    lines = [[scores.get(line.model, {}).get(run) for run in runs] for line in view.lines]
+    first = [i for i, line in enumerate(view.lines) if line.rank is not None and any(lines[i])][:COLOURED]
+    if len(runs) < 2 or not first:
         return None
-    when = {row["run_id"]: f"{row['started']:%Y-%m-%d %H:%M}" for row in rows}
-    mine: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        if row["value"] is not None:
-            mine.setdefault(row["model"], {})[row["run_id"]] = row
-    ranked = [line.model for line in place.lines if line.rank is not None and line.model in mine]
+    names = [view.label(view.lines[i].model) for i in first]
     series = [
-        svg.Series(place.label(model), _points(mine[model], runs), i + 1) for i, model in enumerate(ranked[:COLOURED])
+        svg.Series(name, [svg.Point(x, *score) for x, score in enumerate(lines[i]) if score], colour)
+        for colour, (name, i) in enumerate(zip(names, first, strict=True), start=1)
     ]
-    series = [one for one in series if one.points]
-    if not series:
-        return None
-    changed = _changed(place, rows, runs)
-    name = f"{place.metric} over the last {len(runs)} runs"
+    changes = _changes(view, runs, problems)
+    scale, started = view.scale, [times[run] for run in runs]
+    title = f"{view.metric} over the last {len(runs)} runs"
     return {
-        "drawn": svg.timeline(series, [when[run] for run in runs], changed, place.scale.percent, name),
-        "legend": [(s.colour, s.name, svg.mark((s.colour or 1) - 1, (7, 7))) for s in series],
-        "rows": [(when[run], [_cell(place, s, x) for s in series], changed.get(x, "")) for x, run in enumerate(runs)],
-        "names": [s.name for s in series],
-        "changed": bool(changed),
+        "chart": svg.history_chart(series, started, changes, scale.percent, title),
+        "legend": [(colour, name, svg.markers(colour - 1, (7, 7))) for colour, name in enumerate(names, start=1)],
+        "rows": [
+            (started[x], [scale.both(*score) if score else DASH for score in scores_of_run], changes.get(x, ""))
+            for x, scores_of_run in enumerate(zip(*(lines[i] for i in first), strict=True))
+        ],
+        "names": names,
+        "changed": bool(changes),
         "movers": [
-            (
-                place.short(m.model),
-                place.scale.text(m.before),
-                place.scale.text(m.now),
-                place.scale.signed(m.change),
-                m.told,
-            )
-            for m in movers(place.read, place.board, place.metric)
+            (view.short(m.model), scale.text(m.before), scale.text(m.now), scale.signed(m.change), m.told)
+            for m in movers(view.reader, view.board, view.metric)
         ],
         "data": {
-            "first": [s.name for s in series],
-            "runs": [when[run] for run in runs],
-            "changed": changed,
-            "rows": [_packed(place, mine.get(line.model, {}), runs) for line in place.lines],
+            "first": names,
+            "runs": started,
+            "changes": changes,
+            "rows": [[pack(scale, *score) if score else 0 for score in line] for line in lines],
         },
     }
 
 
-def _points(mine: dict[str, dict[str, Any]], runs: list[str]) -> list[svg.Point]:
-    return [
-        svg.Point(x, mine[run]["value"], mine[run]["lo"], mine[run]["hi"])
-        for x, run in enumerate(runs)
-        if run in mine
-    ]
-
-
-def _packed(place: Place, mine: dict[str, dict[str, Any]], runs: list[str]) -> list[list[float | None] | int]:
-    """A model's scores run by run, each with its interval; 0 where it has none."""
-    number = millionths if place.scale.percent else float
-    return [
-        [None if mine[run][end] is None else number(mine[run][end]) for end in ("value", "lo", "hi")]
-        if run in mine
-        else 0
-        for run in runs
-    ]
-
-
-def _cell(place: Place, series: svg.Series, x: int) -> str:
-    point = next((p for p in series.points if p.x == x), None)
-    return "\u2013" if point is None else place.scale.both(point.value, point.lo, point.hi)
-
-
-def _changed(place: Place, rows: list[dict[str, Any]], runs: list[str]) -> dict[int, str]:
-    """Runs with other problems, settings or version than the run before, and what is different."""
-    most = {run: max(row["problems"] for row in rows if row["run_id"] == run) for run in runs}
-    known = {run["run_id"]: run for run in place.read.dicts("FROM run")}
+def _changes(view: BoardView, runs: list[str], problems: dict[str, int]) -> dict[int, str]:
+    """Return what changed at a run, by its position: the problems, the settings or the version."""
+    by_id = {run["run_id"]: run for run in view.reader.dicts("FROM run")}
     out = {}
-    for i, (one, two) in enumerate(pairwise(runs), start=1):
-        told = [f"{most[one]:,} problems before, {most[two]:,} now"] if most[one] != most[two] else []
-        if keys := changed_settings(place.read, known[one], known[two]):
-            told.append(f"other settings: {', '.join(keys)}")
-        if known[one]["version"] != known[two]["version"]:
-            told.append(f"scorelake {known[two]['version']}")
-        if told:
-            out[i] = "; ".join(told)
+    for i, (old, new) in enumerate(pairwise(runs), start=1):
+        notes = []
+        if problems[old] != problems[new]:
+            notes.append(f"{problems[old]:,} problems before, {problems[new]:,} now")
+        if keys := changed_settings(view.reader, by_id[old], by_id[new]):
+            notes.append(f"settings changed: {', '.join(keys)}")
+        if by_id[old]["version"] != by_id[new]["version"]:
+            notes.append(f"scorelake {by_id[new]['version']}")
+        if notes:
+            out[i] = "; ".join(notes)
     return out

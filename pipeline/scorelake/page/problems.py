@@ -1,4 +1,4 @@
-"""The problems of a board: how hard they are, which nobody or everybody solves, and who solves which."""
+"""The problems of a board: their difficulty, problems solved never or always, and models by problems."""
 
 from __future__ import annotations
 
@@ -8,129 +8,108 @@ from string import ascii_letters, digits
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.sections import FLAGGED, HEATED, MANY, MATRIX, Place
+from scorelake.page.sections import MANY, MATRIX, BoardView
 from scorelake.read.labels import shortened
 from scorelake.read.verdict import title
 from scorelake.text import escape_controls
 
+LISTED, DRAWN = 24, 1000
+"""Problems in a list; problems in the heat map."""
+MAX_CODES = 20_000
+"""With more distinct (n, c), cells are rounded to percent."""
+JUDGED_FROM = 8
+"""Suspicious problems are looked for from this number of models on."""
+
+# The view adds floats in any order. Rounding keeps ties equal, so that the page has the same bytes every time.
 _STATS = """
-SELECT subject, problem_id, models, attempts, solved_by, difficulty, saturated, never_solved, suspicious
-FROM problem_stats WHERE benchmark = ? AND protocol = ? ORDER BY difficulty, subject, problem_id
+SELECT * REPLACE (round(difficulty, 9) AS difficulty)
+FROM problem_stats WHERE benchmark = ? AND protocol = ? ORDER BY round(difficulty, 9), subject, problem_id
 """
 _CELLS = """
-WITH placed AS (
-    SELECT subject, problem_id, row_number() OVER (ORDER BY difficulty, subject, problem_id) - 1 AS spot
-    FROM problem_stats WHERE benchmark = $benchmark AND protocol = $protocol
-), shown AS (
-    SELECT subject, problem_id, row_number() OVER (ORDER BY spot) - 1 AS spot
-    FROM placed WHERE spot IN (SELECT unnest($shown))
-)
-SELECT model, list(spot ORDER BY spot), list(n ORDER BY spot), list(c ORDER BY spot)
-FROM problem_counts JOIN shown USING (subject, problem_id)
+SELECT model, list(position), list(n), list(c)
+FROM problem_counts JOIN (
+    SELECT unnest($subjects) AS subject, unnest($ids) AS problem_id, unnest(range(len($ids))) AS position
+) USING (subject, problem_id)
 WHERE benchmark = $benchmark AND protocol = $protocol AND n > 0 AND c IS NOT NULL GROUP BY model
 """
-ALPHABET = ascii_letters + digits
-MOST_KINDS = 20_000
-"""More different (n, c) than this are told in percent."""
-
 Cell = tuple[int, int] | None
 
 
-def problems(place: Place) -> dict[str, Any] | None:
-    """Difficulty, flagged problems, and the matrix of models by problems; nothing where problems are private."""
-    if place.asked.problems == "none":
-        return None
-    stats = place.read.rows(_STATS, *place.key)
+def problems(view: BoardView) -> dict[str, Any] | None:
+    """Return the section about problems; None where problems are private."""
+    stats = view.dicts(_STATS) if view.problem_names != "none" else []
     if not stats:
         return None
-    name = _names(place, stats)
+    names = _names(view, stats)
+    named = list(zip(names, stats, strict=True))
+    bins = svg.bin_difficulties(row["difficulty"] for row in stats)
     flags = {
-        "Nobody solves": [row for row in reversed(stats) if row[7]],
-        "Everybody solves, always": [row for row in stats if row[6]],
-        "Suspicious: weak models solve them, strong ones do not": [row for row in stats if row[8]],
+        "Never solved": [name for name, row in named if row["never_solved"]][::-1],
+        "Always solved by every model": [name for name, row in named if row["saturated"]],
+        "Suspicious: solved by weak models, not by strong ones": [name for name, row in named if row["suspicious"]],
     }
     return {
-        "strip": svg.strip(
-            [row[5] for row in stats], f"Difficulty of {len(stats):,} problems of {title(place.board)}"
-        ),
-        "bins": svg.bins_told(svg.binned([row[5] for row in stats])),
-        "many": len(stats),
+        "histogram": svg.difficulty_histogram(bins, f"Difficulty of {len(stats):,} problems of {title(view.board)}"),
+        "bins": svg.describe_bins(bins),
+        "total": len(stats),
         "flags": [
-            (what, len(rows), [name[row[:2]] for row in rows[:FLAGGED]], max(len(rows) - FLAGGED, 0))
-            for what, rows in flags.items()
+            (flag, len(flagged), flagged[:LISTED], max(len(flagged) - LISTED, 0)) for flag, flagged in flags.items()
         ],
-        "known": place.read.rows(_KNOWN, *place.key)[0][0] >= 8,
-        "hardest": [
-            (name[row[:2]], escape_controls(row[0]), f"{row[5]:.2f}", f"{row[4]:,} of {row[2]:,}", f"{row[3]:,}")
-            for row in list(reversed(stats))[: FLAGGED if len(place.lines) <= MANY else FLAGGED // 2]
-        ],
-        **_matrix(place, stats, name),
+        "judged_from": JUDGED_FROM,
+        "judged": max(row["models"] for row in stats) >= JUDGED_FROM,
+        "hardest": named[::-1][: LISTED if len(view.lines) <= MANY else LISTED // 2],
+        **_heat_map(view, stats, names),
     }
 
 
-_KNOWN = "SELECT max(models) FROM problem_stats WHERE benchmark = ? AND protocol = ?"
+def _names(view: BoardView, stats: list[dict[str, Any]]) -> list[str]:
+    """Return what to call each problem: its id, with the subject where ids repeat; or its number by difficulty."""
+    if view.problem_names == "numbers":
+        return [f"#{i + 1}" for i in range(len(stats))]
+    repeated = len({row["problem_id"] for row in stats}) < len(stats)
+    ids = [f"{row['subject']}/{row['problem_id']}" if repeated else str(row["problem_id"]) for row in stats]
+    return [shortened(escape_controls(text), 80) for text in ids]
 
 
-def _names(place: Place, stats: list[tuple[Any, ...]]) -> dict[tuple[str, str], str]:
-    """What to call each problem: its id, with the subject where ids repeat; or its number by difficulty."""
-    if place.asked.problems == "numbers":
-        return {row[:2]: f"#{i + 1}" for i, row in enumerate(stats)}
-    ids = [row[1] for row in stats]
-    twice = len(set(ids)) < len(ids)
-    words = [f"{row[0]}/{row[1]}" if twice else str(row[1]) for row in stats]
-    return {row[:2]: shortened(escape_controls(text), 80) for row, text in zip(stats, words, strict=True)}
-
-
-def _matrix(place: Place, stats: list[tuple[Any, ...]], name: dict[tuple[str, str], str]) -> dict[str, Any]:
-    """The drawing of the first models and at most so many problems, and every cell as one character."""
-    models = [line.model for line in place.lines]
-    step = max(len(stats) / HEATED, 1.0)
-    shown = [int(i * step) for i in range(int(len(stats) / step))]
-    cells = _cells(place, models, shown)
-    rounded = len({cell for line in cells for cell in line}) > MOST_KINDS
+def _heat_map(view: BoardView, stats: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
+    """Return the drawing of the first models on at most DRAWN problems, and every cell as one character."""
+    models = [line.model for line in view.lines]
+    step = max(len(names) / DRAWN, 1.0)
+    positions = [int(i * step) for i in range(int(len(names) / step))]
+    cells = _cells(view, models, [stats[i] for i in positions])
+    rounded = len({cell for row in cells for cell in row}) > MAX_CODES
     if rounded:
-        cells = [[cell and (100, round(100 * cell[1] / cell[0])) for cell in line] for line in cells]
-    labels = [place.label(model) for model in models[:MATRIX]]
-    words = f"Who solves which problem of {title(place.board)}"
-    kinds = _kinds(cells)
-    sign = {kind: char for char, kind in kinds.items()}
+        cells = [[cell and (100, round(100 * cell[1] / cell[0])) for cell in row] for row in cells]
+    frequency = Counter(cell for row in cells for cell in row if cell)
+    order = sorted(frequency, key=lambda cell: (-frequency[cell], cell))  # frequent cells get one byte in UTF-8
+    code = dict(zip(order, chain(ascii_letters + digits, map(chr, range(0x4E00, 0x4E00 + len(order)))), strict=False))
+    labels = [view.label(model) for model in models[:MATRIX]]
+    steps = [[cell and _step(*cell) for cell in row] for row in cells[:MATRIX]]
     return {
-        "heat": svg.heat([[_step(cell) for cell in line] for line in cells[:MATRIX]], labels, words),
+        "heat_map": svg.heat_map(steps, labels, f"Models by problems of {title(view.board)}"),
         "names": [shortened(label, 28) for label in labels],
-        "left": (len(models) - len(labels), len(stats) - len(shown)),
+        "omitted": (len(models) - len(labels), len(names) - len(positions)),
         "data": {
-            "kinds": kinds,
-            "cells": ["".join(sign[cell] if cell else " " for cell in line) for line in cells],
-            "names": [name[stats[at][:2]] for at in shown],
+            "codes": {char: cell for cell, char in code.items()},
+            "cells": ["".join(code[cell] if cell else " " for cell in row) for row in cells],
+            "names": [names[i] for i in positions],
             "drawn": len(labels),
             "rounded": int(rounded),
         },
     }
 
 
-def _cells(place: Place, models: list[str], shown: list[int]) -> list[list[Cell]]:
-    """(n, c) of every model at the problems shown, by difficulty; None where there was no graded attempt."""
-    row = {model: i for i, model in enumerate(models)}
-    cells: list[list[Cell]] = [[None] * len(shown) for _ in models]
-    given = {"benchmark": place.board.benchmark, "protocol": place.board.protocol, "shown": shown}
-    for model, columns, ns, cs in place.read.table(_CELLS, given)[1]:
-        if model in row:
-            for at, n, c in zip(columns, ns, cs, strict=True):
-                cells[row[model]][at] = (n, c)
-    return cells
+def _cells(view: BoardView, models: list[str], drawn: list[dict[str, Any]]) -> list[list[Cell]]:
+    """Return (n, c) of every model at the drawn problems; None without a graded attempt."""
+    cells: dict[str, list[Cell]] = {model: [None] * len(drawn) for model in models}
+    keys: dict[str, Any] = {"benchmark": view.board.benchmark, "protocol": view.board.protocol}
+    keys |= {"subjects": [row["subject"] for row in drawn], "ids": [row["problem_id"] for row in drawn]}
+    for model, *columns in view.reader.table(_CELLS, keys)[1]:
+        for position, n, c in zip(*columns, strict=True) if model in cells else ():
+            cells[model][position] = (n, c)
+    return list(cells.values())
 
 
-def _kinds(cells: list[list[Cell]]) -> dict[str, tuple[int, int]]:
-    """A character for every (n, c), the frequent ones short."""
-    seen = Counter(cell for line in cells for cell in line)
-    order = sorted((kind for kind in seen if kind is not None), key=lambda kind: (-seen[kind], kind))
-    beyond = (chr(0x4E00 + i) for i in range(len(order)))
-    return dict(zip(chain(ALPHABET, beyond), order, strict=False))
-
-
-def _step(cell: Cell) -> int | None:
-    """Five steps: never, seldom, sometimes, mostly, always."""
-    if cell is None:
-        return None
-    n, c = cell
+def _step(n: int, c: int) -> int:
+    """Return one of five steps: never, up to a third, up to two thirds, more, always."""
     return 0 if c == 0 else 4 if c == n else 1 + min(3 * c // n, 2)

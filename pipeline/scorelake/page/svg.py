@@ -1,20 +1,21 @@
-"""Drawings as SVG text, from plain data: a page or a notebook sets them as they are.
+"""Charts as SVG text, for the page and for notebooks.
 
-Colours are classes of the page's style; every number that is drawn stands in a table beside the drawing, too. Texts
-are escaped here.
+Colours are classes of charts.css. Every number in a chart is also in a table of the page. All text is escaped here.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import log2
 
 from markupsafe import Markup, escape
 
 from scorelake.read.numbers import ticks
 
-SHAPES = (
+MARKERS = (
     "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",
     "m-3 -3h6v6h-6z",
     "m0 -4.5l4.5 8h-9z",
@@ -23,12 +24,14 @@ SHAPES = (
     "m-1.5 -5h3v10h-3z",
     "m0 4.5l4.5 -8h-9z",
 )
-"""A shape for every coloured line, drawn around a place, so that colour is never alone."""
+"""Marker shapes as paths around a point. Each coloured line has its own, so that colour is never the only cue."""
+BINS = 20
+"""Columns of the difficulty histogram."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One value on a curve, and the share of problems it is of."""
+    """A value with its interval, and the share of problems it is based on."""
 
     x: float
     value: float
@@ -39,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A named curve; without a colour it is one of the grey others."""
+    """A named line; without a colour it is drawn in grey."""
 
     name: str
     points: Sequence[Point]
@@ -47,268 +50,244 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """Where a plot lies inside its drawing, and what its axes mean."""
+class PlotArea:
+    """The plotting rectangle inside an image, and the ranges of its axes."""
 
-    width: int
-    height: int
-    left: int
-    right: int
-    top: int
-    bottom: int
+    size: tuple[int, int]
+    margins: tuple[int, int, int, int]
+    """Left, right, top, bottom."""
     x: tuple[float, float]
     y: tuple[float, float]
     log: bool = False
 
-    @property
-    def margins(self) -> tuple[int, int, int, int]:
-        return self.left, self.right, self.top, self.bottom
-
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        """The place of a value in the drawing."""
-        a, b = self.x
+    def position(self, x: float, y: float) -> tuple[float, float]:
+        """Convert a data point to image coordinates."""
+        (width, height), (left, right, top, bottom), (a, b) = self.size, self.margins, self.x
         share = ((log2(x) - log2(a)) / (log2(b) - log2(a)) if self.log else (x - a) / (b - a)) if b > a else 0.5
-        across = self.left + share * (self.width - self.left - self.right)
-        down = self.top + (self.y[1] - y) / (self.y[1] - self.y[0]) * (self.height - self.top - self.bottom)
-        return round(across, 1), round(down, 1)
+        down = top + (self.y[1] - y) / (self.y[1] - self.y[0]) * (height - top - bottom)
+        return round(left + share * (width - left - right), 1), round(down, 1)
+
+    def path(self, points: Iterable[Point]) -> str:
+        """Return the path data of a line through the points."""
+        positions = [self.position(p.x, p.value) for p in points]
+        return "M" + "L".join(f"{x:g} {y:g}" for x, y in positions) if positions else ""
 
 
-def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """An element; `class_` is class, an underscore a hyphen."""
-    told = "".join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value)
-        for key, value in attributes.items()
-        if value is not None
+def element(name: str, *children: object, **attributes: object) -> Markup:
+    """Build an element; `class_` becomes class, and an underscore becomes a hyphen."""
+    written = "".join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()
     )
-    inside = Markup("").join(escape(child) for child in children)
-    return Markup("<{}{}>{}</{}>").format(Markup(name), Markup(told), inside, Markup(name))
+    content = Markup("").join(escape(child) for child in children)
+    return Markup("<{}{}>{}</{}>").format(Markup(name), Markup(written), content, Markup(name))
 
 
-def drawing(frame: Frame, title: str, about: str, *children: object, **attributes: object) -> Markup:
-    """An image with a name and a description for those who do not see it."""
-    return tag(
-        "svg",
-        tag("title", title),
-        tag("desc", about),
-        *children,
-        viewBox=f"0 0 {frame.width} {frame.height}",
-        role="img",
-        **attributes,
-    )
+def image(size: tuple[int, int], title: str, description: str, *children: object, **attributes: object) -> Markup:
+    """Build an svg element with a title and a description for screen readers."""
+    parts = (element("title", title), element("desc", description), *children)
+    return element("svg", *parts, viewBox=f"0 0 {size[0]} {size[1]}", role="img", **attributes)
 
 
-def along(value: float, axis: tuple[float, float]) -> str:
-    """A place on an axis in percent of its length."""
-    return f"{round((value - axis[0]) / (axis[1] - axis[0]) * 100, 2):g}"
+def value_ticks(values: Iterable[float | None]) -> list[float]:
+    """Return round numbers that enclose all values and span an axis, also around a single value."""
+    given = [value for value in values if value is not None]
+    around = ticks(min(given), max(given)) if given else [0.0, 1.0]
+    return around if around[0] < around[-1] else [around[0] - 0.5, around[0] + 0.5]
 
 
-def on_axis(axis: tuple[float, float]) -> list[float]:
-    """Round numbers on an axis, none beyond its ends."""
+def axis_ticks(axis: tuple[float, float]) -> list[float]:
+    """Return round numbers on an axis, none beyond its ends."""
     return [tick for tick in ticks(*axis) if axis[0] - 1e-9 <= tick <= axis[1] + 1e-9]
 
 
-def whisker(value: float | None, lo: float | None, hi: float | None, axis: tuple[float, float]) -> Markup:
-    """A dot with its interval on the axis that all rows share; the numbers stand beside it.
+def _tick_label(tick: float, percent: bool) -> str:
+    return f"{round(tick * 100, 6):g}" if percent else f"{tick:g}"
 
-    Its width is a hundred units whatever its size: a row has few elements, for there may be hundreds of rows.
+
+def _along(value: float, axis: tuple[float, float]) -> str:
+    """Return the position on an axis in percent of its length."""
+    return f"{round((value - axis[0]) / (axis[1] - axis[0]) * 100, 2):g}"
+
+
+def whisker(value: float | None, lo: float | None, hi: float | None, axis: tuple[float, float]) -> Markup:
+    """Draw a dot with its interval on the axis that all rows share.
+
+    The width is 100 units at any size. A row has few elements because there may be hundreds of rows.
     """
-    marks = [tag("path", class_="grid", d="".join(f"M{along(t, axis)} 0v10" for t in on_axis(axis)))]
+    parts = [element("path", class_="grid", d="".join(f"M{_along(tick, axis)} 0v10" for tick in axis_ticks(axis)))]
     if lo is not None and hi is not None:
-        marks.append(tag("path", class_="span", d=f"M{along(lo, axis)} 5H{along(hi, axis)}"))
+        parts.append(element("path", class_="span", d=f"M{_along(lo, axis)} 5H{_along(hi, axis)}"))
     if value is not None:
-        marks.append(tag("path", class_="dot", d=f"M{along(value, axis)} 5h0"))
-    return tag("svg", *marks, class_="whisker", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true")
+        parts.append(element("path", class_="dot", d=f"M{_along(value, axis)} 5h0"))
+    box = {"viewBox": "0 0 100 10", "preserveAspectRatio": "none"}
+    return element("svg", *parts, class_="whisker", **box, aria_hidden="true")
 
 
 def axis_labels(axis: tuple[float, float], percent: bool) -> Markup:
-    """The numbers above the whiskers."""
+    """Draw the numbers above the whiskers."""
     texts = []
-    for tick in on_axis(axis):
+    for tick in axis_ticks(axis):
         anchor = "start" if tick <= axis[0] else "end" if tick >= axis[1] else "middle"
-        words = f"{round(tick * 100, 6):g}" if percent else f"{tick:g}"
-        texts.append(tag("text", words, x=f"{along(tick, axis)}%", y="12", text_anchor=anchor))
-    return tag("svg", *texts, class_="ticks", aria_hidden="true")
+        label = _tick_label(tick, percent)
+        texts.append(element("text", label, x=f"{_along(tick, axis)}%", y="12", text_anchor=anchor))
+    return element("svg", *texts, class_="ticks", aria_hidden="true")
 
 
 def sparkline(values: Sequence[float | None]) -> Markup:
-    """A small line of a score over runs; its numbers stand in the history."""
-    known = [v for v in values if v is not None]
-    if len(known) < 2:
+    """Draw a small line of a score over runs; empty with fewer than two values."""
+    present = [value for value in values if value is not None]
+    if len(present) < 2:
         return Markup("")
-    low, high = min(known), max(known)
-    span = high - low or 1.0
-    step = 56 / max(len(values) - 1, 1)
-    at = [(2 + i * step, 16 - 12 * (v - low) / span) for i, v in enumerate(values) if v is not None]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in at)
-    last = tag("circle", cx=f"{at[-1][0]:.1f}", cy=f"{at[-1][1]:.1f}", r="2.5", class_="dot")
-    return tag(
-        "svg", tag("path", d=path, class_="line"), last, class_="spark", viewBox="0 0 62 20", aria_hidden="true"
-    )
+    low, span = min(present), max(present) - min(present) or 1.0
+    step = 56 / (len(values) - 1)
+    points = [(2 + i * step, 16 - 12 * (v - low) / span) for i, v in enumerate(values) if v is not None]
+    line = element("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), class_="line")
+    last = element("circle", cx=f"{points[-1][0]:.1f}", cy=f"{points[-1][1]:.1f}", r="2.5", class_="dot")
+    return element("svg", line, last, class_="spark", viewBox="0 0 62 20", aria_hidden="true")
 
 
-def stack(part: float, caption: str) -> Markup:
-    """One bar of two parts: the first so large a share."""
-    cut = f"{round(100 * part, 1):g}%"
-    return tag(
-        "svg",
-        tag("title", caption),
-        tag("rect", class_="part-b", x="0", y="0", width="100%", height="100%"),
-        tag("rect", class_="part-a", x="0", y="0", width=cut, height="100%"),
-        class_="stack",
-        role="img",
-    )
+def share_bar(share: float, title: str) -> Markup:
+    """Draw a bar of two parts; the first has the given share."""
+    full = {"x": "0", "y": "0", "height": "100%"}
+    parts = [
+        element("title", title),
+        element("rect", class_="part-b", width="100%", **full),
+        element("rect", class_="part-a", width=f"{round(100 * share, 1):g}%", **full),
+    ]
+    return element("svg", *parts, class_="stack", role="img")
 
 
-def strip(difficulties: Sequence[float], title: str) -> Markup:
-    """How many problems are how hard: one column per twentieth of the scale, from solved by all to solved by none."""
-    bins = binned(difficulties)
-    most = max([*bins, 1])
-    frame = Frame(600, 126, 0, 0, 8, 30, (0, 20), (0, most))
-    bars = []
-    for i, many in enumerate(bins):
-        x, y = frame.at(i, many)
-        about = tag("title", f"{many:,} problems with difficulty {i / 20:.2f} to {(i + 1) / 20:.2f}")
-        bars.append(tag("rect", about, class_="bin", x=x + 1, y=y, width=28, height=round(96 - y, 1)))
-    ends = [("0 easy: all attempts pass", 0, "start"), ("1 hard: none does", 600, "end")]
-    texts = [tag("text", words, x=x, y=118, text_anchor=anchor) for words, x, anchor in ends]
-    return drawing(frame, title, bins_told(bins), *bars, *texts, class_="chart strip")
+def bin_difficulties(difficulties: Iterable[float]) -> list[int]:
+    """Count the problems in each bin of the difficulty scale."""
+    counts = Counter(min(int(difficulty * BINS), BINS - 1) for difficulty in difficulties)
+    return [counts[i] for i in range(BINS)]
 
 
-def binned(difficulties: Sequence[float]) -> list[int]:
-    """How many problems there are in each twentieth of the scale."""
-    bins = [0] * 20
-    for d in difficulties:
-        bins[min(int(d * 20), 19)] += 1
-    return bins
+def describe_bins(bins: Sequence[int]) -> str:
+    """List the bins that are not empty."""
+    filled = ", ".join(f"{count:,} from {i / BINS:.2f}" for i, count in enumerate(bins) if count)
+    return f"Problems by difficulty: {filled}."
 
 
-def bins_told(bins: Sequence[int]) -> str:
-    told = ", ".join(f"{many:,} from {i / 20:.2f}" for i, many in enumerate(bins) if many)
-    return f"Problems per step of difficulty: {told}."
+def difficulty_histogram(bins: Sequence[int], title: str) -> Markup:
+    """Draw one column per bin, from problems that all attempts solve to problems that none solves."""
+    area = PlotArea((600, 126), (0, 0, 8, 30), (0, BINS), (0, max([*bins, 1])))
+    parts = []
+    for i, count in enumerate(bins):
+        x, y = area.position(i, count)
+        tip = element("title", f"{count:,} problems with difficulty {i / BINS:.2f} to {(i + 1) / BINS:.2f}")
+        parts.append(element("rect", tip, class_="bin", x=x + 1, y=y, width=28, height=round(96 - y, 1)))
+    for label, x, anchor in (("0: all attempts pass", 0, "start"), ("1: no attempt passes", 600, "end")):
+        parts.append(element("text", label, x=x, y=118, text_anchor=anchor))
+    return image(area.size, title, describe_bins(bins), *parts, class_="chart histogram")
 
 
-def heat(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: str) -> Markup:
-    """Models (rows) by problems (columns); each cell one of five steps, or None where nothing was attempted."""
-    wide = max((len(row) for row in rows), default=0)
-    frame = Frame(max(wide, 1), max(len(rows), 1), 0, 0, 0, 0, (0, 1), (0, 1))
-    paths: dict[int, list[str]] = {}
+def heat_map(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: str) -> Markup:
+    """Draw models (rows) by problems (columns); a cell is one of five steps, or None if not attempted."""
+    width = max((len(row) for row in rows), default=0)
+    paths: dict[int, list[str]] = defaultdict(list)
     for y, row in enumerate(rows):
-        start = 0
-        for x in range(1, len(row) + 1):
-            if x == len(row) or row[x] != row[start]:
-                step = row[start]
-                if step is not None:
-                    paths.setdefault(step, []).append(f"M{start} {y}.5h{x - start}")
-                start = x
-    drawn = [tag("path", d="".join(paths[step]), class_=f"s{step}") for step in sorted(paths)]
-    about = f"{len(rows)} models from {names[0]} down, {wide} problems from easy to hard." if names else ""
-    return drawing(frame, title, about, *drawn, class_="heat", preserveAspectRatio="none", tabindex="0")
+        x = 0
+        for step, cells in groupby(row):  # one path segment per run of equal cells
+            length = len(list(cells))
+            if step is not None:
+                paths[step].append(f"M{x} {y}.5h{length}")
+            x += length
+    parts = [element("path", d="".join(paths[step]), class_=f"s{step}") for step in sorted(paths)]
+    about = f"{len(rows)} models from {names[0]} down, {width} problems from easy to hard." if names else ""
+    size = (max(width, 1), max(len(rows), 1))
+    return image(size, title, about, *parts, class_="heat", preserveAspectRatio="none", tabindex="0")
 
 
-def curves(series: Sequence[Series], frame: Frame, title: str, percent: bool, named: bool) -> Markup:
-    """Curves over k on a log2 axis: coloured ones with marks and names, the others as one grey path.
+def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: bool) -> Markup:
+    """Draw curves over k on a log2 axis: coloured ones with markers and names, the others as one grey path.
 
-    A curve is dashed where it is not of all problems, and ends where there is no value.
+    A curve is dashed where it does not cover all problems, and ends where there is no value.
     """
-    grey = "".join(_path(frame, s.points) for s in series if s.colour is None)
-    marks = [tag("path", d=grey, class_="others")] if grey else []
-    ends = _apart([s for s in series if s.colour is not None and s.points], frame)
-    for s, y in ends:
-        marks.append(_coloured(frame, s))
-        if named:
-            x = frame.at(s.points[-1].x, 0)[0]
-            last = s.name.rsplit("/", maxsplit=1)[-1]
-            words = last if len(last) <= 15 else f"{last[:14]}\u2026"
-            marks.append(tag("text", words, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
+    grey = "".join(area.path(s.points) for s in series if s.colour is None)
+    parts = [element("path", d=grey, class_="others")] if grey else []
+    labels = _label_heights([s for s in series if s.colour is not None and s.points], area)
+    for s, y in labels:
+        parts.append(_coloured_line(area, s))
+        if labelled:
+            name = s.name.rsplit("/", maxsplit=1)[-1]
+            short = name if len(name) <= 15 else f"{name[:14]}\u2026"
+            x = area.position(s.points[-1].x, 0)[0]
+            parts.append(element("text", short, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
     about = "; ".join(
         f"{s.name}: {s.points[0].value:.3f} at {s.points[0].x:g}, {s.points[-1].value:.3f} at {s.points[-1].x:g}"
-        for s, _ in ends
+        for s, _ in labels
     )
-    return drawing(
-        frame,
-        title,
-        about or title,
-        *_axes(frame, percent),
-        *marks,
-        tag("g", class_="pins"),
-        class_="chart " + ("wide" if named else "narrow"),
-        data_frame=" ".join(f"{x:g}" for x in (*frame.margins, frame.x[1], *frame.y)),
-    )
+    parts = [*_axes(area, axis_ticks(area.y), percent=True), *parts, element("g", class_="pins")]
+    # For the script, which adds pinned models.
+    frame = " ".join(f"{x:g}" for x in (*area.margins, area.x[1], *area.y))
+    size = "wide" if labelled else "narrow"
+    return image(area.size, title, about or title, *parts, class_=f"chart {size}", data_frame=frame)
 
 
-def _coloured(frame: Frame, s: Series) -> Markup:
-    whole = [p for p in s.points if p.coverage >= 1]
-    partly = s.points[max(len(whole) - 1, 0) :] if len(whole) < len(s.points) else []
-    drawn = [tag("path", d=_path(frame, whole), class_="line")] if whole else []
-    drawn += [tag("path", d=_path(frame, partly), class_="line dashed")] if len(partly) > 1 else []
-    drawn.append(mark((s.colour or 1) - 1, *(frame.at(p.x, p.value) for p in s.points)))
-    return tag("g", *drawn, class_=f"c{s.colour}")
+def markers(shape: int, *points: tuple[float, float]) -> Markup:
+    """Draw the same marker at each point."""
+    return element("path", d="".join(f"M{x} {y}{MARKERS[shape % len(MARKERS)]}" for x, y in points), class_="mark")
 
 
-def mark(which: int, *places: tuple[float, float]) -> Markup:
-    """The same small shape at some places."""
-    return tag("path", d="".join(f"M{x} {y}{SHAPES[which % len(SHAPES)]}" for x, y in places), class_="mark")
+def _coloured_line(area: PlotArea, s: Series) -> Markup:
+    full = [p for p in s.points if p.coverage >= 1]
+    partial = s.points[max(len(full) - 1, 0) :] if len(full) < len(s.points) else []
+    parts = [element("path", d=area.path(full), class_="line")] if full else []
+    parts += [element("path", d=area.path(partial), class_="line dashed")] if len(partial) > 1 else []
+    parts.append(markers((s.colour or 1) - 1, *(area.position(p.x, p.value) for p in s.points)))
+    return element("g", *parts, class_=f"c{s.colour}")
 
 
-def _path(frame: Frame, points: Iterable[Point]) -> str:
-    at = [frame.at(p.x, p.value) for p in points]
-    return "M" + "L".join(f"{x:g} {y:g}" for x, y in at) if at else ""
-
-
-def _apart(series: Sequence[Series], frame: Frame) -> list[tuple[Series, float]]:
-    """The curves with the height of their names, which must not lie on each other."""
-    order = sorted(series, key=lambda s: frame.at(1, s.points[-1].value)[1])
+def _label_heights(series: Sequence[Series], area: PlotArea) -> list[tuple[Series, float]]:
+    """Return the curves with the heights of their names, which must not overlap."""
+    ends = sorted(((s, area.position(1, s.points[-1].value)[1]) for s in series), key=lambda end: end[1])
     out: list[tuple[Series, float]] = []
-    for s in order:
-        y = frame.at(1, s.points[-1].value)[1]
+    for s, y in ends:
         out.append((s, max(y, out[-1][1] + 15) if out else y))
-    over = max(out[-1][1] - (frame.height - frame.bottom), 0) if out else 0
-    return [(s, y - over) for s, y in out]
+    excess = max(out[-1][1] - (area.size[1] - area.margins[3]), 0) if out else 0
+    return [(s, y - excess) for s, y in out]
 
 
-def _axes(frame: Frame, percent: bool) -> list[Markup]:
-    """Gridlines with their numbers, and k = 1, 2, 4, ... below."""
-    out, lines = [], ""
-    for tick in ticks(*frame.y):
-        _, y = frame.at(frame.x[0], tick)
-        words = f"{round(tick * 100, 6):g}%" if percent else f"{tick:g}"
-        lines += f"M{frame.left} {y}H{frame.width - frame.right}"
-        out.append(tag("text", words, x=frame.left - 7, y=y + 4, text_anchor="end"))
-    out.append(tag("path", class_="grid", d=lines))
-    k = int(frame.x[0])
-    while frame.log and k <= frame.x[1]:
-        x, _ = frame.at(k, frame.y[0])
-        words = f"k = {k}" if k == 1 else str(k)
-        out.append(tag("text", words, x=x, y=frame.height - frame.bottom + 18, text_anchor="middle"))
+def _axes(area: PlotArea, y_ticks: Iterable[float], percent: bool) -> list[Markup]:
+    """Draw grid lines with their numbers, and below a log axis k = 1, 2, 4, ..."""
+    (width, height), (left, right, _, bottom) = area.size, area.margins
+    parts, lines = [], ""
+    for tick in y_ticks:
+        y = area.position(area.x[0], tick)[1]
+        lines += f"M{left} {y}H{width - right}"
+        label = _tick_label(tick, percent) + "%" * percent
+        parts.append(element("text", label, x=left - 7, y=y + 4, text_anchor="end"))
+    parts.append(element("path", class_="grid", d=lines))
+    k = int(area.x[0])
+    while area.log and k <= area.x[1]:
+        x = area.position(k, area.y[0])[0]
+        label = f"k = {k}" if k == 1 else str(k)
+        parts.append(element("text", label, x=x, y=height - bottom + 18, text_anchor="middle"))
         k *= 2
-    return out
+    return parts
 
 
-def timeline(
-    series: Sequence[Series], runs: Sequence[str], changed: Mapping[int, str], percent: bool, title: str
+def history_chart(
+    series: Sequence[Series], runs: Sequence[str], changes: Mapping[int, str], percent: bool, title: str
 ) -> Markup:
-    """Scores over runs with their intervals; a dashed line stands where problems or settings changed."""
-    ends = [v for s in series for p in s.points for v in (p.value, p.lo, p.hi) if v is not None]
-    tick = ticks(min(ends), max(ends))
-    if len(tick) < 2:
-        tick = [tick[0] - 0.5, tick[0] + 0.5]
-    frame = Frame(640, 260, 46, 20, 12, 30, (0, max(len(runs) - 1, 1)), (tick[0], tick[-1]))
-    marks = _axes(frame, percent)
-    for i, what in changed.items():
-        x, _ = frame.at(i, tick[0])
-        note = tag("title", f"{runs[i]}: {what}")
-        marks.append(tag("path", note, class_="changed", d=f"M{x} 12V230"))
+    """Draw scores over runs with their intervals, and a dashed line where problems or settings changed."""
+    y_ticks = value_ticks(v for s in series for p in s.points for v in (p.value, p.lo, p.hi))
+    area = PlotArea((640, 260), (46, 20, 12, 30), (0, max(len(runs) - 1, 1)), (y_ticks[0], y_ticks[-1]))
+    parts = _axes(area, y_ticks, percent)
+    for i, change in changes.items():
+        tip = element("title", f"{runs[i]}: {change}")
+        parts.append(element("path", tip, class_="changed", d=f"M{area.position(i, y_ticks[0])[0]} 12V230"))
     for i, s in enumerate(series):
-        aside = 4 * (i - (len(series) - 1) / 2)  # or intervals of one run would hide each other
-        bars = [
-            f"M{x} {frame.at(p.x, p.lo)[1]}V{frame.at(p.x, p.hi)[1]}"
-            for p in s.points
-            if p.lo is not None and p.hi is not None
-            for x in [round(frame.at(p.x, p.lo)[0] + aside, 1)]
-        ]
-        marks.append(tag("g", tag("path", class_="bars", d="".join(bars)), class_=f"c{s.colour}"))
-        marks.append(_coloured(frame, s))
+        shift = 4 * (i - (len(series) - 1) / 2)  # intervals of one run must not hide each other
+        bars = ""
+        for p in s.points:
+            if p.lo is not None and p.hi is not None:
+                (x, low), (_, high) = area.position(p.x, p.lo), area.position(p.x, p.hi)
+                bars += f"M{round(x + shift, 1)} {low}V{high}"
+        parts.append(element("g", element("path", class_="bars", d=bars), class_=f"c{s.colour}"))
+        parts.append(_coloured_line(area, s))
     for i, anchor in ((0, "start"), (len(runs) - 1, "end")):
-        marks.append(tag("text", runs[i], x=frame.at(i, tick[0])[0], y=252, text_anchor=anchor))
-    told = "; ".join(f"{s.name} from {s.points[0].value:.3f} to {s.points[-1].value:.3f}" for s in series if s.points)
-    return drawing(frame, title, f"{told}.", *marks, class_="chart time")
+        parts.append(element("text", runs[i], x=area.position(i, y_ticks[0])[0], y=252, text_anchor=anchor))
+    about = "; ".join(f"{s.name} from {s.points[0].value:.3f} to {s.points[-1].value:.3f}" for s in series)
+    return image(area.size, title, f"{about}.", *parts, class_="chart history-chart")

@@ -15,7 +15,7 @@ def canonical(metric: str, settings: dict[str, Any]) -> str:
     name = metric.strip().lower().removeprefix("threshold-")
     if name.startswith("spectrum@"):
         return name
-    return metrics.parse_own(metric, settings.get("spectra", {})).name
+    return metrics.parse(metric, settings.get("spectra", {})).name
 
 
 def there(what: str, known: Sequence[str], given: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.errors import UsageError
-from scorelake.metrics.draws import Floats
+from scorelake.metrics.distributions import Floats
 from scorelake.schemas import EARLIER
 from scorelake.scoring.choose import Outcomes
 from scorelake.settings import UNIFORM, Settings

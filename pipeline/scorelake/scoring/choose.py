@@ -76,7 +76,7 @@ def _named(name: str, settings: Settings) -> Metric:
         own = metrics.spectrum(settings.metrics.spectrum)
         if name.strip().lower().removeprefix("threshold-") in (own.name, "spectrum@k"):
             return own
-    return metrics.parse_own(name, settings.spectra)
+    return metrics.parse(name, settings.spectra)
 
 
 def stopped(settings: Settings, outcomes: Outcomes) -> list[str]:
@@ -115,6 +115,6 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
     """Credit metrics need pass/fail, votes also answers; metrics of rewards take the score, bayes@N of a rubric."""
     if metric.family.vote is not None:
         return outcomes.binary and outcomes.answers
-    if metric.family.finite is None or not outcomes.rewards:
+    if metric.family.rewards is None or not outcomes.rewards:
         return outcomes.binary
     return metric.family.name != "bayes@N" or bool(settings.rubric.levels)

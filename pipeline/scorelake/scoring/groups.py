@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.schemas import GROUP
 from scorelake.settings import Settings
 from scorelake.survey import ALL, CLUSTER, SLICE_VALUE, Survey

@@ -9,7 +9,7 @@ import polars as pl
 
 from scorelake.errors import UsageError
 from scorelake.metrics import interval
-from scorelake.metrics.draws import Floats, Ints, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.schemas import OVERALL, place_of_value
 from scorelake.settings import Settings
 

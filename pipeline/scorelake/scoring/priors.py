@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from scorelake.metrics import Mixture
-from scorelake.metrics.draws import Floats, Ints
-from scorelake.metrics.empirical import fit
+from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.empirical import fit_beta_mixture
 
 _PARTS = ("alpha", "beta", "weight")
 
@@ -24,7 +24,7 @@ class Crowd:
         """The first histogram is by the keys a prior is fitted for; the others are finer."""
         whole, counts = histograms[0], ("n", "c", "problems")
         groups = whole.partition_by(keys, maintain_order=True)
-        fits = [fit(*(group[name].to_numpy() for name in counts)) for group in groups]
+        fits = [fit_beta_mixture(*(group[name].to_numpy() for name in counts)) for group in groups]
         order = whole.select(keys).unique(maintain_order=True).with_row_index("fit")
         rows = pl.concat([histogram.select(*keys, "n", "c") for histogram in histograms])
         mine = rows.join(order, on=keys, how="left", maintain_order="left").select("fit", "n", "c")

@@ -10,9 +10,9 @@ import polars as pl
 from scorelake import metrics
 from scorelake.errors import DataError
 from scorelake.metrics import Estimate, Metric
+from scorelake.metrics.beta_powers import any_above
 from scorelake.metrics.counts import distinct, totals
-from scorelake.metrics.draws import Floats, Ints, ratio
-from scorelake.metrics.levels import any_above
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.schemas import EARLIER
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map

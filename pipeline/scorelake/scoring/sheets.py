@@ -11,7 +11,7 @@ import polars as pl
 
 from scorelake.hashing import hash_text, problem_hashes, subject_hashes
 from scorelake.metrics import Metric
-from scorelake.metrics.draws import Ints
+from scorelake.metrics.distributions import Ints
 from scorelake.metrics.finish import Kind
 from scorelake.metrics.moments import LEAF_BITS, Moments, Tree
 from scorelake.problems import Part

@@ -10,7 +10,7 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics import Estimate, Metric
 from scorelake.metrics.counts import Distinct, distinct
-from scorelake.metrics.draws import Floats, Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.problems import Cells, Part
 from scorelake.schemas import EARLIER
 from scorelake.scoring import answers, beliefs, rewards
@@ -97,7 +97,7 @@ def kinds(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric
     """Metrics by what they are made of: rewards, answers, counts with those of earlier attempts, or counts."""
     of: dict[str, list[Metric]] = {"rewards": [], "answers": [], "earlier": [], "counts": []}
     for metric in chosen:
-        if outcomes.rewards and metric.family.finite is not None:
+        if outcomes.rewards and metric.family.rewards is not None:
             kind = "rewards"
         elif metric.family.vote is not None:
             kind = "answers"

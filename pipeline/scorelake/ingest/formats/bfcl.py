@@ -1,68 +1,56 @@
-"""BFCL: a score file lists only the failures after a line of totals; all other problems are in the result file."""
+"""BFCL: a score file has totals in the first line, then failures only; the result file lists all problems."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import lines
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import mapping, name
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.probe import records_with
+from scorelake.ingest.values import get_object, to_name
 
-SCORE, OLD = "_score.json", "gorilla_openfunctions_v1_test_"
-
-
-def detect(sight: Sight) -> bool:
-    return sight.records and sight.has("accuracy", "correct_count", "total_count")
+SCORE, OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"
 
 
-def beside(path: Path) -> Iterable[Path]:
-    """The result file of the same category: in the same folder, or in the tree `result` beside the tree `score`."""
+def companions(path: Path) -> Iterable[Path]:
+    """List the result files of the same category: in the same folder, or in the tree `result` next to `score`."""
     category = path.name.removesuffix(SCORE)
-    names = (f"{category}_result.json", f"{OLD}{category}_result.json")
     parts = path.parts
-    homes = [path.parent]
-    homes += [Path(*parts[:i], "result", *parts[i + 1 : -1]) for i, part in enumerate(parts[:-1]) if part == "score"]
-    return [home / each for home in homes for each in names]
+    folders = [path.parent]
+    folders += [
+        Path(*parts[:i], "result", *parts[i + 1 : -1]) for i, part in enumerate(parts[:-1]) if part == "score"
+    ]
+    return [folder / f"{prefix}{category}_result.json" for folder in folders for prefix in ("", OLD_PREFIX)]
 
 
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed", "fail", run=source.digest[:12], benchmark="bfcl", tool="bfcl")
-    log.model = source.file.resolve().parent.name
-    log.subject = source.file.name.removesuffix(SCORE)
-    if len(source.beside) != 1:
-        what = "no result file beside it" if not source.beside else "several result files beside it"
-        raise refuse(
-            f"{what}: only failures are listed here", source.path, f"put {log.subject}_result.json beside it"
-        )
-    log.rows = _rows(source, log)
-    return log
-
-
-def _rows(source: Source, log: Log) -> Iterator[Attempt]:
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark, run.tool = source.digest[:12], "bfcl", "bfcl"
+    run.model, run.subject = source.folder.name, source.file.name.removesuffix(SCORE)
+    if len(source.companions) != 1:
+        what = "several result files" if source.companions else "no result file"
+        hint = f"put {run.subject}_result.json next to it"
+        raise refusal(f"{what} next to it, and only failures are listed here", source.path, hint)
     failed: set[str] = set()
-    total = right = 0
-    for i, (line, record) in enumerate(lines(source.file)):
+    total = passed = 0
+    for i, (line, record) in enumerate(source.lines()):
         if i == 0:
-            total, right = record["total_count"], record["correct_count"]
-            log.claims.append(Claim("accuracy", float(record["accuracy"]), within=1e-3))
+            total, passed = record["total_count"], record["correct_count"]
+            run.add_claim("accuracy", float(record["accuracy"]), tolerance=1e-3)
             continue
-        problem = mapping(record.get("prompt"), "prompt").get("id", record.get("id"))
-        failed.add(name(problem, f"line {line:,}: id"))
-        log.model = record.get("model_name") or log.model
-    every = [name(record["id"], f"line {line:,}: id") for line, record in lines(source.beside[0])]
-    unknown = sorted(failed - set(every))
+        problem = get_object(record, "prompt").get("id", record.get("id"))
+        failed.add(to_name(problem, f"line {line:,}: id"))
+        run.model = record.get("model_name") or run.model
+    results = source.companions[0]
+    problems = [to_name(record["id"], f"line {line:,}: id") for line, record in source.lines(results)]
+    unknown = sorted(failed - set(problems))
     if unknown:
-        raise refuse(f"failure {unknown[0]} is not in {source.beside[0].name}", source.path)
-    if (len(set(every)), len(set(every)) - len(failed)) != (total, right):
-        raise refuse(
-            f"{total} problems and {right} right by the first line, {len(set(every))} and "
-            f"{len(set(every)) - len(failed)} by the records",
-            source.path,
-            "one of the two files is cut",
-        )
-    yield from (Attempt(problem, log.run, float(problem not in failed)) for problem in every)
+        raise refusal(f"failure {unknown[0]} is not in {results.name}", source.path)
+    n_problems = len(set(problems))
+    if (n_problems, n_problems - len(failed)) != (total, passed):
+        what = f"{total} problems and {passed} passes by the first line, {n_problems} and {n_problems - len(failed)}"
+        raise refusal(f"{what} by the records", source.path, "one of the two files is truncated")
+    yield from (AttemptRow(problem, run.run_id, float(problem not in failed)) for problem in problems)
 
 
-FORMAT = Format("bfcl", "BFCL score files", detect, read, beside=beside)
+DETECT = records_with("accuracy", "correct_count", "total_count")
+FORMAT = LogFormat("bfcl", "BFCL score files", "passed", "fail", DETECT, read, companions=companions)

@@ -1,4 +1,4 @@
-"""Every Eval Ever: {uuid}_samples.jsonl with instances, {uuid}.json with aggregates beside it."""
+"""Every Eval Ever: {uuid}_samples.jsonl with instances, next to {uuid}.json with aggregates."""
 
 from __future__ import annotations
 
@@ -7,94 +7,92 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import lines, small
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import mapping, shown, verdict
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.json_stream import load_object
+from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.values import get_object, quote, to_verdict
 
 SAMPLES = "_samples.jsonl"
 VERSION = re.compile(r"0\.(2\.[2-9]|3)(\..*)?.*")
 
 
-def detect(sight: Sight) -> bool:
-    instance = sight.records and sight.has("schema_version", "evaluation_id", "sample_id", "evaluation")
-    return instance or (sight.shape == "object" and sight.has("schema_version", "evaluation_results", "model_info"))
+def detect(probe: FileProbe) -> bool:
+    is_instance = probe.has_records and probe.has("schema_version", "evaluation_id", "sample_id", "evaluation")
+    is_aggregate = probe.shape == "object" and probe.has("schema_version", "evaluation_results", "model_info")
+    return is_instance or is_aggregate
 
 
-def unit(path: Path) -> Path:
+def group(path: Path) -> Path:
     return path.with_name(f"{path.name.removesuffix(SAMPLES)}.json") if path.name.endswith(SAMPLES) else path
 
 
-def beside(path: Path) -> Iterable[Path]:
-    whole = unit(path)
-    return [whole, whole.with_name(f"{whole.stem}{SAMPLES}")]
+def companions(path: Path) -> Iterable[Path]:
+    aggregate = group(path)
+    return [aggregate, aggregate.with_name(f"{aggregate.stem}{SAMPLES}")]
 
 
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed", "ungraded", tool="every_eval_ever")
-    every = (*source.files, *source.beside)
-    samples = [path for path in every if path.name.endswith(SAMPLES) or path.suffix == ".jsonl"]
-    wholes = [path for path in every if path not in samples]
-    aggregate = mapping(small(wholes[0]), "aggregate") if wholes else {}
-    log.model = mapping(aggregate.get("model_info"), "model_info").get("id")
-    log.run = str(aggregate.get("evaluation_id") or source.tag)
-    _version(aggregate.get("schema_version"), source.path)
-    log.rows = _rows(samples[0], options, log, aggregate) if samples else iter(())
-    if not samples:
-        log.notes.append("aggregates without a file of instances: no attempts in it")
-    return log
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    files = (*source.files, *source.companions)
+    samples = [path for path in files if path.name.endswith(SAMPLES) or path.suffix == ".jsonl"]
+    aggregates = [path for path in files if path not in samples]
+    aggregate = load_object(aggregates[0]) if aggregates else {}
+    run.tool, run.model = "every_eval_ever", get_object(aggregate, "model_info").get("id")
+    run.run_id = str(aggregate.get("evaluation_id") or source.tag)
+    _check_version(aggregate.get("schema_version"), source.path)
+    if samples:
+        yield from _read_samples(source, samples[0], options, run, aggregate)
+    else:
+        run.notes.append("has aggregates but no file of instances, so no attempts")
 
 
-def _version(told: Any, path: Path) -> None:
-    if told is not None and not (isinstance(told, str) and VERSION.fullmatch(told)):
-        raise refuse(f"schema {shown(told)}", path, "known are 0.2.2 to 0.3")
+def _check_version(version: Any, path: Path) -> None:
+    if version is not None and not (isinstance(version, str) and VERSION.fullmatch(version)):
+        raise refusal(f"schema {quote(version)}", path, "0.2.2 to 0.3 are supported")
 
 
-def _rows(path: Path, options: Options, log: Log, aggregate: Any) -> Iterator[Attempt]:
-    results = {each.get("evaluation_name"): each for each in aggregate.get("evaluation_results") or []}
-    library = str(mapping(aggregate.get("eval_library"), "eval_library").get("name", "inspect"))
+def _read_samples(
+    source: LogSource, path: Path, options: IngestOptions, run: RunInfo, aggregate: dict[str, Any]
+) -> Iterator[AttemptRow]:
+    results = {result.get("evaluation_name"): result for result in aggregate.get("evaluation_results") or []}
+    library = str(get_object(aggregate, "eval_library").get("name", "inspect"))
     chosen: dict[Any, Any] = {}
     rows = 0
-    for line, record in lines(path):
+    for line, record in source.lines(path):
         rows += 1
-        _version(record.get("schema_version"), path)
-        about = mapping(record.get("metadata"), "metadata")
-        epoch = about.get("epoch")
+        _check_version(record.get("schema_version"), path)
+        metadata = get_object(record, "metadata")
+        epoch = metadata.get("epoch")
         if isinstance(epoch, int) and epoch > 1 and "inspect" in library.lower():
-            raise refuse(
-                "converted from Inspect, with one score for all epochs", path, "ingest the .eval log instead"
-            )
+            # The converter writes the reduced score of all epochs into every record.
+            what = "converted from Inspect, with one score for all epochs"
+            raise refusal(what, path, "ingest the .eval log instead")
         name, result = record["evaluation_name"], record.get("evaluation_result_id")
         if options.metric is not None and result != options.metric:
             continue
         if chosen.setdefault(name, result) != result:
-            raise refuse(f"{name} has several results: {chosen[name]}, {result}", path, "choose one with --metric")
-        told = mapping(record.get("evaluation"), "evaluation")
-        value = verdict(told.get("is_correct"), f"line {line:,}: is_correct")
-        yield Attempt(
+            raise refusal(f"{name} has several results: {chosen[name]}, {result}", path, "choose one with --metric")
+        value = to_verdict(get_object(record, "evaluation").get("is_correct"), f"line {line:,}: is_correct")
+        answers = record.get("answer_attribution")
+        yield AttemptRow(
             record["sample_id"],
             f"{record['evaluation_id']}:{line if epoch is None else f'epoch {epoch}'}",
             value,
             error=value is None or record.get("error") is not None,
-            answer=_answer(record),
-            subject=about.get("subject"),
+            answer=answers[-1].get("extracted_value") if isinstance(answers, list) and answers else None,
+            subject=metadata.get("subject"),
             benchmark=name,
             model=record.get("model_id"),
-            asked=record.get("sample_hash"),
-            protocol=dict(mapping(mapping(results.get(name), "result").get("generation_config"), "config")) or None,
+            content=record.get("sample_hash"),
+            protocol=get_object(results.get(name) or {}, "generation_config") or None,
         )
     for name in chosen:
-        score = mapping(mapping(results.get(name), "result").get("score_details"), "score_details").get("score")
-        if isinstance(score, int | float):
-            log.claims.append(Claim(f"score of {name}", float(score), "mean", name))
-    total = mapping(aggregate.get("detailed_evaluation_results"), "detailed").get("total_rows")
+        score = get_object(results.get(name) or {}, "score_details").get("score")
+        run.add_claim(f"score of {name}", score, benchmark=name)
+    total = get_object(aggregate, "detailed_evaluation_results").get("total_rows")
     if isinstance(total, int) and total != rows:
-        log.notes.append(f"the aggregate tells of {total:,} instances, {rows:,} are here")
+        run.notes.append(f"the aggregate reports {total:,} instances, the file has {rows:,}")
 
 
-def _answer(record: dict[str, Any]) -> Any:
-    told = record.get("answer_attribution")
-    return told[-1].get("extracted_value") if isinstance(told, list) and told else None
-
-
-FORMAT = Format("every-eval-ever", "Every Eval Ever instances", detect, read, unit=unit, beside=beside)
+FORMAT = LogFormat(
+    "every-eval-ever", "Every Eval Ever instances", "passed", "ungraded", detect, read, group, companions
+)

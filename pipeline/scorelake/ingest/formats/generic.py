@@ -1,162 +1,152 @@
-"""Any table of attempts, with --map saying what is what: passed=correct, problem_id=task.id, passed=pred==answer."""
+"""Any table of attempts, with --map to name its columns: passed=correct, problem_id=task.id, passed=pred==answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from scorelake.errors import DataError
-from scorelake.ingest.contract import Attempt, Format, Log, Options, Source, refuse
-from scorelake.ingest.records import records
-from scorelake.ingest.sight import Sight, look
-from scorelake.ingest.values import number, shown, verdict
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.probe import probe
+from scorelake.ingest.tables import read_records
+from scorelake.ingest.values import quote, to_number, to_verdict
 from scorelake.settings import RESERVED
 
-OURS = ("problem_id", "attempt", "answer", "subject", "benchmark", "model", "passed", "score")
+FIELDS = ("problem_id", "attempt", "answer", "subject", "benchmark", "model")
+OUTCOMES = ("passed", "score")
 PROTOCOL = ("temperature", "grader", "setup")
 COUNTS = ("n", "c")
 RECORDS = "records"
-"""The key of a document below which the records are."""
-TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", *RESERVED} - {*OURS, *COUNTS}
+"""Maps the key of a document at which the records are."""
+TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", *RESERVED} - {*FIELDS, *OUTCOMES, *COUNTS}
 """Names that a carried column cannot have."""
-MOST = 1_000_000
-"""Attempts of one problem told as counts."""
+MAX_COUNT = 1_000_000
+"""Maximum number of attempts in a row of counts."""
 CELLS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-"""What a cell of a CSV, where everything is a text, takes for a verdict."""
-_NOTHING = object()
+"""Verdicts in a CSV, where everything is text."""
+_MISSING = object()
 
 
-def detect(sight: Sight) -> bool:
-    return False
-
-
-def read(source: Source, options: Options) -> Log:
-    mapped = options.mapped
-    if len({*COUNTS} & mapped.keys()) == 1:
-        raise refuse("n and c go together", source.path, "--map n=... --map c=...")
-    taken = sorted(set(mapped) & TAKEN)
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    given = dict(options.map)
+    if len({*COUNTS} & given.keys()) == 1:
+        raise refusal("n and c must be mapped together", source.path, "--map n=... --map c=...")
+    taken = sorted(given.keys() & TAKEN)
     if taken:
-        raise refuse(f"{taken[0]} is a column of our own", source.path, "carry theirs under another name")
-    log = Log([], "passed", "ungraded", run=source.tag)
-    log.rows = _attempts(source, options, log)
-    return log
+        raise refusal(f"{taken[0]} is a column of scorelake", source.path, "carry yours under another name")
+    run.run_id = source.tag
+    below = given.pop(RECORDS, None)
+    mapping = {name: name for name in (*FIELDS, *OUTCOMES)} | given
+    parts = [part for theirs in mapping.values() for part in theirs.split("==")]
+    columns = {*parts, *(part.partition(".")[0] for part in parts)}
+    seen = probe(source.file)
+    is_flat = not any(isinstance(value, dict | list) for value in seen.first.values())
+    is_single = is_flat or get_path(seen.first, mapping["problem_id"]) is not _MISSING
+    converter: _Converter | None = None
+    for i, key, record in read_records(source, seen, columns, below, is_single):
+        if converter is None:
+            _check_keys(record, given, source)
+            has_verdicts = bool(given.keys() & {"passed", "n"}) or get_path(record, "passed") is not _MISSING
+            run.outcome = "passed" if has_verdicts else "score"
+            converter = _Converter(mapping, run.outcome, options.true, seen.shape == "text", source.tag)
+        yield from converter.to_rows(i, key, record)
 
 
-def _attempts(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
-    sight = look(source.file)
-    told = {key: theirs for key, theirs in options.mapped.items() if key != RECORDS}
-    mapped = {key: key for key in OURS} | told
-    parts = [part for theirs in mapped.values() for part in theirs.split("==")]
-    wanted = {*parts, *(part.partition(".")[0] for part in parts)}
-    flat = not any(isinstance(value, dict | list) for value in sight.first.values())
-    single = flat or at(sight.first, mapped["problem_id"]) is not _NOTHING
-    row: Row | None = None
-    for i, key, record in records(sight, wanted, options.mapped.get(RECORDS), single):
-        if row is None:
-            _refuse_missing(record, told, source)
-            passed = any(key in told for key in ("passed", "n")) or at(record, "passed") is not _NOTHING
-            log.kind = "passed" if passed else "score"
-            row = Row(options, mapped, passed, sight.shape != "text", source.tag)
-        yield from row.attempts(i, key, record)
+def _check_keys(record: dict[str, Any], given: dict[str, str], source: LogSource) -> None:
+    """Refuse a mapping to a key that the first record does not have: it is a mistake, not a column of nulls."""
+    for name, theirs in given.items():
+        for key in theirs.split("=="):
+            if get_path(record, key) is _MISSING:
+                keys = ", ".join(list(record)[:20])
+                raise refusal(f"no key {key} for {name}", source.path, f"the first record has: {keys}")
 
 
-def _refuse_missing(record: dict[str, Any], told: dict[str, str], source: Source) -> None:
-    """A mapping that leads nowhere in the first record is a mistake, not a column of nulls."""
-    for key, theirs in told.items():
-        for one in theirs.split("=="):
-            if at(record, one) is _NOTHING:
-                there = ", ".join(list(record)[:20])
-                raise refuse(f"no key {one} for {key}", source.path, f"the first record has: {there}")
+def get_path(record: Any, path: str) -> Any:
+    """Return the value at a dotted path; a key that contains the dots itself has precedence."""
+    if not isinstance(record, dict):
+        return _MISSING
+    if path in record or "." not in path:
+        return record.get(path, _MISSING)
+    head, _, rest = path.partition(".")
+    return get_path(record.get(head), rest)
 
 
-def at(record: Any, path: str) -> Any:
-    """The value at a dotted path; a key that has dots itself comes first."""
-    if isinstance(record, dict):
-        found = record.get(path, _NOTHING)
-        if found is not _NOTHING or "." not in path:
-            return found
-        head, _, rest = path.partition(".")
-        return at(record.get(head), rest)
-    return _NOTHING
+class _Converter:
+    """Converts a record to attempts."""
 
+    def __init__(self, mapping: dict[str, str], outcome: str, true: tuple[str, ...], is_text: bool, tag: str) -> None:
+        self.outcome, self.true, self.is_text, self.tag = outcome, true, is_text, tag
+        self.fields = [mapping[name] for name in FIELDS]
+        self.counts = [mapping[name] for name in COUNTS if name in mapping]
+        self.key = mapping[outcome]
+        self.protocol = {name: key for name, key in mapping.items() if name in PROTOCOL}
+        other = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL)
+        self.carried = {name: key for name, key in mapping.items() if name not in other}
 
-class Row:
-    """How a record becomes attempts."""
-
-    def __init__(self, options: Options, mapped: dict[str, str], passed: bool, typed: bool, tag: str) -> None:
-        self.true, self.typed, self.tag = options.true, typed, tag
-        self.keys = [mapped[key] for key in OURS[:6]]
-        self.counts = [mapped[key] for key in COUNTS if key in mapped]
-        self.outcome = mapped["passed" if passed else "score"]
-        self.worth: Callable[[dict[str, Any], int], float | None] = self._verdict if passed else self._reward
-        self.protocol = {key: theirs for key, theirs in mapped.items() if key in PROTOCOL}
-        self.extra = {key: theirs for key, theirs in mapped.items() if key not in (*OURS, *COUNTS, *PROTOCOL)}
-
-    def attempts(self, i: int, key: Any, record: dict[str, Any]) -> Iterator[Attempt]:
-        problem, attempt, answer, subject, benchmark, model = (self._get(record, path) for path in self.keys)
+    def to_rows(self, i: int, key: Any, record: dict[str, Any]) -> Iterator[AttemptRow]:
+        problem, attempt, answer, subject, benchmark, model = (self._get(record, path) for path in self.fields)
         problem = key if problem is None else problem
         if problem is None:
-            raise DataError(f"record {i:,} has no {self.keys[0]}", hint="name it with --map problem_id=...")
-        value = None if self.counts else self.worth(record, i)
-        base = Attempt(
+            raise DataError(f"record {i:,} has no {self.fields[0]}", hint="name it with --map problem_id=...")
+        row = AttemptRow(
             problem,
             f"{self.tag}:{i}" if attempt is None else attempt,
-            value,
-            value is None and not self.counts,
-            answer,
-            subject,
-            benchmark,
-            model,
-            {what: self._get(record, path) for what, path in self.protocol.items()} if self.protocol else None,
-            {what: self._get(record, path) for what, path in self.extra.items()} if self.extra else None,
+            None if self.counts else self._value(record, i),
+            answer=answer,
+            subject=subject,
+            benchmark=benchmark,
+            model=model,
+            protocol={name: self._get(record, path) for name, path in self.protocol.items()} or None,
+            carried={name: self._get(record, path) for name, path in self.carried.items()} or None,
         )
-        yield from _expanded(base, *(self._get(record, path) for path in self.counts)) if self.counts else (base,)
+        yield from _expand(row, *(self._get(record, path) for path in self.counts)) if self.counts else (row,)
 
     def _get(self, record: dict[str, Any], path: str) -> Any:
-        value = at(record, path)
-        return None if value is _NOTHING or (value == "" and not self.typed) else value
+        value = get_path(record, path)
+        return None if value is _MISSING or (value == "" and self.is_text) else value
 
-    def _verdict(self, record: dict[str, Any], i: int) -> float | None:
-        left, equal, right = self.outcome.partition("==")
-        value = at(record, left)
-        if value is _NOTHING:
+    def _value(self, record: dict[str, Any], i: int) -> float | None:
+        left, is_comparison, right = self.key.partition("==")
+        value, where = get_path(record, left), f"record {i:,}: {left}"
+        if value is _MISSING and self.outcome == "passed":
             raise DataError(f"record {i:,} has no {left}")
-        if equal:
+        if value is _MISSING:
+            hint = "name one with --map passed=... or --map score=..."
+            raise DataError(f"record {i:,} has neither passed nor {left}", hint=hint)
+        if is_comparison:
             other = self._get(record, right)
             return None if value in (None, "") or other is None else float(value == other)
-        if value is True or value is False:
-            return float(value)
-        if not self.typed and not self.true:
-            value = None if value == "" else CELLS.get(value.lower(), value)
-        return verdict(value, f"record {i:,}: {left}", self.true)
-
-    def _reward(self, record: dict[str, Any], i: int) -> float | None:
-        value = at(record, self.outcome)
-        if value is _NOTHING:
-            hint = "name one with --map passed=... or --map score=..."
-            raise DataError(f"record {i:,} has neither passed nor {self.outcome}", hint=hint)
-        if not self.typed and isinstance(value, str):
+        if self.is_text and value == "" and not (self.outcome == "passed" and self.true):
+            return None
+        if self.outcome == "passed":
+            is_cell = self.is_text and not self.true
+            return to_verdict(CELLS.get(value.lower(), value) if is_cell else value, where, self.true)
+        if self.is_text:
             try:
-                value = float(value) if value else None
+                value = float(value)
             except ValueError:
-                raise DataError(f"record {i:,}: {self.outcome} is {shown(value)}, which is no number") from None
-        return number(value, f"record {i:,}: {self.outcome}")
+                raise DataError(f"{where} is {quote(value)}, which is not a number") from None
+        return to_number(value, where)
 
 
-def _expanded(base: Attempt, n: Any, c: Any) -> Iterator[Attempt]:
-    """n attempts of which c passed, from a table of counts."""
-    many, right = (int(float(str(value))) if _whole(value) else -1 for value in (n, c))
-    if not 0 <= right <= many <= MOST:
-        raise DataError(f"n is {shown(n)} and c is {shown(c)}", hint=f"whole numbers with 0 <= c <= n <= {MOST:,}")
-    for j in range(many):
-        yield base.but(attempt=f"{base.attempt}.{j}", value=float(j < right))
+def _expand(row: AttemptRow, n: Any, c: Any) -> Iterator[AttemptRow]:
+    """Expand a row of counts to n attempts of which c passed."""
+    total, passed = _to_count(n), _to_count(c)
+    if not 0 <= passed <= total <= MAX_COUNT:
+        hint = f"whole numbers with 0 <= c <= n <= {MAX_COUNT:,}"
+        raise DataError(f"n is {quote(n)} and c is {quote(c)}", hint=hint)
+    for j in range(total):
+        yield AttemptRow(row.problem_id, f"{row.attempt}.{j}", float(j < passed), *row[3:])
 
 
-def _whole(value: Any) -> bool:
+def _to_count(value: Any) -> int:
+    """Convert a whole number, or its text; -1 for anything else."""
     try:
-        return not isinstance(value, bool) and float(str(value)).is_integer()
+        number = -1.0 if isinstance(value, bool) else float(str(value))
     except ValueError:
-        return False
+        return -1
+    return int(number) if number.is_integer() else -1
 
 
-FORMAT = Format("generic", "JSON Lines, JSON, CSV or Parquet with --map", detect, read)
+ABOUT = "JSON Lines, JSON, CSV or Parquet with --map"
+FORMAT = LogFormat("generic", ABOUT, "passed", "ungraded", lambda probe: False, read)

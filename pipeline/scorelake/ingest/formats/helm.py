@@ -1,98 +1,75 @@
-"""HELM: per_instance_stats.json of a run folder, with run_spec.json and stats.json beside it."""
+"""HELM: per_instance_stats.json of a run folder, next to run_spec.json and stats.json."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, choose, refuse
-from scorelake.ingest.documents import members, small
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import mapping, number
+from scorelake.ingest.contract import (
+    AttemptRow,
+    IngestOptions,
+    LogFormat,
+    LogSource,
+    RunInfo,
+    choose,
+    refusal,
+    siblings,
+)
+from scorelake.ingest.json_stream import load
+from scorelake.ingest.probe import list_with
+from scorelake.ingest.values import get_object, to_number
 
-SETUP = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
+SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
 PROMPT = (
     *("global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
     *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "substitutions"),
 )
 
 
-def detect(sight: Sight) -> bool:
-    return sight.shape == "list" and sight.has("instance_id", "train_trial_index", "stats")
-
-
-def beside(path: Path) -> Iterable[Path]:
-    return [path.with_name("run_spec.json"), path.with_name("stats.json")]
-
-
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "score", "ungraded", tool="helm")
-    specs = source.companion("run_spec.json")
-    spec = mapping(small(specs), "run_spec") if specs else {}
-    log.run = str(spec.get("name") or source.file.resolve().parent.name)
-    adapter = mapping(spec.get("adapter_spec"), "adapter_spec")
-    log.model = adapter.get("model")
-    groups = spec.get("groups") or [log.run.partition(":")[0]]
-    log.benchmark = str(groups[0])
-    args = mapping(mapping(spec.get("scenario_spec"), "scenario_spec").get("args"), "args")
-    log.subject = args.get("subject") or args.get("dataset")
-    log.protocol = {
-        **{key: adapter.get(key) for key in SETUP},
-        "temperature": adapter.get("temperature"),
-        "prompt": [adapter.get(key) for key in PROMPT],
-        "grader": options.metric,
-    }
-    log.rows = _rows(source, options, log)
-    return log
-
-
-def _rows(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    spec = source.companion("run_spec.json")
+    adapter = get_object(spec, "adapter_spec")
+    run.tool, run.model = "helm", adapter.get("model")
+    run.run_id = str(spec.get("name") or source.folder.name)
+    run.benchmark = str((spec.get("groups") or [run.run_id.partition(":")[0]])[0])
+    args = get_object(spec, "scenario_spec", "args")
+    run.subject = args.get("subject") or args.get("dataset")
+    run.protocol = {key: adapter.get(key) for key in (*SETTINGS, "temperature")}
+    run.protocol["prompt"] = [adapter.get(key) for key in PROMPT]
     metric, split = None, options.split
-    for _, i, record in members(source.file):
-        stats = [stat for stat in record["stats"] if isinstance(stat, dict)]
-        names = [mapping(stat.get("name"), "name") for stat in stats]
+    for _, i, record in source.members():
+        stats = [(get_object(stat, "name"), stat) for stat in record["stats"] if isinstance(stat, dict)]
         if metric is None:
-            known = {str(name["name"]) for name in names if "@" not in str(name.get("name"))}
-            metric = choose(known, options.metric, "metric", "--metric", source.path)
-        splits = {str(name.get("split")) for name in names}
+            # exact_match@5 and the like are computed from several outputs and are not attempts.
+            names = {str(name["name"]) for name, _ in stats if "@" not in str(name.get("name"))}
+            metric = choose(names, options.metric, "metric", "--metric", source.path)
+        splits = {str(name.get("split")) for name, _ in stats}
         if options.split is None:
             split = split or next(iter(splits), None)
             if splits - {split}:
-                many = sorted(splits | {str(split)})
-                raise refuse(f"{len(many)} splits: {', '.join(many)}", source.path, "choose one with --split")
+                several = sorted(splits | {str(split)})
+                what = f"{len(several)} splits: {', '.join(several)}"
+                raise refusal(what, source.path, "choose one with --split")
         elif options.split not in splits:
             continue
-        found = [
-            (name, stat)
-            for name, stat in zip(names, stats, strict=True)
-            if (name.get("name"), name.get("split")) == (metric, split)
-        ]
-        if len(found) > 1:
-            raise refuse(f"record {i} has {metric} of {split} twice", source.path)
-        value = number(found[0][1].get("mean"), f"record {i}: {metric}") if found else None
-        changed = mapping(
-            record.get("perturbation") or (found[0][0].get("perturbation") if found else None), "perturbation"
-        )
-        yield Attempt(
+        selected = [item for item in stats if (item[0].get("name"), item[0].get("split")) == (metric, split)]
+        if len(selected) > 1:
+            raise refusal(f"record {i} has {metric} of {split} twice", source.path)
+        name, stat = selected[0] if selected else ({}, {})
+        perturbation = record.get("perturbation") or name.get("perturbation")
+        perturbation = get_object({"perturbation": perturbation}, "perturbation")
+        yield AttemptRow(
             record["instance_id"],
-            f"{log.run}:{record['train_trial_index']}",
-            value,
-            error=value is None,
-            protocol={"perturbation": changed.get("name")} if changed else None,
+            f"{run.run_id}:{record['train_trial_index']}",
+            to_number(stat.get("mean"), f"record {i}: {metric}"),
+            protocol={"perturbation": perturbation.get("name")} if perturbation else None,
         )
-    log.protocol |= {"grader": metric, "split": split}
-    _claims(source, log, metric, split)
+    run.protocol |= {"grader": metric, "split": split}
+    for path in source.companions:
+        for stat in load(path) if path.name == "stats.json" else []:
+            name = get_object(stat, "name")
+            if (name.get("name"), name.get("split")) == (metric, split) and not name.get("perturbation"):
+                run.add_claim(f"{metric} of {split}", to_number(stat.get("mean"), "mean"))
 
 
-def _claims(source: Source, log: Log, metric: str | None, split: str | None) -> None:
-    stats: Any = source.companion("stats.json")
-    for stat in small(stats) if stats else []:
-        name = mapping(stat.get("name"), "name")
-        if (name.get("name"), name.get("split")) == (metric, split) and not name.get("perturbation"):
-            mean = number(stat.get("mean"), "mean")
-            if mean is not None:
-                log.claims.append(Claim(f"{metric} of {split}", mean))
-
-
-FORMAT = Format("helm", "HELM per_instance_stats.json", detect, read, beside=beside)
+DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")
+FORMAT = LogFormat("helm", "HELM per_instance_stats.json", "score", "ungraded", DETECT, read, companions=COMPANIONS)

@@ -1,4 +1,4 @@
-"""Inspect AI: .eval archives (only header and summaries are read, never transcripts) and .json logs."""
+"""Inspect AI: .eval archives (header and summaries only, never transcripts) and .json logs."""
 
 from __future__ import annotations
 
@@ -8,214 +8,155 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest import zips
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import Document, members, parsed
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import brief, mapping, number, shown
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.json_stream import JsonReader, decode
+from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.values import get_object, quote, to_number, to_setting
 
 VERSIONS = (2, 3)
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
-"""What Inspect itself takes a text for."""
-HEADER, START, SUMMARIES, JOURNAL = "header.json", "_journal/start.json", "summaries.json", "_journal/summaries/"
+"""Texts that Inspect itself converts to numbers."""
+HEADER, START = "header.json", "_journal/start.json"
+SUMMARIES, JOURNAL, SAMPLES = PREFIXES = ("summaries.json", "_journal/summaries/", "samples/")
 
 
-def detect(sight: Sight) -> bool:
-    if sight.shape == "zip":
-        return HEADER in sight.members or START in sight.members
-    about = sight.first.get("eval")
-    return sight.shape == "object" and isinstance(about, dict) and {"task", "model"} <= about.keys()
+def detect(probe: FileProbe) -> bool:
+    if probe.shape == "zip":
+        return HEADER in probe.members or START in probe.members
+    about = probe.first.get("eval")
+    return probe.shape == "object" and isinstance(about, dict) and {"task", "model"} <= about.keys()
 
 
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "score", "ungraded")
-    scores = Scores(options, source.path)
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    scores = ScoreSelector(options.scorer, source.path)
     with source.file.open("rb") as file:
-        packed = file.read(2) == b"PK"
-    log.rows = _archive(source.file, log, scores) if packed else _document(source.file, log, scores)
-    return log
-
-
-class Scores:
-    """Which of the scores of a sample is meant, and what it is worth."""
-
-    def __init__(self, options: Options, where: Path) -> None:
-        self.wanted, self.where, self.subject = options.scorer, where, options.subject_key
-        self.names: set[str] = set()
-        self.uuids = True
-        """Every sample has a name that a retried log repeats."""
-
-    def of(self, sample: dict[str, Any]) -> dict[str, Any] | None:
-        """The score that was asked for, or the only one; None where the sample has none."""
-        scores = mapping(sample.get("scores"), "scores")
-        self.names |= {name for score in scores for name in _spelled(score, scores[score])}
-        if self.wanted is None:
-            if len(self.names) > 1:
-                raise refuse(
-                    f"{len(self.names)} scores: {', '.join(sorted(self.names))}",
-                    self.where,
-                    "choose one with --scorer",
-                )
-            return next(iter(scores.values()), None)
-        if self.wanted in scores:
-            return dict(scores[self.wanted])
-        scorer, _, key = self.wanted.rpartition(".")
-        inside = mapping(scores.get(scorer), "score").get("value")
-        return {**scores[scorer], "value": inside[key]} if isinstance(inside, dict) and key in inside else None
-
-    def check(self) -> None:
-        if self.wanted is not None and self.names and self.wanted not in self.names:
-            raise refuse(f"no score {self.wanted}", self.where, f"there are: {', '.join(sorted(self.names))}")
-
-    @property
-    def name(self) -> str | None:
-        return self.wanted or next(iter(self.names), None)
-
-    def attempt(self, sample: dict[str, Any], prefix: str) -> Attempt:
-        self.uuids &= bool(sample.get("uuid"))
-        score = None if sample.get("invalidation") or sample.get("invalidated") else self.of(sample)
-        value = None if score is None else worth(score.get("value"))
-        subject = None
-        if self.subject:
-            subject = mapping(sample.get("metadata"), "metadata").get(self.subject.removeprefix("metadata."))
-        return Attempt(
-            sample["id"],
-            str(sample.get("uuid") or f"{prefix}:{sample.get('epoch', 1)}"),
-            value,
-            error=value is None,
-            answer=None if score is None else score.get("answer"),
-            subject=subject,
-        )
-
-
-def _spelled(score: str, told: Any) -> list[str]:
-    value = mapping(told, "score").get("value")
-    return [f"{score}.{key}" for key in value] if isinstance(value, dict) else [score]
-
-
-def worth(value: Any) -> float | None:
-    """A value as Inspect's own value_to_float takes it; what that would guess to be 0 is refused."""
-    if isinstance(value, str):
-        if value in WORDS or value.lower() in WORDS:
-            return WORDS.get(value, WORDS.get(value.lower()))
-        if re.fullmatch(r"\s*[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*", value):
-            return float(value)
-        raise ValueError(f"a score of {shown(value)}")
-    return number(value, "score")
-
-
-# --- the two containers -------------------------------------------------------------------------------------------
-
-
-def _document(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
+        is_archive = file.read(2) == b"PK"
     header: dict[str, Any] = {}
-    prefix: str | None = None
-    for key, name, value in members(path, ("samples",)):
-        if key != "samples" or name is None:
+    has_uuids = True
+    for sample in _read_archive(source.file, header) if is_archive else _read_document(source, header):
+        if not run.run_id:
+            _add_names(header, run, source.path)
+        uuid, subject_key = sample.get("uuid"), options.subject_key
+        has_uuids &= bool(uuid)
+        is_invalid = sample.get("invalidation") or sample.get("invalidated")
+        score = {} if is_invalid else scores.select(sample)
+        yield AttemptRow(
+            sample["id"],
+            str(uuid or f"{run.run_id}:{sample.get('epoch', 1)}"),
+            to_value(score.get("value")),
+            answer=score.get("answer"),
+            subject=None if subject_key is None else get_object(sample, "metadata").get(subject_key),
+        )
+    _add_names(header, run, source.path, check_version=is_archive)
+    if scores.chosen is not None and scores.names and scores.chosen not in scores.names:
+        raise refusal(f"no score {scores.chosen}", source.path, f"available: {', '.join(sorted(scores.names))}")
+    _add_protocol(header, run, scores.chosen or next(iter(scores.names), None))
+    if not scores.names:
+        run.notes.append("no sample was scored")
+    run.has_attempt_ids = has_uuids
+
+
+def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
+    for key, name, value in source.members("samples"):
+        if key == "samples" and name is not None:
+            yield value
+        else:
             header[key] = value
-            continue
-        if prefix is None:
-            _version(header, path)
-            prefix = _about(header, log, path)
-        yield scores.attempt(value, prefix)
-    _about(header, log, path)
-    _facts(header, log, scores)
 
 
-def _archive(path: Path, log: Log, scores: Scores) -> Iterator[Attempt]:
-    with zips.unpacking(path), zips.ZipFile(path) as archive:
-        names = set(archive.namelist())
+def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
+    """Read the summaries of a finished log, else the journal, else single samples."""
+    with zips.archive_errors(path), zips.ZipFile(path) as archive:
+        names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
-        header = parsed(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
-        _version(header, path)
-        prefix = _about(header, log, path)
-        for name in _members(names):
+        header |= decode(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
+        documents = [name for name in names if name.endswith(".json")]
+        prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
+        for name in (name for name in documents if name.startswith(prefix)):
             with archive.open(name) as file:
-                document = Document(file, f"{path}: {name}")
-                alone = name.startswith("samples/")
-                samples = [document.value()] if alone else (sample for *_, sample in document.members(()))
-                for sample in samples:
-                    yield scores.attempt(sample, prefix)
-                document.finish()
-    _facts(header, log, scores)
+                reader = JsonReader(file, f"{path}: {name}")
+                yield from [reader.value()] if prefix == SAMPLES else (sample for *_, sample in reader.members())
+                reader.finish()
 
 
-def _members(names: set[str]) -> list[str]:
-    """Where the samples are: in the summaries of a finished log, else in the journal, else one by one."""
-    if SUMMARIES in names:
-        return [SUMMARIES]
-    journal = [name for name in names if name.startswith(JOURNAL) and name.endswith(".json")]
-    if journal:
-        return sorted(journal, key=lambda name: (len(name), name))
-    return sorted(name for name in names if name.startswith("samples/") and name.endswith(".json"))
+class ScoreSelector:
+    """Selects the score that --scorer names, or the only one."""
+
+    def __init__(self, chosen: str | None, where: Path) -> None:
+        self.chosen, self.where = chosen, where
+        self.names: set[str] = set()
+
+    def select(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """Return the score of a sample; {} if it has none."""
+        scores = get_object(sample, "scores")
+        for scorer in scores:
+            value = get_object(scores, scorer).get("value")
+            self.names |= {f"{scorer}.{key}" for key in value} if isinstance(value, dict) else {scorer}
+        if self.chosen is None:
+            if len(self.names) > 1:
+                what = f"{len(self.names)} scores: {', '.join(sorted(self.names))}"
+                raise refusal(what, self.where, "choose one with --scorer")
+            return next(iter(scores.values()), None) or {}
+        if self.chosen in scores:
+            return get_object(scores, self.chosen)
+        scorer, _, key = self.chosen.rpartition(".")
+        values = get_object(scores, scorer).get("value")
+        return {**scores[scorer], "value": values[key]} if isinstance(values, dict) and key in values else {}
 
 
-# --- the header ---------------------------------------------------------------------------------------------------
+def to_value(value: Any) -> float | None:
+    """Convert a score like Inspect's value_to_float, but refuse texts that it would take for 0."""
+    if not isinstance(value, str):
+        return to_number(value, "score")
+    if value in WORDS or value.lower() in WORDS:
+        return WORDS.get(value, WORDS.get(value.lower()))
+    if re.fullmatch(r"\s*[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*", value):
+        return float(value)
+    raise ValueError(f"a score of {quote(value)}")
 
 
-def _version(header: dict[str, Any], path: Path) -> None:
-    """Samples of a version that nobody here knows are not guessed at."""
-    if header.get("version") not in VERSIONS:
-        raise refuse(f"version {shown(header.get('version'))} of Inspect's log", path, "known are 2 and 3")
-
-
-def _about(header: dict[str, Any], log: Log, path: Path) -> str:
-    """Names and run; gives what attempts without a name of their own are named by."""
+def _add_names(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool = True) -> None:
+    """Set model, task and run id, which samples need. The layout of other versions is unknown."""
+    if check_version and header.get("version") not in VERSIONS:
+        raise refusal(f"version {quote(header.get('version'))} of Inspect's log", path, "2 and 3 are supported")
     if "eval" not in header:
-        raise refuse("samples stand before the header", path, "convert it with `inspect log convert`")
-    about = mapping(header["eval"], "eval")
-    log.model, log.benchmark = about.get("model"), about.get("task")
-    eval_id = about.get("eval_id") or f"{about.get('run_id')}-{about.get('task_id')}"
-    log.run = str(eval_id)
-    return str(eval_id)
+        raise refusal("has samples before the header", path, "convert it with `inspect log convert`")
+    about = get_object(header, "eval")
+    run.model, run.benchmark = about.get("model"), about.get("task")
+    run.run_id = str(about.get("eval_id") or f"{about.get('run_id')}-{about.get('task_id')}")
 
 
-def _facts(header: dict[str, Any], log: Log, scores: Scores) -> None:
-    about = mapping(header["eval"], "eval")
-    scores.check()
-    packages = mapping(about.get("packages"), "packages")
-    log.tool = f"inspect_ai {packages.get('inspect_ai', '')}".strip()
-    plan = mapping(header.get("plan"), "plan")
-    config = {**mapping(plan.get("config"), "plan"), **mapping(about.get("model_generate_config"), "config")}
-    revision = mapping(about.get("revision"), "revision")
-    args = mapping(about.get("task_args"), "task_args")
-    solver = about.get("solver") or [step.get("solver") for step in plan.get("steps") or []]
-    named = [one for one in about.get("scorers") or [] if one.get("name") == (scores.name or "").split(".")[0]]
-    options = mapping(named[0].get("options"), "options") if named else {}
-    log.protocol = {
-        **config,
+def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> None:
+    about, plan = get_object(header, "eval"), get_object(header, "plan")
+    packages = get_object(about, "packages")
+    run.tool = f"inspect_ai {packages.get('inspect_ai', '')}".strip()
+    scorers = [one for one in about.get("scorers") or [] if one.get("name") == (scorer or "").split(".")[0]]
+    options = get_object(scorers[0], "options") if scorers else {}
+    run.protocol = {
+        **get_object(plan, "config"),
+        **get_object(about, "model_generate_config"),
         "task_version": about.get("task_version"),
-        "task_args": dict(args) or None,
-        "commit": revision.get("commit"),
-        "solver": solver or None,
-        "grader": f"{scores.name} {brief(dict(options))}" if options else scores.name,
+        "task_args": get_object(about, "task_args") or None,
+        "commit": get_object(about, "revision").get("commit"),
+        "solver": about.get("solver") or [step.get("solver") for step in plan.get("steps") or []] or None,
+        "grader": f"{scorer} {to_setting(options)}" if options else scorer,
         **packages,
     }
     status = header.get("status", "started")
     if status != "success":
-        log.notes.append(f"the log's status is {status}; what it holds is taken")
-    if not scores.names:
-        log.notes.append("no sample was scored")
-    created, task = str(about.get("created", "")), about.get("task_id")
-    if task:
-        log.supersedes = (str(task), created, scores.uuids)
-    log.claims = list(_claims(mapping(header.get("results"), "results"), scores.name))
-
-
-def _claims(results: Any, name: str | None) -> Iterator[Claim]:
-    for entry in results.get("scores") or []:
-        if name is not None and name not in (entry.get("scorer"), entry.get("name"), _both(entry)):
+        run.notes.append(f"the log's status is {status}; its samples are used")
+    if about.get("task_id"):
+        run.task_id, run.created = str(about["task_id"]), str(about.get("created", ""))
+    for entry in get_object(header, "results").get("scores") or []:
+        names = (entry.get("scorer"), entry.get("name"), f"{entry.get('scorer')}.{entry.get('name')}")
+        if scorer is not None and scorer not in names:
             continue
         reducer = entry.get("reducer") or "mean"
         k = re.fullmatch(r"pass_(at|k)_(\d+)", reducer)
         metric = "problems" if reducer == "mean" else f"pass{'@' if k[1] == 'at' else '^'}{k[2]}" if k else None
-        for label, told in mapping(entry.get("metrics"), "metrics").items():
-            value = told.get("value")
-            if metric and label in ("accuracy", "mean") and isinstance(value, int | float):
-                yield Claim(f"{label} of {reducer}" if k else label, float(value), metric)
+        for label, reported in get_object(entry, "metrics").items():
+            if metric and label in ("accuracy", "mean"):
+                run.add_claim(f"{label} of {reducer}" if k else label, reported.get("value"), metric)
 
 
-def _both(entry: dict[str, Any]) -> str:
-    return f"{entry.get('scorer')}.{entry.get('name')}"
-
-
-FORMAT = Format("inspect", "Inspect AI logs, .eval and .json", detect, read)
+FORMAT = LogFormat("inspect", "Inspect AI logs, .eval and .json", "score", "ungraded", detect, read)

@@ -6,52 +6,35 @@ import re
 from collections.abc import Iterator
 from math import fsum
 
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import members
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import verdict
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.probe import list_with
+from scorelake.ingest.values import to_verdict
 
 NAME = re.compile(r"Scenario\.(?P<scenario>.+?)_(?P<n>\d+)_(?P<temperature>\d+(?:\.\d+)?)_eval_all\.json(?:\.gz)?")
 
 
-def detect(sight: Sight) -> bool:
-    return sight.shape == "list" and sight.has("question_id", "graded_list")
-
-
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed", "ungraded", run=source.tag, tool="livecodebench")
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.tool = source.tag, "livecodebench"
     name = NAME.fullmatch(source.file.name)
     if name:
-        log.model = source.file.resolve().parent.name
-        log.benchmark = f"livecodebench/{name['scenario']}"
-        log.protocol = {"temperature": float(name["temperature"]), "n": int(name["n"])}
-    log.rows = _rows(source, log)
-    return log
-
-
-def _rows(source: Source, log: Log) -> Iterator[Attempt]:
-    published = []
-    for _, i, record in members(source.file):
+        run.model = source.folder.name
+        run.benchmark = f"livecodebench/{name['scenario']}"
+        run.protocol = {"temperature": float(name["temperature"]), "n": int(name["n"])}
+    reported = []
+    for _, i, record in source.members():
         question, graded = record["question_id"], record["graded_list"]
         if not isinstance(graded, list):
-            raise refuse(f"record {i}: graded_list is no list: not graded", source.path)
+            raise refusal(f"record {i}: graded_list is not a list: not graded", source.path)
         problem = f"{question}/{record['test_id']}" if "test_id" in record else question
         carried = {key: record.get(key) for key in ("difficulty", "contest_date")}
-        values = [verdict(each, f"record {i}: graded_list") for each in graded]
-        told = record.get("pass@1")
-        if isinstance(told, int | float):
-            published.append(float(told))
+        values = [to_verdict(value, f"record {i}: graded_list") for value in graded]
+        if isinstance(record.get("pass@1"), int | float):
+            reported.append(float(record["pass@1"]))
         for j, value in enumerate(values):
-            yield Attempt(
-                problem,
-                f"{source.tag}:{j}",
-                value,
-                error=value is None,
-                subject=record.get("platform"),
-                carried=carried,
-            )
-    if published:
-        log.claims.append(Claim("mean of pass@1", fsum(published) / len(published), "problems"))
+            yield AttemptRow(problem, f"{source.tag}:{j}", value, subject=record.get("platform"), carried=carried)
+    if reported:
+        run.add_claim("mean of pass@1", fsum(reported) / len(reported), "problems")
 
 
-FORMAT = Format("livecodebench", "LiveCodeBench eval_all.json", detect, read)
+DETECT = list_with("question_id", "graded_list")
+FORMAT = LogFormat("livecodebench", "LiveCodeBench eval_all.json", "passed", "ungraded", DETECT, read)

@@ -7,132 +7,117 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import members, small
-from scorelake.ingest.sight import Sight, look
-from scorelake.ingest.values import shown, verdict
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.json_stream import load, members
+from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.values import quote, to_verdict
 
-SUBMITTED = ("submitted_ids", "resolved_ids", "unresolved_ids", "empty_patch_ids", "error_ids", "failed_ids")
-ERRORS = ("error_ids", "infra_failure_ids")
-MADE_UP = ("install_fail", "reset_failed", "test_errored")
+REPORT_LISTS = ("submitted_ids", "resolved_ids", "unresolved_ids", "empty_patch_ids", "error_ids", "failed_ids")
+REPORT_ERRORS = ("error_ids", "infra_failure_ids")
+FAILED_STEPS = ("install_fail", "reset_failed", "test_errored")
+EXPERIMENT_LISTS = ("resolved", "generated", "no_generation", "unresolved", "no_apply", *FAILED_STEPS)
 REPOSITORY = re.compile(r"(?:instance_)?(?P<owner>[^/]+?)__(?P<name>.+?)-(?:\d+|[0-9a-f]{40}.*)")
 
 
-def detect(sight: Sight) -> bool:
-    return sight.shape == "object" and _dialect(sight.first) is not None
+def detect(probe: FileProbe) -> bool:
+    return probe.shape == "object" and _dialect(probe.first) is not None
 
 
-def _dialect(told: dict[str, Any]) -> str | None:
-    """Told apart by their keys."""
-    if "resolved_ids" in told or ("submitted_ids" in told and isinstance(told.get("resolved"), list)):
-        return None if "results" in told else "report"
-    if isinstance(told.get("resolved"), list):
+def _dialect(document: dict[str, Any]) -> str | None:
+    """Recognise the dialect by its keys."""
+    has_list = isinstance(document.get("resolved"), list)
+    if "resolved_ids" in document or ("submitted_ids" in document and has_list):
+        return None if "results" in document else "report"
+    if has_list:
         return "experiments"
-    first = next(iter(told.values()), None)
+    values = list(document.values())
+    first = values[0] if values else None
     if isinstance(first, dict) and "resolved" in first and {"patch_exists", "tests_status"} & first.keys():
         return "instance"
-    flags = any(isinstance(value, bool) for value in told.values()) or all(value is None for value in told.values())
-    return "pro" if told and flags and all("__" in key for key in told) else None
+    has_flags = any(isinstance(value, bool) for value in values) or all(value is None for value in values)
+    return "pro" if values and has_flags and all("__" in key for key in document) else None
 
 
-def unit(path: Path) -> Path:
-    """Reports per instance lie in a folder each; the folder of the model holds them all."""
+def group(path: Path) -> Path:
+    """Return the model's folder for a report per instance, which has a folder of its own."""
     return path.parent.parent if path.name == "report.json" else path
 
 
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed", "fail", tool="swebench")
-    dialect = _dialect(look(source.file).first)
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.tool = "swebench"
+    dialect = _dialect(probe(source.file).first)
     if dialect == "instance":
-        folder = source.file.resolve().parent.parent
-        log.model, log.run = folder.name.replace("__", "/"), folder.parent.name
-        log.rows = _instances(source, log)
+        run.model, run.run_id = source.folder.parent.name.replace("__", "/"), source.folder.parent.parent.name
+        for path in source.files:
+            for instance, _, result in members(path):
+                if not isinstance(result, dict) or "resolved" not in result:
+                    raise refusal(f"{quote(instance)} has no resolved", path)
+                yield _to_row(instance, run.run_id, to_verdict(result["resolved"], f"{instance}: resolved"))
     elif dialect == "pro":
-        folder = source.file.resolve().parent  # the file has nothing but verdicts: two runs may have the same
-        log.model, log.run = folder.name, f"{folder.parent.name}:{source.tag}"
-        log.rows = (_attempt(key, log.run, verdict(value, key)) for key, _, value in members(source.file))
+        # The file has nothing but verdicts, and two runs may have the same: the folder is part of the run id.
+        run.model, run.run_id = source.folder.name, f"{source.folder.parent.name}:{source.tag}"
+        for instance, _, value in source.members():
+            yield _to_row(instance, run.run_id, to_verdict(value, instance))
     else:
-        log.rows = _report(source, options, log)
-    return log
+        yield from _read_lists(source, options, run)
 
 
-def _attempt(instance: str, run: str, value: float | None, error: bool = False) -> Attempt:
-    found = REPOSITORY.fullmatch(instance) if isinstance(instance, str) else None
-    return Attempt(
-        instance, run, value, error=error or value is None, subject=found and f"{found['owner']}/{found['name']}"
-    )
+def _to_row(instance: str, run_id: str, value: float | None, error: bool | None = None) -> AttemptRow:
+    match = REPOSITORY.fullmatch(instance)
+    return AttemptRow(instance, run_id, value, error, subject=match and f"{match['owner']}/{match['name']}")
 
 
-def _instances(source: Source, log: Log) -> Iterator[Attempt]:
-    for path in source.files:
-        for instance, _, told in members(path):
-            if not isinstance(told, dict) or "resolved" not in told:
-                raise refuse(f"{shown(instance)} has no resolved", path)
-            yield _attempt(instance, log.run, verdict(told["resolved"], f"{instance}: resolved"))
-
-
-def _report(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
-    told = small(source.file)
-    lists = {key: _ids(value, key) for key, value in told.items() if isinstance(value, list)}
-    dialect = _dialect(told)
-    log.model, log.run = _named(source.file, options, dialect)
-    if dialect == "report":
-        resolved, failed = lists.get("resolved_ids", lists.get("resolved", {})), lists.get("unresolved_ids", {})
-        every = dict.fromkeys(instance for key in SUBMITTED for instance in lists.get(key, ()))
-        every |= resolved
-        errors = {instance for key in ERRORS for instance in lists.get(key, ())}
-        missing = lists.get("incomplete_ids", {})
-    else:
-        resolved, failed, missing = lists["resolved"], lists.get("unresolved", {}), lists.get("incomplete", {})
-        every = _submitted(lists, resolved, source.file)
-        errors = {instance for key in (*MADE_UP, "error") for instance in lists.get(key, ())}
-    both = sorted(resolved.keys() & failed.keys())
+def _read_lists(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    """Read a report that lists the instances of every result."""
+    document = load(source.file)
+    lists = {key: _to_ids(value, key) for key, value in document.items() if isinstance(value, list)}
+    is_report = _dialect(document) == "report"
+    suffix = "_ids" if is_report else ""
+    run.model, run.run_id = _parse_name(source.file, options, is_report)
+    if not is_report and "generated" not in lists and "unresolved" not in lists:
+        # The experiments repository lists no failures: they are what was submitted and is not resolved.
+        what = "no list of submitted instances (generated, no_generation)"
+        raise refusal(what, source.file, "the failures are unknown without one")
+    resolved = lists.get(f"resolved{suffix}", lists.get("resolved", {}))
+    both = sorted(resolved.keys() & lists.get(f"unresolved{suffix}", {}).keys())
     if both:
-        raise refuse(f"{len(both):,} instances are resolved and unresolved, such as {both[0]}", source.file)
-    for instance in every:
-        pending = instance in lists.get("pending_ids", ()) and instance not in resolved
-        value = None if pending else float(instance in resolved)
-        yield _attempt(instance, log.run, value).but(error=instance in errors and instance not in resolved)
+        raise refusal(f"{len(both):,} instances are resolved and unresolved, such as {both[0]}", source.file)
+    keys = REPORT_LISTS if is_report else EXPERIMENT_LISTS
+    submitted = dict.fromkeys(instance for key in keys for instance in lists.get(key, ())) | resolved
+    error_keys = REPORT_ERRORS if is_report else (*FAILED_STEPS, "error")
+    errors = {instance for key in error_keys for instance in lists.get(key, ())} - resolved.keys()
+    pending = lists.get("pending_ids", {}).keys() - resolved.keys()
+    for instance in submitted:
+        value = None if instance in pending else float(instance in resolved)
+        yield _to_row(instance, run.run_id, value, error=instance in errors)
+    missing = lists.get(f"incomplete{suffix}", {})
     if options.missing == "fail":
-        yield from (_attempt(instance, log.run, 0.0) for instance in missing if instance not in every)
+        yield from (_to_row(instance, run.run_id, 0.0) for instance in missing if instance not in submitted)
     elif missing:
-        log.notes.append(
-            f"{len(missing):,} instances were never attempted and are no rows; --missing fail counts them"
-        )
-    _claim(told, log, len(every))
+        run.notes.append(f"{len(missing):,} instances were never attempted; --missing fail counts them as failed")
+    if isinstance(document.get("resolved_instances"), int) and submitted:
+        run.add_claim("resolved_instances of submitted", document["resolved_instances"] / len(submitted))
 
 
-def _ids(value: list[Any], key: str) -> dict[str, None]:
-    """Instance ids in their order."""
+def _to_ids(value: list[Any], key: str) -> dict[str, None]:
+    """Return unique instance ids in their order."""
     wrong = [each for each in value if not isinstance(each, str)]
     if wrong and key.endswith(("_ids", "resolved", "generated")):
-        raise ValueError(f"{key} holds {shown(wrong[0])}, which is no instance id")
+        raise ValueError(f"{key} holds {quote(wrong[0])}, which is not an instance id")
     return dict.fromkeys(each for each in value if isinstance(each, str))
 
 
-def _submitted(lists: dict[str, dict[str, None]], resolved: dict[str, None], path: Path) -> dict[str, None]:
-    """The experiments repository lists no failures: they are what was generated or not, and is not resolved."""
-    if "generated" not in lists and "unresolved" not in lists:
-        raise refuse("no list of what was submitted (generated, no_generation)", path, "the failures cannot be known")
-    keys = ("generated", "no_generation", "unresolved", "no_apply", *MADE_UP)
-    return dict.fromkeys([*resolved, *(instance for key in keys for instance in lists.get(key, ()))])
-
-
-def _named(path: Path, options: Options, dialect: str | None) -> tuple[str | None, str]:
-    """Model and run from {model}.{run}.json. With several dots nobody can tell where the model ends."""
+def _parse_name(path: Path, options: IngestOptions, is_report: bool) -> tuple[str | None, str]:
+    """Parse model and run from {model}.{run}.json. With several dots the end of the model is ambiguous."""
+    if not is_report:
+        return None, path.resolve().parent.name
     stem = path.name.removesuffix(".gz").removesuffix(".json")
-    if dialect != "report" or options.model is not None:
-        return None, stem.removeprefix(f"{options.model}.") if dialect == "report" else path.resolve().parent.name
-    model, _, run = stem.partition(".")
-    if not run or "." in run:
-        raise refuse("the file's name does not say where the model ends", path, "give --model")
-    return model, run
+    if options.model is not None:
+        return None, stem.removeprefix(f"{options.model}.")
+    model, _, run_id = stem.partition(".")
+    if not run_id or "." in run_id:
+        raise refusal("the file name does not show where the model ends", path, "give --model")
+    return model, run_id
 
 
-def _claim(told: dict[str, Any], log: Log, submitted: int) -> None:
-    resolved = told.get("resolved_instances")
-    if isinstance(resolved, int) and submitted:
-        log.claims.append(Claim("resolved_instances of submitted", resolved / submitted))
-
-
-FORMAT = Format("swebench", "SWE-bench reports in five dialects", detect, read, unit=unit)
+FORMAT = LogFormat("swebench", "SWE-bench reports in five dialects", "passed", "fail", detect, read, group=group)

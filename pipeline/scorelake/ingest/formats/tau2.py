@@ -1,4 +1,4 @@
-"""tau2-bench: one results.json with all simulations, or results.json beside a folder of them."""
+"""tau2-bench: results.json with all simulations, or with a folder of them next to it."""
 
 from __future__ import annotations
 
@@ -6,71 +6,51 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import Attempt, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import members, small
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import mapping, number
-
-INFRASTRUCTURE = "infrastructure_error"
-
-
-def detect(sight: Sight) -> bool:
-    info = sight.first.get("info")
-    return sight.shape == "object" and isinstance(info, dict) and {"agent_info", "environment_info"} <= info.keys()
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.formats.tau_bench import to_value
+from scorelake.ingest.json_stream import load
+from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.values import get_object, to_number
 
 
-def beside(path: Path) -> Iterable[Path]:
+def detect(probe: FileProbe) -> bool:
+    info = probe.first.get("info")
+    return probe.shape == "object" and isinstance(info, dict) and {"agent_info", "environment_info"} <= info.keys()
+
+
+def companions(path: Path) -> Iterable[Path]:
     return sorted((path.parent / "simulations").glob("*.json"))
 
 
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed" if options.threshold is None else "score", "ungraded", benchmark="tau2", tool="tau2")
-    log.rows = _rows(source, options, log)
-    return log
-
-
-def _rows(source: Source, options: Options, log: Log) -> Iterator[Attempt]:
-    told: dict[str, Any] = {}
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.benchmark = run.tool = "tau2"
+    run.outcome = "passed" if options.threshold is None else "score"
+    document: dict[str, Any] = {}
     index: list[Any] = []
-    whole = False
-    for key, name, value in members(source.file, ("simulations", "simulation_index")):
+    has_simulations = False
+    for key, name, value in source.members("simulations", "simulation_index"):
         if key == "simulations" and isinstance(name, int):
-            whole = True
-            yield _attempt(value, options, source.tag)
+            has_simulations = True
+            yield _to_row(value, options, source.tag)
         elif key == "simulation_index" and isinstance(name, int):
             index.append(value)
         else:
-            told[key] = value
-    if not whole and index:
-        yield from (_attempt(one, options, source.tag) for one in index)
-    elif not whole and source.beside:
-        yield from (_attempt(small(path), options, source.tag) for path in source.beside)
-    elif (
-        not whole and told.get("simulations", "none") == "none" and not (source.file.parent / "simulations").is_dir()
-    ):
-        raise refuse(
-            "no simulations in it, and no folder simulations beside it", source.path, "copy the folder as well"
-        )
-    _facts(told, log)
-
-
-def _attempt(one: Any, options: Options, tag: str) -> Attempt:
-    info = mapping(one.get("reward_info"), "reward_info")
-    reward = number(info.get("reward", one.get("reward")), f"task {one['task_id']}: reward")
-    value = reward if reward is None or options.threshold is not None else float(abs(reward - 1) <= 1e-6)
-    lost = reward is None or str(one.get("termination_reason")) == INFRASTRUCTURE
-    name = str(one.get("id") or f"{tag}:{one.get('trial', 0)}")
-    return Attempt(one["task_id"], name, value, error=lost)
-
-
-def _facts(told: dict[str, Any], log: Log) -> None:
-    info = mapping(told.get("info"), "info")
-    agent, user = mapping(info.get("agent_info"), "agent_info"), mapping(info.get("user_info"), "user_info")
-    log.model = agent.get("llm")
-    log.subject = mapping(info.get("environment_info"), "environment_info").get("domain_name")
-    log.run = str(told.get("timestamp") or "")
-    args = dict(mapping(agent.get("llm_args"), "llm_args"))
-    log.protocol = {
+            document[key] = value
+    if not has_simulations:
+        # An index has all that is needed; without one, every simulation is a file of its own.
+        simulations = index or (load(path) for path in source.companions)
+        yield from (_to_row(simulation, options, source.tag) for simulation in simulations)
+        has_folder = (source.file.parent / "simulations").is_dir()
+        if not index and not has_folder and document.get("simulations", "none") == "none":
+            what = "has no simulations, and there is no folder simulations next to it"
+            raise refusal(what, source.path, "copy the folder as well")
+    info = get_object(document, "info")
+    agent, user = get_object(info, "agent_info"), get_object(info, "user_info")
+    run.model = agent.get("llm")
+    run.subject = get_object(info, "environment_info").get("domain_name")
+    run.run_id = str(document.get("timestamp") or "")
+    args = get_object(agent, "llm_args")
+    run.protocol = {
         "temperature": args.pop("temperature", None),
         "llm_args": args or None,
         "agent": agent.get("implementation"),
@@ -82,4 +62,12 @@ def _facts(told: dict[str, Any], log: Log) -> None:
     }
 
 
-FORMAT = Format("tau2", "tau2-bench results.json", detect, read, beside=beside)
+def _to_row(simulation: Any, options: IngestOptions, tag: str) -> AttemptRow:
+    reward = get_object(simulation, "reward_info").get("reward", simulation.get("reward"))
+    value = to_value(to_number(reward, f"task {simulation['task_id']}: reward"), options)
+    is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
+    attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
+    return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
+
+
+FORMAT = LogFormat("tau2", "tau2-bench results.json", "passed", "ungraded", detect, read, companions=companions)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from scorelake.ingest.contract import Attempt, Format, Log, Options, Source
-from scorelake.ingest.documents import members
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import mapping, number
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+from scorelake.ingest.probe import list_with
+from scorelake.ingest.values import get_object, to_number
 
 NAME = re.compile(
     r"(?P<strategy>act|react|tool-calling|few-shot)-(?P<model>.+)-(?P<temperature>\d+(?:\.\d+)?)_range_.+_"
@@ -16,36 +15,25 @@ NAME = re.compile(
 )
 
 
-def detect(sight: Sight) -> bool:
-    return sight.shape == "list" and sight.has("task_id", "reward", "info", "traj")
-
-
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "passed" if options.threshold is None else "score", "fail", run=source.tag, benchmark="tau-bench")
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark = source.tag, "tau-bench"
+    run.outcome = "passed" if options.threshold is None else "score"
     name = NAME.fullmatch(source.file.name)
     if name:
-        log.model = name["model"]
-        log.protocol = {key: name[key] for key in ("strategy", "user", "user_strategy")}
-        log.protocol["temperature"] = float(name["temperature"])
-    log.rows = _rows(source, options)
-    return log
+        run.model = name["model"]
+        run.protocol = {key: name[key] for key in ("strategy", "user", "user_strategy")}
+        run.protocol["temperature"] = float(name["temperature"])
+    for _, i, record in source.members():
+        reward = to_number(record["reward"], f"run {i}: reward")
+        is_error = reward is None or "error" in get_object(record, "info")
+        attempt = f"{source.tag}:{record.get('trial', 0)}"
+        yield AttemptRow(record["task_id"], attempt, to_value(reward, options), error=is_error)
 
 
-def solved(reward: float | None, options: Options) -> float | None:
-    """The tool's own rule: a reward of 1, give or take a millionth."""
+def to_value(reward: float | None, options: IngestOptions) -> float | None:
+    """Apply the rule of tau-bench and tau2: an attempt passes with a reward of 1, give or take a millionth."""
     return reward if reward is None or options.threshold is not None else float(abs(reward - 1) <= 1e-6)
 
 
-def _rows(source: Source, options: Options) -> Iterator[Attempt]:
-    for _, i, run in members(source.file):
-        reward = number(run["reward"], f"run {i}: reward")
-        failed = "error" in mapping(run.get("info"), "info")
-        yield Attempt(
-            run["task_id"],
-            f"{source.tag}:{run.get('trial', 0)}",
-            solved(reward, options),
-            error=failed or reward is None,
-        )
-
-
-FORMAT = Format("tau-bench", "tau-bench 1 result lists", detect, read)
+DETECT = list_with("task_id", "reward", "info", "traj")
+FORMAT = LogFormat("tau-bench", "tau-bench 1 result lists", "passed", "fail", DETECT, read)

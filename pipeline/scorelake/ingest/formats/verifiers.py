@@ -1,115 +1,104 @@
-"""verifiers: results.jsonl with metadata.json beside it; also the rollouts of hosted training runs."""
+"""verifiers: results.jsonl next to metadata.json; also the rollouts of hosted training runs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import Attempt, Claim, Format, Log, Options, Source, refuse
-from scorelake.ingest.documents import lines, parsed, small
-from scorelake.ingest.sight import Sight
-from scorelake.ingest.values import mapping, name, number
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
+from scorelake.ingest.json_stream import decode
+from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.values import get_object, to_name, to_number
 
 IDS = ("example_id", "problem_id", "id")
-ASKED = ("prompt", "answer", "info")
-"""What makes two rows the same problem."""
 
 
-def detect(sight: Sight) -> bool:
-    return sight.records and sight.has("reward", "prompt", "completion") and any(key in sight.first for key in IDS)
+def detect(probe: FileProbe) -> bool:
+    return probe.has_records and probe.has("reward", "prompt", "completion") and any(probe.has(key) for key in IDS)
 
 
-def beside(path: Path) -> Iterable[Path]:
-    return [path.with_name("metadata.json")]
-
-
-def read(source: Source, options: Options) -> Log:
-    log = Log([], "score", "fail", run=source.file.resolve().parent.name, tool="verifiers")
-    about = mapping(small(source.beside[0]), "metadata") if source.beside else {}
-    hosted = mapping(about.get("run"), "run")
-    log.model = about.get("model") or hosted.get("base_model")
-    log.benchmark = about.get("env_id") or about.get("env")
-    sampling = dict(mapping(about.get("sampling_args"), "sampling_args"))
-    log.protocol = {
-        "temperature": sampling.pop("temperature", about.get("temperature")),
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    metadata = source.companion()
+    hosted, sampling = get_object(metadata, "run"), get_object(metadata, "sampling_args")
+    run.tool, run.run_id = "verifiers", source.folder.name
+    run.model = metadata.get("model") or hosted.get("base_model")
+    run.benchmark = metadata.get("env_id") or metadata.get("env")
+    run.protocol = {
+        "temperature": sampling.pop("temperature", metadata.get("temperature")),
         "sampling_args": {key: value for key, value in sampling.items() if value not in (None, {})} or None,
-        "env_args": about.get("env_args") or None,
-        "env_version": about.get("env_version"),
-        "max_tokens": about.get("max_tokens") or hosted.get("max_tokens"),
+        "env_args": metadata.get("env_args") or None,
+        "env_version": metadata.get("env_version"),
+        "max_tokens": metadata.get("max_tokens") or hosted.get("max_tokens"),
         "grader": options.metric or "reward",
     }
-    log.rows = _rows(source, options, log, about)
-    return log
-
-
-def _rows(source: Source, options: Options, log: Log, about: Any) -> Iterator[Attempt]:
-    key, trusted, rows = _ids(source.file, log)
+    key, is_reliable, rows = _check_ids(source, run)
     problems = set()
-    for line, record in lines(source.file):
-        problem = name(record[key], f"line {line:,}: {key}") if trusted else f"content-{_asked(record)}"
+    for line, record in source.lines():
+        problem = to_name(record[key], f"line {line:,}: {key}") if is_reliable else f"content-{_digest(record)}"
         problems.add(problem)
-        value = number(_reward(record, options, line, source.file), f"line {line:,}: {options.metric or 'reward'}")
-        lost = bool(record.get("error")) or record.get("is_completed") is False
+        reward = _get_reward(record, options.metric, line, source.file)
+        value = to_number(reward, f"line {line:,}: {options.metric or 'reward'}")
         step = record.get("step")
-        yield Attempt(
+        yield AttemptRow(
             problem,
             f"{source.tag}:{line}",
             value,
-            error=lost or value is None,
-            benchmark=record.get("env_name") if log.benchmark is None else None,
-            model=f"{log.model}@step {step}" if step is not None and log.model else None,
+            error=value is None or bool(record.get("error")) or record.get("is_completed") is False,
+            benchmark=record.get("env_name") if run.benchmark is None else None,
+            model=f"{run.model}@step {step}" if step is not None and run.model else None,
         )
-    average = about.get("avg_reward")
-    if isinstance(average, int | float) and options.metric is None:
-        log.claims.append(Claim("avg_reward", float(average)))
-    examples, each = about.get("num_examples"), about.get("rollouts_per_example")
-    if isinstance(examples, int) and isinstance(each, int) and (len(problems), rows) != (examples, examples * each):
-        log.notes.append(
-            f"metadata tells of {examples} examples x {each} rollouts; "
-            f"here are {len(problems):,} problems in {rows:,} rows"
-        )
-
-
-def _ids(path: Path, log: Log) -> tuple[str, bool, int]:
-    """Which key is the id, and whether it can be trusted: all rows of one id must ask the same."""
-    asked: dict[Any, int] = {}
-    key, trusted, rows = "", True, 0
-    for line, record in lines(path):
-        rows += 1
-        key = key or next((each for each in IDS if each in record), "")
-        if key not in record or "reward" not in record:
-            raise refuse(f"line {line:,} has no {key if key not in record else 'reward'}", path)
-        if trusted:
-            told = int(_asked(record), 16)
-            if asked.setdefault(name(record[key], f"line {line:,}: {key}"), told) != told:
-                trusted = False
-                log.notes.append(
-                    f"rows of {key} {record[key]} ask different things (line {line:,}); "
-                    "problems are told by prompt and answer"
-                )
-    return key, trusted, rows
-
-
-def _asked(record: dict[str, Any]) -> str:
-    told = json.dumps([record.get(key) for key in ASKED], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:15]
-
-
-def _reward(record: dict[str, Any], options: Options, line: int, path: Path) -> Any:
-    """The reward, or the metric that was asked for: a key of the row, or one of its metrics."""
     if options.metric is None:
-        return record["reward"]
-    if options.metric in record:
-        return record[options.metric]
-    told = record.get("metrics")
-    told = mapping(parsed(told, f"{path}: line {line:,}: metrics") if isinstance(told, str) else told, "metrics")
-    if options.metric not in told:
-        known = sorted({*told, *(key for key, value in record.items() if isinstance(value, int | float))})
-        raise refuse(f"no metric {options.metric} in line {line:,}", path, f"there are: {', '.join(known)[:200]}")
-    return told[options.metric]
+        run.add_claim("avg_reward", metadata.get("avg_reward"))
+    plan: list[Any] = [metadata.get(key) for key in ("num_examples", "rollouts_per_example")]
+    if all(isinstance(count, int) for count in plan) and [len(problems), rows] != [plan[0], math.prod(plan)]:
+        expected = f"metadata reports {plan[0]} examples x {plan[1]} rollouts"
+        run.notes.append(f"{expected}; the file has {len(problems):,} problems in {rows:,} rows")
 
 
-FORMAT = Format("verifiers", "verifiers results.jsonl", detect, read, beside=beside)
+def _check_ids(source: LogSource, run: RunInfo) -> tuple[str, bool, int]:
+    """Return the key of the id, whether all rows of one id have the same content, and the number of rows.
+
+    In real files of verifiers (issue 459), each id covers three different prompts.
+    """
+    contents: dict[str, int] = {}
+    key, is_reliable, rows = "", True, 0
+    for line, record in source.lines():
+        rows += 1
+        key = key or next((name for name in IDS if name in record), "")
+        missing = [name for name in (key, "reward") if name not in record]
+        if missing:
+            raise refusal(f"line {line:,} has no {missing[0]}", source.file)
+        if is_reliable:
+            content = int(_digest(record), 16)
+            if contents.setdefault(to_name(record[key], f"line {line:,}: {key}"), content) != content:
+                is_reliable = False
+                what = f"rows of {key} {record[key]} have different prompts (line {line:,})"
+                run.notes.append(f"{what}; problems are identified by prompt and answer")
+    return key, is_reliable, rows
+
+
+def _digest(record: dict[str, Any]) -> str:
+    content = json.dumps([record.get(key) for key in ("prompt", "answer", "info")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:15]
+
+
+def _get_reward(record: dict[str, Any], metric: str | None, line: int, path: Path) -> Any:
+    """Return the reward, or the metric of --metric: a key of the row, or one of its metrics."""
+    if metric is None or metric in record:
+        return record[metric or "reward"]
+    metrics = record.get("metrics")
+    if isinstance(metrics, str):  # hosted runs store JSON as text
+        metrics = decode(metrics, f"{path}: line {line:,}: metrics")
+    metrics = get_object({"metrics": metrics}, "metrics")
+    if metric not in metrics:
+        names = sorted({*metrics, *(key for key, value in record.items() if isinstance(value, int | float))})
+        raise refusal(f"no metric {metric} in line {line:,}", path, f"available: {', '.join(names)[:200]}")
+    return metrics[metric]
+
+
+COMPANIONS = siblings("metadata.json")
+FORMAT = LogFormat("verifiers", "verifiers results.jsonl", "score", "fail", detect, read, companions=COMPANIONS)

@@ -1,4 +1,4 @@
-// Controls, and the first picture.
+// Controls, and the first rendering.
 const ks = (family) => Object.entries(view().metrics).filter(([, m]) => m.family === family).sort(([, a], [, b]) => (a.k || 0) - (b.k || 0)).map(([name]) => name);
 const options = (id, names, chosen, texts) => {
   $(id).replaceChildren(...names.map((name, i) => make("option", { value: name }, texts ? texts[i] : name)));
@@ -6,9 +6,9 @@ const options = (id, names, chosen, texts) => {
   $(`pick-${id}`).hidden = names.length < 2;
 };
 const controls = () => {
-  const mine = data.boards.filter((b) => b.benchmark === board().benchmark), subjects = board().subjects.map((its) => its.name), names = ks(metric().family);
+  const protocols = data.boards.filter((b) => b.benchmark === board().benchmark), subjects = board().subjects.map((its) => its.name), names = ks(metric().family);
   options("benchmark", [...new Set(data.boards.map((b) => b.benchmark))], board().benchmark);
-  options("protocol", mine.map((b) => b.protocol), board().protocol, mine.map((b) => b.protocol || "none"));
+  options("protocol", protocols.map((b) => b.protocol), board().protocol, protocols.map((b) => b.protocol || "none"));
   options("subject", ["", ...subjects], state.subject, ["all", ...subjects]);
   $("pick-subject").hidden = !subjects.length;
   options("family", [...new Set(Object.values(view().metrics).map((m) => m.family))], metric().family);
@@ -22,52 +22,52 @@ const controls = () => {
   $("pick-group").hidden = !groups();
   $("group").checked = state.group;
   $("zoom").checked = state.zoom;
-  all(place(), ".scope").forEach((node) => { node.hidden = !state.subject; });
+  all(boardNode(), ".scope").forEach((node) => { node.hidden = !state.subject; });
 };
-const show = (anew) => {
-  $("boards").replaceChildren(place());
-  if (anew) fill();
-  order();
-  sift();
-  curves(state.pins);
-  matrix();
-  by_subject();
-  if (board().problems) { heat_drawn(); differ(); }
-  timeline();
+const render = (refill) => {
+  $("boards").replaceChildren(boardNode());
+  if (refill) fillTable();
+  sortRows();
+  filterRows();
+  drawCurves(state.pins);
+  drawPairs();
+  drawSubjects();
+  if (board().problems) { drawHeatMap(); drawDifferences(); }
+  drawHistory();
   controls();
-  remember();
+  saveState();
 };
-const change = (values, anew) => { Object.assign(state, values); settle(); show(anew); };
+const update = (values, refill) => { Object.assign(state, values); normalize(); render(refill); };
 
-const go_to = (benchmark, protocol) => {
+const selectBoard = (benchmark, protocol) => {
   const same = data.boards.findIndex((b) => b.benchmark === benchmark && b.protocol === protocol);
-  change({ board: same < 0 ? data.boards.findIndex((b) => b.benchmark === benchmark) : same }, true);
+  update({ board: same < 0 ? data.boards.findIndex((b) => b.benchmark === benchmark) : same }, true);
 };
-const listen = () => {
-  const on = (id, what, then) => $(id).addEventListener(what, (e) => then(e.target));
-  on("benchmark", "change", (e) => go_to(e.value, board().protocol));
-  on("protocol", "change", (e) => go_to(board().benchmark, e.value));
-  on("subject", "change", (e) => change({ subject: e.value }, true));
-  on("family", "change", (e) => { const names = ks(e.value); change({ metric: names.find((name) => view().metrics[name].k === metric().k) || names[0] }, true); });
-  on("k", "input", (e) => change({ metric: ks(metric().family)[Number(e.value)] }, true));
-  on("search", "input", (e) => change({ search: e.value }));
-  on("group", "change", (e) => change({ group: e.checked }));
-  on("zoom", "change", (e) => change({ zoom: e.checked }));
+const bindControls = () => {
+  const on = (id, event, handler) => $(id).addEventListener(event, (e) => handler(e.target));
+  on("benchmark", "change", (e) => selectBoard(e.value, board().protocol));
+  on("protocol", "change", (e) => selectBoard(board().benchmark, e.value));
+  on("subject", "change", (e) => update({ subject: e.value }, true));
+  on("family", "change", (e) => { const names = ks(e.value); update({ metric: names.find((name) => view().metrics[name].k === metric().k) || names[0] }, true); });
+  on("k", "input", (e) => update({ metric: ks(metric().family)[Number(e.value)] }, true));
+  on("search", "input", (e) => update({ search: e.value }));
+  on("group", "change", (e) => update({ group: e.checked }));
+  on("zoom", "change", (e) => update({ zoom: e.checked }));
   document.querySelector("#controls form").addEventListener("submit", (e) => e.preventDefault());
-  addEventListener("hashchange", () => { recall(); show(true); });
+  addEventListener("hashchange", () => { loadState(); render(true); });
 };
-const scheme = () => {
+const bindTheme = () => {
   const root = document.documentElement.classList, dark = () => root.contains("dark") || (!root.contains("light") && matchMedia("(prefers-color-scheme: dark)").matches);
   const named = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
   $("theme").addEventListener("click", () => { const now = dark(); root.remove("dark", "light"); root.add(now ? "light" : "dark"); named(); });
   named();
 };
-const on_paper = () => {  // every board, every row, no folds
+const bindPrint = () => {  // all boards, all rows, everything unfolded
   let closed = [];
   const print = (now) => {
     closed.forEach((node) => { node.open = false; });
     closed = [];
-    if (!now) { show(); return; }
+    if (!now) { render(); return; }
     $("boards").replaceChildren(...boards);
     boards.forEach((node) => rows(node).forEach((tr) => tr.home.append(tr)));
     closed = all(document, "details:not([open])");
@@ -84,30 +84,30 @@ const enhance = (node, its) => {
     const button = make("button", { type: "button" }), key = th.dataset.key;
     button.append(...th.childNodes);
     th.append(button);
-    button.addEventListener("click", () => change({ sort: state.sort === key ? `${key}-down` : state.sort === `${key}-down` ? "" : key }));
+    button.addEventListener("click", () => update({ sort: state.sort === key ? `${key}-down` : state.sort === `${key}-down` ? "" : key }));
   }
   for (const tr of rows(node)) {
     tr.home = tr.parentNode;
     const name = its.models[Number(tr.dataset.i)], mouse = (e) => e.pointerType === "mouse";
-    tr.addEventListener("pointerenter", (e) => { if (mouse(e)) curves([...new Set([...state.pins, name])]); });
-    tr.addEventListener("pointerleave", (e) => { if (mouse(e)) curves(state.pins); });
+    tr.addEventListener("pointerenter", (e) => { if (mouse(e)) drawCurves([...new Set([...state.pins, name])]); });
+    tr.addEventListener("pointerleave", (e) => { if (mouse(e)) drawCurves(state.pins); });
     tr.addEventListener("click", (e) => { if (phone.matches && !e.target.closest("button")) pin(name); });
   }
-  node.querySelector(".more .all").addEventListener("click", () => change({ all: !state.all }));
-  node.querySelector(".save-csv").addEventListener("click", () => save(node));
-  node.querySelector(".copy-md").addEventListener("click", (e) => copy(node, e.target));
-  duel(node);
-  if (its.problems) heat(node, its.problems);
+  node.querySelector(".more .all").addEventListener("click", () => update({ all: !state.all }));
+  node.querySelector(".save-csv").addEventListener("click", () => saveCsv(node));
+  node.querySelector(".copy-md").addEventListener("click", (e) => copyMarkdown(node, e.target));
+  attachPairMatrix(node);
+  if (its.problems) attachHeatMap(node, its.problems);
 };
 
-boards.forEach((node, at) => enhance(node, data.boards[at]));
-listen();
-scheme();
-$("left").hidden = !data.left.length;
-$("left").textContent = `Left out, so that the page stays small: ${data.left.join("; ")}. All of it is in leaderboard.duckdb.`;
+boards.forEach((node, i) => enhance(node, data.boards[i]));
+bindControls();
+bindTheme();
+$("omitted").hidden = !data.omitted.length;
+$("omitted").textContent = `Omitted to keep the page small: ${data.omitted.join("; ")}. leaderboard.duckdb has all of it.`;
 $("controls").hidden = false;
 $("controls").open = !phone.matches;
 document.documentElement.classList.add("js");
-recall();
-show(location.hash.length > 1);
-on_paper();
+loadState();
+render(location.hash.length > 1);
+bindPrint();

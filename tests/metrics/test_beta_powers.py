@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorelake import metrics
+from scorelake.metrics.beta_powers import all_within, complement, mean_power, not_all_within, power_variance
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.powers import power, power_variance, within
 
 BIG = 2**63 - 1
 
@@ -34,23 +34,22 @@ def close(got: float, want: Fraction, rel: float) -> None:
 @given(st.integers(1, 10**9), st.integers(1, 40), st.one_of(st.integers(1, 600), st.integers(1, 10**9)))
 def test_moments(v: int, more: int, k: int) -> None:
     t = v + more
-    ((chance,), (other,)) = power(np.array([float(v)]), np.array([float(t)]), k)
+    low, high = np.array([float(v)]), np.array([float(t)])
     exact = moment(v, t, k)
-    close(chance, exact, 1e-12)
-    close(other, 1 - exact, 1e-12)
-    spread = power_variance(np.array([float(v)]), np.array([float(t)]), k)[0]
-    close(spread, moment(v, t, 2 * k) - exact**2, 1e-10)
+    close(mean_power(low, high, k)[0], exact, 1e-12)
+    close(complement(low, high, k)[0], 1 - exact, 1e-12)
+    close(power_variance(low, high, k)[0], moment(v, t, 2 * k) - exact**2, 1e-10)
 
 
 @pytest.mark.parametrize("k", [1, 2, 8, 300, 5000, 10**6])
 def test_pass_at_k_is_exact_up_to_a_million(k: int) -> None:
     n = 10**6
     c = np.array([0, 1, 3, 40, n - 40, n - 1, n])
-    some, every = metrics.finite(f"pass@{k}", n, c), metrics.finite(f"pass^{k}", n, c)
+    passed, unanimous = metrics.finite(f"pass@{k}", n, c), metrics.finite(f"pass^{k}", n, c)
     for i, right in enumerate(c.tolist()):
         miss = _all_within(n - right, n, k)
-        close(some[i], 1 - miss, 1e-12)
-        close(every[i], _all_within(right, n, k), 1e-12)
+        close(passed[i], 1 - miss, 1e-12)
+        close(unanimous[i], _all_within(right, n, k), 1e-12)
     mean, variance = metrics.posterior(f"pass@{k}", n, c[1:4])
     for got, spread, right in zip(mean, variance, (1, 3, 40), strict=True):
         low = moment(n - right + 1, n + 2, k)
@@ -71,9 +70,9 @@ def _all_within(m: int, n: int, k: int) -> Fraction:
 def test_any_number_of_attempts(n: int) -> None:
     """The key of a pair must not wrap: from 3,037,000,500 on, n (n + 1) is no 64-bit number."""
     many, right = np.array([n, n, n - 1, 5, n]), np.array([n, n // 4, 0, 3, n])
-    found = distinct(many, right)
-    assert found.n[found.place].tolist() == many.tolist()
-    assert found.c[found.place].tolist() == right.tolist()
+    pairs = distinct(many, right)
+    assert pairs.n[pairs.place].tolist() == many.tolist()
+    assert pairs.c[pairs.place].tolist() == right.tolist()
     assert metrics.finite("pass@1", many, right) == pytest.approx([1, 0.25, 0, 0.6, 1], rel=1e-9)
     for name in ("pass@4", "pass^4", "maj@4", "g-pass@4_0.5", "auc@4", "max@4", "geom@4"):
         value, (mean, variance) = metrics.finite(name, n, [n, n // 4]), metrics.posterior(name, n, [n, n // 4])
@@ -89,7 +88,7 @@ def test_within_counts_every_draw() -> None:
     for n in range(1, 9):
         for k in range(1, n + 1):
             m = np.arange(n + 1)
-            chance, other = within(m, np.full(n + 1, n), k)
+            chance, other = (kernel(m, np.full(n + 1, n), k) for kernel in (all_within, not_all_within))
             assert chance == pytest.approx([comb(int(x), k) / comb(n, k) for x in m], rel=1e-14)
             assert chance + other == pytest.approx(np.ones(n + 1), rel=1e-14)
             assert other[n] == 0

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorelake.errors import DataError
-from scorelake.ingest.documents import lines, members, small
-from scorelake.ingest.sight import look
+from scorelake.ingest.json_stream import lines, load, members
+from scorelake.ingest.probe import probe
 from scorelake.ingest.zips import ZipFile
 
-values = st.recursive(
+json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=4), inside, max_size=4),
     max_leaves=12,
@@ -25,31 +25,37 @@ values = st.recursive(
 
 
 @given(
-    told=st.dictionaries(st.text(max_size=6), values, max_size=5), indent=st.sampled_from([None, 1]), data=st.data()
+    document=st.dictionaries(st.text(max_size=6), json_values, max_size=5),
+    indent=st.sampled_from([None, 1]),
+    data=st.data(),
 )
 @settings(max_examples=60)
-def test_any_document(tmp_path_factory: pytest.TempPathFactory, told: dict[str, Any], indent: Any, data: Any) -> None:
-    text = json.dumps(told, indent=indent, ensure_ascii=data.draw(st.booleans()))
+def test_any_document(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any], indent: Any, data: Any
+) -> None:
+    text = json.dumps(document, indent=indent, ensure_ascii=data.draw(st.booleans()))
     path = tmp_path_factory.mktemp("d") / "x.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     chunk = data.draw(st.integers(1, 40))
-    into = data.draw(st.sets(st.sampled_from(sorted(told) or ["a"])))
+    into = data.draw(st.sets(st.sampled_from(sorted(document) or ["a"])))
     try:
         text.encode()
     except UnicodeEncodeError:
         with pytest.raises(DataError):
             list(members(path, into, chunk))
         return
-    out: dict[str, Any] = {key: [] if isinstance(value, list) else {} for key, value in told.items() if key in into}
+    out: dict[str, Any] = {
+        key: [] if isinstance(value, list) else {} for key, value in document.items() if key in into
+    }
     for key, name, value in members(path, into, chunk):
         if name is None:
             out[key] = value
-        elif isinstance(told[key], list):
+        elif isinstance(document[key], list):
             assert name == len(out[key])
             out[key].append(value)
         else:
             out[key][name] = value
-    assert out == told
+    assert out == document
     if text.strip() != "{}":
         path.write_bytes(text.encode()[: data.draw(st.integers(1, len(text.encode()) - 1))])
         with pytest.raises(DataError, match=r"broken JSON|cannot be read"):
@@ -60,36 +66,36 @@ def test_numbers_at_the_edge_of_a_read(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("[12345, -0.25e-3, NaN, -Infinity, true, null]")
     for chunk in range(1, 50):
-        found = [value for _, _, value in members(path, (), chunk)]
-        assert found[:2] == [12345, -0.25e-3]
-        assert math.isnan(found[2])
-        assert found[3:] == [-math.inf, True, None]
+        values = [value for _, _, value in members(path, (), chunk)]
+        assert values[:2] == [12345, -0.25e-3]
+        assert math.isnan(values[2])
+        assert values[3:] == [-math.inf, True, None]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        ('{"a": 1, "a": 2}', "key 'a' stands twice"),
-        ('[{"passed": true, "passed": false}]', "key 'passed' stands twice"),
-        ('{"a": 1} {"b": 2}', "something follows"),
+        ('{"a": 1, "a": 2}', "key 'a' occurs twice"),
+        ('[{"passed": true, "passed": false}]', "key 'passed' occurs twice"),
+        ('{"a": 1} {"b": 2}', "text after the end"),
         ("[1, 2", "is missing"),
         ("[1 2]", "is missing"),
         ('{"a" 1}', "':' is missing"),
         ("{1: 2}", "a key is missing"),
         ('{"a": nul}', "Expecting value"),
         ("[" * 100_000, "nested too deeply"),
-        ('"text"', "no object and no list"),
+        ('"text"', "neither an object nor a list"),
         ('[\n{"a": 1},\n{"a": x}]', "line 3, column 7"),
         ("[" + "9" * 5000 + "]", "broken JSON"),
     ],
 )
-def test_broken_documents(tmp_path: Path, text: str, says: str) -> None:
+def test_broken_documents(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     for chunk in (1, 7, 1 << 20):
         if len(text) > 10_000 and chunk < 100:
             continue
-        with pytest.raises(DataError, match=says.replace("(", "\\(")) as caught:
+        with pytest.raises(DataError, match=message.replace("(", "\\(")) as caught:
             list(members(path, (), chunk))
         assert caught.value.where == str(path)
 
@@ -97,32 +103,32 @@ def test_broken_documents(tmp_path: Path, text: str, says: str) -> None:
 def test_lines(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes('\ufeff{"a": "\u2028\u0085"}\r\n\r\n  \n{"a": NaN}'.encode())
-    found = list(lines(path))
-    assert [number for number, _ in found] == [1, 4]
-    assert found[0][1] == {"a": "\u2028\u0085"}
-    assert math.isnan(found[1][1]["a"])
+    values = list(lines(path))
+    assert [number for number, _ in values] == [1, 4]
+    assert values[0][1] == {"a": "\u2028\u0085"}
+    assert math.isnan(values[1][1]["a"])
 
 
 @pytest.mark.parametrize(
-    ("raw", "says"),
+    ("raw", "message"),
     [
         (b'{"a": 1}\n{"a": \n', "line 2, column"),
-        (b'{"a": 1}\n[1]\n', "line 2 is no object"),
+        (b'{"a": 1}\n[1]\n', "line 2 is not an object"),
         (b'{"a": 1}\n{"a": "\xff"}\n', "line 2 is not UTF-8"),
-        (b'{"a": 1, "a": 1}\n', "stands twice"),
+        (b'{"a": 1, "a": 1}\n', "occurs twice"),
         (b'{"a": 1}\n\x00\x00\x00', "line 2, column 1"),
     ],
 )
-def test_broken_lines(tmp_path: Path, raw: bytes, says: str) -> None:
+def test_broken_lines(tmp_path: Path, raw: bytes, message: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(raw)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         list(lines(path))
 
 
 def test_packed(tmp_path: Path) -> None:
-    told = b'{"a": 1}\n' * 1000
-    packed = gzip.compress(told)
+    document = b'{"a": 1}\n' * 1000
+    packed = gzip.compress(document)
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(packed)
     assert len(list(lines(path))) == 1000
@@ -133,10 +139,10 @@ def test_packed(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read to its end|broken JSON"):
         list(lines(path))
     with ZipFile(tmp_path / "x.zip", "w") as archive:
-        archive.writestr("inside.jsonl", told)
+        archive.writestr("inside.jsonl", document)
     assert len(list(lines(tmp_path / "x.zip"))) == 1000
     with ZipFile(tmp_path / "x.zip", "a") as archive:
-        archive.writestr("another.jsonl", told)
+        archive.writestr("another.jsonl", document)
     with pytest.raises(DataError, match="a zip of 2 files"):
         list(lines(tmp_path / "x.zip"))
 
@@ -146,12 +152,12 @@ def test_a_first_look_at_a_large_document(tmp_path: Path) -> None:
     record = {"id": "x", "text": 'a "quoted", ]text} {with[ \\ everything, ' * 50, "list": [1, {"b": [2]}]}
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"first": 1, "second": {"k": "v"}, "rows": [record] * 1000}))
-    sight = look(path)
-    assert (sight.shape, sight.first["second"], sight.broken) == ("object", {"k": "v"}, False)
-    assert sight.first["rows"][0] == record
+    head = probe(path)
+    assert (head.shape, head.first["second"], head.is_broken) == ("object", {"k": "v"}, False)
+    assert head.first["rows"][0] == record
     path.write_text(json.dumps([record] * 1000))
-    assert look(path).first == record
+    assert probe(path).first == record
     path.write_text(json.dumps([record])[:-1])
-    assert look(path).broken
+    assert probe(path).is_broken
     path.write_text(json.dumps([record]))
-    assert small(path) == [record]
+    assert load(path) == [record]

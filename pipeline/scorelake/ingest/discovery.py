@@ -1,0 +1,101 @@
+"""Find the files with results and their formats: by content, never by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from scorelake.errors import DataError, LakeError
+from scorelake.ingest.contract import LogFormat, LogSource, refusal
+from scorelake.ingest.formats import FORMATS, GENERIC
+from scorelake.ingest.ingest_report import IngestReport
+from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.staging import MALFORMED
+
+_DATA_SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".parquet", ".gz", ".zip")
+"""Files with these names are refused if they are broken; others are skipped."""
+_NO_CONTENT = {"pointer": ("is a git-LFS pointer, not a result", "git lfs pull"), "empty": ("is empty", None)}
+
+
+def discover(
+    paths: Sequence[Path], only: LogFormat | None, is_mapped: bool, lake: Path, report: IngestReport
+) -> list[tuple[LogFormat, LogSource]]:
+    """Find all results below the paths. A file that was named must be one; in a folder, other files are skipped."""
+    groups: dict[tuple[str, Path], list[Path]] = {}
+    for root in paths:
+        if not root.exists():
+            hint = "give the files or folders of a tool's results"
+            raise LakeError("no such file or folder", where=str(root), hint=hint)
+        is_named = root.is_file()
+        for path in [root] if is_named else _walk(root, lake.resolve()):
+            try:
+                format_ = _detect(path, only, is_named, is_mapped)
+            except DataError as error:
+                report.refused.append(error)
+                continue
+            if format_ is None:
+                report.ignored.append(str(path))
+            else:
+                run = path if is_named else format_.group(path)
+                groups.setdefault((format_.name, run), []).append(path)
+    sources = []
+    for (name, run), files in groups.items():
+        companions = {path for file in files for path in FORMATS[name].companions(file) if path.is_file()}
+        source = LogSource(run, tuple(sorted({*files})), tuple(sorted(companions - {*files})))
+        sources.append((FORMATS[name], source))
+    return sources
+
+
+def _walk(folder: Path, lake: Path) -> Iterator[Path]:
+    """Yield files in the order of their paths, without hidden ones, linked folders, and the lake itself."""
+    for parent, folders, names in os.walk(folder):
+        if Path(parent).resolve() == lake:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
+        yield from (path for path in paths if path.is_file())
+
+
+def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool) -> LogFormat | None:
+    """Return the format of a file; None if it is not a result. Raises for broken files and named non-results."""
+    is_data = is_named or path.name.lower().endswith(_DATA_SUFFIXES)
+    try:
+        seen = probe(path)
+        if seen.shape in _NO_CONTENT:
+            what, hint = _NO_CONTENT[seen.shape]
+            raise refusal(what, path, hint)
+    except DataError:
+        if is_data:
+            raise
+        return None
+    if only is GENERIC or (only is None and is_mapped):
+        return GENERIC if is_data else None
+    matches = [format_ for format_ in ([only] if only else FORMATS.values()) if _matches(format_, seen)]
+    if len(matches) > 1:
+        names = ", ".join(format_.name for format_ in matches)
+        raise refusal(f"could be {names}", path, "name the format")
+    if not matches and (is_named or (is_data and seen.is_broken)):
+        raise _not_a_result(seen, only)
+    return matches[0] if matches else None
+
+
+def _matches(format_: LogFormat, seen: FileProbe) -> bool:
+    """Ask an adapter; values of an unexpected type mean that the file is not one of its own."""
+    try:
+        return format_.detect(seen)
+    except MALFORMED:
+        return False
+
+
+def _not_a_result(seen: FileProbe, only: LogFormat | None) -> DataError:
+    if seen.is_broken:
+        return refusal("broken JSON", seen.path, "the file is truncated or was edited")
+    for format_ in [only] if only else FORMATS.values():
+        reason = format_.explain(seen)
+        if reason:
+            return refusal(reason, seen.path)
+    what = f"is not a {only.name} result" if only else "has no known format"
+    hint = f"formats: {', '.join(sorted(FORMATS))}; for any other table give --map"
+    return refusal(f"{what}; {seen.shape}, keys: {seen.keys}", seen.path, hint)

@@ -1,0 +1,138 @@
+"""Report what became of every source: row counts, both denominators, the tool's own numbers compared with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scorelake.errors import DataError
+from scorelake.ingest.attempt_stats import AttemptStats
+from scorelake.ingest.staging import StagedSource
+
+
+@dataclass
+class SourceReport:
+    """Report of one source. rows = graded + ungraded + duplicate + refused."""
+
+    source: str = ""
+    format: str = ""
+    status: str = ""
+    """written, unchanged, empty (no attempts in it) or superseded (by a newer log of the same task)."""
+    run: str = ""
+    model: str | None = None
+    benchmarks: list[str] = field(default_factory=list)
+    rows: int = 0
+    graded: int = 0
+    ungraded: int = 0
+    duplicate: int = 0
+    refused: int = 0
+    """Rows that do not count by the format's own rules."""
+    passed: float | None = None
+    """Number of passes; null where the values are rewards."""
+    mean: float | None = None
+    errors: int = 0
+    """Attempts without a verdict of their own."""
+    errors_counted_as: str = ""
+    """fail or ungraded: the tool's own rule, or that of --errors."""
+    mean_errors_failed: float | None = None
+    mean_errors_ungraded: float | None = None
+    histogram: dict[str, int] = field(default_factory=dict)
+    """Problems by number of graded attempts."""
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    """The tool's own numbers and ours."""
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    """Files of the lake with these attempts."""
+
+    def set_counts(self, stats: AttemptStats, outcome: str) -> None:
+        """Copy the counts of the statistics."""
+        self.rows, self.graded, self.ungraded = stats.rows, stats.graded, stats.ungraded
+        self.duplicate, self.errors = stats.duplicate, stats.errors
+        self.passed = stats.total if outcome == "passed" else None
+        self.mean = _ratio(stats.total, stats.graded)
+        self.mean_errors_failed = _ratio(stats.verdict_total, stats.n_verdicts + stats.errors)
+        self.mean_errors_ungraded = _ratio(stats.verdict_total, stats.n_verdicts)
+        self.histogram = {str(n): problems for n, problems in stats.histogram.items()}
+
+
+@dataclass
+class IngestReport:
+    """Result of `ingest`."""
+
+    sources: list[SourceReport] = field(default_factory=list)
+    refused: list[DataError] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    """Files in the folders that are not results."""
+    total: SourceReport = field(default_factory=SourceReport)
+    status: str = "written"
+    """written, unchanged or refused."""
+
+
+def _ratio(total: float, count: int) -> float | None:
+    return total / count if count else None
+
+
+def report_source(staged: StagedSource, outcome: str, files: Sequence[str], status: str = "written") -> SourceReport:
+    """Build the report of one source."""
+    run = staged.run
+    out = SourceReport(str(staged.source.path), staged.format, status, run.run_id, run.model)
+    out.set_counts(staged.stats, outcome)
+    out.rows += run.excluded_rows
+    out.refused = run.excluded_rows
+    out.benchmarks = sorted({name or run.benchmark or "" for name in staged.benchmarks} - {""})
+    out.errors_counted_as = run.errors
+    out.claims = _compare_claims(staged)
+    out.notes = list(run.notes)
+    out.warnings = [_describe_difference(claim) for claim in out.claims if claim["differ"]]
+    out.files = sorted(files)
+    return out
+
+
+def _compare_claims(staged: StagedSource) -> list[dict[str, Any]]:
+    out = []
+    for claim in staged.run.claims:
+        code = staged.benchmarks.index(claim.benchmark) if claim.benchmark in staged.benchmarks else 0
+        ours = staged.stats.metric(claim.metric, code)
+        if claim.metric.startswith("pass") and ours is None:
+            continue  # k is above the smallest n, or the values are rewards
+        differ = ours is None or abs(ours - claim.value) > claim.tolerance
+        out.append({"name": claim.name, "theirs": claim.value, "ours": ours, "differ": differ})
+    return out
+
+
+def _describe_difference(claim: dict[str, Any]) -> str:
+    reported = f"the file reports {claim['name']} {claim['theirs']:.6g}, but"
+    if claim["ours"] is None:
+        return f"{reported} has no graded attempts to check it against"
+    return f"{reported} its attempts give {claim['ours']:.6g}"
+
+
+def format_report(report: SourceReport) -> str:
+    """Format a report in a few lines."""
+    head = f"{report.source} ({report.format})" if report.source else "total"
+    lines = [f"{head}: {report.status}" if report.status in ("unchanged", "superseded", "empty") else head]
+    parts = (f"{getattr(report, key):,} {key}" for key in ("graded", "ungraded", "duplicate", "refused"))
+    lines.append(f"  rows      {report.rows:,} = {' + '.join(parts)}")
+    if report.mean is not None and report.passed is not None:
+        lines.append(f"  passed    {report.passed:,.0f} of {report.graded:,} = {report.mean:.6g}")
+    elif report.mean is not None:
+        lines.append(f"  reward    mean {report.mean:.6g}")
+    if report.errors:
+        counted = f", counted as {report.errors_counted_as}" if report.errors_counted_as else ""
+        means = [
+            "undefined" if mean is None else f"{mean:.6g}"
+            for mean in (report.mean_errors_failed, report.mean_errors_ungraded)
+        ]
+        both = f"mean {means[0]} with them as failures, {means[1]} without them"
+        lines.append(f"  errors    {report.errors:,} without a verdict{counted}: {both}")
+    if report.histogram:
+        cells = [f"{problems:,} with {n}" for n, problems in list(report.histogram.items())[:6]]
+        more = ", ..." if len(report.histogram) > 6 else ""
+        lines.append(f"  n         problems by attempts: {', '.join(cells)}{more}")
+    agreeing = [claim for claim in report.claims if not claim["differ"]]
+    lines += [f"  agrees    {claim['name']} {claim['theirs']:.6g}" for claim in agreeing]
+    lines += [f"  warning   {warning}" for warning in report.warnings]
+    lines += [f"  note      {note}" for note in report.notes]
+    return "\n".join(lines)

@@ -1,0 +1,269 @@
+"""Read JSON of any size one record at a time: JSON Lines, or the elements of one large document.
+
+Python's own parser does the parsing, so that NaN and Infinity, which several tools write, are accepted. A key that
+occurs twice in an object is refused, since the verdict would be ambiguous. Lines end with \\n only: tools write
+U+2028 and similar characters inside of texts.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeAlias, cast
+
+from scorelake.errors import DataError
+from scorelake.ingest import zips
+from scorelake.ingest.values import quote
+
+CHUNK = 1 << 20
+MAX_RECORD = 1 << 29
+"""Maximum length of one record, in characters."""
+MAX_KEYS = 1_000_000
+"""Keys of one streamed object that are remembered to find repeats; repeated attempts are detected anyway."""
+_EDGE = 16
+"""Characters before the end of the buffer within which an error may come from reading in chunks."""
+_SPACE = re.compile(r"[ \t\r\n]*")
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+Watch: TypeAlias = Callable[[IO[bytes]], None]
+"""Gets the file that was opened, to report progress."""
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {repeated!r:.80} occurs twice in one object")
+    return out
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
+
+
+@contextmanager
+def open_unpacked(path: Path, watch: Watch | None = None) -> Iterator[IO[bytes]]:
+    """Open a file; gzip, and a zip of one file, are unpacked. Damaged archives are refused."""
+    with zips.archive_errors(path), path.open("rb") as plain:
+        if watch:
+            watch(plain)
+        magic = plain.read(4)
+        plain.seek(0)
+        if magic[:2] == GZIP:
+            with gzip.open(plain) as file:
+                yield cast(IO[bytes], file)
+        elif magic == ZIP:
+            with zips.ZipFile(plain) as archive:
+                names = [name for name in archive.namelist() if not name.endswith("/")]
+                if len(names) != 1:
+                    raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
+                with archive.open(names[0]) as file:
+                    yield file
+        else:
+            yield plain
+
+
+def decode(text: str, where: str, line: int | None = None) -> Any:
+    """Decode one JSON value. Errors name the line: the given one, or that within the text."""
+    try:
+        return DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise _broken(error.msg, where, line or error.lineno, error.colno) from None
+    except (ValueError, RecursionError) as error:
+        raise _broken(_reason(error), where, line or 1, 1) from None
+
+
+def _broken(what: str, where: str, line: int, column: int) -> DataError:
+    hint = "the file is truncated or was edited"
+    return DataError(f"broken JSON at line {line:,}, column {column:,}: {what}", where=where, hint=hint)
+
+
+def _reason(error: BaseException) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def load(path: Path) -> Any:
+    """Load a small document: a header, a report, a config."""
+    with open_unpacked(path) as file:
+        text = file.read(MAX_RECORD + 1).decode("utf-8-sig")
+    if len(text) > MAX_RECORD:
+        raise DataError(f"larger than {MAX_RECORD:,} bytes", where=str(path))
+    return decode(text, str(path))
+
+
+def load_object(path: Path) -> dict[str, Any]:
+    """Load a small document that must be an object."""
+    value = load(path)
+    if not isinstance(value, dict):
+        raise DataError(f"{path.name} is {quote(value)}, not an object")
+    return value
+
+
+def text_lines(path: Path, watch: Watch | None = None) -> Iterator[tuple[int, str]]:
+    """Yield lines with their numbers, including the line end."""
+    with open_unpacked(path, watch) as file:
+        number = 0
+        while raw := file.readline(MAX_RECORD):
+            number += 1
+            if len(raw) >= MAX_RECORD and not raw.endswith(b"\n"):
+                raise DataError(f"line {number:,} is longer than {MAX_RECORD:,} bytes", where=str(path))
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError as error:
+                what = f"line {number:,} is not UTF-8: {error.reason}"
+                raise DataError(what, where=str(path), hint="save it as UTF-8") from None
+            yield number, text
+
+
+def lines(
+    path: Path, torn: list[int] | None = None, watch: Watch | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, record) of JSON Lines. A broken line is refused, not skipped.
+
+    If `torn` is given, an incomplete last line ends the file and its number is appended there.
+    """
+    for number, text in text_lines(path, watch):
+        if not text.strip():
+            continue
+        try:
+            record = decode(text, str(path), number)
+        except DataError as error:
+            if torn is not None and isinstance(error.__context__, json.JSONDecodeError) and not text.endswith("\n"):
+                torn.append(number)
+                return
+            raise
+        if not isinstance(record, dict):
+            raise DataError(f"line {number:,} is not an object but {quote(record)}", where=str(path))
+        yield number, record
+
+
+def members(
+    path: Path, keys: Collection[str] = (), chunk: int = CHUNK, watch: Watch | None = None
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (key, name, value) of a document. Elements below `keys` come one by one, named by their index or key.
+
+    With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). The elements of a
+    document that is a list have the key "". A truncated document and text after its end are refused.
+    """
+    with open_unpacked(path, watch) as file:
+        reader = JsonReader(file, str(path), chunk)
+        yield from reader.members(keys)
+        reader.finish()
+
+
+class JsonReader:
+    """A buffer that moves over a document and decodes one value at a time."""
+
+    def __init__(self, file: IO[bytes], where: str, chunk: int = CHUNK) -> None:
+        self.file, self.where, self.chunk = file, where, chunk
+        self.decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self.text, self.at, self.line, self.column = "", 0, 1, 0
+        self.is_complete = False
+
+    def members(self, keys: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
+        """Yield (key, name, value); see the function `members`."""
+        opening = self.peek()
+        if opening not in ("[", "{"):
+            raise self.broken("neither an object nor a list")
+        for name in self.items():
+            if opening == "[":
+                yield "", name, self.value()
+            elif name in keys and self.peek() in ("[", "{"):
+                yield from ((name, inner, self.value()) for inner in self.items())
+            else:
+                yield name, None, self.value()
+
+    def items(self) -> Iterator[Any]:
+        """Yield every index of the list, or key of the object, that begins here; the caller takes each value."""
+        closing = "]" if self.peek() == "[" else "}"
+        seen: set[str] = set()
+        self.at += 1
+        for index in itertools.count():
+            following = self.peek()
+            if following == closing:
+                self.at += 1
+                return
+            if index and following != ",":
+                raise self.broken(f"',' or '{closing}' is missing")
+            self.at += index > 0
+            yield index if closing == "]" else self.key(seen)
+
+    def key(self, seen: set[str]) -> str:
+        """Read a key and the colon after it."""
+        if self.peek() != '"':
+            raise self.broken("a key is missing")
+        key: str = self.value()
+        if key in seen:
+            raise self.broken(f"key {key!r:.80} occurs twice in one object")
+        if len(seen) < MAX_KEYS:
+            seen.add(key)
+        if self.peek() != ":":
+            raise self.broken("':' is missing")
+        self.at += 1
+        return key
+
+    def finish(self) -> None:
+        """Refuse text after the document."""
+        if self.peek():
+            raise self.broken("text after the end of the document")
+
+    def peek(self) -> str:
+        """Return the next character that is not whitespace; "" at the end."""
+        while True:
+            space = _SPACE.match(self.text, self.at)
+            self.at = space.end() if space else self.at
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.read_more():
+                return ""
+
+    def value(self) -> Any:
+        """Decode the value that begins here; read on until it is complete."""
+        self.peek()
+        while True:
+            try:
+                value, stop = DECODER.raw_decode(self.text, self.at)
+                left = len(self.text) - stop  # a number near the edge may go on: 1.5e-7 begins with 1
+                if self.is_complete or left > _EDGE or (left and not isinstance(value, int | float)):
+                    self.at = stop
+                    return value
+            except json.JSONDecodeError as error:
+                may_be_cut = error.pos >= len(self.text) - _EDGE or error.msg.startswith("Unterminated")
+                if self.is_complete or not may_be_cut:
+                    self.at = error.pos
+                    raise self.broken(error.msg) from None
+            except (ValueError, RecursionError) as error:
+                raise self.broken(_reason(error)) from None
+            self.read_more()
+
+    def read_more(self) -> bool:
+        """Read as much again as is waiting, so that a large value is decoded only a few times."""
+        if self.is_complete:
+            return False
+        waiting = len(self.text) - self.at
+        if waiting > MAX_RECORD:
+            raise DataError(f"one record is longer than {MAX_RECORD:,} characters", where=self.where)
+        raw = self.file.read(max(self.chunk, waiting))
+        self.is_complete = not raw
+        self.line, self.column = self.line_and_column()
+        self.text = self.text[self.at :] + self.decoder.decode(raw, final=self.is_complete)
+        self.at = 0
+        return not self.is_complete
+
+    def line_and_column(self) -> tuple[int, int]:
+        """Return the line from 1 and the column from 0 of the current position."""
+        past = self.text[: self.at]
+        breaks = past.count("\n")
+        return self.line + breaks, len(past) - past.rfind("\n") - 1 if breaks else self.column + len(past)
+
+    def broken(self, what: str) -> DataError:
+        """Build the error for the current position."""
+        line, column = self.line_and_column()
+        return _broken(what, self.where, line, column + 1)

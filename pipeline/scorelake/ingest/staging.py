@@ -1,0 +1,231 @@
+"""Read one source into a staged Parquet file and its statistics. Memory does not depend on the size of the source.
+
+Attempts are staged because some facts (columns, verdicts or rewards, conflicts) are clear only when all sources have
+been read. Beside the values, the staged file has hashes of problem and attempt for `attempt_stats`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scorelake.errors import DataError
+from scorelake.ingest import values
+from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+
+BATCH = 1 << 14
+"""Attempts that are held in memory."""
+NAMES = ("subject", "benchmark", "model")
+PROBLEM = (*NAMES, "protocol", "problem_id")
+_TYPES = {"value": pa.float64(), "error": pa.bool_(), "content_hash": pa.uint32()}
+Tick: TypeAlias = Callable[[], None]
+MALFORMED = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+"""Errors that adapters raise on a record of an unexpected layout."""
+
+
+@dataclass
+class StagedSource:
+    """The attempts of one source in a staged file, with their metadata and statistics."""
+
+    source: LogSource
+    format: str
+    path: Path
+    run: RunInfo
+    benchmarks: list[str]
+    """Benchmarks that rows name, in the order of their codes; "" for rows that name none."""
+    carried: tuple[str, ...]
+    has_answers: bool
+    has_subjects: bool
+    stats: AttemptStats
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Distinguishes the problems of this source from equally named ones of another."""
+        protocol = json.dumps(self.run.protocol, sort_keys=True, default=str)
+        return self.run.benchmark, self.run.subject, self.run.model, protocol
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the staged attempts."""
+        with pq.ParquetFile(self.path) as file:
+            yield from file.iter_batches(BATCH)
+
+    def row(self, index: int) -> dict[str, Any]:
+        """Return one staged attempt, for messages."""
+        return pl.scan_parquet(self.path, glob=False).slice(index, 1).collect().row(0, named=True)
+
+
+def stage(
+    format: LogFormat,  # noqa: A002
+    source: LogSource,
+    options: IngestOptions,
+    folder: Path,
+    tick: Tick = lambda: None,
+) -> StagedSource:
+    """Read and check every attempt of a source. DataError names the source and the record that is wrong."""
+    count = 0
+    run = RunInfo(format.outcome, options.errors or format.errors)
+    try:
+        with closing(_StageWriter(folder, run, options)) as writer:
+            waiting: list[AttemptRow] = []
+            for row in format.read(source, options, run):
+                waiting.append(row)
+                count += 1
+                if len(waiting) == BATCH:
+                    writer.write(waiting)
+                    waiting = []
+                    tick()
+            if waiting or not count:
+                writer.write(waiting)
+        path, codes, carried = writer.path, list(writer.codes), tuple(writer.carried)
+        named = (
+            pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, "answer").count()).collect().row(0, named=True)
+        )
+        _resolve(run, options, [name for name in ("benchmark", "model") if named[name] < count], source)
+        stats = compute_stats([(path, None)])
+        has = named["answer"] > 0, named["subject"] > 0
+        out = StagedSource(source, format.name, path, run, codes, carried, *has, stats)
+        _check(out)
+        return out
+    except DataError as error:
+        if error.where is not None:
+            raise
+        raise DataError(f"{error.what}{_after(count)}", where=str(source.path), hint=error.hint) from None
+    except MALFORMED as error:
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        what = f"not in the layout of {format.name} ({reason:.120}){_after(count)}"
+        raise DataError(what, where=str(source.path)) from None
+    finally:
+        source.handle = None  # an open file cannot be sent from a worker process
+
+
+def _after(count: int) -> str:
+    return f", after {count:,} attempts" if count else ""
+
+
+def _resolve(run: RunInfo, options: IngestOptions, unnamed: list[str], source: LogSource) -> None:
+    """Complete the metadata with the options, and refuse a source without model or benchmark."""
+    for column in NAMES:
+        name = options.fixed_name(column) or getattr(run, column) or None
+        if column == "benchmark" and run.rows_name_benchmark:
+            name = None
+        if name is None and column in unnamed:
+            raise DataError(f"no {column} in the file", where=str(source.path), hint=f"give --{column}")
+        setattr(run, column, None if name is None else values.to_name(name, column))
+    settings = {key: values.to_setting(value) for key, value in run.protocol.items() if key not in options.ignore}
+    run.protocol = {key: value for key, value in settings.items() if value is not None}
+    if run.outcome == "score" and options.threshold is not None:
+        run.outcome, run.claims = "passed", []  # the tool's numbers are means of rewards
+
+
+def _check(staged: StagedSource) -> None:
+    """Refuse one id for two problems, and repeated attempts where there can be none."""
+    stats, where = staged.stats, str(staged.source.path)
+    if stats.mixed_problem is not None:
+        (_, row), (_, other) = find_mixed_rows([(staged.path, None)], stats.mixed_problem)
+        raise DataError(describe_mixed(staged, row, other, None), where=where)
+    if staged.run.unique_attempts and stats.first_repeat is not None:
+        row = stats.first_repeat[1]
+        what = f"problem_id {staged.row(row)['problem_id']} occurs twice in one run (attempt {row + 1:,})"
+        raise DataError(what, where=where, hint="rows of several filters or graders cannot be distinguished")
+
+
+def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: StagedSource | None) -> str:
+    """Describe a problem_id that stands for two problems."""
+    there = f" of {elsewhere.source.path}" if elsewhere else ""
+    name = staged.row(row)["problem_id"]
+    return f"problem_id {name} has conflicting contents (attempt {row + 1:,} and attempt {other + 1:,}{there})"
+
+
+class _StageWriter:
+    """Writes batches of attempts to the staged file."""
+
+    def __init__(self, folder: Path, run: RunInfo, options: IngestOptions) -> None:
+        self.run, self.options = run, options
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "attempts.parquet"
+        self.writer: pq.ParquetWriter | None = None
+        self.carried: dict[str, None] = {}
+        self.codes: dict[str, int] = {}
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def write(self, rows: list[AttemptRow]) -> None:
+        """Check, convert and write a batch. The first one decides which columns are carried."""
+        if self.writer is None:
+            self.carried = dict.fromkeys(name for row in rows for name in row.carried or ())
+        columns = self._convert(rows)
+        batch = pa.table({name: pa.array(each, _TYPES.get(name, pa.string())) for name, each in columns.items()})
+        frame = pl.DataFrame(pl.from_arrow(batch))
+        names = frame["benchmark"].fill_null("")
+        for name in names.unique().sort():
+            self.codes.setdefault(name, len(self.codes))
+        # Hashes are stable within one version of Polars, which is enough for files that the same run reads.
+        batch = batch.append_column("problem_hash", frame.select(PROBLEM).hash_rows(seed=1).to_arrow())
+        batch = batch.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
+        codes = names.replace_strict(self.codes, return_dtype=pl.UInt32)
+        batch = batch.append_column("benchmark_code", codes.to_arrow())
+        if self.writer is None:
+            self.writer = pq.ParquetWriter(self.path, batch.schema, compression="lz4", use_dictionary=False)
+        self.writer.write_table(batch)
+
+    def _convert(self, rows: list[AttemptRow]) -> dict[str, Any]:
+        fields = tuple(AttemptRow.__annotations__)
+        raw = dict(zip(fields, zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
+        errors = [row.value is None if row.error is None else row.error for row in rows]
+        out: dict[str, Any] = {
+            "problem_id": _to_names(raw["problem_id"], "problem id"),
+            "attempt": _to_names(raw["attempt"], "attempt"),
+            "value": [self._value(value, error) for value, error in zip(raw["value"], errors, strict=True)],
+            "error": errors,
+            "answer": [values.to_answer(answer) for answer in raw["answer"]],
+            "protocol": [None if settings is None else self._to_json(settings) for settings in raw["protocol"]],
+            "content_hash": [None if content is None else _checksum(str(content)) for content in raw["content"]],
+        }
+        for name in NAMES:
+            rows_name_it = name == "benchmark" and self.run.rows_name_benchmark
+            is_fixed = self.options.fixed_name(name) is not None and not rows_name_it
+            out[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
+        for name in self.carried:
+            out[name] = [values.to_answer((carried or {}).get(name)) for carried in raw["carried"]]
+        return out
+
+    def _value(self, value: float | None, is_error: bool) -> float | None:
+        if is_error:
+            return 0.0 if self.run.errors == "fail" else None
+        threshold = self.options.threshold
+        if value is not None and threshold is not None and self.run.outcome == "score":
+            return float(value >= threshold)
+        return value
+
+    def _to_json(self, settings: Mapping[str, Any]) -> str:
+        kept = {key: values.to_setting(value) for key, value in settings.items() if key not in self.options.ignore}
+        return json.dumps(kept, sort_keys=True)
+
+
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "backslashreplace"))
+
+
+def _to_names(column: Sequence[Any], what: str, is_optional: bool = False) -> list[str | None]:
+    """Check names; most are short ASCII texts that need no conversion."""
+    return [
+        name
+        if type(name) is str and name.isascii() and 0 < len(name) <= values.MAX_NAME
+        else None
+        if is_optional and name is None
+        else values.to_name(name, what)
+        for name in column
+    ]
