@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -41,9 +40,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake import tasks
+from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import DataError, ScorelakeError, UsageError
+from scorelake.hashing import text_ids
 from scorelake.lake.listing import listing
-from scorelake.merge.buckets import buckets, merge
 from scorelake.publish.snapshot import Output
 from scorelake.run import Report, job
 from scorelake.settings import Settings
@@ -52,8 +52,6 @@ from scorelake.storage.files import Shard
 
 Row = dict[str, Any]
 Key = tuple[str, ...]
-NEVER = 1 << 60
-"""Rows from which on the tally counts, so that it never does."""
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 PATIENCE_S = 60
 
@@ -157,12 +155,12 @@ def answer_value(value: Any) -> str | None:
 
 
 def answer_rank(text: str) -> tuple[int, int]:
-    """The order in which the smallest of several answers is taken: whole numbers, then by length, then by bytes."""
-    if text.removeprefix("-").isdigit() and str(int(text)) == text and len(text) < 18:
-        return 1 << 56, int(text) % (1 << 64)
+    """The order in which the smallest of several answers is taken: whole numbers, then by length, then by bytes or,
+    where there are more than 7 of them, by the hash."""
+    if text.removeprefix("-").isdigit() and str(int(text)) == text and len(text.removeprefix("-")) < 17:
+        return 0, int(text) % (1 << 56)
     raw = text.encode()
-    assert len(raw) < 16, "of longer ones a hash decides, which is not told here"
-    return (len(raw) + 2) << 56 | int.from_bytes(raw[8:], "little"), int.from_bytes(raw[:8], "little")
+    return len(raw), int.from_bytes(raw, "little") if len(raw) < 8 else int(text_ids(pl.Series([text]))[0])
 
 
 def own(value: float, kind: pa.DataType) -> float:
@@ -311,9 +309,9 @@ class Recount:
             "duplicates": duplicates,
             "rejected": self.rejected,
         }
-        return Expected(problems, run, self._error(conflicts))
+        return Expected(problems, run, self._error(conflicts, run["ungraded"]))
 
-    def _error(self, conflicts: int) -> str | None:
+    def _error(self, conflicts: int, ungraded: int) -> str | None:
         """The reason for which the lake must be refused, by the first gate that it meets."""
         policy, rows = self.settings.policy, [row for some in self.rows.values() for row in some]
         attempt = self.settings.columns.attempt
@@ -323,11 +321,10 @@ class Recount:
             return f"no column {attempt}" if everywhere else f"{len(nameless):,} of the lake's files cannot be read"
         if self.rejected > policy.max_rejected:
             return f"{self.rejected:,} rows rejected"
-        ungraded = sum(not row["graded"] for row in rows)
-        if ungraded and policy.ungraded == "error":
-            return f"{ungraded:,} attempts are ungraded"
         if not rows:
             return "no attempt in any file"
+        if ungraded and policy.ungraded == "error":
+            return f"{ungraded:,} attempts are ungraded"
         if conflicts and self.settings.duplicates.rule == "error":
             return f"{conflicts:,} attempts have conflicting"
         return None
@@ -415,33 +412,32 @@ def _short(key: Key) -> str:
 
 
 def count(
-    lake: Path, out: Path, settings: Settings, cut: list[tuple[tuple[int, ...], int]], taken: Counter[str]
+    lake: Path, out: Path, settings: Settings, cut: list[tuple[tuple[int, ...], str]], taken: Counter[str]
 ) -> Report:
-    """Count shards, each of some files (by their numbers in the listing) with its own `least`, then run the job.
+    """Count shards, each of some files (by their numbers in the listing) with its own method, then run the job.
 
     The job finds the shards counted already, so it takes this cut and these ways: nothing of it is patched.
     """
     listed = listing(lake)
     out.mkdir(parents=True)
     mark(out)
-    for numbers, least in cut:
+    for numbers, method in cut:
         shard = Shard(str(lake.absolute()), tuple(listed.files[i] for i in numbers))
-        partial = tasks.count(tasks.Count(shard, settings, str((out / "partials").absolute()), least=least))
-        told = json.loads((out / "partials" / partial.name / "shard.json").read_text())["way"]
-        rows = partial.read
-        way = "plain" if rows < least else "tally"
-        assert told.startswith(way) or partial.quarantine, f"counted by {told}, not by {way}"
-        taken[way] += 1
-        taken["early"] += any(after.low <= before.high for before, after in pairwise(partial.pieces))
+        rows = sum(file.size for file in shard.files) % 97 + 1
+        task = tasks.Count(shard, settings, str((out / "partials").absolute()), method=method, chunk_rows=rows)
+        partial = tasks.count(task)
+        assert method != "query" or partial.method == "query" or partial.quarantine
+        taken[partial.method] += 1
+        taken["chunks"] += len(partial.chunks) > 1
     report = job(lake, Output(out), settings)
     covered = {i for numbers, _ in cut for i in numbers}
     assert report.files_read == len(listed.files) - len(covered), "the job has counted again"
     return report
 
 
-def cuts(rng: random.Random, files: int) -> Iterator[tuple[str, list[tuple[tuple[int, ...], int]]]]:
-    """All in one shard, each file alone, and any cut: by the tally, plain, and each shard as it comes."""
-    for way, ways in (("tally", (0,)), ("plain", (NEVER,)), ("mixed", (0, NEVER))):
+def cuts(rng: random.Random, files: int) -> Iterator[tuple[str, list[tuple[tuple[int, ...], str]]]]:
+    """All in one shard, each file alone, and any cut: with the kernel where it fits, by the query, and mixed."""
+    for way, ways in (("auto", ("auto",)), ("query", ("query",)), ("mixed", ("auto", "query"))):
         style = rng.choice(("one", "alone" if files < 12 else "one", "any"))
         order = list(range(files))
         if style == "one":
@@ -742,10 +738,10 @@ def names(rng: random.Random, many: int) -> list[Any]:
 
 def colliding(many: int) -> list[str]:
     """Texts of 16 bytes with one and the same hash of ours, found by running it backwards."""
-    from scorelake.counts import ODD, SEED_LOW
+    from scorelake.hashing import MULTIPLIER, SEED_LOW
 
     def mixed(v: int) -> int:
-        v = (v ^ (v >> 32)) * ODD & (1 << 64) - 1
+        v = (v ^ (v >> 32)) * MULTIPLIER & (1 << 64) - 1
         return v ^ (v >> 32)
 
     rng, out, begin = random.Random(many), ["begin-0:end-0000"], SEED_LOW ^ 16
@@ -1259,7 +1255,7 @@ def made(shape: str, variant: int, home: Path) -> Made:
     parts, checked = pages(data)
     how = f"{source.writer} { ({k: v for k, v in source.options.items() if k != 'column_encoding'}) }"
     out = Made(shape, how, data, Settings.model_validate(settings), parts, checked)
-    (end, out.want), *others = {one_way(data, out.settings, least, home) for least in (0, NEVER)}
+    (end, out.want), *others = {one_way(data, out.settings, method, home) for method in ("auto", "query")}
     assert (end, others) == ("counts", []), f"{shape} {variant}, undamaged: {end} {out.want}, {others}"
     return out
 
@@ -1337,7 +1333,7 @@ def damaged(made: Made, rng: random.Random) -> tuple[bytes, str]:
     return bytes(data), next(name for name in ("footer", "header", "page") if name in touched)
 
 
-def one_way(data: bytes, settings: Settings, least: int, home: Path) -> tuple[str, str]:
+def one_way(data: bytes, settings: Settings, method: str, home: Path) -> tuple[str, str]:
     """What counting one file one way ends in (counts, quarantined, refused, or forbidden), and what exactly."""
     folder = home / "one"
     shutil.rmtree(folder, ignore_errors=True)
@@ -1347,13 +1343,13 @@ def one_way(data: bytes, settings: Settings, least: int, home: Path) -> tuple[st
         listed = listing(folder)
         (folder / ".out").mkdir()
         shard = Shard(str(folder), listed.files)
-        partial = tasks.count(tasks.Count(shard, settings, str(folder / ".out" / "partials"), least=least))
+        partial = tasks.count(tasks.Count(shard, settings, str(folder / ".out" / "partials"), method=method))
         if partial.quarantine:
             ((_, reason),) = partial.quarantine
             return "quarantined", reason
         rule = settings.duplicates.rule
-        (bucket,) = buckets(
-            folder / ".out" / "partials", [partial], 10**9, folder / ".out", rule, answered=settings.answers
+        (bucket,) = plan_buckets(
+            folder / ".out" / "partials", [partial], folder / ".out", rule, settings.answers, rows_per_bucket=10**9
         )
         merged = merge(bucket)
         told: dict[str, Any] = {}
@@ -1383,12 +1379,12 @@ def _plain(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
 
 def judged(made: Made, data: bytes, where: str, home: Path) -> tuple[str, str]:  # noqa: PLR0911
     """How a damaged file ended, one of ENDS, and the details."""
-    plain, tally = (one_way(data, made.settings, least, home) for least in (NEVER, 0))
-    for each in (plain, tally):
+    plain, kernel = (one_way(data, made.settings, method, home) for method in ("query", "auto"))
+    for each in (plain, kernel):
         if each[0] in FORBIDDEN:
             return each
-    if plain[0] != tally[0] or (plain[0] == "counts" and plain[1] != tally[1]):
-        return "WAYS DIFFER", f"plain: {plain[0]} {plain[1][:700]}; tally: {tally[0]} {tally[1][:700]}"
+    if plain[0] != kernel[0] or (plain[0] == "counts" and plain[1] != kernel[1]):
+        return "WAYS DIFFER", f"query: {plain[0]} {plain[1][:700]}; kernel: {kernel[0]} {kernel[1][:700]}"
     if plain[0] != "counts":
         if not (9 < len(plain[1]) < 1000) or plain[1].endswith("Error"):
             return "WRONG", f"no reason given: {plain[1]!r}"

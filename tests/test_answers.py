@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import ask, attempts, put, run, snapshot, tables
-from scorelake.counts import identities
 from scorelake.errors import DataError, UsageError
+from scorelake.hashing import text_ids
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 
@@ -153,7 +153,8 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
 def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     assert run(home, out, metrics=["pass@1"]).files_read == 1
-    assert not list((out / "partials").glob("*/details-*")), "answers are not even kept"
+    (path,) = (out / "partials").glob("*/counts-*")
+    assert "answer" not in pl.read_parquet_schema(path), "answers are not even kept"
     assert run(home, out, metrics=["pass@2"]).files_read == 0
     assert run(home, out, metrics=["vote@3"]).files_read == 1, "now answers are wanted"
     assert run(home, out, metrics=["pass@1"]).files_read == 0, "and they do no harm"
@@ -171,7 +172,7 @@ def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     run(home, out)
     before = tables(out)
-    (path,) = (out / "partials").glob("*/details-*")
+    (path,) = (out / "partials").glob("*/counts-*")
     path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
     assert run(home, out, metrics=["vote@3"]).files_read == 1
     run(home, out)
@@ -256,12 +257,12 @@ def _counts(graded: list[tuple[bool, str | None]], rule: str) -> tuple[bool, str
         return graded[0 if rule == "first" else -1]
     passed = all(p for p, _ in graded) if rule == "all-pass" else any(p for p, _ in graded)
     said = [answer for p, answer in graded if p == passed and answer is not None]
-    return passed, min(said, default=None, key=_place)
+    return passed, min(said, default=None, key=_id)
 
 
-def _place(answer: str) -> tuple[int, ...]:
-    """Where an answer stands in the order by which one of several is taken: that of its 128 bits."""
-    return tuple(int(word[0]) for word in identities(pl.Series([answer])))
+def _id(answer: str) -> int:
+    """Of several answers to one attempt, the one with the smallest id counts."""
+    return int(text_ids(pl.Series([answer]))[0])
 
 
 def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from conftest import ask, attempts, expand, put, run
 from scorelake import tasks
+from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import DataError
 from scorelake.lake.listing import listing
 from scorelake.lake.shards import shards
-from scorelake.merge.buckets import buckets, merge
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 from scorelake.settings import Settings
@@ -263,7 +263,7 @@ def test_more_than_two_to_the_32_rows(tmp_path: Path) -> None:
     (shard,) = shards(listed.root, listed.files[:1], 1)
     partial = tasks.count(tasks.Count(shard, Settings(), str(tmp_path / "partials")))
     partials = [replace(partial, files=(file,)) for file in listed.files]  # equal content, equal counts
-    (bucket,) = buckets(tmp_path / "partials", partials, 10**6, tmp_path, "error")
+    (bucket,) = plan_buckets(tmp_path / "partials", partials, tmp_path, "error")
     merged = merge(bucket)
     assert merged.graded == 500 * rows > 2**32
     assert pl.read_parquet(bucket.path).select("n", "c").row(0) == (500 * rows, 500 * rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from differential import ENDS, FORBIDDEN, Maker, colliding, mutate, verify
-from scorelake.counts import hashed
+from scorelake.hashing import hash_text
 
 LAKES, DAMAGED = 8, 50
 
@@ -22,7 +22,7 @@ def test_random_lakes_are_counted_as_by_a_dictionary(tmp_path: Path) -> None:
         assert end in ("equal", "refused"), f"seed {seed}:\n" + "\n".join(wrong)
         taken += lake.taken
         taken[end] += 1
-    assert {"equal", "refused", "tally", "plain", "early", "arrow", "polars", "duckdb"} <= set(taken)
+    assert {"equal", "refused", "query", "chunks", "arrow", "polars", "duckdb"} <= set(taken)
 
 
 def test_damaged_files_are_set_aside_or_come_to_the_same() -> None:
@@ -36,4 +36,4 @@ def test_damaged_files_are_set_aside_or_come_to_the_same() -> None:
 def test_the_lakes_have_problems_whose_hashes_are_equal() -> None:
     texts = colliding(5)
     assert len(set(texts)) == 6
-    assert len(set(hashed(pl.Series(texts)).tolist())) == 1
+    assert len(set(hash_text(pl.Series(texts)).tolist())) == 1

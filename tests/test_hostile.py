@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import ask, attempts, put, run, snapshot
-from scorelake import partials, tasks
-from scorelake.counting import partial as counting
+from scorelake import tasks
+from scorelake.counting import partials
+from scorelake.counting import shard as counting
 from scorelake.errors import DataError, StorageError
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
@@ -60,12 +61,12 @@ def test_carried_values_that_differ_lose_no_attempt(tmp_path: Path) -> None:
     assert any("differing values of d" in warning for warning in told.warnings)
 
 
-@pytest.mark.parametrize("least", [0, counting.LEAST])
-def test_protocols_of_nan_infinity_and_null_stay_apart(tmp_path: Path, least: int) -> None:
+@pytest.mark.parametrize("method", ["auto", "query"])
+def test_protocols_of_nan_infinity_and_null_stay_apart(tmp_path: Path, method: str) -> None:
     frame = attempts(model="m", problem_id="p", passed=True, t=[float("nan")] * 3 + [float("inf")] * 3 + [None] * 3)
     lake = put(tmp_path / "lake", frame).parent
     settings = '[protocol]\ncolumns = ["t"]\n'
-    forced(lake, tmp_path / "out", least, protocol={"columns": ("t",)})
+    forced(lake, tmp_path / "out", method, protocol={"columns": ("t",)})
     run(lake, tmp_path / "out", settings, metrics=["pass@1"])
     assert [row[1:4] for row in counts(tmp_path / "out")] == [
         ('{"t":"Infinity"}', "p", 3),
@@ -74,13 +75,13 @@ def test_protocols_of_nan_infinity_and_null_stay_apart(tmp_path: Path, least: in
     ]
 
 
-def forced(lake: Path, out: Path, least: int, **settings: Any) -> None:
+def forced(lake: Path, out: Path, method: str, **settings: Any) -> None:
     """Count a lake one way, for a later run to find."""
     out.mkdir(parents=True, exist_ok=True)
     mark(out)
     shard = tasks.Shard(str(lake.absolute()), listing(lake).files)
     chosen = Settings.model_validate({**settings, "metrics": {"names": ("pass@1",)}})
-    tasks.count(tasks.Count(shard, chosen, str(out / "partials"), least=least))
+    tasks.count(tasks.Count(shard, chosen, str(out / "partials"), method=method))
 
 
 @pytest.mark.parametrize(("kind", "passes"), [(pl.Float32, 1), (pl.Float64, 1)])
@@ -160,8 +161,8 @@ def test_checksums_in_some_files_only(tmp_path: Path) -> None:
     assert counts(tmp_path / "out") == [("m", "", "p", 8, 8, 0)]
 
 
-@pytest.mark.parametrize("least", [0, counting.LEAST])
-def test_files_without_rows_and_empty_row_groups(tmp_path: Path, least: int) -> None:
+@pytest.mark.parametrize("method", ["auto", "query"])
+def test_files_without_rows_and_empty_row_groups(tmp_path: Path, method: str) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
     table = pa.table({"model": ["m"], "problem_id": ["p"], "passed": [True]})
@@ -169,17 +170,17 @@ def test_files_without_rows_and_empty_row_groups(tmp_path: Path, least: int) -> 
         for part in (table.slice(0, 0), table, table.slice(0, 0)):
             writer.write_table(part)
     pq.write_table(table.slice(0, 0), lake / "b.parquet")
-    forced(lake, tmp_path / "out", least)
+    forced(lake, tmp_path / "out", method)
     run(lake, tmp_path / "out", metrics=["pass@1"])
     assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
 
 
-@pytest.mark.parametrize("least", [0, counting.LEAST])
-def test_attempts_in_some_files_only(tmp_path: Path, least: int) -> None:
+@pytest.mark.parametrize("method", ["auto", "query"])
+def test_attempts_in_some_files_only(tmp_path: Path, method: str) -> None:
     lake = tmp_path / "lake"
     put(lake, attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0]), "a.parquet")
     put(lake, attempts(model="m", problem_id="p", passed=[True, False]), "b.parquet")
-    forced(lake, tmp_path / "out", least)
+    forced(lake, tmp_path / "out", method)
     told = run(lake, tmp_path / "out", metrics=["pass@1"])
     assert counts(tmp_path / "out") == [("m", "", "p", 3, 2, 0)]
     assert told.run["duplicates"] == 1
@@ -335,13 +336,6 @@ def test_partials_depend_on_no_version_of_a_library() -> None:
     assert all(version not in told for version in (pl.__version__, pa.__version__, np.__version__))
 
 
-def test_where_looking_begins_cannot_be_known_beforehand() -> None:
-    """Names chosen to be slow for one seed are not for the next."""
-    from scorelake.counting.vocabulary import Vocabulary
-
-    assert len({int(Vocabulary().seed) for _ in range(8)}) == 8
-
-
 def test_a_damaged_description_is_counted_again(tmp_path: Path) -> None:
     lake = put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True)).parent
     run(lake, tmp_path / "out", metrics=["pass@1"])
@@ -357,26 +351,26 @@ def test_a_damaged_description_is_counted_again(tmp_path: Path) -> None:
 # --- found by random and by damaged lakes ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("least", [0, counting.LEAST])
-def test_a_repeated_attempt_with_another_carried_value_is_a_repeat(tmp_path: Path, least: int) -> None:
+@pytest.mark.parametrize("method", ["auto", "query"])
+def test_a_repeated_attempt_with_another_carried_value_is_a_repeat(tmp_path: Path, method: str) -> None:
     rows = attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0], level=["easy", "hard"])
     lake = put(tmp_path / "lake", rows).parent
-    forced(lake, tmp_path / "out", least, by=("level",))
+    forced(lake, tmp_path / "out", method, by=("level",))
     told = run(lake, tmp_path / "out", by=("level",), metrics=["pass@1"])
     assert (told.run["graded"], told.run["duplicates"]) == (1, 1)
     assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
 
 
-@pytest.mark.parametrize("least", [0, counting.LEAST])
+@pytest.mark.parametrize("method", ["auto", "query"])
 @pytest.mark.parametrize("column", ["attempt", "level", "problem_id"])
-def test_bytes_that_are_not_utf8_are_refused_by_column(tmp_path: Path, least: int, column: str) -> None:
+def test_bytes_that_are_not_utf8_are_refused_by_column(tmp_path: Path, method: str, column: str) -> None:
     offsets = np.array([0, 2, 3], np.int32).tobytes()
     bad = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(b"\xff\xfeb"))
     table = {"model": ["m", "m"], "problem_id": ["p", "q"], "passed": [True, False], "level": ["a", "b"], column: bad}
     lake = tmp_path / "lake"
     lake.mkdir()
     pq.write_table(pa.table(table), lake / "f.parquet")
-    forced(lake, tmp_path / "out", least, by=("level",))
+    forced(lake, tmp_path / "out", method, by=("level",))
     with pytest.raises(DataError, match=rf"f.parquet: column {column}, .* not UTF-8"):
         run(lake, tmp_path / "out", by=("level",), metrics=["pass@1"])
 

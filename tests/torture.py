@@ -27,19 +27,19 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import synth, tasks
+from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import ScorelakeError
 from scorelake.lake.listing import listing
 from scorelake.lake.shards import shards
-from scorelake.merge.buckets import buckets, merge
 from scorelake.publish.snapshot import Output, locked
 from scorelake.run import job
 from scorelake.settings import Settings, load
 
 STEPS = (
     "scorelake.tasks.count",
-    "scorelake.counting.partial.count",
-    "scorelake.counting.partial._write",
-    "scorelake.partials.describe",
+    "scorelake.counting.shard.count",
+    "scorelake.counting.shard.count_chunk",
+    "scorelake.counting.partials.describe",
     "scorelake.tasks.replace_folder",
     "scorelake.tasks.merge",
     "scorelake.scoring.summaries.summarize",
@@ -354,7 +354,7 @@ def _counts(home: Path, data: bytes, way: str) -> str | tuple[object, ...]:
     if partial.rejected:
         return "refused"
     assert not partial.read or partial.way.startswith(way)
-    (bucket,) = buckets(folder / ".partials", [partial], 10**9, folder / "made" / "counts", "error")
+    (bucket,) = plan_buckets(folder / ".partials", [partial], folder / "made" / "counts", "error")
     Path(bucket.path).parent.mkdir(parents=True)
     merged = merge(bucket)
     columns = ["benchmark", "subject", "model", "problem_id", "n", "c", "ungraded"]

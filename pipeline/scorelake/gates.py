@@ -31,8 +31,6 @@ class Partial(Protocol):
     @property
     def read(self) -> int: ...
     @property
-    def ungraded(self) -> int: ...
-    @property
     def rejected(self) -> int: ...
     @property
     def rejects(self) -> tuple[tuple[str, str, int], ...]: ...
@@ -58,17 +56,12 @@ def refuse(
             f"{len(quarantine):,} of the lake's files cannot be read:{_listed(quarantine)}",
             hint="mend or remove them, or leave them out with --allow-quarantine",
         )
-    rejected, ungraded = (sum(getattr(p, key) for p in partials) for key in ("rejected", "ungraded"))
+    rejected = sum(partial.rejected for partial in partials)
     if rejected > settings.policy.max_rejected:
         rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
         raise DataError(
             f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
             hint="mend them, or allow a number with [policy] max_rejected",
-        )
-    if ungraded and settings.policy.ungraded == "error":
-        raise DataError(
-            f"{ungraded:,} attempts are ungraded",
-            hint='[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed',
         )
     counted = [partial for partial in partials if partial.problems]
     if not counted:
@@ -137,6 +130,15 @@ def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, 
     if not counted == taken == given:
         raise AssertionError(f"row accounting: {counted} rows counted, {taken} merged, {given} in the tables: {out}")
     return out
+
+
+def refuse_ungraded(ungraded: int, settings: Settings) -> None:
+    """Raise if attempts have no verdict and the settings do not allow that."""
+    if ungraded and settings.policy.ungraded == "error":
+        raise DataError(
+            f"{ungraded:,} attempts are ungraded",
+            hint='[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed',
+        )
 
 
 def written(run: dict[str, Any], told: Survey) -> None:

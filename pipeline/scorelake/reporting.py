@@ -23,10 +23,10 @@ from scorelake.errors import DataError, ScorelakeError, UnreachableError
 from scorelake.text import escape_control_lines, escape_controls, plural
 
 if TYPE_CHECKING:
+    from scorelake.counting.partials import Partial
     from scorelake.ingest.ingest_report import IngestReport
     from scorelake.lake.infer import InferredConfig
     from scorelake.lake.sample import LakeSample
-    from scorelake.partials import Partial
     from scorelake.publish.garbage import Removed
     from scorelake.read.check import Finding
     from scorelake.run import Report

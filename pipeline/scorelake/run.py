@@ -16,11 +16,11 @@ import polars as pl
 
 from scorelake import gates, stages, tasks
 from scorelake.comparing.tables import comparable_metrics
+from scorelake.counting.earlier import join
+from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import Lake, listing, refuse_inside
-from scorelake.merge.earlier import join
-from scorelake.partials import Partial
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.current_run import PublishedState, load_state
 from scorelake.publish.publication import publish, stage, unstage
@@ -142,7 +142,7 @@ def _night(
     new = stages.count(work.out, plan.todo, settings, full, work.engine, work.progress)
     partials = sorted([*plan.known, *new], key=lambda p: p.files)
     quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
-    told["ways"] = dict(Counter(partial.way.partition(":")[0] for partial in partials))
+    told["ways"] = dict(Counter(partial.method.partition(":")[0] for partial in partials))
     gates.refuse(partials, quarantine, settings, allow_quarantine)
     earlier = _earlier(work, partials, full, allow_quarantine)
     listed, inputs = plan.listed, _inputs([*partials, *earlier], settings)
@@ -221,11 +221,11 @@ def part(
     with out.passing() as here:
         published = set((here.current() or {}).get("partials", ()))
         earlier = tasks.known(here.partials, listed.files, settings)
-        known = [p for p in earlier if p.name in published or p.way == tasks.CONDEMNED]
+        known = [p for p in earlier if p.name in published or p.method == tasks.CONDEMNED]
         fresh = _fresh(listed, known)
         _fit(str(location), listed, fresh, known, settings, every_file=False)
         todo = shards.shards(shards.everywhere(listed.root), fresh, shards.shard_mb(fresh, settings.run, of))
-        condemned = [p for p in known if p.way == tasks.CONDEMNED]
+        condemned = [p for p in known if p.method == tasks.CONDEMNED]
         return condemned + stages.count(here, shards.groups(todo, of)[number - 1], settings, False, local, progress)
 
 

@@ -13,10 +13,10 @@ from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
 from scorelake.comparing.sums import LakeSums
 from scorelake.comparing.tables import comparable_metrics, comparison_tables
+from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
+from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
-from scorelake.merge.buckets import Merged, buckets
-from scorelake.partials import Partial
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.scoring.buckets import FOLDER, BucketTask
@@ -98,14 +98,15 @@ def merge(
 ) -> Problems:
     """Counts per problem into the staged snapshot, and the row accounting, which must come out even, into `run`."""
     rule = settings.duplicates.rule
-    rows = shards.bucket_rows(sum(partial.weight for partial in partials), settings.run, engine.at_once)
+    answered = settings.answers and any(partial.answers == "counted" for partial in partials)
     elsewhere = None if engine is local else out.mirror
-    todo = buckets(out.partials, partials, rows, staged / FOLDER, rule, settings.answers)
+    size = settings.run.bucket_rows or ROWS_PER_BUCKET
+    todo = plan_buckets(out.partials, partials, staged / FOLDER, rule, answered, size)
     merged: list[Merged] = []
     surveys: list[Survey] = []
     progress("merging", 0, len(todo))
     work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
-    for some in engine.map(tasks.merge_all, batch_by_size(work, lambda task: task.bucket.weight, rows)):
+    for some in engine.map(tasks.merge_all, batch_by_size(work, lambda task: task.bucket.weight, 1 << 21)):
         merged += [each for each, _ in some]
         surveys += [told for _, told in some if told is not None]
         if len(surveys) > _AT_ONCE:  # each is as large as their sum: they are not all kept
@@ -117,6 +118,7 @@ def merge(
         out.mirror.bring_files(files)
     tasks.seen(files)
     run |= gates.balance(partials, merged)
+    gates.refuse_ungraded(sum(m.ungraded for m in merged), settings)
     conflicts = sum(m.conflicts for m in merged)
     what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
     gates.refuse_conflicts(conflicts, what, [row for m in merged for row in m.examples], rule)

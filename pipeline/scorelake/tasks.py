@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from scorelake import partials
-from scorelake.counting import fit
-from scorelake.counting import partial as counting
+from scorelake.counting import fit, partials
+from scorelake.counting import shard as counting
+from scorelake.counting.merge import Bucket, Merged
+from scorelake.counting.merge import merge as merge_bucket
+from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, EndedError, ScorelakeError, StorageError
 from scorelake.guard import AFTER_A_CRASH, CRASHES, crash_reason, run_in_subprocess
 from scorelake.lake.download import local_copy
-from scorelake.merge.buckets import Bucket, Merged
-from scorelake.merge.buckets import merge as merge_bucket
-from scorelake.partials import Partial
 from scorelake.scoring.survey import Survey, survey_bucket
 from scorelake.settings import Settings
 from scorelake.storage.disk import checksum, is_remote, remove, replace_folder, storage_errors, temp_path
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
 
 CONDEMNED = "none: reading it ends the process"
 """How a file was counted that cannot even be tried."""
-LARGE = 1 << 22
-"""Bytes of several small shards from which on compiled code is worth loading: about a million rows. Once it is there,
-it is the faster way for a shard of any size."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +49,12 @@ class Count:
     """Count even if that has been done."""
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
-    least: int = counting.LEAST
+    method: str = "auto"
+    chunk_rows: int | None = None
 
     @property
     def task(self) -> counting.Task:
-        return counting.Task(self.shard, self.settings, self.least)
+        return counting.Task(self.shard, self.settings, self.method, self.chunk_rows)
 
     def __str__(self) -> str:
         first, *more = self.shard.files
@@ -99,9 +96,7 @@ def count_all(tasks: Sequence[Count]) -> list[Partial]:
     """Count small shards side by side; together they need the memory of a large one."""
     if len(tasks) == 1 or any(task.mirror or is_remote(task.shard.root) for task in tasks):
         return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
-    large = sum(task.shard.size for task in tasks) >= LARGE
-    alone = [replace(t, settings=t.settings.alone(), least=0 if large else t.least) for t in tasks]
-    return parallel_map(count, alone, pl.thread_pool_size())
+    return parallel_map(count, tasks, pl.thread_pool_size())
 
 
 def count_apart(tasks: Sequence[Count]) -> list[Partial]:
@@ -115,7 +110,7 @@ def count_apart(tasks: Sequence[Count]) -> list[Partial]:
         crash = error
     alone = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
     partials = [_tried(task) for task in alone]
-    if not any(partial.way == CONDEMNED for partial in partials):
+    if not any(partial.method == CONDEMNED for partial in partials):
         raise crash
     return partials
 
@@ -196,7 +191,7 @@ def enough(partial: Partial, settings: Settings) -> bool:
 def finished(home: Path) -> Partial | None:
     """The partial that is there, if it is whole; not if it is made anew or removed while we look."""
     partial = partials.described(home)
-    return partial if partial is not None and partials.sound(home, partial) else None
+    return partial if partial is not None and partials.is_sound(home, partial) else None
 
 
 def is_sound(home: str) -> bool:
@@ -227,19 +222,18 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
 def condemn(task: Count, reason: str) -> Partial:
     """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
-    empty = dict.fromkeys(("read", "graded", "ungraded", "rejected"), 0)
     partial = Partial(
         name=task.task.name,
         files=task.shard.files,
-        way=CONDEMNED,
-        **empty,
+        method=CONDEMNED,
+        read=0,
+        rejected=0,
         rejects=(),
         quarantine=((file.path, reason),),
         binary=False,
         rewards=False,
         answers="none",
         carried={},
-        pieces=(),
         checksum=checksum(),
     )
     home = Path(_here(task).folder) / partial.name

@@ -15,7 +15,7 @@ COUNTED = """
 import sys
 from pathlib import Path
 from scorelake import partials, run, tasks
-from scorelake.merge.buckets import buckets
+from scorelake.counting.merge import plan_buckets
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 settings, out, lake = Settings(), Path(sys.argv[1]), sys.argv[2]
@@ -24,7 +24,7 @@ for least in (0, 1 << 30):
     for task in run.suspects(lake, Output.at(str(out), settings.storage), settings, True):
         tasks.count(tasks.Count(task.shard, settings, task.folder, again=True, least=least))
     made = [partials.described(home) for home in sorted((out / "partials").iterdir())]
-    for bucket in buckets(out / "partials", made, 1 << 20, out, "error", True):
+    for bucket in plan_buckets(out / "partials", made, out, "error", True):
         assert tasks.merge(tasks.Merge(bucket, settings))[0].problems
 assert "llvmlite" in sys.modules
 assert "pandas" not in sys.modules

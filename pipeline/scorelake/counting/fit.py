@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 
-from scorelake.counting.misfits import Misfit, UnreadableError, closest, suggested
-from scorelake.counting.partial import unfit
+from scorelake.counting.schema_check import Misfit, UnreadableError, closest, suggested
+from scorelake.counting.shard import unfit
 from scorelake.errors import DataError, ScorelakeError, UsageError
 from scorelake.settings import NAMING, Settings
 from scorelake.storage.files import Shard

@@ -1,177 +1,279 @@
-"""The files of a shard -> Counts, in pieces that fit into memory.
+"""Count one shard into a partial: open its files, run the count query per chunk, quarantine files that are broken.
 
-Row groups are read side by side, coded and tallied. When what is held takes a quarter of the memory allowed, it is
-handed over as finished pieces and counting goes on with nothing: pieces of the same problems are added up later like
-any others.
+Files are on a local disk here and counts go into a folder; tasks.py brings files from object storage and moves the
+folder to its final name.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from threading import Lock
+import os
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import polars as pl
+import pyarrow as pa
 
-from scorelake.counting.piece import Texts, piece
-from scorelake.counting.reading import Source
-from scorelake.counting.rows import INTEGER, Codebook, Coder, Rows
-from scorelake.counting.shape import Shape, Tallied
-from scorelake.counting.tally import KIND_BITS, NUMBER_BITS, Tally
-from scorelake.counts import WORD, Counts, Words
-from scorelake.storage.arrays import texts
+from scorelake.counting import kernel
+from scorelake.counting.canonical import Schema, attempt_columns, canonical, read_types, rejection_reasons
+from scorelake.counting.partials import Partial
+from scorelake.counting.query import RowTotals, count_chunk, layout_of
+from scorelake.counting.scan import LakeFile, RowGroups, chunks, scan_verified, to_polars
+from scorelake.counting.schema_check import UnreadableError
+from scorelake.errors import DataError, ScorelakeError, StorageError
+from scorelake.settings import Settings
+from scorelake.storage import parquet
+from scorelake.storage.files import File, RenamedError, Shard
 
-_FEWEST, _MOST, _FULL = 3, 8, 1 << 14
-"""Partitions, as powers of two, and the rows that each of them should have: its table fits into the cache, and there
-are no more of them than that takes, since each costs a millisecond however few rows it has. (64 files of 16,000 rows,
-each a shard: 14 s with 256 partitions.)"""
-_STEP = 8
-"""Partitions that become counts together: two such pieces, each several times its cells, are in memory at once."""
-_NUMBER = np.uint64(((1 << NUMBER_BITS) - 1) << KIND_BITS)
-_HANDS = 1 << 26
-"""Bytes of rows that a thread holds before it puts them into their cells; a sixteenth of the memory at most."""
+FORMAT = 6
+"""Raise when partials of an older version must not be added to new ones."""
+BYTES_PER_ROW = 200
+"""Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""
+MIN_CHUNK_ROWS = 1 << 18
+BROKEN = (
+    *(pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, MemoryError, UnicodeError),
+    *(parquet.DamagedError, UnreadableError),
+)
+"""Errors that a broken file can cause. Anything else is a bug of ours and must not be reported as a broken file."""
 
 
-class _Work:
-    """What is held between two handings-over."""
+@dataclass(frozen=True)
+class Task:
+    """Count one shard into a folder. Small, frozen and picklable: the same here and on a cluster."""
 
-    def __init__(self, shape: Shape, protocol: Sequence[str], carried: Sequence[str], memory: int, rows: int) -> None:
-        self.shape, self.memory, self.lock = shape, memory, Lock()
-        self.book = Codebook(protocol, carried)
-        room = min(_HANDS, memory // 32)
-        plain = shape.words or not shape.told
-        bits = min(_MOST, max(_FEWEST, (rows // _FULL).bit_length()))
-        self.main = Tally(shape.width, shape.words, shape.extra, room, bits) if plain else None
-        self.told = Tally(shape.width, 0, shape.spelled, room, bits) if shape.told else None
-        self.bad = 0
+    shard: Shard
+    settings: Settings
+    method: str = "auto"
+    """`query` does without the kernel, to compare the two."""
+    chunk_rows: int | None = None
+    """Rows that are counted together; by default as many as fit into memory."""
 
     @property
-    def full(self) -> bool:
-        tallies = (tally.bytes for tally in (self.main, self.told) if tally)
-        return self.book.bytes + sum(tallies) > self.memory // 4
-
-    def take(self, rows: Rows) -> None:
-        with self.lock:
-            self.bad += rows.bad
-        if self.told is None:
-            self._plain(rows.first, rows.more)
-            return
-        if rows.attempt is None:  # a file without attempts among others that have them
-            none = np.zeros(rows.first.size, np.uint64)
-            rows = replace(rows, attempt=(none, none))
-        assert rows.attempt is not None
-        high, low = rows.attempt
-        if not self.shape.words:
-            self._spelled(rows, slice(None))
-            return
-        small = low < np.uint64(WORD * self.shape.words)
-        small = small if high is None else small & (high == INTEGER)
-        if small.all():
-            self._plain(rows.first | low << np.uint64(KIND_BITS), rows.more)
-            return
-        first = (rows.first | low << np.uint64(KIND_BITS))[small]
-        self._plain(first, [words[small] for words in rows.more])
-        self._spelled(rows, ~small)
-
-    def _plain(self, first: Words, more: Sequence[Words]) -> None:
-        assert self.main is not None
-        for again in self.main.take(first, _columns(more, first.size), *self._hashes()):
-            self.repeat(again)
-
-    def _spelled(self, rows: Rows, which: slice | NDArray[np.bool_]) -> None:
-        assert self.told is not None
-        assert rows.attempt is not None
-        high, low = rows.attempt
-        attempt = np.full(low.size, INTEGER) if high is None else high, low
-        words, carried = rows.more, self.shape.carried
-        words = [*words[:carried], *attempt, *words[carried:], *([] if rows.at is None else [rows.at])]
-        first = rows.first[which]
-        self.told.take(first, _columns([column[which] for column in words], first.size), *self._hashes())
-
-    def _hashes(self) -> tuple[Words, Words]:
-        """Rows are dealt by their problem, whoever attempted it."""
-        place, _, names = self.book.hashes()
-        return place, names
-
-    def repeat(self, again: Words) -> None:
-        """Rows whose attempt has its bits already, with the attempt spelled out."""
-        assert self.told is not None
-        number = (again[:, 0] & _NUMBER) >> np.uint64(KIND_BITS)
-        words, carried = list(again[:, 1:].T), self.shape.carried
-        words = [*words[:carried], np.full(number.size, INTEGER), number, *words[carried:]]
-        self.told.take(again[:, 0] & ~_NUMBER, _columns(words, number.size), *self._hashes())
-
-    def counts(self, threads: int) -> Iterator[Counts]:
-        """Everything that was taken, in pieces; what was handed over is held no longer."""
-        if self.main:
-            for again in self.main.flush(threads):
-                self.repeat(again)
-        if self.told:
-            self.told.flush(threads)
-        texts = Texts.of(self.book)
-        sorts = [tally.parts for tally in (self.main, self.told) if tally]
-        many = len(sorts[0])
-
-        def one(at: int) -> Counts | None:
-            main = self.main.parts[at : at + _STEP] if self.main else []
-            told = self.told.parts[at : at + _STEP] if self.told else []
-            made = piece(main, told, self.shape, texts) if any(part.used for part in (*main, *told)) else None
-            for part in (*main, *told):
-                part.clear()
-            return made
-
-        with ThreadPoolExecutor(min(2, threads)) as pool:  # two at a time: more would only wait in memory
-            waiting: deque[Future[Counts | None]] = deque()
-            for at in range(0, many, _STEP):
-                waiting.append(pool.submit(one, at))
-                if len(waiting) == 2:
-                    yield from (made for made in [waiting.popleft().result()] if made)
-            yield from (made for made in (each.result() for each in waiting) if made)
+    def name(self) -> str:
+        return self.shard.fingerprint(settings=identity(self.settings))
 
 
-def _columns(words: Sequence[Words], rows: int) -> Words:
-    return np.column_stack(words) if words else np.empty((rows, 0), np.uint64)
+def identity(settings: Settings) -> dict[str, Any]:
+    """What partial counts depend on besides the files."""
+    return {"format": FORMAT, "counting": settings.counting()}
 
 
-def ready() -> None:
-    """Load what is compiled: looking up one text is enough."""
-    Codebook((), ()).names.codes(texts(["a"]))
+def count(task: Task, folder: Path) -> Partial:
+    """Count a shard into a folder that is there and empty."""
+    good: list[LakeFile] = []
+    quarantine: list[tuple[str, str]] = []
+    schemas: dict[Any, Schema] = {}
+    for number, file in enumerate(task.shard.files):
+        try:
+            opened = open_file(task, file, number, schemas)
+            _check_like_first(opened, good[0] if good else opened, task.settings)
+            good.append(opened)
+        except UnreadableError as reason:
+            quarantine.append((file.path, str(reason)))
+    return _count(task, good, quarantine, folder)
 
 
-def tally(
-    source: Source,
-    shape: Shape,
-    protocol: Sequence[str],
-    carried: Sequence[str],
-    told: Tallied,
-    *,
-    most: int,
-    threads: int,
-) -> Iterator[Counts]:
-    """Counts of all rows of the files, in pieces; `told` is complete when the last one was taken."""
-    lock = Lock()
+def _count(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
+    """Count the files together; if one proves to be broken inside, the others."""
+    try:
+        return _counted(task, files, quarantine, folder)
+    except ScorelakeError:
+        raise
+    except BROKEN as error:
+        _classify_error(error)
+        good, broken = _find_broken_files(files)
+        if not broken:
+            paths = ", ".join(file.file.path for file in good[:3])
+            raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
+        for left in folder.iterdir():
+            left.unlink()
+        return _count(task, good, [*quarantine, *broken], folder)
 
-    def worker(work: _Work) -> None:
-        while (found := source.next()) is not None:
-            opened, at, batch = found
-            coder = Coder(opened.canonical, work.book, opened.number if shape.ordered else None)
-            work.take(coder.rows(batch, at))
-            with lock:
-                told.read += batch.num_rows
-            if work.full:
-                return
 
-    with ThreadPoolExecutor(threads) as pool:
-        while not source.empty:
-            work = _Work(shape, protocol, carried, most, source.rows)
+def _counted(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
+    settings, expected = task.settings, sum(file.rows for file in files)
+    layout = layout_of(files, settings.duplicates.rule in ("first", "last"))
+    totals, names = RowTotals(), list[str]()
+    use_kernel = task.method == "auto" and kernel.fits(files, layout)
+    bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
+    max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
+    for number, chunk in enumerate(chunks(files, max_rows)):
+        names.append(f"counts-{number:05d}.parquet")
+        count_chunk(chunk, layout, folder / names[-1], totals, use_kernel)
+    read = totals.counted + totals.rejected
+    if read != expected:
+        raise UnreadableError(f"{read:,} rows were read where the footers say {expected:,}")
+    first = files[0].canonical if files else None
+    return Partial(
+        name=task.name,
+        files=task.shard.files,
+        method="kernel" if use_kernel else "query",
+        read=read,
+        rejected=totals.rejected,
+        rejects=tuple(_rejects(files)) if totals.rejected else (),
+        quarantine=tuple(quarantine),
+        binary=first is not None and first.binary,
+        rewards=first is not None and first.score is not None,
+        answers=first.answers if first is not None else "none",
+        carried={name: sort for file in files for name, sort in file.canonical.sorts.items()},
+        chunks=tuple(names),
+        problems=totals.problems,
+    )
+
+
+def unfit(shard: Shard, file: File, settings: Settings) -> UnreadableError | None:
+    """Why a file cannot be counted, as far as its footer tells; None if it can."""
+    try:
+        open_file(Task(shard, settings), file, 0, {})
+    except UnreadableError as reason:
+        return reason
+    return None
+
+
+def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> LakeFile:
+    """A file's footer and columns; a schema that was seen before is not worked out again."""
+    path = os.path.join(task.shard.root, file.path)
+    if file.size == 0:
+        raise UnreadableError("the file is empty (0 bytes)")
+    try:
+        metadata = parquet.footer(path)
+        arrow = metadata.schema.to_arrow_schema()
+        hive = file.constant_columns(parquet.field_ids(arrow), task.settings.used)
+        known = arrow.serialize().to_pybytes()
+        if known not in schemas:
+            schemas[known] = _schema(arrow, task.settings.used)
+    except parquet.DamagedError as error:
+        raise UnreadableError(f"damaged: {error}") from None
+    except UnicodeDecodeError:
+        raise UnreadableError("damaged: the name of a column is not UTF-8") from None
+    except (UnicodeError, RenamedError) as error:
+        raise UnreadableError(str(error)) from None
+    except BROKEN as error:
+        _classify_error(error)
+        raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
+    columns = canonical(task.settings, schemas[known], hive)
+    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[known]))
+
+
+def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:
+    """The columns as Polars knows them; those that are not read may be of any type."""
+    doubled = [name for name in arrow.names if arrow.names.count(name) > 1 and name in used]
+    if doubled:
+        raise parquet.DamagedError(f"column {doubled[0]} is there more than once")
+    return {field.name: _kind(field) if field.name in used else pl.Null() for field in arrow}
+
+
+def _kind(field: pa.Field[Any]) -> pl.DataType:
+    if pa.types.is_decimal256(field.type):  # Polars would panic
+        raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted")
+    try:
+        (column,) = parquet.stored(pa.RecordBatch.from_arrays([pa.nulls(0, field.type)], [field.name])).columns
+        return to_polars(column).dtype
+    except BROKEN:
+        raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted") from None
+
+
+def _check_like_first(file: LakeFile, first: LakeFile, settings: Settings) -> None:
+    """Files of one lake have the same outcome columns, or their numbers would not mean the same."""
+    mine, other, columns = file.canonical, first.canonical, settings.columns
+    for name, here, there in (
+        (columns.passed, mine.binary, other.binary),
+        (columns.score, mine.score is not None, other.score is not None),
+        (columns.answer, mine.answer is not None, other.answer is not None),
+    ):
+        if here != there:
+            words = ("no " * (not each) + f"column {name}" for each in (here, there))
+            raise UnreadableError(f"{next(words)}, while {first.file.path} has {next(words)}")
+    for name in mine.sorts.keys() & other.sorts.keys():
+        if mine.sorts[name] != other.sorts[name]:
+            raise UnreadableError(
+                f"column {name} holds {mine.sorts[name]}, while that of {first.file.path} holds {other.sorts[name]}"
+            )
+
+
+def _classify_error(error: BaseException) -> None:
+    """What is wrong with the machine is not wrong with a file.
+
+    Polars panics when it can open nothing or start no thread, and from then on at every call.
+    """
+    trouble = parquet.machine_trouble(error)
+    if isinstance(error, pl.exceptions.PanicException) and not _polars_works():
+        trouble = StorageError(f"Polars cannot work here: {_line(error)}; nothing was published", hint="run again")
+    if trouble is not None:
+        raise trouble from error
+
+
+def _polars_works() -> bool:
+    try:
+        return pl.LazyFrame({"a": [1, 1]}).group_by("a").len().collect().height == 1
+    except BROKEN:
+        return False
+
+
+def _find_broken_files(files: list[LakeFile]) -> tuple[list[LakeFile], list[tuple[str, str]]]:
+    """Read files one at a time to their ends: those that can be counted, and the others with the reason."""
+    good, broken = [], []
+    for file in files:
+        try:
+            rows = 0
+            for groups in parquet.units(file.metadata):
+                errors: list[BaseException] = []
+                part = RowGroups(file, tuple(groups))
+                query = scan_verified(part, errors).select(**attempt_columns(file.canonical, file.schema))
+                try:
+                    rows += query.select(pl.len(), pl.all().count()).collect(engine="streaming").item(0, 0)
+                except BROKEN as error:
+                    raise errors[0] if errors else error from None
+            if rows != file.rows:
+                raise parquet.DamagedError(f"{rows:,} rows were read where the footer says {file.rows:,}")
+            good.append(file)
+        except parquet.DamagedError as error:
+            broken.append((file.file.path, f"damaged: {error}"))
+        except BROKEN as error:
+            _classify_error(error)
+            broken.append((file.file.path, _where(file) or f"cannot be read to its end: {_line(error)}"))
+    return good, broken
+
+
+def _where(file: LakeFile) -> str | None:
+    """Which column of a broken file cannot be read to its end, and why; None if each of them can."""
+    for name in file.canonical.columns:
+        for groups in parquet.units(file.metadata):
             try:
-                for done in [pool.submit(worker, work) for _ in range(threads)]:
-                    done.result()
-            except BaseException:
-                source.stop()  # or the others would go on to the end
-                raise
-            told.bad += work.bad
-            yield from work.counts(threads)
+                for batch in parquet.batches(file.path, file.metadata, groups, [name]):
+                    if not _valid(batch):
+                        return f"column {name}, row group {groups[0]}: holds bytes that are not UTF-8"
+            except BROKEN as error:
+                checksum = "CRC checksum" in str(error)
+                why = (
+                    "a page does not match its checksum" if checksum else f"cannot be read to its end: {_line(error)}"
+                )
+                return f"{'damaged: ' * checksum}column {name}, row group {groups[0]}: {why}"
+    return None
+
+
+def _valid(batch: pa.RecordBatch) -> bool:
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
+    """Which files hold the rejected rows, and why; a second read, only when there are any."""
+    for file in files:
+        reasons = rejection_reasons(file.canonical, file.schema)
+        flags = [flag.fill_null(value=False).sum().alias(reason) for reason, flag in reasons.items()]
+        parts = [RowGroups(file, tuple(groups)) for groups in parquet.units(file.metadata)]
+        sums = [scan_verified(part, []).select(flags).collect() for part in parts]
+        for reason in reasons:
+            rows = sum(int(each[reason].item()) for each in sums)
+            if rows:
+                yield file.file.path, reason, rows
+
+
+def _line(error: BaseException) -> str:
+    """The first line of a library's message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.partials import Partial, described
+from scorelake.counting.partials import Partial, described
 from scorelake.publish.current_run import PublishedState
 from scorelake.publish.history import flatten_settings
 from scorelake.publish.snapshot import Manifest, Output

@@ -12,17 +12,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from scorelake.counting.columns import (
+from scorelake.counting.canonical import (
     Canonical,
     Source,
     answer_text,
+    attempt_columns,
     canonical,
-    key_text,
-    protocol_label,
-    protocol_text,
+    read_types,
 )
-from scorelake.counting.kinds import BAD, FAILED, PASSED, UNGRADED
-from scorelake.counting.misfits import UnreadableError
+from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
+from scorelake.counting.protocols import protocol_label, protocol_text
+from scorelake.counting.schema_check import UnreadableError
 from scorelake.settings import Settings
 
 TEXT, INT, BOOL = pl.String(), pl.Int64(), pl.Boolean()
@@ -176,8 +176,8 @@ def test_verdicts(kind: Any) -> None:
 
 
 def test_verdicts_that_are_none() -> None:
-    assert kinds([2, -1, 1, None], pl.Int64) == [BAD, BAD, PASSED, UNGRADED]
-    assert kinds([0.5, nan, inf, -inf, -0.0], pl.Float64) == [BAD, BAD, BAD, BAD, FAILED]
+    assert kinds([2, -1, 1, None], pl.Int64) == [REJECTED, REJECTED, PASSED, UNGRADED]
+    assert kinds([0.5, nan, inf, -inf, -0.0], pl.Float64) == [REJECTED, REJECTED, REJECTED, REJECTED, FAILED]
     assert kinds([None, None], pl.Null) == [UNGRADED, UNGRADED]
 
 
@@ -196,7 +196,9 @@ def test_thresholds() -> None:
     policy = {"pass_threshold": 0.5}
     for kind in (pl.Float32, pl.Float64):
         got = kinds([nan, inf, -inf, None, 0.5, -0.0], kind, "score", policy=policy)
-        assert got == [BAD, BAD, BAD, UNGRADED, PASSED, FAILED], "NaN is larger than any number to Polars"
+        assert got == [REJECTED, REJECTED, REJECTED, UNGRADED, PASSED, FAILED], (
+            "NaN is larger than any number to Polars"
+        )
     assert kinds([0, 1, 2], pl.Int64, "score", policy=policy) == [FAILED, PASSED, PASSED]
     assert kinds([None], pl.Null, "score", policy=policy) == [UNGRADED]
     assert kinds([None], pl.Float64, "score", policy=policy | {"ungraded": "fail"}) == [FAILED]
@@ -206,7 +208,7 @@ def test_scores() -> None:
     assert scores([1, 2, None], pl.Int64) == [1.0, 2.0, None]
     for many in (1, 2, 3, 100):
         assert {str(zero) for zero in scores([-0.0, 0.0] * many, pl.Float64)} == {"0.0"}, "one zero, not two"
-    assert kinds([1.5, nan, inf, None], pl.Float64, "score") == [FAILED, BAD, BAD, UNGRADED]
+    assert kinds([1.5, nan, inf, None], pl.Float64, "score") == [FAILED, REJECTED, REJECTED, UNGRADED]
     found = made({**KEYS, "score": pl.Float64()})
     assert found.binary is False
 
@@ -215,7 +217,7 @@ def test_a_rubric_in_32_bits() -> None:
     """A level as the config spells it, whichever precision the column has."""
     rubric = {"levels": [0, 0.1, 0.7]}
     assert scores([0.1, 0.7, 0.0, 0.2, None], pl.Float32, rubric=rubric) == [0.1, 0.7, 0.0, None, None]
-    assert kinds([0.1, 0.7, 0.2, nan, None], pl.Float32, "score", rubric=rubric)[2:] == [BAD, BAD, UNGRADED]
+    assert kinds([0.1, 0.7, 0.2, nan, None], pl.Float32, "score", rubric=rubric)[2:] == [REJECTED, REJECTED, UNGRADED]
     assert scores([None], pl.Float64, rubric=rubric, policy={"ungraded": "fail"}) == [0.0]
 
 
@@ -223,18 +225,25 @@ def test_a_verdict_and_a_score() -> None:
     """Both must be there for an attempt to be graded; either can be bad."""
     found = made({**KEYS, "passed": BOOL, "score": pl.Float64()})
     frame = pl.DataFrame({"passed": [True, None, True, None], "score": [1.0, 1.0, None, nan]})
-    assert frame.select(found.kind).to_series().to_list() == [PASSED, UNGRADED, UNGRADED, BAD]
+    assert frame.select(found.kind).to_series().to_list() == [PASSED, UNGRADED, UNGRADED, REJECTED]
 
 
 # --- texts ----------------------------------------------------------------------------------------------------
 
 
+def keys(values: pl.Series) -> list[str | None]:
+    columns = made({**LAKE, "problem_id": values.dtype})
+    schema = read_types(columns, {**LAKE, "problem_id": values.dtype})
+    frame = pl.DataFrame({"problem_id": values.cast(schema["problem_id"])})
+    return frame.select(attempt_columns(columns, schema)["problem_id"].cast(pl.String)).to_series().to_list()
+
+
 def test_keys_are_as_they_are_written() -> None:
-    assert key_text(pl.Series([7, -1, None])).to_list() == ["7", "-1", None]
-    assert key_text(pl.Series(["007", "7", "", None])).to_list() == ["007", "7", "", None]
-    assert key_text(pl.Series([b"a\xc3\xa9"])).to_list() == ["aé"]
+    assert keys(pl.Series([7, -1, None])) == ["7", "-1", None]
+    assert keys(pl.Series(["007", "7", "", None])) == ["007", "7", "", None]
+    assert keys(pl.Series([b"a\xc3\xa9"])) == ["aé"]
     with pytest.raises(pl.exceptions.PolarsError):
-        key_text(pl.Series([b"\xff"]))
+        keys(pl.Series([b"\xff"]))
 
 
 def test_answers_as_texts() -> None:
@@ -326,11 +335,11 @@ def test_verdicts_in_words(kind: Any) -> None:
     told = ["C", "pass", "I", "c", "", None]
     values = [None if text is None else text.encode() for text in told] if kind == pl.Binary else told
     assert kinds(values, kind, **WORDS) == [PASSED, PASSED, FAILED, FAILED, FAILED, UNGRADED]
-    assert kinds(values, kind, **BOTH) == [PASSED, PASSED, FAILED, BAD, BAD, UNGRADED]
+    assert kinds(values, kind, **BOTH) == [PASSED, PASSED, FAILED, REJECTED, REJECTED, UNGRADED]
     assert kinds(values, kind, **WORDS, policy={"ungraded": "fail"})[-1] == FAILED
 
 
 def test_words_say_nothing_of_numbers() -> None:
-    assert kinds([1, 0, 2], pl.Int64, **BOTH) == [PASSED, FAILED, BAD]
+    assert kinds([1, 0, 2], pl.Int64, **BOTH) == [PASSED, FAILED, REJECTED]
     assert kinds([True, False], pl.Boolean, **BOTH) == [PASSED, FAILED]
     assert kinds([None], pl.Null, **BOTH) == [UNGRADED]

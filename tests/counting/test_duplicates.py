@@ -1,4 +1,4 @@
-"""Exact de-duplication: across rows, files and shards, by sums where they prove it and spelled out where not."""
+"""Duplicates: one verdict per attempt, across rows, files and shards, by the rule."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import ask, attempts, put, run
-from scorelake.counts import DOUBT, HASH, OUTCOMES, PROBLEM, TOLD, Counts
+from scorelake.counting.duplicates import PROBLEM, resolve
+from scorelake.counting.outcomes import FAILED, PASSED, UNGRADED
+from scorelake.counting.scan import ROW
 from scorelake.errors import DataError
-from scorelake.merge.duplicates import ANSWER, ATTEMPT, INTEGER, in_doubt, resolve, spelled_out
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.schemas import KEYS
 
 SQL = "SELECT model, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL"
 Row = tuple[str, object, bool | None]
@@ -133,35 +132,30 @@ def test_against_a_dictionary(
 
 # --- one verdict per attempt ----------------------------------------------------------------------------------
 
-Told = tuple[int, int, bool | None, float, int]
+Attempt = tuple[int, int, bool | None, float, int]
 """Problem, attempt (0 is none), verdict, score and answer (0 is none)."""
 
 
-def frame(told: list[Told], together: bool) -> pl.DataFrame:
-    """Rows as partials tell of them: each with its place, or equal ones together without any."""
+def frame(rows_in: list[Attempt]) -> pl.DataFrame:
+    """Rows as a merge reads them, in any order, each with its position in the lake."""
+    outcomes = {True: PASSED, False: FAILED, None: UNGRADED}
     rows = [
         {
             PROBLEM: problem,
-            ATTEMPT[0]: INTEGER if attempt else 0,
-            ATTEMPT[1]: attempt,
-            "score": score if passed is not None else None,
-            ANSWER[0]: INTEGER if answer and passed is not None else 0,
-            ANSWER[1]: answer if passed is not None else 0,
-            "at": 0 if together else i,
-            "passed": int(passed is True),
-            "failed": int(passed is False),
-            "ungraded": int(passed is None),
+            "attempt": attempt or None,
+            "outcome": outcomes[passed],
+            "score": None if passed is None else score,
+            "answer": None if passed is None else answer or None,
+            ROW: i,
         }
-        for i, (problem, attempt, passed, score, answer) in enumerate(told)
+        for i, (problem, attempt, passed, score, answer) in enumerate(rows_in)
     ]
-    kinds: Any = {PROBLEM: pl.UInt32, **dict.fromkeys((*ATTEMPT, *ANSWER, "at"), pl.UInt64)}
-    made = pl.DataFrame(rows, schema_overrides={**kinds, "score": pl.Float64})
-    if not together:
-        return made.sample(fraction=1, shuffle=True, seed=1)
-    return made.group_by(pl.exclude(OUTCOMES)).agg(pl.col(OUTCOMES).sum())
+    kinds = {PROBLEM: pl.UInt32, "attempt": pl.Int64, "outcome": pl.UInt8, "score": pl.Float64}
+    made = pl.DataFrame(rows, schema={**kinds, "answer": pl.UInt64, ROW: pl.UInt64})
+    return made.sample(fraction=1, shuffle=True, seed=1)
 
 
-def verdict(rows: list[Told], rule: str) -> tuple[bool, float, int]:
+def verdict(rows: list[Attempt], rule: str) -> tuple[bool, float, int]:
     """What counts of the graded rows of one attempt."""
     if rule in ("first", "last"):
         _, _, passed, score, answer = rows[0 if rule == "first" else -1]
@@ -175,12 +169,12 @@ def verdict(rows: list[Told], rule: str) -> tuple[bool, float, int]:
 class ByHand:
     """The same in plain Python."""
 
-    def __init__(self, told: list[Told], rule: str, answered: bool) -> None:
-        self.counts = {row[0]: [0, 0, 0, 0] for row in told}
+    def __init__(self, rows_in: list[Attempt], rule: str, answered: bool) -> None:
+        self.counts = {row[0]: [0, 0, 0, 0] for row in rows_in}
         self.rewards, self.answers = Counter[Any](), Counter[Any]()
         self.conflicts = set[Any]()
-        seen: dict[tuple[int, Any], list[Told]] = {}
-        for i, row in enumerate(told):
+        seen: dict[tuple[int, Any], list[Attempt]] = {}
+        for i, row in enumerate(rows_in):
             seen.setdefault((row[0], row[1] or f"alone {i}"), []).append(row)
         for (problem, attempt), rows in seen.items():
             graded = [row for row in rows if row[2] is not None]
@@ -201,114 +195,32 @@ class ByHand:
 @pytest.mark.parametrize("answered", [False, True])
 @pytest.mark.parametrize("rule", ["first", "last", "any-pass", "all-pass", "error"])
 def test_one_verdict_per_attempt(rule: str, answered: bool) -> None:
-    """Counts, rewards, answers and conflicts, however the rows are told; `error` counts like any-pass."""
+    """Verdicts, rewards, answers and conflicts equal those by hand; `error` counts like any-pass."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        told: list[Told] = [
+        rows_in: list[Attempt] = [
             (p, a, [True, False, None][v], s / 2, w)
             for p, a, v, s, w in rng.integers(0, [3, 5, 3, 3, 4], (60, 5)).tolist()
         ]
-        want = ByHand(told, rule, answered)
-        for together in (False, True) if rule not in ("first", "last") else (False,):
-            got = resolve(frame(told, together), rule, answered)
-            names = ("n", "c", "ungraded", "duplicates")
-            assert {row[PROBLEM]: [row[n] for n in names] for row in got.counts.rows(named=True)} == want.counts
-            rewards, answers = Counter[Any](), Counter[Any]()
-            for row in got.rewards.rows(named=True):
-                rewards[row[PROBLEM], row["score"]] += row["n"]
-            for row in got.answers.rows(named=True):
-                answers[row[PROBLEM], row[ANSWER[1]], "n"] += row["n"]
-                answers[row[PROBLEM], row[ANSWER[1]], "c"] += row["c"]
-            assert rewards == want.rewards
-            assert +answers == +want.answers
-            assert {(row[PROBLEM], row[ATTEMPT[1]]) for row in got.conflicts.rows(named=True)} == want.conflicts
+        want = ByHand(rows_in, rule, answered)
+        attempts, conflicts = resolve(frame(rows_in), rule, answered)
+        counts = {problem: [0, 0, 0, 0] for problem in want.counts}
+        rewards, answers = Counter[Any](), Counter[Any]()
+        for problem, outcome, score, answer in attempts.iter_rows():
+            counts[problem][2 if outcome == UNGRADED else 0] += 1
+            counts[problem][1] += outcome == PASSED
+            if outcome != UNGRADED:
+                rewards[problem, score] += 1
+                answers[problem, answer or 0, "n"] += 1
+                answers[problem, answer or 0, "c"] += outcome == PASSED
+        for problem, mine in counts.items():
+            mine[3] = sum(row[0] == problem for row in rows_in) - mine[0] - mine[2]
+        assert counts == want.counts
+        assert rewards == want.rewards
+        assert +answers == +want.answers
+        assert set(conflicts.select(PROBLEM, "attempt").iter_rows()) == want.conflicts
 
 
 def test_nothing_to_resolve() -> None:
-    got = resolve(frame([(0, 1, True, 1.0, 1)], together=False).head(0), "error", answered=True)
-    assert [part.height for part in (got.counts, got.rewards, got.answers, got.conflicts)] == [0, 0, 0, 0]
-
-
-def test_who_is_in_doubt() -> None:
-    """An attempt of two rows, or of one row that came twice; a missing name is no name."""
-    told: list[Told] = [(0, 1, True, 0, 0), (0, 2, True, 0, 0), (1, 1, True, 0, 0), (1, 1, None, 0, 0)]
-    told += [(2, 0, True, 0, 0), (2, 0, True, 0, 0), (4, 3, False, 0, 0), (4, 3, False, 0, 0)]
-    for together in (False, True):
-        assert in_doubt(frame(told, together), 6).tolist() == [False, True, False, False, True, False]
-
-
-# --- what partials tell, spelled out --------------------------------------------------------------------------
-
-
-def problems(**columns: list[int]) -> pl.DataFrame:
-    many = len(next(iter(columns.values())))
-    zero = {HASH: [7] * many, **{key: [0] * many for key in KEYS}, **{name: [0] * many for name in (*OUTCOMES, TOLD)}}
-    words = [name for name in columns if name.startswith(("seen", "graded", "right"))]
-    kinds: Any = {HASH: pl.UInt64, **dict.fromkeys(KEYS, pl.UInt32), **dict.fromkeys(words, pl.UInt64)}
-    return pl.DataFrame({**zero, DOUBT: [False] * many, **columns}, schema_overrides=kinds)
-
-
-TEXTS: dict[str, Any] = {key: pa.array(["x"], pa.large_string()) for key in KEYS}
-
-
-def spelled(whole: Counts, owner: list[int], which: list[bool]) -> list[tuple[Any, ...]]:
-    every = spelled_out(whole, np.array(owner, np.uint32), np.array(which))
-    return sorted(every.select(PROBLEM, *ATTEMPT, *OUTCOMES).rows())
-
-
-def test_bits_are_spelled_out_one_by_one() -> None:
-    """Attempts 0 (passed), 1 (failed), 63 (ungraded), and 64 and 255 of other words."""
-    top = 1 << 63
-    bits = {"seen0": [0b11 | top, 0b1], "graded0": [0b11, 0b1], "right0": [0b01, 0]}
-    for word, seen in ((1, 1), (2, 0), (3, top)):
-        bits |= {f"seen{word}": [seen, 0], f"graded{word}": [seen, 0], f"right{word}": [seen if word == 3 else 0, 0]}
-    whole = Counts(TEXTS, problems(**bits, passed=[2, 0], failed=[2, 1], ungraded=[1, 0]))
-    first = [
-        (0, INTEGER, 0, 1, 0, 0),
-        (0, INTEGER, 1, 0, 1, 0),
-        (0, INTEGER, 63, 0, 0, 1),
-        (0, INTEGER, 64, 0, 1, 0),
-        (0, INTEGER, 255, 1, 0, 0),
-    ]
-    assert spelled(whole, [0, 1], [True, False]) == first
-    assert spelled(whole, [0, 1], [True, True]) == [*first, (1, INTEGER, 0, 0, 1, 0)]
-    assert spelled(whole, [0, 0], [True]) == sorted([*first, (0, INTEGER, 0, 0, 1, 0)]), "two rows of one problem"
-
-
-def test_details_speak_for_their_problem() -> None:
-    """A row with details is told by them; one without by its bits, or as it is if it has none."""
-    kinds: Any = {PROBLEM: pl.UInt32, **dict.fromkeys((*ATTEMPT, "seen0", "graded0", "right0"), pl.UInt64)}
-    details = pl.DataFrame(
-        {
-            PROBLEM: [0, 0],
-            ATTEMPT[0]: [INTEGER, 0],
-            ATTEMPT[1]: [999, 0],
-            **{"seen0": [0, 0b100], "graded0": [0, 0b100], "right0": [0, 0]},
-            **{"passed": [2, 0], "failed": [0, 1], "ungraded": [0, 0]},
-        },
-        schema_overrides=kinds,
-    )
-    held = problems(
-        seen0=[0b100, 0b10, 0], graded0=[0b100, 0, 0], right0=[0, 0, 0], passed=[2, 0, 5], failed=[1, 0, 1],
-        ungraded=[0, 1, 0],
-    )  # fmt: skip
-    assert spelled(Counts(TEXTS, held, details), [1, 1, 0], [True, True]) == [
-        (0, 0, 0, 5, 1, 0),
-        (1, INTEGER, 1, 0, 0, 1),
-        (1, INTEGER, 2, 0, 1, 0),
-        (1, INTEGER, 999, 2, 0, 0),
-    ]
-
-
-def test_no_row_is_lost_when_it_is_spelled_out() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        seen = rng.integers(0, 1 << 62, 30).astype(np.uint64)
-        graded = seen & rng.integers(0, 1 << 62, 30).astype(np.uint64)
-        right = graded & rng.integers(0, 1 << 62, 30).astype(np.uint64)
-        rows = [np.bitwise_count(x).astype(np.int64).tolist() for x in (right, graded & ~right, seen & ~graded)]
-        columns = {"seen0": seen.tolist(), "graded0": graded.tolist(), "right0": right.tolist()}
-        whole = Counts(TEXTS, problems(**columns, **dict(zip(OUTCOMES, rows, strict=True))))
-        every = spelled_out(whole, np.arange(30, dtype=np.uint32), np.ones(30, bool))
-        told = every.group_by(PROBLEM).agg(pl.col(OUTCOMES).sum()).sort(PROBLEM)
-        assert [told[name].to_list() for name in OUTCOMES] == rows
+    attempts, conflicts = resolve(frame([(0, 1, True, 1.0, 1)]).head(0), "error", answers=True)
+    assert (attempts.height, conflicts.height) == (0, 0)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from math import isinf, isnan
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
+import numpy as np
 import polars as pl
 
-from scorelake.counting.kinds import BAD, FAILED, PASSED, UNGRADED
-from scorelake.counting.misfits import Misfit, unfit
+from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
+from scorelake.counting.protocols import protocol_text
+from scorelake.counting.schema_check import Misfit, unfit
+from scorelake.hashing import hash_text, text_ids
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -163,7 +164,7 @@ def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> 
     invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
     known = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
     right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
-    kind = pl.when(invalid).then(BAD).when(known).then(right).otherwise(UNGRADED)
+    kind = pl.when(invalid).then(REJECTED).when(known).then(right).otherwise(UNGRADED)
     return kind.cast(pl.UInt8)
 
 
@@ -240,19 +241,112 @@ def _missing(name: str, key: str) -> Misfit:
     return Misfit(key, f"no column {name}", name)
 
 
-# --- values as texts ----------------------------------------------------------------------------------------
+# --- the canonical columns of every row ---------------------------------------------------------------------
+
+PROTOCOL_PREFIX, CARRY_PREFIX = "protocol:", "carry:"
+CATEGORIES = {key: pl.Categorical(pl.Categories(f"scorelake {key}")) for key in (*NAMED, "protocol")}
+"""Types of the keys: dictionary codes group three times faster than texts."""
+INVALID = "not a valid outcome, or in conflict with the folder's name"
 
 
-def key_text(values: pl.Series) -> pl.Series:
-    """A key as it is written. Bytes that are no UTF-8 raise: a name must stay what it is."""
-    return values.cast(pl.String)
+def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
+    """For each reason to reject a row, the rows that it applies to; a row without a key has no other reason."""
+    texts = {key: _key_text(key, source, schema) for key, source in canonical.keys.items()}
+    missing = {f"no {key}": text.is_null() for key, text in texts.items()}
+    differing = [
+        texts[key].ne_missing(pl.lit(source.value, pl.String).cast(CATEGORIES[key]))
+        for key, source in canonical.keys.items()
+        if source.agree
+    ]
+    invalid = pl.any_horizontal(canonical.kind == REJECTED, *differing) & ~pl.any_horizontal(missing.values())
+    return {**missing, INVALID: invalid}
 
 
-def carried_value(values: pl.Series) -> pl.Series:
+def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
+    """One row per attempt under canonical names: keys, protocol, outcome, attempt, score, answer, carried columns."""
+    rejected = pl.any_horizontal(rejection_reasons(canonical, schema).values())
+    outcome = pl.when(rejected).then(pl.lit(REJECTED, pl.UInt8)).otherwise(canonical.kind)
+    graded = canonical.kind < UNGRADED
+    columns = {key: _key_text(key, source, schema) for key, source in canonical.keys.items()}
+    for name, source in canonical.protocol.items():
+        column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
+        texts = partial(_per_distinct, function=protocol_text)
+        text = column.map_batches(texts, pl.String) if source.column is not None else column
+        columns[PROTOCOL_PREFIX + name] = text.cast(CATEGORIES["protocol"])
+    columns["outcome"] = outcome
+    if canonical.attempt is not None:
+        columns["attempt"] = _attempt_id(pl.col(canonical.attempt), schema[canonical.attempt])
+    if canonical.score is not None:
+        columns["score"] = pl.when(graded).then(canonical.score)
+    if canonical.answer is not None:
+        columns["answer"] = pl.when(graded).then(pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64))
+    for name, source in canonical.carried.items():
+        columns[CARRY_PREFIX + name] = _carried(source, schema)
+    return columns
+
+
+def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:
+    """Types in which columns are read: texts as dictionary codes, but for attempt ids, which are nearly all distinct."""
+    types = dict[str, pl.DataType]()
+    for name in canonical.columns:
+        is_text = schema[name] in (pl.String, pl.Categorical, pl.Enum) and name != canonical.attempt
+        types[name] = pl.Categorical() if is_text else schema[name]
+    for key, source in canonical.keys.items():
+        if source.column is not None and types[source.column] == pl.Categorical():
+            types[source.column] = CATEGORIES[key]
+    return types
+
+
+def _key_text(key: str, source: Source, schema: Schema) -> pl.Expr:
+    """A key as it is written. Bytes that are not UTF-8 raise: a name must stay what it is."""
+    column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
+    same = source.column is not None and schema[source.column] == CATEGORIES[key]
+    return column if same else column.cast(pl.String).cast(CATEGORIES[key])
+
+
+def _attempt_id(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """64 bits that identify an attempt: a whole number is itself, however it was written; a text is its hash.
+
+    Two of n texts of one problem collide with probability n**2 / 2**65.
+    """
+    if kind.is_integer() and kind not in (pl.UInt64, pl.Int128):
+        return column.cast(pl.Int64)
+    return column.cast(pl.String).map_batches(_text_attempt_ids, pl.Int64)
+
+
+def _text_attempt_ids(texts: pl.Series) -> pl.Series:
+    number = texts.cast(pl.Int64, strict=False)
+    is_number = number.is_not_null() & (number.cast(pl.String) == texts)
+    hashes = pl.Series(hash_text(texts).view(np.int64))
+    return pl.select(pl.when(is_number).then(number).when(texts.is_not_null()).then(hashes)).to_series()
+
+
+def _carried(source: Source, schema: Schema) -> pl.Expr:
     """A carried value as it is kept: texts of any kind as texts, all else as it is."""
-    if values.dtype.is_float() and values.dtype != pl.Float64:
-        return values.cast(pl.Float32)  # a half float is no type of DuckDB's
-    return values.cast(pl.String) if values.dtype in (pl.Categorical, pl.Enum, pl.Binary) else values
+    if source.column is None:
+        return pl.lit(source.value, pl.String)
+    column, kind = pl.col(source.column), schema[source.column]
+    if kind.is_float() and kind != pl.Float64:
+        return column.cast(pl.Float32)  # DuckDB has no half float
+    return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column
+
+
+def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Apply a function to every value, computed once per distinct value."""
+    if values.dtype.is_nested():
+        return function(values)
+    distinct = values.unique()
+    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
+    rows = _join_keys(values)
+    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
+
+
+def _join_keys(values: pl.Series) -> pl.DataFrame:
+    """Columns that are equal where values are: a join does not match NaN with NaN."""
+    frame = values.to_physical().to_frame("value")
+    if not values.dtype.is_float():
+        return frame
+    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
 
 
 def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
@@ -267,71 +361,18 @@ def _sort(kind: pl.DataType) -> str:
     return "texts" if kind in _TEXTS else str(kind)
 
 
+def answer_ids(values: pl.Series) -> pl.Series:
+    """64 bits that tell an answer from others, null where there is none."""
+    return _per_distinct(values, lambda distinct: _id_or_null(answer_text(distinct)))
+
+
+def _id_or_null(texts: pl.Series) -> pl.Series:
+    ids = pl.Series(text_ids(texts), dtype=pl.UInt64)
+    return pl.select(pl.when(texts.is_not_null()).then(ids)).to_series()
+
+
 def answer_text(values: pl.Series) -> pl.Series:
     """What tells an answer from others, null where there is none."""
     if values.dtype.is_float():
         values = pl.select(pl.when(values == 0).then(0.0).otherwise(values.fill_nan(None))).to_series()
     return values.cast(pl.String)
-
-
-def protocol_text(values: pl.Series) -> pl.Series:
-    """A protocol value as it is written, so that equal values are equal in whatever file and type: 0, 0.0 and the
-    text 0 are one; 1.5 and a 32-bit 1.5; true and the text true. Null is not the text null."""
-    if values.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
-        return values.cast(pl.String)
-    if values.dtype.is_integer() or values.dtype == pl.Boolean:
-        return values.cast(pl.String)
-    if values.dtype == pl.Duration:
-        return values.dt.total_nanoseconds().cast(pl.String)
-    if values.dtype.is_temporal():  # in whatever unit: no zeros at the end of a fraction
-        return values.cast(pl.String).str.replace(r"([.][0-9]*?)0+$", "$1").str.replace(r"[.]$", "")
-    if values.dtype.is_float() and values.dtype != pl.Float64:
-        values = values.cast(pl.String).cast(pl.Float64)  # by its own shortest spelling, not by that of a double
-    return pl.Series([None if value is None else _spelled(value) for value in values.to_list()], dtype=pl.String)
-
-
-def _spelled(value: Any) -> str:
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}"
-    if isinstance(value, list | dict):
-        return json.dumps(_even(value), sort_keys=True, default=str)
-    return str(value)
-
-
-def _even(value: Any) -> Any:
-    """A nested value in which whole numbers are whole numbers."""
-    if isinstance(value, dict):
-        return {key: _even(inside) for key, inside in value.items()}
-    if isinstance(value, list):
-        return [_even(inside) for inside in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _number(value: float) -> str:
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return str(int(value)) if value.is_integer() and abs(value) < 1 << 64 else repr(value)
-
-
-def protocol_label(values: Mapping[str, str | None]) -> str:
-    """One text for a whole protocol: JSON, in which what looks like a number or a truth value is one."""
-    if not values:
-        return ""
-    return json.dumps(
-        {name: _plain(text) for name, text in values.items()}, ensure_ascii=False, separators=(",", ":")
-    )
-
-
-def _plain(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        value = json.loads(text, parse_constant=lambda _: text)
-    except (ValueError, RecursionError):
-        return text
-    same = isinstance(value, bool | int | float) and json.dumps(value) == text
-    return value if same else text

@@ -1,0 +1,338 @@
+"""Merge: a lazy query per bucket adds the partial counts of its problems and resolves duplicate attempts.
+
+A bucket is a range of problem hashes, with all models of its problems. The number of buckets is a function of the
+lake only, so that sums over buckets come to the same bits for any memory, thread count and engine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from scorelake.counting.duplicates import PROBLEM, resolve
+from scorelake.counting.outcomes import OUTCOMES, PASSED, REJECTED, UNGRADED
+from scorelake.counting.partials import Partial
+from scorelake.counting.query import HASH, LISTED
+from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
+from scorelake.schemas import COUNTS, KEYS, LISTS
+from scorelake.storage.arrays import arrow
+from scorelake.storage.disk import remove, storage_errors, temp_path
+
+ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
+_HASHES = 1 << 64
+ORDER = "order"
+"""A number that rises in the order of the keys."""
+_FILE: dict[str, Any] = {
+    "use_dictionary": list(KEYS),
+    "column_encoding": dict.fromkeys(COUNTS, "DELTA_BINARY_PACKED"),
+    "write_statistics": False,  # a third of the work, and no query would skip a row group by them
+    "dictionary_pagesize_limit": 1 << 28,
+    "store_schema": False,  # dictionary codes are texts to every reader
+}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Merge one range of problem hashes of every partial into one file of problem counts."""
+
+    folder: str
+    partials: tuple[Partial, ...]
+    low: int
+    high: int
+    path: str
+    rule: str
+    """Which of several verdicts for one attempt counts."""
+    answers: bool = False
+    """Whether answers are wanted."""
+
+    @property
+    def weight(self) -> int:
+        """Rows of the lake in the bucket, approximately."""
+        return int(sum(p.counted for p in self.partials) * (self.high - self.low + 1) / _HASHES) + 1
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Totals of one bucket."""
+
+    rows: int
+    problems: int
+    graded: int
+    ungraded: int
+    duplicates: int
+    conflicts: int
+    examples: tuple[tuple[str, ...], ...]
+    """Keys and attempt of the first few conflicts."""
+    differing: dict[str, int]
+    """For each carried column, how many problems have more than one value."""
+
+
+def plan_buckets(
+    folder: Path,
+    partials: Sequence[Partial],
+    out: Path,
+    rule: str,
+    answers: bool = False,
+    rows_per_bucket: int = ROWS_PER_BUCKET,
+) -> list[Bucket]:
+    """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
+    rows = sum(partial.counted for partial in partials)
+    count = min(MAX_BUCKETS, 1 << (max(0, rows - 1) // rows_per_bucket).bit_length())
+    edges = [_HASHES * i // count for i in range(count + 1)]
+    filled = tuple(partial.for_merge(rule in ("first", "last")) for partial in partials if partial.counted)
+    return [
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers)
+        for i, (low, high) in enumerate(pairwise(edges))
+    ]
+
+
+def merge(bucket: Bucket) -> Merged:
+    """Add the counts of one bucket and write its problems in the order of their keys."""
+    rows = _read(bucket)
+    if not rows.height:
+        return Merged(0, 0, 0, 0, 0, 0, (), {})
+    carried = [name.removeprefix("min:") for name in rows.columns if name.startswith("min:")]
+    bits = [name for name in rows.columns if "_bits_" in name]
+    has_lists = "outcome" in rows.columns
+    problems = _add_partials(rows, bits, carried)
+    frame = _from_counts(problems, bits, bucket.rule)
+    conflicts = _bit_conflicts(problems, bits)
+    if has_lists:
+        listed = _listed_rows(rows, problems, bits)
+        attempts, repeated = resolve(listed, bucket.rule, bucket.answers)
+        conflicts = pl.concat([conflicts.join(problems.filter("listed"), on=PROBLEM, how="anti"), repeated])
+        frame = _add_lists(frame, problems, attempts, bucket)
+    frame = frame.with_columns(duplicates=pl.col("rows") - pl.col("n") - pl.col("ungraded"))
+    frame = frame.with_columns(problems[f"min:{name}"].alias(name) for name in carried)
+    if not any(partial.binary for partial in bucket.partials):
+        frame = frame.with_columns(c=pl.lit(None, pl.Int64))
+    _write(frame, carried, bucket.path)
+    return Merged(
+        rows=int(frame["rows"].sum()),
+        problems=frame.height,
+        graded=int(frame["n"].sum()),
+        ungraded=int(frame["ungraded"].sum()),
+        duplicates=int(frame["duplicates"].sum()),
+        conflicts=conflicts.height,
+        examples=_examples(conflicts, problems),
+        differing={name: int((problems[f"min:{name}"] != problems[f"max:{name}"]).sum()) for name in carried},
+    )
+
+
+def _add_partials(rows: pl.DataFrame, bits: Sequence[str], carried: Sequence[str]) -> pl.DataFrame:
+    """One row per problem, in the order of its keys: counts added, bits united, carried values at their ends."""
+    counts = [name for name in ("rows", *OUTCOMES) if name in rows.columns]
+    ends = [f"{end}:{name}" for name in carried for end in ("min", "max")]
+    is_listed = [pl.col("outcome").is_not_null().alias("listed")] if "outcome" in rows.columns else []
+    problems = rows.select(ORDER, *KEYS, pl.col(*counts, *bits).fill_null(0), *ends, *is_listed).sort(ORDER)
+    if not (problems[ORDER].diff() > 0).all():  # a problem is in two partials
+        problems = problems.group_by(ORDER, maintain_order=True).agg(
+            pl.col(KEYS).first(),
+            pl.col(counts).sum(),
+            pl.col(bits).bitwise_or(),
+            *(getattr(pl.col(name), name[:3])() for name in ends),
+            *([pl.col("listed").any()] if is_listed else []),
+        )
+    return problems.with_row_index(PROBLEM)
+
+
+def _read(bucket: Bucket) -> pl.DataFrame:
+    """The bucket's rows of every partial; positions of rows refer to the order of all files of the lake."""
+    order = sorted({file.path for partial in bucket.partials for file in partial.files})
+    rank = {path: i for i, path in enumerate(order)}
+    frames = []
+    for partial in bucket.partials:
+        paths = [Path(bucket.folder) / partial.name / name for name in partial.chunks]
+        part = pl.scan_parquet(paths, glob=False).filter(pl.col(HASH).is_between(bucket.low, bucket.high))
+        if ROW in part.collect_schema():
+            ranks = pl.Series([rank[file.path] for file in partial.files], dtype=pl.UInt64)
+            number, row = pl.element() // (1 << FILE_SHIFT), pl.element() % (1 << FILE_SHIFT)
+            lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
+            part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
+        frames.append(part)
+    frames = [_with_missing_lists(part, frames) for part in frames]
+    rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
+    return rows.with_columns(pl.Series(ORDER, _key_order(rows)))
+
+
+def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    """Add lists of nulls for columns that only other partials have."""
+    schema = part.collect_schema()
+    missing = [n for n in LISTED if n not in schema and any(n in other.collect_schema() for other in parts)]
+    if "outcome" not in schema or not missing:
+        return part
+    nulls = {name: pl.when(pl.element() > REJECTED).then(pl.element()).cast(LISTED[name]) for name in missing}
+    return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
+
+
+def _key_order(rows: pl.DataFrame) -> NDArray[np.int64]:
+    """A number per row that is equal for equal keys and rises in their order; it groups and sorts faster than texts."""
+    order, limit = np.zeros(rows.height, np.int64), 1
+    for key in KEYS:
+        distinct = rows[key].unique()
+        codes = distinct.to_physical().to_numpy()
+        rank = np.empty(int(codes.max(initial=0)) + 1, np.int64)
+        rank[codes[distinct.cast(pl.String).arg_sort().to_numpy()]] = np.arange(distinct.len())
+        if limit * distinct.len() >= 1 << 62:
+            order = np.unique(order, return_inverse=True)[1]
+            limit = rows.height
+        order, limit = order * distinct.len() + rank[rows[key].to_physical().to_numpy()], limit * distinct.len()
+    return order
+
+
+def _words(problems: pl.DataFrame, bits: Sequence[str], name: str) -> list[pl.Expr]:
+    return [pl.col(column) for column in bits if column.startswith(f"{name}_bits_")]
+
+
+def _from_counts(problems: pl.DataFrame, bits: Sequence[str], rule: str) -> pl.DataFrame:
+    """n, c and ungraded from counts by outcome and from attempts as bits; bits resolve duplicates by themselves."""
+    n, c, ungraded = (pl.lit(0, pl.Int64) for _ in range(3))
+    if "passed" in problems.columns:
+        n, c, ungraded = pl.col("passed") + pl.col("failed"), pl.col("passed"), pl.col("ungraded")
+    for passed, failed, blank in zip(*(_words(problems, bits, name) for name in OUTCOMES), strict=True):
+        right = passed & ~failed if rule == "all-pass" else passed
+        n += _ones(passed | failed)
+        c += _ones(right)
+        ungraded += _ones(blank & ~(passed | failed))
+    return problems.select(*KEYS, "rows", n=n, c=c, ungraded=ungraded)
+
+
+def _ones(bits: pl.Expr) -> pl.Expr:
+    return bits.bitwise_count_ones().cast(pl.Int64)
+
+
+def _bit_conflicts(problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
+    """Attempts with two verdicts."""
+    if not bits:
+        return pl.DataFrame(schema={PROBLEM: pl.UInt32, "attempt": pl.Int64})
+    both = [p & f for p, f in zip(*(_words(problems, bits, name) for name in ("passed", "failed")), strict=True)]
+    return _numbers_of(problems.filter(pl.any_horizontal(word != 0 for word in both)), both)
+
+
+def _numbers_of(problems: pl.DataFrame, words: Sequence[pl.Expr]) -> pl.DataFrame:
+    """One row per set bit: the problem and the number of the attempt."""
+    numbers = pl.DataFrame({"attempt": np.arange(BITS_PER_WORD * len(words))}, schema={"attempt": pl.Int64})
+    bit = pl.lit(2, pl.UInt64).pow((pl.col("attempt") % BITS_PER_WORD).cast(pl.UInt32))
+    word = pl.coalesce(pl.when(pl.col("attempt") // BITS_PER_WORD == i).then(f"_{i}") for i in range(len(words)))
+    single = problems.select(PROBLEM, *(each.alias(f"_{i}") for i, each in enumerate(words)))
+    return single.join(numbers, how="cross").filter(word & bit != 0).select(PROBLEM, "attempt")
+
+
+def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
+    """One row per row of the lake, of the problems whose attempts are lists in some partial."""
+    listed = problems.filter("listed")
+    names = [name for name in LISTED if name in rows.columns]
+    lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
+    indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
+    frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
+    for name, number in OUTCOMES.items() if bits else ():
+        frames.append(_numbers_of(listed, _words(listed, bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
+    """Counts of the attempts that were lists, and the lists of rewards and answers."""
+    size, outcome, owner = problems.height, attempts["outcome"].to_numpy(), attempts[PROBLEM].to_numpy()
+    by_outcome = {name: np.bincount(owner[outcome == k], minlength=size) for name, k in OUTCOMES.items()}
+    # bits of problems that are listed elsewhere were resolved with the lists: they must not count twice
+    plain = pl.col("passed", "failed", "ungraded") if "passed" in problems.columns else None
+    base = problems.select(plain.fill_null(0)) if plain is not None else None
+    listed = problems["listed"]
+    own = {name: (base[name] if base is not None else pl.Series(np.zeros(size, np.int64))) for name in OUTCOMES}
+    total = {name: own[name] + pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    columns = {"n": total["passed"] + total["failed"], "c": total["passed"], "ungraded": total["ungraded"]}
+    frame = frame.with_columns(
+        pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
+    )
+    graded = attempts.filter(pl.col("outcome") < UNGRADED)
+    if any(partial.rewards for partial in bucket.partials):
+        frame = _with_rewards(frame, graded)
+    if bucket.answers:
+        frame = _with_answers(frame, graded)
+    return frame
+
+
+def _with_rewards(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
+    """The rewards of every problem, rising, and how many attempts got each; their mean and the best of them."""
+    owner, score, n, _ = _count_values(graded, "score")
+    with np.errstate(over="ignore", invalid="ignore"):  # rewards too large to be added are refused by name later
+        total, count = (np.bincount(owner, weights, frame.height) for weights in (score * n, n))
+        mean = np.divide(total, count, out=np.full(frame.height, np.nan), where=count > 0)
+    ends = np.cumsum(np.bincount(owner, minlength=frame.height))
+    best = np.where(count > 0, score[ends - 1] if score.size else np.nan, np.nan)
+    return frame.with_columns(
+        pl.Series("rewards", _lists(owner, score, frame.height)),
+        pl.Series("reward_counts", _lists(owner, n, frame.height)),
+        pl.Series("reward_mean", mean).fill_nan(None),
+        pl.Series("reward_max", best).fill_nan(None),
+    )
+
+
+def _with_answers(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
+    """How many attempts gave each answer and how many of those passed, the most common first."""
+    owner, _, n, passes = _count_values(graded.filter(pl.col("answer").is_not_null()), "answer")
+    order = np.lexsort((-passes, -n, owner))
+    return frame.with_columns(
+        pl.Series("answer_counts", _lists(owner, n[order], frame.height)),
+        pl.Series("answer_passes", _lists(owner, passes[order], frame.height)),
+    )
+
+
+def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64], ...]:
+    """Count the attempts of each problem by value: problem, value, attempts and passes, in the order of the first two.
+
+    A sort of 64 bits takes a fifth of the time of a group_by on two columns.
+    """
+    values, code = np.unique(attempts[column].to_numpy(), return_inverse=True)
+    passed = attempts["outcome"].to_numpy() == PASSED
+    coded = (attempts[PROBLEM].to_numpy().astype(np.uint64) << np.uint64(32) | code.astype(np.uint64)) << np.uint64(1)
+    coded |= passed
+    coded.sort()
+    pairs = coded >> np.uint64(1)
+    starts = np.flatnonzero(np.append(True, pairs[1:] != pairs[:-1])) if pairs.size else np.zeros(0, np.intp)
+    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts) if pairs.size else starts
+    owner = (pairs[starts] >> np.uint64(32)).astype(np.int64)
+    return owner, values[pairs[starts] & np.uint64((1 << 32) - 1)], np.diff(starts, append=pairs.size), passes
+
+
+def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Array[Any]:
+    """One list per problem of values that are in the order of their problems."""
+    offsets = np.append(0, np.cumsum(np.bincount(owner, minlength=size)))
+    return pa.LargeListArray.from_arrays(arrow(offsets), arrow(values))
+
+
+def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
+    named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).sort(*KEYS, "attempt").head(most)
+    return tuple((*row[:-1], _attempt_name(row[-1])) for row in named.select(*KEYS, "attempt").iter_rows())
+
+
+def _attempt_name(attempt: int) -> str:
+    return str(attempt) if abs(attempt) < 1 << 48 else "(a text id)"
+
+
+def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
+    """Write to a temporary file, then rename."""
+    rewards = [name for name in ("reward_mean", "reward_max") if name in frame.columns]
+    lists = [name for name in LISTS if name in frame.columns]
+    home = Path(path).parent.parent  # not in the folder of finished files, which is read as a whole
+    temporary = temp_path(home.with_name(home.name.removeprefix(".") + Path(path).name))
+    try:
+        with storage_errors(path):
+            table = frame.select(*KEYS, *COUNTS, *carried, *rewards, *lists).to_arrow()
+            compression: dict[str, Any] = {name: "zstd" for name in table.column_names if name not in lists}
+            compression |= {f"{name}.list.element": "lz4" for name in lists}  # hardly smaller by zstd
+            # Arrow writes dictionary codes as they are, in a fifth of the time that Polars needs; to readers they are texts
+            pq.write_table(table, temporary, compression=compression, **_FILE)
+            os.replace(temporary, path)
+    finally:
+        remove(temporary)

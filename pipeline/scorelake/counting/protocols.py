@@ -1,0 +1,74 @@
+"""Protocol values as texts, so that equal values are equal in whatever file and type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from math import isinf, isnan
+from typing import Any
+
+import polars as pl
+
+
+def protocol_text(values: pl.Series) -> pl.Series:
+    """A protocol value as it is written, so that equal values are equal in whatever file and type: 0, 0.0 and the
+    text 0 are one; 1.5 and a 32-bit 1.5; true and the text true. Null is not the text null."""
+    if isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum | pl.Binary):
+        return values.cast(pl.String)
+    if values.dtype.is_integer() or values.dtype == pl.Boolean:
+        return values.cast(pl.String)
+    if values.dtype == pl.Duration:
+        return values.dt.total_nanoseconds().cast(pl.String)
+    if values.dtype.is_temporal():  # in whatever unit: no zeros at the end of a fraction
+        return values.cast(pl.String).str.replace(r"([.][0-9]*?)0+$", "$1").str.replace(r"[.]$", "")
+    if values.dtype.is_float() and values.dtype != pl.Float64:
+        values = values.cast(pl.String).cast(pl.Float64)  # by its own shortest spelling, not by that of a double
+    return pl.Series([None if value is None else _spelled(value) for value in values.to_list()], dtype=pl.String)
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    if isinstance(value, list | dict):
+        return json.dumps(_even(value), sort_keys=True, default=str)
+    return str(value)
+
+
+def _even(value: Any) -> Any:
+    """A nested value in which whole numbers are whole numbers."""
+    if isinstance(value, dict):
+        return {key: _even(inside) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [_even(inside) for inside in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _number(value: float) -> str:
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return str(int(value)) if value.is_integer() and abs(value) < 1 << 64 else repr(value)
+
+
+def protocol_label(values: Mapping[str, str | None]) -> str:
+    """One text for a whole protocol: JSON, in which what looks like a number or a truth value is one."""
+    if not values:
+        return ""
+    return json.dumps(
+        {name: _plain(text) for name, text in values.items()}, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def _plain(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text, parse_constant=lambda _: text)
+    except (ValueError, RecursionError):
+        return text
+    same = isinstance(value, bool | int | float) and json.dumps(value) == text
+    return value if same else text

@@ -1,0 +1,216 @@
+"""The count query: one lazy Polars query per chunk of a shard, from rows of the lake to counts per problem.
+
+This is the specification of counting. What a row means is in canonical.py; here rows are grouped by problem:
+
+    concat(scan_verified(row groups)).select(canonical columns)
+      .group_by(benchmark, subject, model, protocol, problem_id)
+      .agg(counts by outcome | attempts as bits | attempts as lists)
+      .sort(hash).sink_parquet(partial)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from scorelake.counting import kernel
+from scorelake.counting.canonical import CARRY_PREFIX, CATEGORIES, PROTOCOL_PREFIX, attempt_columns
+from scorelake.counting.outcomes import OUTCOMES, REJECTED
+from scorelake.counting.protocols import protocol_label
+from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
+from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
+from scorelake.schemas import KEYS, NAMED
+from scorelake.storage.disk import storage_errors
+
+HASH = "hash"
+MAX_WORDS = 4
+LISTED = {
+    "attempt": pl.Int64(),
+    "outcome": pl.UInt8(),
+    "score": pl.Float64(),
+    "answer": pl.UInt64(),
+    ROW: pl.UInt64(),
+}
+"""Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
+
+
+def layout_of(files: Sequence[LakeFile], ordered: bool) -> PartialLayout:
+    """Choose the layout by the columns of all files.
+
+    Attempts are kept as a list only where something depends on them: rewards, answers, the order of rows, attempt
+    ids that are not small numbers. Small numbers are bits. Without attempt ids only counts are kept.
+    """
+    canonicals = [file.canonical for file in files]
+    columns = {
+        "attempt": any(c.attempt is not None for c in canonicals),
+        "score": any(c.score is not None for c in canonicals),
+        "answer": any(c.answer is not None for c in canonicals),
+    }
+    if not any(columns.values()):
+        return PartialLayout()
+    if not ordered and not columns["score"] and not columns["answer"]:
+        words = _words(files)
+        if words:
+            return PartialLayout(words)
+    kept = columns | {"outcome": True, ROW: ordered and columns["attempt"]}
+    return PartialLayout(lists=tuple(name for name in LISTED if kept[name]))
+
+
+def _words(files: Sequence[LakeFile]) -> int:
+    """Words that hold all attempt numbers by the footers' statistics; 0 if some are missing, null or too large."""
+    highest = 0
+    for file in files:
+        for low, high, nulls in _attempt_statistics(file):
+            if nulls or low is None or high is None or low < 0 or high >= BITS_PER_WORD * MAX_WORDS:
+                return 0
+            highest = max(highest, high)
+    return highest // BITS_PER_WORD + 1
+
+
+def _attempt_statistics(file: LakeFile) -> Iterator[tuple[int | None, int | None, int]]:
+    """(min, max, nulls) of the attempt column for each row group."""
+    metadata, name = file.metadata, file.canonical.attempt
+    if name is None:
+        yield None, None, 1
+        return
+    integer = file.schema[name].is_integer()
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        for j in range(group.num_columns):
+            chunk = group.column(j)
+            if chunk.path_in_schema == name and group.num_rows:
+                statistics: Any = chunk.statistics
+                if not integer or statistics is None or not statistics.has_min_max:
+                    yield None, None, 1
+                else:
+                    nulls = statistics.null_count if statistics.has_null_count else 1
+                    yield int(statistics.min), int(statistics.max), nulls
+
+
+@dataclass
+class RowTotals:
+    """Rows of a partial by what became of them, filled while it is written."""
+
+    counted: int = 0
+    rejected: int = 0
+    problems: int = 0
+
+
+def count_chunk(
+    chunk: Sequence[RowGroups], layout: PartialLayout, path: Path, totals: RowTotals, use_kernel: bool
+) -> None:
+    """Count the rows of a chunk into a Parquet file."""
+    options: dict[str, Any] = {"compression": "lz4", "row_group_size": 1 << 16}
+    if use_kernel:
+        with suppress(kernel.TooManyGroupsError):
+            counts, rejected = kernel.count_rows(chunk, layout)
+            totals.rejected += rejected
+            finished = finish(counts, totals)
+            with storage_errors(path):
+                finished.write_parquet(path, **options)
+            return
+    errors: list[BaseException] = []
+    query = count_query(attempt_rows(chunk, layout, errors), layout)
+    lazy = query.map_batches(lambda counts: finish(counts, totals), schema=_schema(query.collect_schema()))
+    try:
+        with storage_errors(path):
+            lazy.sink_parquet(path, **options, engine="streaming")
+    except Exception as error:
+        raise errors[0] if errors else error from None  # what a reader raised, before Polars rewrote it
+
+
+def attempt_rows(chunk: Sequence[RowGroups], layout: PartialLayout, errors: list[BaseException]) -> pl.LazyFrame:
+    """One row per row of the lake, under canonical names."""
+    frames = []
+    for part in chunk:
+        columns = attempt_columns(part.file.canonical, part.file.schema)
+        if ROW in layout.lists:
+            columns[ROW] = pl.col(ROW)
+        frames.append(scan_verified(part, errors, layout).select(**columns))
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    absent = set(layout.lists).difference(rows.collect_schema().names())  # these files have no such column
+    return rows.with_columns(pl.lit(None, LISTED[name]).alias(name) for name in absent)
+
+
+def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:
+    """One row per problem, model and protocol: counts by outcome, and attempts as bits or lists."""
+    names = rows.collect_schema().names()
+    protocol = [name for name in names if name.startswith(PROTOCOL_PREFIX)]
+    carried = [name.removeprefix(CARRY_PREFIX) for name in names if name.startswith(CARRY_PREFIX)]
+    return rows.group_by(*NAMED, *protocol).agg(
+        pl.len().cast(pl.Int64).alias("rows"),
+        (pl.col("outcome") == REJECTED).sum().cast(pl.Int64).alias("rejected"),
+        *_aggregates(layout),
+        *(pl.col(CARRY_PREFIX + name).min().alias(f"min:{name}") for name in carried),
+        *(pl.col(CARRY_PREFIX + name).max().alias(f"max:{name}") for name in carried),
+    )
+
+
+def _aggregates(layout: PartialLayout) -> Iterator[pl.Expr]:
+    outcome, attempt = pl.col("outcome"), pl.col("attempt")
+    if layout.lists:
+        yield from (pl.col(name) for name in layout.lists)
+        return
+    for name, number in OUTCOMES.items():
+        if not layout.words:
+            yield (outcome == number).sum().cast(pl.Int64).alias(name)
+        for word in range(layout.words):
+            mine = (outcome == number) & (attempt // BITS_PER_WORD == word)
+            bit = pl.lit(2, pl.UInt64).pow((attempt % BITS_PER_WORD).cast(pl.UInt32))
+            yield pl.when(mine).then(bit).otherwise(pl.lit(0, pl.UInt64)).bitwise_or().alias(f"{name}_bits_{word}")
+
+
+def _schema(schema: pl.Schema) -> pl.Schema:
+    """The schema that `finish` returns."""
+    keys = {HASH: pl.UInt64(), **{key: CATEGORIES[key] for key in KEYS}}
+    others = {n: t for n, t in schema.items() if n not in NAMED and not n.startswith(PROTOCOL_PREFIX)}
+    others.pop("rejected")
+    return pl.Schema(keys | others)
+
+
+def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
+    """Drop rejected rows, label protocols, add the hash of the problem and sort by it."""
+    counts = counts.with_columns(pl.col("rows") - pl.col("rejected"))
+    totals.counted += int(counts["rows"].sum())
+    totals.rejected += int(counts["rejected"].sum())
+    counts = counts.filter(pl.col("rows") > 0).drop("rejected")
+    totals.problems += counts.height
+    protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
+    counts = _label_protocols(counts, protocol)
+    counts = counts.with_columns(pl.Series(HASH, bucket_hashes(counts)))
+    others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
+    return counts.select(HASH, *KEYS, *others).sort(HASH)
+
+
+def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    if not columns:
+        return counts.with_columns(protocol=pl.lit("").cast(CATEGORIES["protocol"]))
+    distinct = counts.select(columns).unique()
+    labels = [
+        protocol_label({name.removeprefix(PROTOCOL_PREFIX): text for name, text in row.items()})
+        for row in distinct.iter_rows(named=True)
+    ]
+    named = distinct.with_columns(pl.Series("protocol", labels, dtype=pl.String).cast(CATEGORIES["protocol"]))
+    return counts.join(named, on=columns, how="left", nulls_equal=True)
+
+
+def bucket_hashes(problems: pl.DataFrame) -> Hashes:
+    """A stable hash of benchmark, subject and problem_id: all models of a problem share it."""
+    subject = subject_hashes(*(_hash_codes(problems[key]) for key in ("benchmark", "subject")))
+    return problem_hashes(subject, _hash_codes(problems["problem_id"]))
+
+
+def _hash_codes(texts: pl.Series) -> Hashes:
+    """`hash_text` of a categorical column, computed once per distinct value."""
+    distinct = texts.unique()
+    codes = distinct.to_physical().to_numpy()
+    hashes = np.zeros(int(codes.max(initial=0)) + 1, np.uint64)
+    hashes[codes] = hash_text(distinct.cast(pl.String))
+    out: Hashes = hashes[texts.to_physical().to_numpy()]
+    return out

@@ -1,1 +1,0 @@
-"""Stage 3: partials -> counts per problem."""

@@ -1,0 +1,93 @@
+"""The kernel gives the same counts as the count query, on random pass/fail lakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from scorelake.counting import kernel, shard
+from scorelake.counting.query import RowTotals, count_chunk, layout_of
+from scorelake.counting.scan import chunks
+from scorelake.lake.listing import listing
+from scorelake.schemas import KEYS
+from scorelake.settings import Settings
+from scorelake.storage.files import Shard
+
+
+def lake(home: Path, rng: np.random.Generator, attempts: int) -> Path:
+    """Files of different writers: keys null, constant, or numbers; verdicts null or wrong; protocols of two types."""
+    home.mkdir(parents=True)
+    for i in range(3):
+        rows = int(rng.integers(1, 3000))
+        columns: dict[str, Any] = {
+            "model": [[None, "a", "b", "c"][k] for k in rng.choice(4, rows, p=[0.01, 0.3, 0.3, 0.39])],
+            "problem_id": rng.integers(0, 50, rows) if i == 1 else [f"p{k}" for k in rng.integers(0, 50, rows)],
+            "subject": "x" if i == 2 else [["x", "y"][k] for k in rng.integers(0, 2, rows)],
+            "passed": [[0, 1, None, 2][k] for k in rng.choice(4, rows, p=[0.4, 0.4, 0.15, 0.05])],
+            "t": [[None, 0.5, 1.0][k] for k in rng.integers(0, 3, rows)] if i else ["0.5"] * rows,
+        }
+        if attempts:
+            columns["attempt"] = rng.integers(0, attempts, rows)
+        pl.DataFrame(columns).write_parquet(home / f"{i}.parquet", row_group_size=700)
+    return home
+
+
+def counted(home: Path, out: Path, use_kernel: bool, chunk_rows: int) -> tuple[pl.DataFrame, RowTotals]:
+    """The partial counts of a lake, and its rows."""
+    settings = Settings.model_validate({"protocol": {"columns": ["t"]}})
+    listed = listing(home)
+    task = shard.Task(Shard(listed.root, listed.files), settings)
+    files = [shard.open_file(task, file, i, {}) for i, file in enumerate(listed.files)]
+    layout = layout_of(files, ordered=False)
+    assert kernel.fits(files, layout)
+    totals = RowTotals()
+    frames = []
+    for i, chunk in enumerate(chunks(files, chunk_rows)):
+        path = out / f"{use_kernel}-{chunk_rows}-{i}.parquet"
+        count_chunk(chunk, layout, path, totals, use_kernel)
+        frames.append(pl.read_parquet(path).with_columns(pl.col(KEYS).cast(pl.String), chunk=pl.lit(i)))
+    return pl.concat(frames).sort("chunk", *KEYS), totals
+
+
+@pytest.mark.parametrize("attempts", [0, 5, 64, 200])
+def test_the_kernel_equals_the_query(tmp_path: Path, attempts: int) -> None:
+    for seed in range(3):
+        home = lake(tmp_path / f"lake{seed}", np.random.default_rng(seed), attempts)
+        for rows in (1000, 1 << 20):
+            by_kernel, kernel_totals = counted(home, tmp_path, True, rows)
+            by_query, query_totals = counted(home, tmp_path, False, rows)
+            assert_frame_equal(by_kernel, by_query, check_column_order=False)
+            assert kernel_totals == query_totals
+            assert kernel_totals.rejected > 0
+
+
+def test_too_many_groups_for_a_word_go_to_the_query(tmp_path: Path) -> None:
+    home = lake(tmp_path / "lake", np.random.default_rng(1), 9)
+    listed = listing(home)
+    task = shard.Task(Shard(listed.root, listed.files), Settings())
+    files = [shard.open_file(task, file, i, {}) for i, file in enumerate(listed.files)]
+    (chunk,) = chunks(files, 1 << 20)
+    with pytest.raises(kernel.TooManyGroupsError):
+        kernel.count_rows(chunk, layout_of(files, ordered=False), max_groups=2)
+
+
+def test_attempts_that_differ_from_the_footer_are_damage(tmp_path: Path) -> None:
+    """Statistics decide how attempts are kept; a file whose statistics are wrong is not counted by them."""
+    home = tmp_path / "lake"
+    home.mkdir()
+    pl.DataFrame({"model": "m", "problem_id": "p", "passed": True, "attempt": [7] * 40}).write_parquet(
+        home / "a.parquet", compression="uncompressed", use_pyarrow=False
+    )
+    listed = listing(home)
+    task = shard.Task(Shard(listed.root, listed.files), Settings())
+    (file,) = (shard.open_file(task, each, 0, {}) for each in listed.files)
+    (chunk,) = chunks([file], 100)
+    layout = layout_of([file], ordered=False)
+    assert layout.words == 1
+    counts, rejected = kernel.count_rows(chunk, layout)
+    assert (counts["passed_bits_0"].to_list(), rejected) == ([1 << 7], 0)
