@@ -27,8 +27,8 @@ from lake import LAKES, SIZES, machine
 from page import write
 
 ATTEMPTS = 1e12
-PARTS = 1 << 14
-"""Largest number of buckets: see scorelake.merge.buckets."""
+PARTS = 1 << 12
+"""Largest number of buckets: see scorelake.counting.merge."""
 LAKES_10M = {lake.layout: lake for lake in SIZES["10m"]}
 GB = 2.0**30
 
@@ -63,7 +63,7 @@ def counting(lake: Path) -> dict[str, float]:
         home = Path(folder) / task.task.name
         partial = count.finished(home)
         assert partial is not None
-        size = sum(path.stat().st_size for path in home.glob("*.arrow"))
+        size = sum(path.stat().st_size for path in home.glob("*.parquet"))
         return {
             "bytes_per_attempt": task.shard.size / partial.read,
             "attempts_per_s": partial.read / seconds,
@@ -76,16 +76,16 @@ def counting(lake: Path) -> dict[str, float]:
 def merging(lake: Path) -> dict[str, float]:
     """Four partials into one bucket; then buckets with next to nothing in them, which is the cost of opening them."""
     from scorelake import tasks as count
-    from scorelake.merge.buckets import buckets, merge
+    from scorelake.counting.merge import merge, plan_buckets
 
     with tempfile.TemporaryDirectory(dir=LAKES) as folder, Apart() as apart:
         partials = list(apart.map(count.count, tasks(lake, folder, 4)))
-        rows, out = sum(partial.weight for partial in partials), Path(folder) / "run" / "problem_counts"
+        rows, out = sum(partial.counted for partial in partials), Path(folder) / "run" / "problem_counts"
         out.mkdir(parents=True)
-        slices = buckets(Path(folder), partials, rows // 10**5, out, "error")[:20]
+        slices = plan_buckets(Path(folder), partials, out, "error", rows_per_bucket=rows // 4096)[:20]
         opening = _timed(lambda: [merge(bucket) for bucket in slices]) / len(slices) / len(partials)
-        whole = replace(buckets(Path(folder), partials, 10**12, out, "error")[0], low=0, high=2**64 - 1)
-        (bare,) = buckets(Path(folder), [], 10**12, out, "error")
+        (whole,) = plan_buckets(Path(folder), partials, out, "error", rows_per_bucket=10**12)
+        (bare,) = plan_buckets(Path(folder), [], out, "error")
         before = _peak()
         seconds = _timed(lambda: merge(whole))
         return {
@@ -112,7 +112,7 @@ def scoring(lake: Path) -> dict[str, float]:
         settings = load(**{"publish.max_problems": 0})
         report = job(str(lake), Output(Path(out)), settings, engine=apart, progress=progress)
         size = sum(path.stat().st_size for path in Path(out).glob("snapshots/*/problem_counts/*"))
-    looked = apart.took["look_all"] + apart.took["answer_all"]
+    looked = sum(seconds for name, seconds in apart.took.items() if name not in ("count_all", "merge_all"))
     return {
         "looking_s_per_problem": looked / report.problems,
         "snapshot_bytes_per_problem": size / report.problems,

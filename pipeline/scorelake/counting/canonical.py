@@ -286,7 +286,7 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
 
 
 def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:
-    """Types in which columns are read: texts as dictionary codes, but for attempt ids, which are nearly all distinct."""
+    """Types in which columns are read: texts as dictionary codes, except attempt ids, which rarely repeat."""
     types = dict[str, pl.DataType]()
     for name in canonical.columns:
         is_text = schema[name] in (pl.String, pl.Categorical, pl.Enum) and name != canonical.attempt
