@@ -307,7 +307,7 @@ def test_no_link_is_followed_for_writing(tmp_path: Path, name: str) -> None:
         shutil.rmtree(out / name)
     os.symlink(precious / "file" if name == ".lock" else precious / "folder", out / name)
     night(lake, 1)
-    with pytest.raises((StorageError, UsageError), match="is a link"):
+    with pytest.raises((StorageError, UsageError), match=r"is a link|is not a regular file"):
         run(lake, out)
     assert (precious / "file").read_text() == "precious"
     assert list((precious / "folder").iterdir()) == []
@@ -347,7 +347,7 @@ def test_damaged_state_is_named_and_mended(
     assert run(lake, out).status == "unchanged"
 
 
-@pytest.mark.parametrize(("before", "after"), [('"read": 4', '"read": 5'), ('"number": 0', '"number": "0"')])
+@pytest.mark.parametrize(("before", "after"), [('"read": 4', '"read": 5'), ('"problems": 1', '"problems": "1"')])
 def test_a_partial_that_says_something_else(tmp_path: Path, before: str, after: str) -> None:
     """Valid JSON of the right shape with something wrong in it is not believed."""
     lake, out = tmp_path / "lake", tmp_path / "out"

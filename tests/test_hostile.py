@@ -35,7 +35,7 @@ def counts(out: Path) -> list[tuple[Any, ...]]:
 
 
 def ways(out: Path) -> set[str]:
-    told = [json.loads(path.read_text())["way"] for path in out.glob("partials/*/shard.json")]
+    told = [json.loads(path.read_text())["method"] for path in out.glob("partials/*/shard.json")]
     return {way.split(":")[0] for way in told}
 
 
@@ -51,7 +51,7 @@ def test_carried_values_that_differ_lose_no_attempt(tmp_path: Path) -> None:
     )
     put(tmp_path / "lake", frame.with_columns(model=pl.lit("m")))
     told = run(tmp_path / "lake", tmp_path / "out", by=("d",), metrics=["pass@1"])
-    assert ways(tmp_path / "out") == {"tally"}
+    assert ways(tmp_path / "out") == {"query"}
     assert ask(tmp_path / "out", "SELECT count(*), sum(n), sum(c) FROM problem_counts") == [
         (300_000, 600_000, 200_000)
     ]
@@ -323,11 +323,11 @@ def test_long_texts_take_no_more_than_themselves(tmp_path: Path) -> None:
         f"shard = tasks.Shard({str(lake)!r}, listing({str(lake)!r}).files)\n"
         f"made = tasks.count(tasks.Count(shard, Settings(run={{'memory_gb': 1}}), {str(tmp_path / 'partials')!r}))\n"
         "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"  # rusage would be our own, too
-        "print(made.read, made.way.split(':')[0], int(peak) >> 10)\n"
+        "print(made.read, made.method, int(peak) >> 10)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     read, way, peak = done.stdout.split()
-    assert (int(read), way) == (rows, "tally")
+    assert (int(read), way) == (rows, "kernel")
     assert int(peak) < 1500
 
 

@@ -31,7 +31,7 @@ def test_a_damaged_partial_is_counted_again(tmp_path: Path) -> None:
     put(home, expand([("a", 4, 2)], model="m"))
     run(home, out)
     before = tables(out)
-    (path,) = (out / "partials").glob("*/counts-00000.arrow")
+    (path,) = (out / "partials").glob("*/counts-00000.parquet")
     data = bytearray(path.read_bytes())
     data[50] ^= 1
     path.write_bytes(data)

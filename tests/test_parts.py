@@ -125,7 +125,7 @@ def test_a_partial_that_vanishes_while_it_is_looked_at(home: Path) -> None:
     out = Output(home / "out")
     before = part(home / "lake", out, Settings(), 1, 1)
     for name in names(out.root):
-        (out.partials / name / "counts-00000.arrow").unlink()
+        (out.partials / name / "counts-00000.parquet").unlink()
     assert tasks.reusable(out.partials, listing(home / "lake").files, Settings()) == []
     assert part(home / "lake", out, Settings(), 1, 1) == before
     (out.partials / before[0].name / "shard.json").write_text("{")

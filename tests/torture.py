@@ -284,8 +284,8 @@ def _mutate(folder: str, start: int, many: int, seed: int) -> None:
             data, checked, want = originals[i % len(originals)]
             other = originals[rng.randrange(len(originals))][0]
             damaged, what = _damaged(data, other, rng), f"mutation {i} of seed {seed}"
-            got = _counts(home, damaged, "plain")
-            assert _counts(home, damaged, "tally") == got, f"{what}: the two ways of counting differ"
+            got = _counts(home, damaged, "query")
+            assert _counts(home, damaged, "auto") == got, f"{what}: the two ways of counting differ"
             if isinstance(got, str):
                 told.write(f"{got}\n")
             else:
@@ -311,8 +311,8 @@ def _originals(home: Path) -> Iterator[tuple[bytes, bool, str | tuple[object, ..
             for checked in (True, False):
                 pq.write_table(table, home / "original.parquet", write_page_checksum=checked, **options)
                 data = (home / "original.parquet").read_bytes()
-                want = _counts(home, data, "plain")
-                assert _counts(home, data, "tally") == want
+                want = _counts(home, data, "query")
+                assert _counts(home, data, "auto") == want
                 yield data, checked, want
 
 
@@ -336,8 +336,8 @@ def _damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
     return data[:at] + (b"" if rng.random() < 0.5 else b"\0" * length) + data[at + length :]
 
 
-def _counts(home: Path, data: bytes, way: str) -> str | tuple[object, ...]:
-    """What the counting stage makes of a file, plain or by the tally: its counts, or the verdict."""
+def _counts(home: Path, data: bytes, method: str) -> str | tuple[object, ...]:
+    """What the counting stage makes of a file, by the kernel or the query: its counts, or the verdict."""
     folder = home / "one"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -345,15 +345,13 @@ def _counts(home: Path, data: bytes, way: str) -> str | tuple[object, ...]:
     listed = listing(folder)
     (shard,) = shards(listed.root, listed.files, 1)
     try:
-        least = 1 if way == "tally" else 1 << 40
-        partial = tasks.count(tasks.Count(shard, Settings(), str(folder / ".partials"), least=least))
+        partial = tasks.count(tasks.Count(shard, Settings(), str(folder / ".partials"), method=method))
     except ScorelakeError:
         return "refused"
     if partial.quarantine:
         return "quarantined"
     if partial.rejected:
         return "refused"
-    assert not partial.read or partial.way.startswith(way)
     (bucket,) = plan_buckets(folder / ".partials", [partial], folder / "made" / "counts", "error")
     Path(bucket.path).parent.mkdir(parents=True)
     merged = merge(bucket)

@@ -11,7 +11,7 @@ from scorelake.comparing.boards import Benchmark, list_benchmarks
 from scorelake.comparing.compare import _partners, compare_boards, select_pairs
 from scorelake.comparing.sums import LakeSums
 from scorelake.metrics import parse
-from scorelake.read.claim import Asked, compared
+from scorelake.read.claim import PairRequest, compare_models
 from scorelake.read.session import reading
 from scorelake.schemas import COUNTS, KEYS
 from scorelake.scoring.buckets import BucketTask
@@ -73,7 +73,7 @@ def test_any_other_pair_is_compared_when_asked_for(tmp_path: Path) -> None:
     pair = "model_a = 'm05' AND model_b = 'm20'"
     assert rows(out, f"FROM comparison WHERE {pair}") == []
     with reading(str(out)) as folder:
-        (told,) = compared(folder, str(out), Asked("m05", "m20", "pass@1"))
+        (told,) = compare_models(folder, str(out), PairRequest("m05", "m20", "pass@1"))
     (row,) = rows(scored(tmp_path / "all", _models()), f"FROM comparison WHERE {pair}")
     assert {name: told.row[name] for name in ASKED} == {name: row[name] for name in ASKED}
 

@@ -89,11 +89,13 @@ class Paused:
         notes.mkdir()
 
     def __call__(self, work: Any) -> Any:
-        text = str(work) if hasattr(work, "works") else " ".join(str(each) for each in work)
+        parts = work.buckets if isinstance(work, sums.SumTask) else work
+        text = " ".join(str(each) for each in parts)
         name = hashlib.sha256(text.encode()).hexdigest()[:8]
         (self.notes / f"{name}-{os.getpid()}-{ray.get_runtime_context().get_node_id()}").touch()
         until(self.resume.exists)
-        return getattr(importlib.import_module(f"scorelake.{self.module}"), self.name)(work)  # not patched there
+        home = {"tasks": "scorelake.tasks", "sums": "scorelake.comparing.sums"}[self.module]
+        return getattr(importlib.import_module(home), self.name)(work)  # not patched there
 
     def begun(self) -> list[tuple[str, int, str]]:
         """Task, process and node of every attempt."""

@@ -62,7 +62,7 @@ def test_the_calling_process_is_not_changed() -> None:
         "    numbers = (random.getstate(), np.random.get_state()[1].tolist(), np.geterr())\n"
         "    others = (os.getcwd(), list(warnings.filters), logging.root.handlers[:], logging.root.level)\n"
         "    return dict(os.environ), handlers, numbers, blas, others, pa.default_memory_pool().backend_name\n"
-        "import polars, pyarrow as pa, scipy.special\n"
+        "import polars, pyarrow as pa, scipy.sparse, scipy.special\n"
         "before = state()\n"
         "with sl.score({'a': [[1, 0], [0, 1]], 'b': [[1], [1]]}, config={'run': {'threads': 1}}) as board:\n"
         "    board.compare('a', 'b', 'maj@1'), repr(board), board._repr_html_()\n"

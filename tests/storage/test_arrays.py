@@ -14,19 +14,19 @@ from scorelake.storage.arrays import arrow, buffer, numbers, texts
 COUNTED = """
 import sys
 from pathlib import Path
-from scorelake import partials, run, tasks
+from scorelake import run, tasks
+from scorelake.counting import partials
 from scorelake.counting.merge import plan_buckets
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 settings, out, lake = Settings(), Path(sys.argv[1]), sys.argv[2]
 (out / "partials").mkdir(parents=True)
-for least in (0, 1 << 30):
+for method in ("auto", "query"):
     for task in run.suspects(lake, Output.at(str(out), settings.storage), settings, True):
-        tasks.count(tasks.Count(task.shard, settings, task.folder, again=True, least=least))
+        tasks.count(tasks.Count(task.shard, settings, task.folder, again=True, method=method))
     made = [partials.described(home) for home in sorted((out / "partials").iterdir())]
     for bucket in plan_buckets(out / "partials", made, out, "error", True):
         assert tasks.merge(tasks.Merge(bucket, settings))[0].problems
-assert "llvmlite" in sys.modules
 assert "pandas" not in sys.modules
 """
 

@@ -110,7 +110,7 @@ class _Groups:
         combinations = list(zip(*(code[rows].tolist() for code in codes), strict=True))
         with self._lock:
             fresh = [i for i, each in enumerate(combinations) if each not in self._numbers]
-            if fresh:
+            if fresh or not self._frames:
                 self._numbers |= {combinations[i]: len(self._numbers) + j for j, i in enumerate(fresh)}
                 self._frames.append(keys[rows[fresh]])
             if len(self._numbers) > self._limit:

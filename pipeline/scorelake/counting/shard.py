@@ -265,9 +265,11 @@ def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
     """Which files hold the rejected rows, and why; a second read, only when there are any."""
     for file in files:
         reasons = rejection_reasons(file.canonical, file.schema)
-        flags = [flag.fill_null(value=False).sum().alias(reason) for reason, flag in reasons.items()]
+        flags = {reason: flag.fill_null(value=False) for reason, flag in reasons.items()}
         parts = [RowGroups(file, tuple(groups)) for groups in parquet.units(file.metadata)]
-        sums = [scan_verified(part, []).select(flags).collect() for part in parts]
+        sums = [
+            scan_verified(part, []).with_columns(**flags).select(pl.col(*flags).sum()).collect() for part in parts
+        ]
         for reason in reasons:
             rows = sum(int(each[reason].item()) for each in sums)
             if rows:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from threading import Lock
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
 from scorelake.metrics.board import Differences, ModelSums, Wins, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
@@ -233,7 +233,9 @@ class PairedComparison:
         last, more = lifted.shape[1] - 1, np.where(units > 1, units - 1, np.nan)
         out = []
         for tail in ((1 - self.confidence) / 2, min(1 - self.confidence, 0.5)):
-            stretch = np.sqrt(units / more) * (stdtrit(more, tail) / ndtri(tail) if tail < 0.5 else 1)
+            stretch = np.sqrt(units / more) * (
+                scipy.special.stdtrit(more, tail) / scipy.special.ndtri(tail) if tail < 0.5 else 1
+            )
             for index, outer in ((int(tail * last), np.minimum), (last - int(tail * last), np.maximum)):
                 end = lift + stretch * (lifted[:, index] - lift)
                 end[np.abs(end) <= self.quantum] = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -17,7 +18,9 @@ from scorelake.scoring.problem_scores import problem_scores
 from scorelake.scoring.summaries import table_keys
 from scorelake.scoring.values import ANSWERS, estimate_problems, needed_columns
 from scorelake.storage.disk import storage_errors
-from scorelake.storage.mirror import Mirror
+
+if TYPE_CHECKING:
+    from scorelake.storage.mirror import Mirror
 
 
 @dataclass(frozen=True)
