@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from scorelake.metrics.distributions import Floats, Ints, blocks
 from scorelake.threads import parallel_map
@@ -81,9 +81,9 @@ def _all_shared(problems: int) -> NDArray[np.int32]:
     return np.full((1, 1), problems, dtype=np.int32)
 
 
-def unit_matrix(unit: Ints, units: int) -> csr_array:
+def unit_matrix(unit: Ints, units: int) -> scipy.sparse.csr_array:
     """Return the sparse matrix units x problems that adds up problems by unit."""
-    return csr_array((np.ones(unit.size), (unit, np.arange(unit.size))), shape=(units, unit.size))
+    return scipy.sparse.csr_array((np.ones(unit.size), (unit, np.arange(unit.size))), shape=(units, unit.size))
 
 
 def count_shared(flags: NDArray[np.bool_]) -> NDArray[np.int32]:

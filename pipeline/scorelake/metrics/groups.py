@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
 
 from scorelake.errors import MetricError
 from scorelake.metrics.arguments import outcome_counts, prior_outcome_counts, problem_counts
@@ -104,7 +104,7 @@ def summarize_all(
     if weight.size == 0:
         return [_empty()] * len(metrics)
     estimates = evaluate(metrics, n_, c_, prior_pair(prior))
-    found = aggregate(estimates, csr_array(weight[None, :]), confidence, min_coverage, bounds)
+    found = aggregate(estimates, scipy.sparse.csr_array(weight[None, :]), confidence, min_coverage, bounds)
     return [summaries.first() for summaries in found]
 
 
@@ -124,7 +124,7 @@ def summarize_levels(
     times = _times(problems, (estimate.value.shape[1],))
     if not times.any():
         return _empty()
-    return aggregate([estimate], csr_array(times[None, :]), confidence, min_coverage, bounds)[0].first()
+    return aggregate([estimate], scipy.sparse.csr_array(times[None, :]), confidence, min_coverage, bounds)[0].first()
 
 
 def _metric(name: str | Metric) -> Metric:

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints, ratio
@@ -105,7 +105,7 @@ class Moments:
     """Sums of noise, attempts and problems with repeated attempts, 3 x groups."""
 
     @classmethod
-    def of(cls, estimate: Estimate, histogram: csr_array) -> Moments:
+    def of(cls, estimate: Estimate, histogram: scipy.sparse.csr_array) -> Moments:
         """Compute the moments of the groups of a histogram (groups x columns of the estimate)."""
         parts, size = estimate.value.shape
         scored, has_posterior = ~np.isnan(estimate.value[0]), ~np.isnan(estimate.mean[0])
@@ -169,7 +169,7 @@ class Moments:
         return average, ratio(square, count**2) * ratio(units, units - 1), units
 
 
-def _squares(value: Floats, average: Floats, histogram: csr_array) -> Floats:
+def _squares(value: Floats, average: Floats, histogram: scipy.sparse.csr_array) -> Floats:
     """Sum the products of deviations from the group averages, parts x parts x groups.
 
     From deviations, not from squares of values: equal values must give exactly 0.
@@ -183,11 +183,11 @@ def _squares(value: Floats, average: Floats, histogram: csr_array) -> Floats:
 
 def aggregate(
     estimates: Sequence[Estimate],
-    histogram: csr_array,
+    histogram: scipy.sparse.csr_array,
     confidence: float = 0.95,
     min_coverage: float = 0.9,
     clip: tuple[float, float] | None = None,
-    clusters: tuple[csr_array, Ints] | None = None,
+    clusters: tuple[scipy.sparse.csr_array, Ints] | None = None,
 ) -> list[Summaries]:
     """Summarize groups of problems: unweighted means over the problems of each group.
 
@@ -294,7 +294,7 @@ def check_shares(confidence: float, min_coverage: float) -> None:
         raise MetricError(f"min_coverage must be in [0, 1], got {min_coverage!r}")
 
 
-def problem_histogram(group: Ints, column: Ints, problems: Any, shape: tuple[int, int]) -> csr_array:
+def problem_histogram(group: Ints, column: Ints, problems: Any, shape: tuple[int, int]) -> scipy.sparse.csr_array:
     """Build the sparse matrix of problems, groups x columns, from one row per entry; equal entries are added."""
     data = np.broadcast_to(np.asarray(problems, dtype=np.float64), group.shape)
-    return csr_array((data, (group, column)), shape=shape)
+    return scipy.sparse.csr_array((data, (group, column)), shape=shape)
