@@ -44,10 +44,10 @@ def one(engine: str, lake: str, address: str) -> dict[str, Any]:
         tempfile.TemporaryDirectory(dir=LAKES) as out,
         engines.connect(engine, address if engine == "ray" else None, settings) as where,
     ):
+        from scorelake.pipeline import score_lake
         from scorelake.publish.snapshot import Output
-        from scorelake.run import job
 
-        report = job(lake, Output(Path(out)), settings, engine=where, progress=progress)
+        report = score_lake(lake, Output(Path(out)), settings, engine=where, progress=progress)
     end = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"rows": report.run["rows_read"], "counted_mb": peaks["scoring"], "peak_mb": end}
 

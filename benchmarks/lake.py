@@ -74,9 +74,9 @@ SIZES = {
 
 def scorelake(lake: Path, out: Path) -> None:
     """The command itself, to its very end; when its work is done, it tells at what time every stage began."""
-    from scorelake import cli, run
+    from scorelake import cli, pipeline
 
-    work = run.job
+    work = pipeline.score_lake
 
     def job(*args: Any, progress: Any, **options: Any) -> Any:
         marks = [("start", time.perf_counter())]
@@ -92,7 +92,7 @@ def scorelake(lake: Path, out: Path) -> None:
         tell({"keys": report.problems, "rows": report.run["rows_read"], "stages": stages})
         return report
 
-    run.job = job
+    pipeline.score_lake = job
     sys.argv = ["scorelake", "score", str(lake), "--out", str(out)]
     cli.main()
 

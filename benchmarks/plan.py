@@ -99,8 +99,8 @@ def merging(lake: Path) -> dict[str, float]:
 def scoring(lake: Path) -> dict[str, float]:
     """The rest of the job: what workers do with the parts of the problems, and what the driver does with what they
     tell. Tables per problem stay in files, as those of a large lake do."""
+    from scorelake.pipeline import score_lake
     from scorelake.publish.snapshot import Output
-    from scorelake.run import job
     from scorelake.settings import load
 
     marks: dict[str, float] = {}
@@ -110,7 +110,7 @@ def scoring(lake: Path) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory(dir=LAKES) as out, Apart() as apart:
         settings = load(**{"publish.max_problems": 0})
-        report = job(str(lake), Output(Path(out)), settings, engine=apart, progress=progress)
+        report = score_lake(str(lake), Output(Path(out)), settings, engine=apart, progress=progress)
         size = sum(path.stat().st_size for path in Path(out).glob("snapshots/*/problem_counts/*"))
     looked = sum(seconds for name, seconds in apart.took.items() if name not in ("count_all", "merge_all"))
     return {

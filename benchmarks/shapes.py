@@ -145,9 +145,9 @@ def make(size: str, name: str) -> Path:
 
 def scorelake(name: str, lake: Path, out: Path, more: list[str]) -> None:
     """The command itself; when its work is done, it tells the time and the processor time of every stage."""
-    from scorelake import cli, run
+    from scorelake import cli, pipeline
 
-    work = run.job
+    work = pipeline.score_lake
 
     def job(*args: Any, progress: Any, **options: Any) -> Any:
         marks = [("start", time.perf_counter(), time.process_time())]
@@ -163,7 +163,7 @@ def scorelake(name: str, lake: Path, out: Path, more: list[str]) -> None:
         whole.tell({"rows": report.run["rows_read"], "keys": report.problems, "stages": stages})
         return report
 
-    run.job = job
+    pipeline.score_lake = job
     shape = SHAPES[name]
     config = out.parent / f"{out.name}.toml"
     config.write_text(shape.config)

@@ -16,8 +16,8 @@ from hypothesis import Phase, settings
 
 import forked
 from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
+from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.run import Report, job
 from scorelake.settings import load
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def put(lake: Path, frame: pl.DataFrame, name: str = "part-0.parquet", **options
     return path
 
 
-def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) -> Report:
+def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) -> RunReport:
     """The job with settings from TOML text."""
     flags = {key: options.pop(key) for key in ("by",) if key in options}
     names = options.pop("metrics", ())
@@ -64,7 +64,7 @@ def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) 
         out.mkdir(parents=True, exist_ok=True)
         toml = out.parent / f"{out.name}.toml"
         toml.write_text(config)
-    return job(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
+    return score_lake(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
 
 
 def nights(tmp_path: Path, many: int) -> Path:

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
 from scorelake.read.claim import PairRequest, compare_models
 from scorelake.read.session import query, reading
-from scorelake.run import job
 from scorelake.settings import Settings
 
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ def lake(home: Path, counts: Iterable[Row]) -> Path:
 def scored(home: Path, counts: Iterable[Row], **settings: Any) -> Path:
     """The output folder of a lake of such counts."""
     out = home / "out"
-    job(lake(home / "lake", counts), Output(out), Settings.model_validate(settings))
+    score_lake(lake(home / "lake", counts), Output(out), Settings.model_validate(settings))
     return out
 
 

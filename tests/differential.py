@@ -44,8 +44,8 @@ from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import DataError, ScorelakeError, UsageError
 from scorelake.hashing import text_ids
 from scorelake.lake.listing import listing
+from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.run import Report, job
 from scorelake.settings import Settings
 from scorelake.storage.disk import mark
 from scorelake.storage.files import Shard
@@ -413,7 +413,7 @@ def _short(key: Key) -> str:
 
 def count(
     lake: Path, out: Path, settings: Settings, cut: list[tuple[tuple[int, ...], str]], taken: Counter[str]
-) -> Report:
+) -> RunReport:
     """Count shards, each of some files (by their numbers in the listing) with its own method, then run the job.
 
     The job finds the shards counted already, so it takes this cut and these ways: nothing of it is patched.
@@ -429,7 +429,7 @@ def count(
         assert method != "query" or partial.method == "query" or partial.quarantine
         taken[partial.method] += 1
         taken["chunks"] += len(partial.chunks) > 1
-    report = job(lake, Output(out), settings)
+    report = score_lake(lake, Output(out), settings)
     covered = {i for numbers, _ in cut for i in numbers}
     assert report.files_read == len(listed.files) - len(covered), "the job has counted again"
     return report

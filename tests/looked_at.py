@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 
 from counted import Row, scored
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.run import job
 from scorelake.settings import Settings
 
 HOSTILE = (
@@ -84,7 +84,7 @@ def busy(home: Path) -> Path:
         (home / "lake").mkdir(parents=True, exist_ok=True)
         pl.DataFrame(rows).write_parquet(home / "lake" / f"{i}.parquet")
         settings = Settings.model_validate({**keys, "compare": compare, "metrics": {"names": ("pass@1", "pass@2")}})
-        job(home / "lake", Output(home / "out"), settings)
+        score_lake(home / "lake", Output(home / "out"), settings)
     return home / "out"
 
 

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from counted import scored
 from looked_at import LONG, browser, busy, heavy, hostile, model, plain
 from scorelake.page.build import build_page
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.run import job
 from scorelake.settings import load
 from scorelake.synth import Plan, write
 
@@ -47,7 +47,7 @@ def outputs(home: Path) -> dict[str, Path]:
     for models, problems in ((1, 60), (3, 60), (12, 90), (12, 10_000)):
         name = f"{models}-models-{problems}-problems"
         write(home / name / "lake", Plan(models, problems, 8))
-        job(home / name / "lake", Output(home / name / "out"), load())
+        score_lake(home / name / "lake", Output(home / name / "out"), load())
         out[name] = home / name / "out"
     return out
 

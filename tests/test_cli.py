@@ -188,7 +188,7 @@ def test_help_is_instant_and_complete(cli) -> None:  # type: ignore[no-untyped-d
     [
         ("scorelake.cli", ("polars", "duckdb", "scipy.special", "pyarrow", "pydantic", "rich")),
         ("scorelake.read.show, scorelake.read.session", ("polars", "scipy.special", "pyarrow", "pydantic")),
-        ("scorelake.run", ("duckdb", "obstore", "rich")),
+        ("scorelake.pipeline", ("duckdb", "obstore", "rich")),
     ],
 )
 def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from conftest import ask, expand, put, run, snapshot, tables
-from scorelake import run as module
+from scorelake import pipeline as module
 from scorelake.errors import DataError, LakeError, LockedError, StorageError, UsageError
 from scorelake.publish.garbage import collect_garbage
 from scorelake.publish.publication import rollback

@@ -210,7 +210,7 @@ def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
     for i in range(3):
         put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True), f"{i}.parquet")
     code = (
-        "import resource, sys, scorelake.run, scorelake.counting.shard\n"
+        "import resource, sys, scorelake.pipeline, scorelake.counting.shard\n"
         "from scorelake import cli, tasks\n"
         "count = tasks.count_all\n"
         "def few(some):\n"
@@ -274,11 +274,11 @@ def test_a_killed_parent_takes_its_child_along(tmp_path: Path) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True))
     code = (
         "import os, sys, time\n"
-        "from scorelake import run, cli\n"
+        "from scorelake import pipeline, cli\n"
         "def job(*some, **more):\n"
         f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
         "    time.sleep(60)\n"
-        "run.job = job\n"
+        "pipeline.score_lake = job\n"
         f"sys.argv = ['scorelake', 'score', {str(tmp_path / 'lake')!r}, '--out', {str(tmp_path / 'out')!r}]\n"
         "cli.main()\n"
     )

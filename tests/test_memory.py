@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from scorelake.errors import UsageError
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.run import job
 from scorelake.settings import Settings, load
 from scorelake.synth import Plan, write
 
@@ -38,7 +38,7 @@ def test_the_cut_of_the_work_changes_no_summary(tmp_path: Path, layout: str) -> 
     tables = []
     for name, run in {"whole": {}, "pieces": {"shard_mb": 0.001, "bucket_rows": 7}}.items():
         out = Output(tmp_path / name)
-        job(tmp_path / "lake", out, Settings.model_validate({"run": run}))
+        score_lake(tmp_path / "lake", out, Settings.model_validate({"run": run}))
         (home,) = out.snapshots.iterdir()
         tables.append([pl.read_parquet(home / f"{table}_summary.parquet") for table in ("model", "subject")])
     for whole, pieces in zip(*tables, strict=True):

@@ -14,9 +14,9 @@ from scorelake import synth, tasks
 from scorelake.errors import UsageError
 from scorelake.lake import shards
 from scorelake.lake.listing import listing
+from scorelake.pipeline import count_part
 from scorelake.publish.garbage import collect_garbage
 from scorelake.publish.snapshot import Output, locked
-from scorelake.run import part
 from scorelake.settings import Settings
 
 
@@ -32,7 +32,9 @@ def names(out: Path) -> set[str]:
 
 def test_all_parts_are_the_whole(home: Path) -> None:
     out = Output(home / "out")
-    files = [file.path for i in (3, 1, 2) for p in part(home / "lake", out, Settings(), i, 3) for file in p.files]
+    files = [
+        file.path for i in (3, 1, 2) for p in count_part(home / "lake", out, Settings(), i, 3) for file in p.files
+    ]
     assert sorted(files) == [file.path for file in listing(home / "lake").files]
     report = run(home / "lake", out.root)
     assert (report.status, report.files_read, report.files_reused) == ("published", 0, 7)
@@ -43,15 +45,15 @@ def test_all_parts_are_the_whole(home: Path) -> None:
 def test_parts_may_be_counted_while_a_run_holds_the_lock(home: Path) -> None:
     out = Output(home / "out")
     with locked(out):
-        assert part(home / "lake", out, Settings(), 1, 1)
+        assert count_part(home / "lake", out, Settings(), 1, 1)
 
 
 def test_only_what_is_new_is_counted(home: Path) -> None:
     out = Output(home / "out")
     run(home / "lake", out.root)
-    assert part(home / "lake", out, Settings(), 1, 1) == []
+    assert count_part(home / "lake", out, Settings(), 1, 1) == []
     put(home / "lake", pl.DataFrame({"model": "m", "problem_id": "p", "passed": True, "attempt": 0}), "new.parquet")
-    (one,) = [p for i in (1, 2) for p in part(home / "lake", out, Settings(), i, 2)]
+    (one,) = [p for i in (1, 2) for p in count_part(home / "lake", out, Settings(), i, 2)]
     assert [file.path for file in one.files] == ["new.parquet"]
     assert run(home / "lake", out.root).files_read == 0
 
@@ -59,10 +61,10 @@ def test_only_what_is_new_is_counted(home: Path) -> None:
 def test_parts_are_the_same_whatever_is_done_already(home: Path) -> None:
     """A machine that starts late finds other partials than one that started early, and still does its own part."""
     out = Output(home / "out")
-    early = part(home / "lake", out, Settings(), 1, 3)
-    late = part(home / "lake", out, Settings(), 2, 3)
+    early = count_part(home / "lake", out, Settings(), 1, 3)
+    late = count_part(home / "lake", out, Settings(), 2, 3)
     other = Output(home / "other")
-    assert part(home / "lake", other, Settings(), 2, 3) == late
+    assert count_part(home / "lake", other, Settings(), 2, 3) == late
     assert not {p.name for p in early} & {p.name for p in late}
 
 
@@ -72,7 +74,7 @@ def test_parts_do_not_depend_on_the_machine(home: Path, monkeypatch: pytest.Monk
         real = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": pages}
         monkeypatch.setattr("scorelake.settings.os.sysconf", real.__getitem__)
         monkeypatch.setattr(shards, "FEW_FILES", 0)  # small files are batched by size, too
-        found.append([p.name for p in part(home / "lake", Output(home / f"{pages}"), Settings(), 1, 2)])
+        found.append([p.name for p in count_part(home / "lake", Output(home / f"{pages}"), Settings(), 1, 2)])
     assert found[0] == found[1] != []
 
 
@@ -110,7 +112,7 @@ def test_garbage_leaves_what_no_run_has_used_yet(home: Path) -> None:
     out = Output(home / "out")
     run(home / "lake", out.root)
     put(home / "lake", pl.DataFrame({"model": "m", "problem_id": "p", "passed": True, "attempt": 0}), "new.parquet")
-    (waiting,) = part(home / "lake", out, Settings(), 1, 1)
+    (waiting,) = count_part(home / "lake", out, Settings(), 1, 1)
     assert collect_garbage(out, 1).partials == ()
     assert waiting.name in names(out.root)
     (home / "lake" / "new.parquet").unlink()
@@ -123,11 +125,11 @@ def test_garbage_leaves_what_no_run_has_used_yet(home: Path) -> None:
 def test_a_partial_that_vanishes_while_it_is_looked_at(home: Path) -> None:
     """As by gc on another machine: it is counted again, without an error."""
     out = Output(home / "out")
-    before = part(home / "lake", out, Settings(), 1, 1)
+    before = count_part(home / "lake", out, Settings(), 1, 1)
     for name in names(out.root):
         (out.partials / name / "counts-00000.parquet").unlink()
     assert tasks.reusable(out.partials, listing(home / "lake").files, Settings()) == []
-    assert part(home / "lake", out, Settings(), 1, 1) == before
+    assert count_part(home / "lake", out, Settings(), 1, 1) == before
     (out.partials / before[0].name / "shard.json").write_text("{")
-    assert part(home / "lake", out, Settings(), 1, 1) == before
+    assert count_part(home / "lake", out, Settings(), 1, 1) == before
     assert json.loads((out.partials / before[0].name / "shard.json").read_text())["name"] == before[0].name

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from conftest import UNSHRUNK, expand, put
-from scorelake import run as module
+from scorelake import pipeline as module
 from scorelake.errors import LockedError, ScorelakeError
+from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.current_run import find_current_run
 from scorelake.publish.garbage import collect_garbage
 from scorelake.publish.publication import rollback
 from scorelake.publish.snapshot import Output
 from scorelake.read.session import query, reading
-from scorelake.run import Report, job
 from scorelake.settings import Settings, load
 
 METRICS = (("pass@1",), ("pass@1", "pass@2"))
@@ -68,7 +68,7 @@ class State(RuleBasedStateMachine):
     def _settings(self, which: int) -> Settings:
         return load(**{"metrics.names": METRICS[which]})
 
-    def _score(self, which: int = 0) -> Report:
+    def _score(self, which: int = 0) -> RunReport:
         """The job, by a clock of its own; what a fresh run gives is noted under its name."""
         machine = self
 
@@ -79,7 +79,7 @@ class State(RuleBasedStateMachine):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "datetime", Clock)
-            report = job(self.lake, Output(self.out), self._settings(which), allow_empty=True)
+            report = score_lake(self.lake, Output(self.out), self._settings(which), allow_empty=True)
         if report.status == "published":
             self._note(report.run["run_id"], which)
         return report
@@ -90,7 +90,7 @@ class State(RuleBasedStateMachine):
 
     def _fresh(self, which: int) -> list[tuple[Any, ...]]:
         shutil.rmtree(self.home / "fresh", ignore_errors=True)
-        job(self.lake, Output(self.home / "fresh"), self._settings(which))
+        score_lake(self.lake, Output(self.home / "fresh"), self._settings(which))
         return self._seen(self.home / "fresh")
 
     def _seen(self, out: Path) -> list[tuple[Any, ...]]:
@@ -131,7 +131,7 @@ class State(RuleBasedStateMachine):
             if not tried:
                 tried.append("")
                 with pytest.raises(LockedError):
-                    job(self.lake, Output(self.out), self._settings(1))
+                    score_lake(self.lake, Output(self.out), self._settings(1))
             return listed
 
         with pytest.MonkeyPatch.context() as patch:

@@ -31,8 +31,8 @@ from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import ScorelakeError
 from scorelake.lake.listing import listing
 from scorelake.lake.shards import shards
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output, locked
-from scorelake.run import job
 from scorelake.settings import Settings, load
 
 STEPS = (
@@ -43,8 +43,8 @@ STEPS = (
     "scorelake.tasks.replace_folder",
     "scorelake.tasks.merge",
     "scorelake.scoring.summaries.summarize",
-    "scorelake.run.stage",
-    "scorelake.run.publish",
+    "scorelake.pipeline.stage",
+    "scorelake.pipeline.publish",
     "scorelake.publish.leaderboard.build",
     "scorelake.publish.leaderboard._load_problems",
     "scorelake.publish.leaderboard._add_comments",
@@ -61,7 +61,7 @@ SETTINGS = load(**{"metrics.names": ("pass@1", "pass@4", "bayes@N")})
 CHILD = """
 import importlib, os, signal, sys
 step, moment, nth, lake, out = sys.argv[1:]
-import scorelake.run
+import scorelake.pipeline
 from scorelake.publish.snapshot import Output
 sys.path.insert(0, {here!r})
 import torture
@@ -81,7 +81,7 @@ def deadly(*arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     return result
 setattr(owner, name, deadly)
-scorelake.run.job(lake, Output(__import__("pathlib").Path(out)), torture.SETTINGS)
+scorelake.pipeline.score_lake(lake, Output(__import__("pathlib").Path(out)), torture.SETTINGS)
 """
 
 
@@ -104,7 +104,7 @@ class Arena:
         self.home = home
         self.lake, self.before = home / "lake", home / "before"
         synth.write(self.lake, synth.Plan(3, 60, 8, seed=1))
-        job(self.lake, Output(self.before), SETTINGS)
+        score_lake(self.lake, Output(self.before), SETTINGS)
         synth.write(home / "new", synth.Plan(3, 40, 8, seed=2))
         for path in (home / "new").rglob("*.parquet"):
             shutil.copy(path, self.lake / path.parent.name / "part-9.parquet")
@@ -112,7 +112,7 @@ class Arena:
         for path in self.lake.rglob("part-9.parquet"):
             pl.read_parquet(path, hive_partitioning=False).with_columns(benchmark=pl.lit("night")).write_parquet(path)
         shutil.copytree(self.before, home / "after")
-        job(self.lake, Output(home / "after"), SETTINGS)
+        score_lake(self.lake, Output(home / "after"), SETTINGS)
         self.old, self.new = visible(self.before), visible(home / "after")
         self.tables = _tables(home / "after")
 
@@ -126,7 +126,7 @@ class Arena:
         """A reader sees old or new, the next run finishes, and its tables are those of an undisturbed one."""
         seen = visible(out)
         assert seen in (self.old, self.new), f"{what}: a reader sees something else"
-        job(self.lake, Output(out), SETTINGS)
+        score_lake(self.lake, Output(out), SETTINGS)
         assert visible(out) == self.new, f"{what}: the next run differs"
         assert _tables(out) == self.tables, f"{what}: tables are not byte-identical"
         leftovers = [path for path in out.rglob(".*") if path.name not in (".lock",)]
@@ -208,7 +208,7 @@ def read_while_publishing(home: Path, publications: int, readers: int = 3) -> tu
     pieces = home / "lake"
     pieces.mkdir()
     _piece(pieces, 0)
-    job(pieces, Output(out), SETTINGS)
+    score_lake(pieces, Output(out), SETTINGS)
     stop = multiprocessing.get_context("spawn").Event()
     queue = multiprocessing.get_context("spawn").Queue()
     pool = [
@@ -219,7 +219,7 @@ def read_while_publishing(home: Path, publications: int, readers: int = 3) -> tu
         process.start()
     for i in range(1, publications + 1):
         _piece(pieces, i)
-        job(pieces, Output(out), SETTINGS)
+        score_lake(pieces, Output(out), SETTINGS)
     stop.set()
     told = [queue.get(timeout=60) for _ in pool]
     for process in pool:

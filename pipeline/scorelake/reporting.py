@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from scorelake.ingest.ingest_report import IngestReport
     from scorelake.lake.infer import InferredConfig
     from scorelake.lake.sample import LakeSample
+    from scorelake.pipeline import RunReport
     from scorelake.publish.garbage import Removed
     from scorelake.read.check import Finding
-    from scorelake.run import Report
     from scorelake.stages import Progress
 
 
@@ -77,7 +77,7 @@ class Told:
             (dict(zip(("benchmark", "model", "protocol", "metric"), row[:4], strict=True)), row[4]) for row in rows
         ]
 
-    def done(self, report: Report) -> None:
+    def done(self, report: RunReport) -> None:
         """A run came to its end: words for a person, and all of it for programs."""
         self.published = str(report.run.get("run_id", "")) if report.status == "published" else ""
         tell(report, self.quiet)
@@ -161,7 +161,7 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: RunReport) -> dict[str, Any]:
     told = asdict(report)
     run = told.pop("run")
     if "settings" in run:
@@ -169,7 +169,7 @@ def _plain(report: Report) -> dict[str, Any]:
     return told | {"run": run}
 
 
-def tell(report: Report, quiet: bool = False) -> None:
+def tell(report: RunReport, quiet: bool = False) -> None:
     """A few lines for a person reading the log; quietly, only what is out of the ordinary."""
     run = report.run
     for file, reason in report.quarantine:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -41,7 +40,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Work:
+class Workspace:
     """Where a run works, and with what."""
 
     out: Output
@@ -49,90 +48,86 @@ class Work:
     engine: Engine
     progress: Progress
     staged: Path
-    run: dict[str, Any]
 
 
-def count(
-    out: Output,
-    todo: Sequence[Shard],
-    settings: Settings,
-    full: bool,
-    engine: Engine,
-    progress: Progress,
-) -> list[Partial]:
+@dataclass(frozen=True)
+class MergedCounts:
+    """Counts per problem in the staged snapshot, and their totals."""
+
+    files: list[tuple[Path, int]]
+    """Bucket files in order, each with its number of problems; empty buckets have no file."""
+    rows: dict[str, int]
+    """The row accounting: rows read = graded + ungraded + duplicates + rejected."""
+    survey: Survey
+    warnings: list[str]
+
+
+def count(space: Workspace, todo: Sequence[Shard], full: bool) -> list[Partial]:
+    """Count shards into partials."""
+    out, settings, engine = space.out, space.settings, space.engine
     work = [tasks.Count(shard, settings, str(out.partials), again=full, mirror=out.mirror) for shard in todo]
     files = [file for shard in todo for file in shard.files]
     total, done, partials = sum(file.size for file in files), 0, list[Partial]()
-    progress("counting", 0, total)
-    most = min(shards.BATCH_MB, shards.shard_mb(files, settings.run, engine.at_once))
-    batches = batch_by_size(work, lambda task: task.shard.size / 2**20, most)
-    for batch, made in zip(batches, engine.map(tasks.count_all, batches), strict=True):
-        partials += made
+    space.progress("counting", 0, total)
+    max_mb = min(shards.BATCH_MB, shards.shard_mb(files, settings.run, engine.at_once))
+    batches = batch_by_size(work, lambda task: task.shard.size / 2**20, max_mb)
+    for batch, counted in zip(batches, engine.map(tasks.count_all, batches), strict=True):
+        partials += counted
         done += sum(task.shard.size for task in batch)
-        progress("counting", done, total)
+        space.progress("counting", done, total)
     if out.mirror:
         out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))
     tasks.seen([out.partials / partial.name for partial in partials])
     return partials
 
 
-@dataclass(frozen=True)
-class Problems:
-    """Counts per problem, in their parts; and what all of them come to."""
-
-    parts: dict[int, tuple[Path, int]]
-    """By number, each with how many problems it has; a part without any is not there."""
-    of: int
-    survey: Survey
-    warnings: list[str]
-
-
-def merge(
-    out: Output,
-    partials: Sequence[Partial],
-    staged: Path,
-    settings: Settings,
-    engine: Engine,
-    progress: Progress,
-    run: dict[str, Any],
-) -> Problems:
-    """Counts per problem into the staged snapshot, and the row accounting, which must come out even, into `run`."""
+def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> MergedCounts:
+    """Merge partials into one file of problem counts per bucket; every row must be accounted for."""
+    out, settings, engine = space.out, space.settings, space.engine
     rule = settings.duplicates.rule
-    answered = settings.answers and any(partial.answers == "counted" for partial in partials)
-    elsewhere = None if engine is local else out.mirror
+    answers = settings.answers and any(partial.answers == "counted" for partial in partials)
     size = settings.run.bucket_rows or ROWS_PER_BUCKET
-    todo = plan_buckets(out.partials, partials, staged / FOLDER, rule, answered, size)
+    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, answers, size)
+    mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []
-    progress("merging", 0, len(todo))
-    work = [tasks.Merge(bucket, settings, elsewhere) for bucket in todo]
-    for some in engine.map(tasks.merge_all, batch_by_size(work, lambda task: task.bucket.weight, 1 << 21)):
-        merged += [each for each, _ in some]
-        surveys += [told for _, told in some if told is not None]
+    space.progress("merging", 0, len(buckets))
+    work = [tasks.Merge(bucket, settings, mirror) for bucket in buckets]
+    for results in engine.map(tasks.merge_all, batch_by_size(work, lambda task: task.bucket.weight, ROWS_PER_BUCKET)):
+        merged += [result for result, _ in results]
+        surveys += [survey for _, survey in results if survey is not None]
         if len(surveys) > _AT_ONCE:  # each is as large as their sum: they are not all kept
             surveys = [add_surveys(surveys)]
-        progress("merging", len(merged), len(todo))
-    written = {i: (Path(todo[i].path), each.problems) for i, each in enumerate(merged) if each.problems}
-    files = [path for path, _ in written.values()]
+        space.progress("merging", len(merged), len(buckets))
+    files = [
+        (Path(bucket.path), each.problems) for bucket, each in zip(buckets, merged, strict=True) if each.problems
+    ]
     if out.mirror:
-        out.mirror.bring_files(files)
-    tasks.seen(files)
-    run |= gates.balance(partials, merged)
-    gates.refuse_ungraded(sum(m.ungraded for m in merged), settings)
-    conflicts = sum(m.conflicts for m in merged)
-    what = "verdicts or answers" if any(bucket.answers for bucket in todo) else "verdicts"
-    gates.refuse_conflicts(conflicts, what, [row for m in merged for row in m.examples], rule)
+        out.mirror.bring_files([path for path, _ in files])
+    tasks.seen([path for path, _ in files])
+    rows = gates.balance(partials, merged)
+    gates.refuse_ungraded(rows["ungraded"], settings)
+    return MergedCounts(files, rows, add_surveys(surveys), _merge_warnings(merged, settings, answers))
+
+
+def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool) -> list[str]:
+    """Raise for conflicts without a rule; warn of resolved conflicts and of carried values that differ."""
+    rule, conflicts = settings.duplicates.rule, sum(each.conflicts for each in merged)
+    what = "verdicts or answers" if answers else "verdicts"
+    gates.refuse_conflicts(conflicts, what, [row for each in merged for row in each.examples], rule)
     warnings = [f"{conflicts:,} attempts had conflicting {what}; rule {rule} decided"] if conflicts else []
     for name in settings.carried:
-        number = sum(m.differing.get(name, 0) for m in merged)
+        number = sum(each.differing.get(name, 0) for each in merged)
         if number:
             warnings.append(f"{number:,} problems have differing values of {name}; the smallest is kept")
-    return Problems(written, len(todo), add_surveys(surveys), warnings)
+    return warnings
 
 
-def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: list[str]) -> dict[str, pl.DataFrame]:
-    """Return all tables of the snapshot except those per problem, which are written bucket by bucket."""
-    survey, settings, progress = merged.survey, work.settings, work.progress
+def score(
+    space: Workspace, merged: MergedCounts, partials: Sequence[Partial]
+) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """Return warnings and all tables of the snapshot except those per problem, which are written per bucket."""
+    survey, settings, progress = merged.survey, space.settings, space.progress
     outcomes = Outcomes(
         binary=any(partial.binary for partial in partials),
         rewards=any(partial.rewards for partial in partials),
@@ -140,16 +135,13 @@ def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: l
         answers=settings.answers and any(partial.answers == "counted" for partial in partials),
         earlier=settings.uncertainty.prior_lake is not None,
     )
-    warnings += k_warnings(settings, outcomes)
     progress("scoring", 0, 4)
-    engine = local if outcomes.earlier else work.engine  # counts of the prior lake are joined on this machine
-    mirror = None if engine is local else work.out.mirror
-    buckets = [
-        BucketTask(str(path), problems, settings, outcomes, mirror) for path, problems in merged.parts.values()
-    ]
+    engine = local if outcomes.earlier else space.engine  # counts of the prior lake are joined on this machine
+    mirror = None if engine is local else space.out.mirror
+    buckets = [BucketTask(str(path), problems, settings, outcomes, mirror) for path, problems in merged.files]
     # a function of the lake only, so that sums come to the same bits on every engine
     batches = batch_by_size(buckets, lambda bucket: bucket.problems, _PROBLEMS_PER_TASK)
-    moments, noise = _score_buckets(work, merged, batches, engine, outcomes)
+    moments, noise = _score_buckets(space, merged, batches, engine, outcomes)
     progress("scoring", 1, 4)
     summaries = summary_tables(survey, settings, outcomes, moments)
     progress("scoring", 2, 4)
@@ -159,20 +151,25 @@ def score(work: Work, merged: Problems, partials: Sequence[Partial], warnings: l
     comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
     progress("scoring", 4, 4)
     c = pl.col("c") if survey.binary else pl.lit(None, pl.Int64).alias("c")
-    return {
+    tables = {
         PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
         **summaries,
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
         ANSWER_NOISE.name: noise_table(noise),
     }
+    return tables, k_warnings(settings, outcomes)
 
 
 def _score_buckets(
-    work: Work, merged: Problems, batches: Sequence[tuple[BucketTask, ...]], engine: Engine, outcomes: Outcomes
+    space: Workspace,
+    merged: MergedCounts,
+    batches: Sequence[tuple[BucketTask, ...]],
+    engine: Engine,
+    outcomes: Outcomes,
 ) -> tuple[list[GroupMoments], list[Noise]]:
     """Score problems one by one, unless all metrics follow from n and c."""
-    chosen = choose(work.settings, outcomes)
+    chosen = choose(space.settings, outcomes)
     if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
         return [], []
     noise: list[Noise] = []
@@ -185,8 +182,8 @@ def _score_buckets(
                 yield result.moments
 
     moments = add_moments(in_order())
-    if work.out.mirror and listed_metrics(work.settings, outcomes)[1]:
-        folder = work.staged / PROBLEM_SCORE.name
+    if space.out.mirror and listed_metrics(space.settings, outcomes)[1]:
+        folder = space.staged / PROBLEM_SCORE.name
         folder.mkdir(exist_ok=True)
-        work.out.mirror.bring_files([folder / path.name for path, _ in merged.parts.values()])
+        space.out.mirror.bring_files([folder / path.name for path, _ in merged.files])
     return moments, noise

@@ -192,8 +192,8 @@ def test_one_model_alone(tmp_path: Path) -> None:
 
 
 def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
+    from scorelake.pipeline import score_lake
     from scorelake.publish.snapshot import Output
-    from scorelake.run import job
     from scorelake.settings import Settings
 
     lake = tmp_path / "lake"
@@ -206,7 +206,7 @@ def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
         }
     )
     frame.write_parquet(lake / "part-0.parquet")
-    job(lake, Output(tmp_path / "out"), Settings())
+    score_lake(lake, Output(tmp_path / "out"), Settings())
     (row,) = rows(tmp_path / "out", "FROM comparison")
     assert (row["metric"], row["lift"], row["wins_b"], row["claim"]) == ("avg@N", 2, 30, "improvement")
 

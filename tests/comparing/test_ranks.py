@@ -135,14 +135,14 @@ def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
     import polars as pl
 
     from counted import lake
+    from scorelake.pipeline import score_lake
     from scorelake.publish.snapshot import Output
-    from scorelake.run import job
     from scorelake.settings import Settings
 
     home = lake(tmp_path / "lake", _model("a", [1, 0] * 20))
     ungraded = pl.DataFrame({"model": ["u"] * 40, "problem_id": list(range(40)), "passed": [None] * 40})
     ungraded.cast({"passed": pl.Boolean}).write_parquet(home / "more.parquet")
-    job(home, Output(tmp_path / "out"), Settings())
+    score_lake(home, Output(tmp_path / "out"), Settings())
     assert _places(tmp_path / "out")["u"][-1] == "no graded attempt"
 
 

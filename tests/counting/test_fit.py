@@ -12,9 +12,9 @@ import pytest
 from cloud import QUICK, upload
 from conftest import ask, attempts, expand, put, run
 from scorelake.errors import DataError, ScorelakeError, UsageError
+from scorelake.pipeline import count_part
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.run import part
 from scorelake.settings import Settings, load, mapped
 from scorelake.text import toml_text
 
@@ -122,7 +122,7 @@ def test_types_are_the_data(tmp_path: Path) -> None:
 def test_parts_say_so_too(tmp_path: Path) -> None:
     put(tmp_path / "lake", FOREIGN)
     with pytest.raises(UsageError, match="no column model"):
-        part(tmp_path / "lake", Output(tmp_path / "out"), Settings(), 1, 2)
+        count_part(tmp_path / "lake", Output(tmp_path / "out"), Settings(), 1, 2)
 
 
 def test_object_storage(bucket: str, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from cloud import QUICK, upload
 from conftest import ask, attempts, put, snapshot
 from scorelake.errors import DataError
 from scorelake.lake.description import NAME, described, settings_of
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.run import job
 from scorelake.settings import PATIENCE, Settings
 
 CONTENT = {"version": 1, "protocol": ["temperature"], "carry": ["level"], "columns": {"model": "who", "answer": ""}}
@@ -53,7 +53,7 @@ def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-un
     assert cli("score", lake, "--out", out).returncode == 0
     assert ask(out, sql) == [("", 4)]
     assert cli("count", lake, "--out", tmp_path / "parts", "--shard", "1/1").returncode == 0
-    assert job(lake, Output(tmp_path / "parts"), settings_of(str(lake), None)).files_reused == 1
+    assert score_lake(lake, Output(tmp_path / "parts"), settings_of(str(lake), None)).files_reused == 1
 
 
 @pytest.mark.parametrize(

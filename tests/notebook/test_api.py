@@ -47,7 +47,7 @@ def test_heavy_libraries_are_loaded_on_first_use(code: str, heavy: tuple[str, ..
 
 def test_submodules_do_not_replace_functions() -> None:
     """`import scorelake.scoring.values` binds a package; sl.score stays the function."""
-    _python("import scorelake.scoring.values, scorelake.run, scorelake as sl; sl.score([[1]])")
+    _python("import scorelake.scoring.values, scorelake.pipeline, scorelake as sl; sl.score([[1]])")
 
 
 def test_the_calling_process_is_not_changed() -> None:

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from counted import Row, claims, lake, rows, scored
 from scorelake.cli import app
 from scorelake.errors import UsageError
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
 from scorelake.read.claim import PairRequest
-from scorelake.run import job
 from scorelake.settings import Settings
 
 
@@ -146,7 +146,7 @@ def test_protocols_of_two_models(hot: str) -> None:
 def test_two_runs(tmp_path: Path) -> None:
     out, counts = scored(tmp_path, _model("a", [0, 1] * 20)), [*_model("a", [1, 1] * 20), *_model("b", [0, 1] * 20)]
     ((first,),) = [tuple(row.values()) for row in rows(out, "SELECT run_id FROM run")]
-    job(lake(tmp_path / "new", counts), Output(out), Settings(), full=True)
+    score_lake(lake(tmp_path / "new", counts), Output(out), Settings(), full=True)
     text = claim(out, "a", "a", runs=(first,))
     head, second = text.splitlines()[:2]
     assert head.startswith("a (run ")
@@ -210,7 +210,7 @@ def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) 
     rows_ += [{"benchmark": "x", "model": m, "problem_id": i, "passed": None} for m in "ab" for i in range(30)]
     (tmp_path / "lake").mkdir()
     pl.DataFrame(rows_).write_parquet(tmp_path / "lake" / "a.parquet")
-    job(tmp_path / "lake", Output(tmp_path / "out"), Settings())
+    score_lake(tmp_path / "lake", Output(tmp_path / "out"), Settings())
     for metric in ("pass@1", "pass@2"):
         text = claim(tmp_path / "out", "a", "b", metric, "x")
         assert "not comparable: too few problems (0 in common, 20 needed)" in text

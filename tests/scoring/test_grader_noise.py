@@ -10,15 +10,15 @@ import polars as pl
 import pytest
 
 from counted import rows
+from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.run import job
 from scorelake.settings import Settings
 
 
 def _scored(tmp_path: Path, attempts: list[dict[str, Any]], **settings: Any) -> Path:
     (tmp_path / "lake").mkdir()
     pl.DataFrame(attempts).write_parquet(tmp_path / "lake" / "part-0.parquet")
-    job(tmp_path / "lake", Output(tmp_path / "out"), Settings.model_validate(settings))
+    score_lake(tmp_path / "lake", Output(tmp_path / "out"), Settings.model_validate(settings))
     return tmp_path / "out"
 
 

@@ -14,7 +14,7 @@ from scorelake.storage.arrays import arrow, buffer, numbers, texts
 COUNTED = """
 import sys
 from pathlib import Path
-from scorelake import run, tasks
+from scorelake import planning, tasks
 from scorelake.counting import partials
 from scorelake.counting.merge import plan_buckets
 from scorelake.publish.snapshot import Output
@@ -22,7 +22,7 @@ from scorelake.settings import Settings
 settings, out, lake = Settings(), Path(sys.argv[1]), sys.argv[2]
 (out / "partials").mkdir(parents=True)
 for method in ("auto", "query"):
-    for task in run.suspects(lake, Output.at(str(out), settings.storage), settings, True):
+    for task in planning.crash_candidates(lake, Output.at(str(out), settings.storage), settings, True):
         tasks.count(tasks.Count(task.shard, settings, task.folder, again=True, method=method))
     made = [partials.described(home) for home in sorted((out / "partials").iterdir())]
     for bucket in plan_buckets(out / "partials", made, out, "error", True):

@@ -16,10 +16,10 @@ from cloud import QUICK, upload
 from conftest import FIXTURES, expand, put, run, tables
 from faulty import Fault, Faulty
 from scorelake.errors import LakeError, LockedError, StorageError, UnsettledError, UsageError
+from scorelake.pipeline import RunReport, count_part, score_lake
 from scorelake.publish.garbage import collect_garbage
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read import check
-from scorelake.run import Report, job, part
 from scorelake.settings import Settings, Storage
 from scorelake.storage.mirror import BOARD, Mirror, fetch_board
 from scorelake.storage.objects import Objects
@@ -27,12 +27,12 @@ from scorelake.storage.objects import Objects
 Cli = Callable[..., CompletedProcess[str]]
 
 
-def away(lake: Path | str, url: str, cache: str | None = None, **options: bool) -> Report:
+def away(lake: Path | str, url: str, cache: str | None = None, **options: bool) -> RunReport:
     """The job into object storage, as on a machine of its own if a cache is named."""
     with pytest.MonkeyPatch.context() as patch:
         if cache is not None:
             patch.setenv("SCORELAKE_CACHE", cache)
-        return job(lake, Output.at(url, QUICK), Settings(storage=QUICK), **options)
+        return score_lake(lake, Output.at(url, QUICK), Settings(storage=QUICK), **options)
 
 
 def ask(url: str, folder: Path, sql: str) -> list[tuple[object, ...]]:
@@ -112,7 +112,7 @@ def test_two_writers_race(bucket: str, proxy: Faulty, tmp_path: Path, first: boo
     proxy.plan = interfere
     waits = Storage(timeout_s=100, retry_s=100)  # for all that the other one does, rather than put again
     with pytest.raises(LockedError, match="another run has published here meanwhile") as caught:
-        job(lake, Output.at(url, waits), Settings(storage=waits))
+        score_lake(lake, Output.at(url, waits), Settings(storage=waits))
     assert caught.value.exit_code == 6
     assert len({key.split("/")[1] for key in keys(url) if key.startswith("snapshots/")}) == (1 if first else 2)
     assert away(lake, url).status == "unchanged"
@@ -138,7 +138,7 @@ def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) ->
 
     proxy.plan = fail
     with pytest.raises(StorageError, match="cannot be reached or used"):
-        job(lake, Output.at(url, hasty), Settings(storage=hasty))
+        score_lake(lake, Output.at(url, hasty), Settings(storage=hasty))
     proxy.plan = lambda method, path: None
     report = away(lake, url, cache=str(tmp_path / "elsewhere"))
     assert (report.files_read, report.files_reused) == (1, 2)
@@ -216,7 +216,7 @@ def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     lake, url, cache = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
     settings = Settings(storage=QUICK, run={"bucket_rows": 1})
     out = Output.at(url, QUICK)
-    assert job(lake, out, settings, engine=Elsewhere(cache)).status == "published"
+    assert score_lake(lake, out, settings, engine=Elsewhere(cache)).status == "published"
     (node,) = cache.iterdir()
     assert len(list((node / "partials").glob("[!.]*"))) == 3
     merged = {path.name for path in node.glob("snapshots/*/problem_counts/*")}
@@ -224,7 +224,7 @@ def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     assert merged == shown, "a bucket that holds nothing makes no file"
     assert len(merged) > 1
     fill(lake, 3)
-    assert job(lake, out, settings, engine=Elsewhere(tmp_path / "new node")).files_read == 1
+    assert score_lake(lake, out, settings, engine=Elsewhere(tmp_path / "new node")).files_read == 1
     run(lake, tmp_path / "disk", "[run]\nbucket_rows = 1\n")
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
@@ -235,7 +235,7 @@ def test_counts_of_other_machines_are_used(bucket: str, tmp_path: Path) -> None:
     away(lake, url)
     fill(lake, 1, 2, 3)
     out, settings = Output.at(url, QUICK), Settings(storage=QUICK)
-    counted = [part(lake, out, settings, number, 2) for number in (1, 2, 2)]
+    counted = [count_part(lake, out, settings, number, 2) for number in (1, 2, 2)]
     assert sum(len(partials) for partials in counted[:2]) == 3
     assert counted[1] == counted[2]
     assert not list((tmp_path / "cache").glob("part-*"))
@@ -279,8 +279,8 @@ def test_the_command_line(bucket: str, cli: Cli, tmp_path: Path) -> None:
 HASTY = Storage(timeout_s=10, retry_s=3)
 
 
-def hasty(lake: Path, url: str) -> Report:
-    return job(lake, Output.at(url, HASTY), Settings(storage=HASTY))
+def hasty(lake: Path, url: str) -> RunReport:
+    return score_lake(lake, Output.at(url, HASTY), Settings(storage=HASTY))
 
 
 def of_the_board(method: str, path: str) -> bool:

@@ -17,7 +17,7 @@ from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
 
 if TYPE_CHECKING:
-    from scorelake.run import Report
+    from scorelake.pipeline import RunReport
     from scorelake.settings import Settings
 
 GUARDED = "guarded"
@@ -97,14 +97,14 @@ def score(
         work(full)
         return
     with reporting.failures(told):
-        code = guard.run_isolated(work, lambda full: _suspects(lake, out, settings(), full), full)
+        code = guard.run_isolated(work, lambda full: _crash_candidates(lake, out, settings(), full), full)
     raise typer.Exit(code)
 
 
-def _run(lake: str, out: str, settings: Settings, **how: Any) -> Report:
-    from scorelake.notebook.scoring import run_job
+def _run(lake: str, out: str, settings: Settings, **how: Any) -> RunReport:
+    from scorelake.pipeline import run_score
 
-    return run_job(lake, out, settings, **how)
+    return run_score(lake, out, settings, **how)
 
 
 @app.command()
@@ -204,11 +204,11 @@ def count(
             number, of = part_of(shard)
             told = settings()
 
+            from scorelake.pipeline import count_part
             from scorelake.publish.snapshot import Output
-            from scorelake.run import part
 
             with reporting.Bar() as progress:
-                partials = part(lake, Output.at(out, told.storage), told, number, of, progress)
+                partials = count_part(lake, Output.at(out, told.storage), told, number, of, progress)
             reporting.counted(partials, number, of)
         return 0
 
@@ -216,7 +216,7 @@ def count(
         work(False)
         return
     with reporting.failures():
-        code = guard.run_isolated(work, lambda full: _suspects(lake, out, settings(), full), full=False)
+        code = guard.run_isolated(work, lambda full: _crash_candidates(lake, out, settings(), full), full=False)
     raise typer.Exit(code)
 
 
@@ -258,20 +258,20 @@ def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineNa
     return settings
 
 
-def _suspects(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
+def _crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
     from functools import partial
 
     from scorelake import tasks
+    from scorelake.planning import crash_candidates
     from scorelake.publish.snapshot import Output
-    from scorelake.run import suspects
 
     def tried(task: tasks.Count) -> int:
         with reporting.failures(reporting.Told()):
             tasks.count(task)
         return 0
 
-    some = suspects(lake, Output.at(out, settings.storage), settings, full)
+    some = crash_candidates(lake, Output.at(out, settings.storage), settings, full)
     return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in some]
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.outcomes import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.partials import Partial
-from scorelake.counting.query import HASH, LISTED
+from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.schemas import COUNTS, KEYS, LISTS
 from scorelake.storage.arrays import arrow
@@ -30,8 +30,6 @@ from scorelake.storage.disk import remove, storage_errors, temp_path
 
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
 _HASHES = 1 << 64
-ORDER = "order"
-"""A number that rises in the order of the keys."""
 _FILE: dict[str, Any] = {
     "use_dictionary": list(KEYS),
     "column_encoding": dict.fromkeys(COUNTS, "DELTA_BINARY_PACKED"),
@@ -162,7 +160,7 @@ def _read(bucket: Bucket) -> pl.DataFrame:
         frames.append(part)
     frames = [_with_missing_lists(part, frames) for part in frames]
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
-    return rows.with_columns(pl.Series(ORDER, _key_order(rows)))
+    return rows.with_columns(pl.Series(ORDER, key_order(rows)))
 
 
 def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
@@ -173,21 +171,6 @@ def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl
         return part
     nulls = {name: pl.when(pl.element() > REJECTED).then(pl.element()).cast(LISTED[name]) for name in missing}
     return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
-
-
-def _key_order(rows: pl.DataFrame) -> NDArray[np.int64]:
-    """A number per row that is equal for equal keys and rises in their order, since it sorts faster than texts."""
-    order, limit = np.zeros(rows.height, np.int64), 1
-    for key in KEYS:
-        distinct = rows[key].unique()
-        codes = distinct.to_physical().to_numpy()
-        rank = np.empty(int(codes.max(initial=0)) + 1, np.int64)
-        rank[codes[distinct.cast(pl.String).arg_sort().to_numpy()]] = np.arange(distinct.len())
-        if limit * distinct.len() >= 1 << 62:
-            order = np.unique(order, return_inverse=True)[1]
-            limit = rows.height
-        order, limit = order * distinct.len() + rank[rows[key].to_physical().to_numpy()], limit * distinct.len()
-    return order
 
 
 def _words(problems: pl.DataFrame, bits: Sequence[str], name: str) -> list[pl.Expr]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scorelake.counting import kernel
 from scorelake.counting.canonical import CARRY_PREFIX, CATEGORIES, PROTOCOL_PREFIX, attempt_columns
@@ -28,7 +29,8 @@ from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import KEYS, NAMED
 from scorelake.storage.disk import storage_errors
 
-HASH = "hash"
+HASH, ORDER = "hash", "order"
+"""The hash of the problem, and a number that rises in the order of all keys."""
 MAX_WORDS = 4
 LISTED = {
     "attempt": pl.Int64(),
@@ -185,7 +187,8 @@ def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
     counts = _label_protocols(counts, protocol)
     counts = counts.with_columns(pl.Series(HASH, bucket_hashes(counts)))
     others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
-    return counts.select(HASH, *KEYS, *others).sort(HASH)
+    counts = counts.select(HASH, *KEYS, *others).with_columns(pl.Series(ORDER, key_order(counts)))
+    return counts.sort(HASH, ORDER).drop(ORDER)
 
 
 def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -214,3 +217,18 @@ def _hash_codes(texts: pl.Series) -> Hashes:
     hashes[codes] = hash_text(distinct.cast(pl.String))
     out: Hashes = hashes[texts.to_physical().to_numpy()]
     return out
+
+
+def key_order(rows: pl.DataFrame) -> NDArray[np.int64]:
+    """A number per row that is equal for equal keys and rises in their order, since it sorts faster than texts."""
+    order, limit = np.zeros(rows.height, np.int64), 1
+    for key in KEYS:
+        distinct = rows[key].unique()
+        codes = distinct.to_physical().to_numpy()
+        rank = np.empty(int(codes.max(initial=0)) + 1, np.int64)
+        rank[codes[distinct.cast(pl.String).arg_sort().to_numpy()]] = np.arange(distinct.len())
+        if limit * distinct.len() >= 1 << 62:
+            order = np.unique(order, return_inverse=True)[1]
+            limit = rows.height
+        order, limit = order * distinct.len() + rank[rows[key].to_physical().to_numpy()], limit * distinct.len()
+    return order

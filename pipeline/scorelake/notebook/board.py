@@ -24,7 +24,7 @@ from scorelake.text import escape_control_lines, plural
 if TYPE_CHECKING:
     import polars as pl
 
-    from scorelake.run import Report
+    from scorelake.pipeline import RunReport
 
 BENCHMARKS = 5
 """A board prints the verdict of this many benchmarks."""
@@ -72,7 +72,7 @@ class Board:
     ----------
     out : str
         Location of the output.
-    report : Report or None
+    report : RunReport or None
         Rows, files and warnings of the run, if the board comes from `score`.
 
     Examples
@@ -84,7 +84,7 @@ class Board:
       model-00 leads synth at pass@1: 57.4% (49.0 to 65.5). The other three models are behind.
     """
 
-    def __init__(self, out: str, report: Report | None = None, temporary: ExitStack | None = None) -> None:
+    def __init__(self, out: str, report: RunReport | None = None, temporary: ExitStack | None = None) -> None:
         """Create a board of the output at `out`; with `temporary` the output belongs to this board."""
         self.out = out
         self.report = report

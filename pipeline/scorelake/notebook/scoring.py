@@ -20,7 +20,7 @@ from scorelake.settings import Settings, load
 
 if TYPE_CHECKING:
     from scorelake.notebook.frames import EntryKind, Frame, Matrices
-    from scorelake.run import Report
+    from scorelake.pipeline import RunReport
     from scorelake.stages import Progress
 
 Config: TypeAlias = str | Path | Mapping[str, Any]
@@ -60,7 +60,9 @@ def score_attempts(
         if lake is None:
             report = _score_frame(attempts, folder, settings, entries, job)
         elif entries is None:
-            report = run_job(lake, folder, settings, **job)
+            from scorelake.pipeline import run_score  # noqa: PLC0415 - loads Polars
+
+            report = run_score(lake, folder, settings, **job)
         else:
             raise _entries_without_matrix()
         return Board(folder, report, None if target else temporary.pop_all())
@@ -95,32 +97,12 @@ def settings_for(
     return load(file, **flags) if lake is None else settings_of(lake, file, **flags)
 
 
-def run_job(
-    lake: str,
-    out: str,
-    settings: Settings,
-    engine: str = "local",
-    address: str | None = None,
-    warn: Callable[[str], None] | None = None,
-    **options: Any,
-) -> Report:
-    """Run the job on an engine."""
-    from scorelake import engines  # noqa: PLC0415 - loads Polars
-    from scorelake.lake.iceberg import CATALOG  # noqa: PLC0415
-    from scorelake.lake.shards import everywhere  # noqa: PLC0415
-    from scorelake.publish.snapshot import Output  # noqa: PLC0415
-    from scorelake.run import job  # noqa: PLC0415
-
-    shared = [everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, warn) as connected:
-        return job(lake, Output.at(out, settings.storage), settings, engine=connected, **options)
-
-
 def _score_frame(
     attempts: Any, out: str, settings: Settings, entries: EntryKind | None, job: Mapping[str, Any]
-) -> Report:
+) -> RunReport:
     """Score a data frame or matrices by way of a temporary file."""
     from scorelake.notebook import frames  # noqa: PLC0415 - loads Polars
+    from scorelake.pipeline import run_score  # noqa: PLC0415
 
     is_matrix = frames.is_matrix(attempts)
     if entries and not is_matrix:
@@ -130,7 +112,7 @@ def _score_frame(
         path = Path(folder) / f"{name}.parquet"
         frames.write_attempts(attempts, path, settings, entries or "passed")
         try:
-            return run_job(str(path), out, settings, called=name, **job)
+            return run_score(str(path), out, settings, called=name, **job)
         except ScorelakeError as error:
             raise _without_file(error, path, name) from None
 

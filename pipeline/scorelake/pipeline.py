@@ -1,0 +1,246 @@
+"""The job from a lake to a leaderboard: plan, count, merge, score, compare with the published run, publish.
+
+The command line and the Python API both call `run_score`. Everything that a run writes goes into a staged folder;
+`publish` makes it visible with one rename.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from scorelake import engines, gates, stages
+from scorelake.comparing.tables import comparable_metrics
+from scorelake.counting.earlier import join
+from scorelake.counting.partials import Partial
+from scorelake.engines import Engine, local
+from scorelake.lake import shards
+from scorelake.lake.iceberg import CATALOG
+from scorelake.lake.listing import refuse_inside
+from scorelake.planning import Plan, plan_lake, plan_part, shared_output
+from scorelake.publish.change import Change, compare_with_published
+from scorelake.publish.current_run import PublishedState, load_state
+from scorelake.publish.publication import publish, stage, unstage
+from scorelake.publish.snapshot import Output, locked
+from scorelake.schemas import CHANGE, MODEL_SUMMARY
+from scorelake.scoring.choose import Outcomes, choose, choose_compared
+from scorelake.scoring.survey import Survey
+from scorelake.settings import Settings
+from scorelake.stages import Progress, Workspace
+from scorelake.storage.disk import remove
+from scorelake.version import __version__
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run did, as printed on stderr and in --json."""
+
+    status: str
+    """published, unchanged or planned."""
+    run: dict[str, Any]
+    files_read: int
+    files_reused: int
+    ignored: int
+    metrics: int
+    models: int
+    problems: int
+    quarantine: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    ways: dict[str, int] = field(default_factory=dict)
+    """How many shards were counted by the query, by the kernel, or not at all."""
+    distinct_problems: int = 0
+    """Different problems, however many models attempted them."""
+    change: Change | None = None
+    """What changed since the run that was published before."""
+
+
+def _no_progress(stage: str, done: int, of: int) -> None: ...
+
+
+def run_score(
+    lake: str,
+    out: str,
+    settings: Settings,
+    engine: str = "local",
+    address: str | None = None,
+    warn: Callable[[str], None] | None = None,
+    **options: Any,
+) -> RunReport:
+    """Connect to an engine by its name and score a lake on it; `options` are those of `score_lake`."""
+    shared = [shards.everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
+    with engines.connect(engine, address, settings, shared, warn) as connected:
+        return score_lake(lake, Output.at(out, settings.storage), settings, engine=connected, **options)
+
+
+def score_lake(
+    location: str | Path,
+    out: Output,
+    settings: Settings,
+    *,
+    full: bool = False,
+    dry_run: bool = False,
+    allow_quarantine: bool = False,
+    allow_empty: bool = False,
+    engine: Engine = local,
+    progress: Progress = _no_progress,
+    called: str | None = None,
+) -> RunReport:
+    """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
+    settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
+    out = shared_output(out)
+    refuse_inside(location, out.name)
+    if dry_run:
+        plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
+        return _planned(location, plan)
+    with locked(out):  # the lake is listed under the lock, so that no run publishes an older lake than the one before
+        out = out.fresh().claimed()
+        before = load_state(out)
+        run = _new_run(called or location, settings, before)
+        plan = plan_lake(location, out, settings, full, engine)
+        staged = stage(out, run["run_id"])
+        try:
+            space = Workspace(out, settings, engine, progress, staged)
+            return _run_stages(space, run, plan, before, full, allow_quarantine, allow_empty)
+        finally:
+            unstage(staged)
+
+
+def _run_stages(
+    space: Workspace,
+    run: dict[str, Any],
+    plan: Plan,
+    before: PublishedState,
+    full: bool,
+    allow_quarantine: bool,
+    allow_empty: bool,
+) -> RunReport:
+    settings = space.settings
+    new = stages.count(space, plan.shards, full)
+    partials = sorted([*plan.reused, *new], key=lambda partial: partial.files)
+    quarantine = tuple(sorted(entry for partial in partials for entry in partial.quarantine))
+    gates.refuse(partials, quarantine, settings, allow_quarantine)
+    earlier = _count_earlier(space, partials, full, allow_quarantine)
+    facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
+    warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
+    inputs = _inputs([*partials, *earlier], settings)
+    if before.manifest and before.is_up_to_date(inputs) and not full:
+        run, size = before.manifest["run"], before.manifest["size"]
+        return RunReport("unchanged", run, **facts, **size, quarantine=quarantine, warnings=tuple(warnings))
+    if before.current.rolled_back:
+        warnings.append(f"the rollback to {before.current.run_id} ends: the lake is published as it is")
+
+    merged = stages.merge(space, partials, space.staged)
+    _join_earlier(space, earlier)
+    gates.written(merged.rows, merged.survey)
+    gates.refuse_huge(merged.survey)
+    tables, metric_warnings = stages.score(space, merged, partials)
+    size = _size(tables[MODEL_SUMMARY.name], merged.survey)
+    files = {"files": len(plan.lake.files), "excluded": len(plan.lake.excluded), "quarantined": len(quarantine)}
+    run = {**run, **files, "rows_new": sum(partial.read for partial in new), **merged.rows}
+    run |= {name: size[name] for name in ("models", "problems")}
+    changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
+    gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty)
+    gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
+    warnings += [*merged.warnings, *metric_warnings, *changed.warnings()]
+
+    space.progress("publishing", 0, 1)
+    manifest: dict[str, Any] = {
+        "run": run | {"finished": datetime.now(UTC).isoformat()},
+        "inputs": inputs,
+        "size": size,
+        "partials": [partial.name for partial in (*partials, *earlier)],
+        "quarantine": [list(entry) for entry in quarantine],
+        "warnings": warnings,
+    }
+    publish(space.out, space.staged, manifest, tables, before)
+    report = RunReport("published", manifest["run"], **facts, **size, quarantine=quarantine, change=changed)
+    return replace(report, warnings=tuple(warnings))
+
+
+def count_part(
+    location: str | Path, out: Output, settings: Settings, number: int, of: int, progress: Progress = _no_progress
+) -> list[Partial]:
+    """Count one of so many parts of what is new since the published run; nothing is published."""
+    settings = shards.fitted(settings, shards.ALIKE_GB)
+    with shared_output(out).passing() as here:
+        condemned, todo = plan_part(location, here, settings, number, of)
+        return condemned + stages.count(Workspace(here, settings, local, progress, here.root), todo, full=False)
+
+
+def _planned(location: str | Path, plan: Plan) -> RunReport:
+    left = sum(shard.size for shard in plan.shards)
+    run = {"lake": str(location), "files": len(plan.lake.files), "bytes_to_read": left}
+    return RunReport("planned", run, **plan.file_counts, metrics=0, models=0, problems=0)
+
+
+def _new_run(location: str | Path, settings: Settings, before: PublishedState) -> dict[str, Any]:
+    """The row of a run in the table of runs, before any work. The time in its id is for people; nothing reads it."""
+    started = datetime.now(UTC)
+    return {
+        "run_id": f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
+        "number": before.history.next_number,
+        "started": started.isoformat(),
+        "version": __version__,
+        "lake": str(location),
+        "settings": json.dumps(settings.model_dump(mode="json"), sort_keys=True),
+    }
+
+
+def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:
+    """What is published, in numbers."""
+    return {
+        "metrics": summary["metric"].n_unique(),
+        "models": summary["model"].n_unique(),
+        "problems": survey.problems,
+        "distinct_problems": survey.distinct,
+    }
+
+
+def _count_earlier(
+    space: Workspace, partials: Sequence[Partial], full: bool, allow_quarantine: bool
+) -> list[Partial]:
+    """Count the lake of earlier attempts, if there is one; it must have the same outcomes."""
+    where = space.settings.uncertainty.prior_lake
+    if where is None:
+        return []
+    plan = plan_lake(where, space.out, space.settings, full, space.engine)
+    earlier = [*plan.reused, *stages.count(space, plan.shards, full)]
+    quarantine = sorted(entry for partial in earlier for entry in partial.quarantine)
+    gates.refuse(earlier, quarantine, space.settings, allow_quarantine)
+    gates.refuse_other_outcomes(partials, earlier, where)
+    return sorted(earlier, key=lambda partial: partial.files)
+
+
+def _join_earlier(space: Workspace, earlier: Sequence[Partial]) -> None:
+    """Add the counts of earlier attempts to those of the lake as columns; their rows are accounted for separately."""
+    if earlier:
+        folder = space.staged / "earlier"
+        (folder / "problem_counts").mkdir(parents=True)
+        stages.merge(space, earlier, folder)
+        join(space.staged / "problem_counts", folder / "problem_counts")
+        remove(folder)
+
+
+def _check_metric_names(settings: Settings) -> Settings:
+    """Raise for metric names that mean nothing, before any work; spell the metric of the gates as in the tables."""
+    any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
+    choose(settings, any_lake)
+    comparable_metrics(choose_compared(settings, any_lake))
+    names = settings.metrics.model_copy(update={"names": (settings.gates.metric,)})
+    (gate,) = choose(settings.model_copy(update={"metrics": names}), any_lake)
+    return settings.model_copy(update={"gates": settings.gates.model_copy(update={"metric": gate.name})})
+
+
+def _inputs(partials: Sequence[Partial], settings: Settings) -> str:
+    """A hash of everything that the published numbers depend on."""
+    inputs = {"partials": [p.name for p in partials], "scoring": settings.scoring(), "version": __version__}
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
