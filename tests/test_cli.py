@@ -26,9 +26,9 @@ def test_score_then_everything_else(tmp_path: Path, cli) -> None:  # type: ignor
     scored = cli("score", FIXTURES / "lake", "--out", out)
     assert scored.returncode == 0
     assert scored.stdout == "", "data goes to stdout, and score has none"
-    assert "graded +" in scored.stderr
+    assert "graded, " in scored.stderr
     again = cli("score", FIXTURES / "lake", "--out", out)
-    assert "nothing new in 4 files" in again.stderr
+    assert "No changes in 4 files" in again.stderr
     shown = cli("show", out)
     assert shown.stderr == ""
     assert "model-00" in shown.stdout

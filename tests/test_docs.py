@@ -3,11 +3,13 @@
 import ast
 import re
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from conftest import REPO
+from conftest import REPO, ask, run
 from scorelake.cli import app
 
 TEXTS = {path.name: path.read_text() for path in sorted((REPO / "docs").glob("*.md"))}
@@ -29,6 +31,20 @@ def test_python_and_shell() -> None:
     for block in blocks("bash"):
         subprocess.run(["bash", "-n"], input=block, text=True, check=True)
     assert blocks("bash")
+
+
+def test_the_count_query_of_the_architecture_page_is_what_the_job_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page has the specification of counting: it runs, and the published counts are its result."""
+    (code,) = [block for block in blocks("python") if "scan_parquet" in block]
+    monkeypatch.chdir(REPO)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    run(REPO / "fixtures" / "lake", tmp_path / "out", metrics=["pass@1"])
+    columns = "benchmark, subject, model, problem_id, n, c, ungraded"
+    published = ask(tmp_path / "out", f"SELECT {columns} FROM problem_counts ORDER BY ALL")
+    assert sorted(names["counts"].rows()) == published
 
 
 def test_commands() -> None:

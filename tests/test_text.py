@@ -62,10 +62,10 @@ def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
 def test_counts_in_messages_are_right(lake: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     said = cli("score", lake, "--out", out).stderr
-    assert "240 rows read in 2 files, 0 known from 0 files" in said
+    assert "240 new rows in 2 files. Total" in said
     assert "of 2 models on 30 problems as" in said
     put(lake, pl.read_parquet(lake / "1.parquet").with_columns(model=pl.lit("o")), "2.parquet")
     said = cli("score", lake, "--out", out, "--metrics", "pass@1").stderr
-    assert "120 rows read in 1 file, 240 known from 2 files" in said
+    assert "120 new rows in 1 file; 240 cached from 2 files" in said
     assert "published 1 metric of 3 models on 30 problems" in said
     assert "1 files" not in said

@@ -54,14 +54,14 @@ def refuse(
     if quarantine and not allow_quarantine:
         raise DataError(
             f"{len(quarantine):,} of the lake's files cannot be read:{_listed(quarantine)}",
-            hint="mend or remove them, or leave them out with --allow-quarantine",
+            hint="fix or remove them, or leave them out with --allow-quarantine",
         )
     rejected = sum(partial.rejected for partial in partials)
     if rejected > settings.policy.max_rejected:
         rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
         raise DataError(
             f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
-            hint="mend them, or allow a number with [policy] max_rejected",
+            hint="fix these rows, or set [policy] max_rejected to the number you accept",
         )
     counted = [partial for partial in partials if partial.problems]
     if not counted:
@@ -76,7 +76,7 @@ def _refuse_unlike(counted: Sequence[Partial], settings: Settings) -> None:
         if odd:
             raise DataError(
                 f"outcome columns differ between {counted[0].files[0].path} and {odd[0].files[0].path}",
-                hint="every file of a lake needs the same of passed and score",
+                hint="all files must have the same outcome columns (passed, score, or both)",
             )
     for name in settings.carried:
         having = [partial for partial in counted if name in partial.carried]
@@ -103,7 +103,7 @@ def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], w
         raise DataError(
             "its outcome columns are not those of the lake",
             where=where,
-            hint="[uncertainty] prior_lake needs the same of passed and score",
+            hint="[uncertainty] prior_lake must have the same outcome columns (passed, score, or both)",
         )
 
 
@@ -181,7 +181,7 @@ def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, change: pl.Da
     if failed:
         raise DataError(
             f"{len(failed)} gate{'s' * (len(failed) > 1)} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
-            hint="what is published stays as it was; mend the lake, or change [gates]",
+            hint="the published version is unchanged; fix the lake, or change [gates]",
         )
 
 
@@ -197,7 +197,7 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool) -> 
         what = f"every value of {', '.join(names[:8])}" if lost["has"].any() and names else "every value"
         raise DataError(
             f"the leaderboard would lose {what}",
-            hint="look for attempts that are missing, or a k above n; --allow-empty publishes it all the same",
+            hint="check for missing attempts, or a k above n; publish anyway with --allow-empty",
         )
 
 

@@ -185,13 +185,18 @@ def tell(report: RunReport, quiet: bool = False) -> None:
         )
         return
     if report.status == "unchanged":
-        say(f"nothing new in {plural(run['files'], 'file')}; the published run {run['run_id']} stands")
+        say(f"No changes in {plural(run['files'], 'file')}; run {run['run_id']} remains published.")
         return
-    known = run["rows_read"] - run["rows_new"]
+    cached = run["rows_read"] - run["rows_new"]
+    new = (
+        f"{plural(run['rows_new'], 'new row')} in {plural(report.files_read, 'file')}"
+        if run["rows_new"]
+        else "No new rows"
+    )
+    reused = f"; {cached:,} cached from {plural(report.files_reused, 'file')}" if cached else ""
     say(
-        f"{plural(run['rows_new'], 'row')} read in {plural(report.files_read, 'file')}, {known:,} known from "
-        f"{plural(report.files_reused, 'file')}; together {run['graded']:,} graded + {run['ungraded']:,} ungraded "
-        f"+ {run['duplicates']:,} duplicate + {run['rejected']:,} rejected"
+        f"{new}{reused}. Total: {run['graded']:,} graded, {run['ungraded']:,} ungraded, "
+        f"{plural(run['duplicates'], 'duplicate')}, {run['rejected']:,} rejected"
     )
     for line in report.change.lines() if report.change else ():
         say(line)

@@ -37,7 +37,7 @@ def test_everything_at_once_and_the_lines_that_mend_it(tmp_path: Path, options: 
     error = refused(tmp_path, UsageError, **options)
     assert error.where == str(tmp_path / "lake")
     assert error.what.splitlines() == [
-        "the columns do not fit in any of 12 files:",
+        "required columns are missing or have the wrong type in any of 12 files:",
         "  no column model (closest: Model)",
         "  no column problem_id (closest: task_id)",
         "  no column passed and no score (closest: correct)",
@@ -104,7 +104,10 @@ def test_a_broken_file_does_not_hide_the_mistake(tmp_path: Path) -> None:
     (tmp_path / "lake" / "0.parquet").write_bytes(b"PAR1")
     put(tmp_path / "lake", FOREIGN.with_columns(problem_id=pl.lit(1.0)), "2.parquet")
     what = refused(tmp_path, UsageError).what
-    assert "the columns do not fit in any of 2 files:\n  no column model (closest: Model)\n" in what
+    assert (
+        "required columns are missing or have the wrong type in any of 2 files:\n  no column model (closest: Model)\n"
+        in what
+    )
     assert "\n  and 3 files have faults of their own:\n  0.parquet: not a readable Parquet file" in what
     assert "\n  1.parquet: no column model (closest: Model); no column problem_id (closest: task_id); no " in what
     assert "\n  2.parquet: no column model (closest: Model); column problem_id is Float64; it must" in what
@@ -129,7 +132,7 @@ def test_object_storage(bucket: str, tmp_path: Path) -> None:
     for i in range(3):
         put(tmp_path / "lake", FOREIGN, f"{i}.parquet")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
-    with pytest.raises(UsageError, match="do not fit in any of 3 files"):
+    with pytest.raises(UsageError, match="wrong type in all 3 files"):
         run(url, tmp_path / "out", f"[storage]\ntimeout_s = {QUICK.timeout_s}\nretry_s = {QUICK.retry_s}\n")
 
 

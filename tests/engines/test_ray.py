@@ -352,5 +352,5 @@ def test_the_command_line(nodes: Nodes, lake: Path, tmp_path: Path, cli) -> None
     )
     assert (done.returncode, done.stdout) == (0, "")
     first, second = done.stderr.splitlines()
-    assert first.startswith("712 rows read in 12 files")
+    assert first.startswith("712 new rows in 12 files")
     assert second.startswith("published ")

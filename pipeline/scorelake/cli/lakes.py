@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 GUARDED = "guarded"
 """Said by the entry point alone: the job runs in a child, so that no file can end the command without a word."""
-AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if all values of a metric are lost.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but warnings and errors.")]
-MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, whatever happens.")]
-Scores = Annotated[bool, typer.Option("--scores", help="In the textfile: also the [gates] metric of every model.")]
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if a metric loses all its values.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")]
+MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, also on errors.")]
+Scores = Annotated[bool, typer.Option("--scores", help="Include the [gates] metric of every model in the textfile.")]
 
 
 class EngineName(StrEnum):
@@ -48,36 +49,35 @@ def score(
     context: typer.Context,
     lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
     out: Annotated[
-        str, typer.Option(help="Where leaderboard.duckdb, snapshots and partial counts go; also s3://, gs://, az://.")
+        str,
+        typer.Option(help="Output folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://."),
     ],
     metrics: Annotated[
         str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
     column: Columns = None,
-    by: Annotated[list[str] | None, typer.Option(help="Also slice by this carried column. Repeatable.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
-        typer.Option(help="Gigabytes to aim at when cutting the work; not a limit. Default: half of the machine's."),
+        typer.Option(help="Target memory in gigabytes (not a hard limit). Default: half of the machine."),
     ] = None,
-    engine: Annotated[
-        EngineName, typer.Option(help="Where the work runs: in this process, or on a Ray cluster.")
-    ] = EngineName.local,
-    address: Annotated[
-        str | None, typer.Option(help="The Ray cluster: host:port, or auto for the one this machine belongs to.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and whether it fits.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Count every file again.")] = False,
+    engine: Annotated[EngineName, typer.Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the files and columns without scoring.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Recount every file.")] = False,
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
     allow_empty: AllowEmpty = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")
+    ] = False,
     quiet: Quiet = False,
     metrics_file: MetricsFile = None,
     scores: Scores = False,
 ) -> None:
-    """Count a lake and publish its scores. Incremental: with nothing new it changes nothing."""
+    """Score a lake and publish the results. Incremental: without changes nothing is published."""
     asked: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
     told = reporting.Told(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
     options = {"address": address, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
@@ -113,7 +113,7 @@ def init(
     config: Annotated[Path, typer.Option(help="The file to write.")] = Path("scorelake.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
 ) -> None:
-    """Look at a lake, guess which column is which, and write a config that says what each guess rests on."""
+    """Inspect a lake, infer the column mapping, and write a commented config."""
     with reporting.failures():
         if config.exists() and not force:
             raise UsageError(
@@ -143,7 +143,7 @@ def init(
 def ingest(
     format: Annotated[str, typer.Argument(help="auto, or the tool that wrote the files; docs/ingest.md lists them.")],  # noqa: A002
     sources: Annotated[list[str], typer.Argument(help="Files and folders of results.")],
-    lake: Annotated[str, typer.Option(help="Folder that the attempts are added to, for `score` to read.")],
+    lake: Annotated[str, typer.Option(help="Folder to which the attempts are added.")],
     model: Annotated[str | None, typer.Option(help="The model, where the files do not name it.")] = None,
     benchmark: Annotated[str | None, typer.Option(help="The benchmark, where the files do not name it.")] = None,
     subject: Annotated[str | None, typer.Option(help="The subject, or for Inspect metadata.KEY.")] = None,
@@ -153,16 +153,22 @@ def ingest(
     split: Annotated[str | None, typer.Option(help="HELM: which split.")] = None,
     map: Annotated[list[str] | None, typer.Option(help="KEY=THEIRS, such as passed=correct. Repeatable.")] = None,  # noqa: A002
     true: Annotated[list[str] | None, typer.Option(help="A text that means passed. Repeatable.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="A reward from which on an attempt passed.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Lowest reward that counts as passed.")] = None,
     errors: Annotated[
-        Rule | None, typer.Option(help="Attempts without a verdict. Default: as the tool does.")
+        Rule | None, typer.Option(help="How to count attempts without a verdict. Default: as the tool does.")
     ] = None,
     missing: Annotated[Rule | None, typer.Option(help="SWE-bench: problems that were never attempted.")] = None,
-    protocol_ignore: Annotated[list[str] | None, typer.Option(help="Settings that do not tell runs apart.")] = None,
-    skip_refused: Annotated[bool, typer.Option("--skip-refused", help="Leave out what is refused.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, whatever happens.")] = False,
+    protocol_ignore: Annotated[
+        list[str] | None, typer.Option(help="Settings that are not part of the protocol.")
+    ] = None,
+    skip_refused: Annotated[
+        bool, typer.Option("--skip-refused", help="Skip refused files instead of failing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")
+    ] = False,
 ) -> None:
-    """Turn the logs of other tools into a lake of attempts, with a report for every file."""
+    """Convert logs of other tools into a lake, with a report for every file."""
     told = reporting.Told(as_json)
     with reporting.failures(told):
         from scorelake.ingest import job
@@ -191,10 +197,10 @@ def count(
     column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
     memory: Annotated[
-        float | None, typer.Option(help="Gigabytes to aim at when cutting the work, the same for every part.")
+        float | None, typer.Option(help="Target memory in gigabytes; use the same value for every part.")
     ] = None,
 ) -> None:
-    """Count one part of what is new in a lake, for a later `score` to pick up. Parts may run anywhere, at once."""
+    """Count one part of the new files for a later `score`. Parts may run in parallel on any machine."""
 
     def settings() -> Settings:
         return _settings(lake, column, config=config, by=tuple(by or ()), memory=memory)
@@ -236,7 +242,7 @@ def synth(
     rewards: Annotated[bool, typer.Option("--rewards", help="Also a continuous score per attempt.")] = False,
     files: Annotated[int | None, typer.Option(help="Number of files.")] = None,
 ) -> None:
-    """Make a realistic lake to try things on."""
+    """Generate a realistic lake for experiments."""
     with reporting.failures():
         from scorelake import synth as maker
 

@@ -40,7 +40,7 @@ def compare(
         typer.Option(help="A as it was in this run, B as published. Twice: of A, and of B."),
     ] = None,
 ) -> None:
-    """Say what the problems both models attempted show, and what they do not."""
+    """Compare two models on the problems both attempted."""
     with reporting.failures():
         with scorelake.open(out) as board:
             told = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
@@ -125,4 +125,4 @@ def rollback(
 
         with Output.at(out).held() as output:
             manifest = put_back(output, run)
-        reporting.say(f"shown is {manifest['run']['run_id']} again, until the next score")
+        reporting.say(f"Rolled back to {manifest['run']['run_id']}. The next `score` replaces it.")

@@ -19,6 +19,7 @@ from scorelake.text import toml_text
 from scorelake.threads import parallel_map
 
 _MOST = 10
+_WRONG = "required columns are missing or have the wrong type"
 
 
 def refusal(shard: Shard, settings: Settings, where: str, every_file: bool) -> ScorelakeError | None:
@@ -36,7 +37,7 @@ def refusal(shard: Shard, settings: Settings, where: str, every_file: bool) -> S
         return DataError(
             f"{len(wrong):,} of {len(reasons):,} files cannot be read:{_listed(wrong)}",
             where=where,
-            hint="mend or remove them, or leave them out with --allow-quarantine",
+            hint="fix or remove them, or leave them out with --allow-quarantine",
         )
     return None
 
@@ -61,10 +62,10 @@ def _of_all(
         (path, reason) for path, reason in wrong if not set(reason.misfits) <= set(shared) or not reason.misfits
     ]
     lines = [f"\n  {suggested(misfit, found)}" for misfit in shared]
-    many = f" in any of {len(readable):,} files" if len(readable) > 1 else ""
+    many = f" in all {len(readable):,} files" if len(readable) > 1 else ""
     kind = UsageError if any(misfit.name is not None for misfit in shared) else DataError
     return kind(
-        f"the columns do not fit{many}:{''.join(lines)}\n  there are: {', '.join(found) or 'none'}"
+        f"{_WRONG}{many}:{''.join(lines)}\n  there are: {', '.join(found) or 'none'}"
         + (f"\n  and {len(others):,} files have faults of their own:{_listed(others)}" if others else ""),
         where=where,
         hint=_hint(shared, found, settings, where),
@@ -75,7 +76,7 @@ def _hint(shared: Sequence[Misfit], found: Sequence[str], settings: Settings, wh
     """The lines to add, with the closest columns filled in, each for one thing."""
     missing = [misfit for misfit in shared if misfit.name is not None]
     if not missing:
-        return "write the column as it must be, or name another; `scorelake init` guesses which"
+        return "convert the column, or map a different one; `scorelake init` infers the mapping"
     free, meant = [name for name in found if name not in settings.used], dict[str, str]()
     for misfit in missing:
         near = [name for name in closest(misfit, free) if name not in meant.values()]
@@ -88,7 +89,7 @@ def _hint(shared: Sequence[Misfit], found: Sequence[str], settings: Settings, wh
     flags += [f"--by {shlex.quote(meant['by'])}"] if "by" in meant else []
     told = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
     told += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
-    return "\n".join([*told, f"  `scorelake init {shlex.quote(where)}` guesses all columns and writes a config"])
+    return "\n".join([*told, f"  `scorelake init {shlex.quote(where)}` infers all columns and writes a config"])
 
 
 def _listed(wrong: Sequence[tuple[str, UnreadableError]]) -> str:
