@@ -37,7 +37,7 @@ def test_everything_at_once_and_the_lines_that_mend_it(tmp_path: Path, options: 
     error = refused(tmp_path, UsageError, **options)
     assert error.where == str(tmp_path / "lake")
     assert error.what.splitlines() == [
-        "required columns are missing or have the wrong type in any of 12 files:",
+        "required columns are missing or have the wrong type in all 12 files:",
         "  no column model (closest: Model)",
         "  no column problem_id (closest: task_id)",
         "  no column passed and no score (closest: correct)",
@@ -105,7 +105,7 @@ def test_a_broken_file_does_not_hide_the_mistake(tmp_path: Path) -> None:
     put(tmp_path / "lake", FOREIGN.with_columns(problem_id=pl.lit(1.0)), "2.parquet")
     what = refused(tmp_path, UsageError).what
     assert (
-        "required columns are missing or have the wrong type in any of 2 files:\n  no column model (closest: Model)\n"
+        "required columns are missing or have the wrong type in all 2 files:\n  no column model (closest: Model)\n"
         in what
     )
     assert "\n  and 3 files have faults of their own:\n  0.parquet: not a readable Parquet file" in what
