@@ -6,42 +6,20 @@ Whatever is refused, what is published stays as it was.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
+from scorelake.counting.merge import Merged
+from scorelake.counting.partials import Partial
 from scorelake.errors import DataError, UsageError
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Gates, Settings
-from scorelake.storage.files import File
 
 HUGE = 1e100
 _WHO = ("benchmark", "model", "protocol")
 _PERHAPS_MISSING = (("benchmark", 0, "default"), ("subject", 1, "all"))
 """Keys that a lake may have no column for: their place in an example, and what they are then."""
-
-
-class Partial(Protocol):
-    """What must be known of a shard that was counted."""
-
-    @property
-    def files(self) -> tuple[File, ...]: ...
-    @property
-    def problems(self) -> int: ...
-    @property
-    def read(self) -> int: ...
-    @property
-    def rejected(self) -> int: ...
-    @property
-    def rejects(self) -> tuple[tuple[str, str, int], ...]: ...
-    @property
-    def binary(self) -> bool: ...
-    @property
-    def rewards(self) -> bool: ...
-    @property
-    def answers(self) -> str: ...
-    @property
-    def carried(self) -> dict[str, str]: ...
 
 
 def refuse(
@@ -98,26 +76,13 @@ def _refuse_unlike(counted: Sequence[Partial], settings: Settings) -> None:
 
 def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:
     """Raise if a lake of earlier attempts has other outcomes than the lake itself."""
-    kinds = [{(p.binary, p.rewards) for p in some if p.problems} for some in (lake, earlier)]
+    kinds = [{(p.binary, p.rewards) for p in partials if p.problems} for partials in (lake, earlier)]
     if kinds[0] != kinds[1]:
         raise DataError(
             "its outcome columns are not those of the lake",
             where=where,
             hint="[uncertainty] prior_lake must have the same outcome columns (passed, score, or both)",
         )
-
-
-class Merged(Protocol):
-    """What must be known of a bucket that was merged."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def graded(self) -> int: ...
-    @property
-    def ungraded(self) -> int: ...
-    @property
-    def duplicates(self) -> int: ...
 
 
 def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, int]:
@@ -141,16 +106,16 @@ def refuse_ungraded(ungraded: int, settings: Settings) -> None:
         )
 
 
-def written(run: dict[str, Any], told: Survey) -> None:
+def written(run: dict[str, Any], survey: Survey) -> None:
     """What is in the files of the snapshot, read back, is what was merged into them."""
-    there = told.graded, told.ungraded
+    there = survey.graded, survey.ungraded
     if there != (run["graded"], run["ungraded"]):
         raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
 
 
-def refuse_huge(told: Survey) -> None:
+def refuse_huge(survey: Survey) -> None:
     """Raise if rewards are so large that their sums and squares are no numbers any more."""
-    for reward in told.rewards or ():
+    for reward in survey.rewards or ():
         if abs(reward) > HUGE:
             raise DataError(
                 f"a score of {reward:g} is too large to be added up and squared",
@@ -190,8 +155,8 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool) -> 
     if allow_empty or not change.height:
         return
     had, has = (pl.col(name).is_not_null().any() for name in ("value_before", "value"))
-    asked = pl.col("what").is_in(["new", "moved", "same", "unknown"]).any() | pl.lit(same_metrics)
-    lost = change.group_by("metric").agg(lost=had & ~has & asked, has=has, had=had).sort("metric")
+    is_wanted = pl.col("what").is_in(["new", "moved", "same", "unknown"]).any() | pl.lit(same_metrics)
+    lost = change.group_by("metric").agg(lost=had & ~has & is_wanted, has=has, had=had).sort("metric")
     names = lost.filter("lost")["metric"].to_list()
     if names or (lost["had"].any() and not lost["has"].any()):
         what = f"every value of {', '.join(names[:8])}" if lost["has"].any() and names else "every value"

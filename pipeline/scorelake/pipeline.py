@@ -26,7 +26,7 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
-from scorelake.planning import Plan, plan_lake, plan_part, shared_output
+from scorelake.planning import ScorePlan, plan_lake, plan_part, shared_output
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.current_run import PublishedState, load_state
 from scorelake.publish.publication import publish, stage, unstage
@@ -117,7 +117,7 @@ def score_lake(
 def _run_stages(
     space: Workspace,
     run: dict[str, Any],
-    plan: Plan,
+    plan: ScorePlan,
     before: PublishedState,
     full: bool,
     allow_quarantine: bool,
@@ -176,7 +176,7 @@ def count_part(
         return condemned + stages.count(Workspace(here, settings, local, progress, here.root), todo, full=False)
 
 
-def _planned(location: str | Path, plan: Plan) -> RunReport:
+def _planned(location: str | Path, plan: ScorePlan) -> RunReport:
     left = sum(shard.size for shard in plan.shards)
     run = {"lake": str(location), "files": len(plan.lake.files), "bytes_to_read": left}
     return RunReport("planned", run, **plan.file_counts, metrics=0, models=0, problems=0)

@@ -11,7 +11,7 @@ from scorelake import tasks
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
-from scorelake.lake.listing import Lake, listing
+from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote
@@ -19,10 +19,10 @@ from scorelake.storage.files import File, Shard
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScorePlan:
     """The files of a lake: those that are counted already, and the shards that are left to count."""
 
-    lake: Lake
+    lake: LakeListing
     reused: list[Partial]
     shards: list[Shard]
 
@@ -35,17 +35,17 @@ class Plan:
 
 def plan_lake(
     location: str | Path, out: Output, settings: Settings, full: bool, engine: Engine, every_file: bool = False
-) -> Plan:
+) -> ScorePlan:
     """List a lake and find what is counted already; raise if its files do not fit the settings."""
     lake = list_lake(location, out, settings)
     reused = [] if full else tasks.reusable(out.partials, lake.files, settings, local if out.mirror else engine)
     files = _uncounted(lake, reused)
     _check_schema(str(location), lake, files, reused, settings, every_file)
     size = shards.shard_mb(files, settings.run, engine.at_once)
-    return Plan(lake, reused, shards.shards(shards.everywhere(lake.root), files, size))
+    return ScorePlan(lake, reused, shards.shards(shards.everywhere(lake.root), files, size))
 
 
-def list_lake(location: str | Path, out: Output, settings: Settings) -> Lake:
+def list_lake(location: str | Path, out: Output, settings: Settings) -> LakeListing:
     return listing(location, settings.storage, settings.lake.exclude, out.name)
 
 
@@ -58,7 +58,7 @@ def plan_part(
     """
     lake = list_lake(location, out, settings)
     published = set((out.current() or {}).get("partials", ()))
-    earlier = tasks.known(out.partials, lake.files, settings)
+    earlier = tasks.matching_partials(out.partials, lake.files, settings)
     condemned = [partial for partial in earlier if partial.method == tasks.CONDEMNED]
     reused = [partial for partial in earlier if partial.name in published or partial.method == tasks.CONDEMNED]
     files = _uncounted(lake, reused)
@@ -84,13 +84,18 @@ def shared_output(out: Output) -> Output:
     return replace(out, root=Path(shards.everywhere(str(out.root))))
 
 
-def _uncounted(lake: Lake, partials: Sequence[Partial]) -> tuple[File, ...]:
+def _uncounted(lake: LakeListing, partials: Sequence[Partial]) -> tuple[File, ...]:
     counted = {file for partial in partials for file in partial.files}
     return tuple(file for file in lake.files if file not in counted)
 
 
 def _check_schema(
-    where: str, lake: Lake, files: Sequence[File], reused: Sequence[Partial], settings: Settings, every_file: bool
+    where: str,
+    lake: LakeListing,
+    files: Sequence[File],
+    reused: Sequence[Partial],
+    settings: Settings,
+    every_file: bool,
 ) -> None:
     """Report a mistake in the settings before any file is blamed for it."""
     if every_file:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scorelake.stages import Progress
 
 
-class Told:
+class CommandOutput:
     """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
 
     def __init__(
@@ -94,44 +94,47 @@ ORDER BY ALL
 
 
 @contextmanager
-def failures(told: Told | None = None) -> Iterator[Told]:
+def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
     """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
-    told = told or Told()
+    output = output or CommandOutput()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     reachable = True
     try:
-        yield told
+        yield output
         sys.stdout.flush()
     except ScorelakeError as error:
         code, words = error.exit_code, str(error)
         document = {"error": error.what, "where": error.where, "hint": error.hint}
         reachable = not isinstance(error, UnreachableError)
     except KeyboardInterrupt:
-        code, words = 130, f"interrupted{_outcome(told)}{', and what was counted is kept' * (told.out is not None)}"
+        code, words = (
+            130,
+            f"interrupted{_outcome(output)}{', and what was counted is kept' * (output.out is not None)}",
+        )
         document = {"error": "interrupted"}
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise SystemExit(0) from None
     except OSError as error:
-        code, words = 4, f"{error.filename or 'the system'}: {error.strerror or error}{_outcome(told)}"
+        code, words = 4, f"{error.filename or 'the system'}: {error.strerror or error}{_outcome(output)}"
         document = {"error": words}
     except SystemExit:
         raise
     except BaseException as error:
-        told.end({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"})
+        output.end({"status": "failed", "exit_code": 1, "error": f"{type(error).__name__}: {error}"})
         raise
     else:
         return
     say(f"error: {words}")
-    told.end({"status": "failed", "exit_code": code, **document}, reachable)
+    output.end({"status": "failed", "exit_code": code, **document}, reachable)
     raise SystemExit(code)
 
 
-def _outcome(told: Told) -> str:
+def _outcome(output: CommandOutput) -> str:
     """What became of a run; nothing is said of commands that publish nothing anyway."""
-    if told.out is None:
+    if output.out is None:
         return ""
-    return f"; the run was published as {told.published}" if told.published else "; nothing was published"
+    return f"; the run was published as {output.published}" if output.published else "; nothing was published"
 
 
 def data(text: str) -> None:
@@ -162,11 +165,11 @@ def _finite(value: Any) -> Any:
 
 
 def _plain(report: RunReport) -> dict[str, Any]:
-    told = asdict(report)
-    run = told.pop("run")
+    output = asdict(report)
+    run = output.pop("run")
     if "settings" in run:
         run["settings"] = json.loads(run["settings"])
-    return told | {"run": run}
+    return output | {"run": run}
 
 
 def tell(report: RunReport, quiet: bool = False) -> None:
@@ -233,7 +236,7 @@ def _score(lake: str, config: Path) -> str:
     return f"scorelake score {shlex.quote(lake)} --out out --config {shlex.quote(str(config))}"
 
 
-def ingested(report: IngestReport, told: Told) -> None:
+def ingested(report: IngestReport, output: CommandOutput) -> None:
     """Report every source and every refusal, then exit."""
     from scorelake.ingest.ingest_report import format_report
 
@@ -252,7 +255,7 @@ def ingested(report: IngestReport, told: Told) -> None:
     refused = [{"file": error.where, "what": error.what, "hint": error.hint} for error in report.refused]
     sources = [asdict(source) for source in report.sources]
     document = {"sources": sources, "total": asdict(report.total), "refused": refused, "ignored": report.ignored}
-    told.end({"status": report.status, "exit_code": code, **document})
+    output.end({"status": report.status, "exit_code": code, **document})
     if code:
         raise SystemExit(code)
 
@@ -273,11 +276,11 @@ def counted(partials: Sequence[Partial], number: int, of: int) -> None:
     say(f"part {number} of {of}: {rows:,} rows of {files:,} files counted in {len(partials):,} partials")
 
 
-def findings(found: Sequence[Finding], out: str) -> None:
+def findings(findings: Sequence[Finding], out: str) -> None:
     """What a check found, line by line; an error if anything failed."""
-    for finding in found:
+    for finding in findings:
         print(escape_controls(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
-    failed = [finding for finding in found if not finding.ok]
+    failed = [finding for finding in findings if not finding.ok]
     if failed:
         hints = {finding.hint for finding in failed}
         hint = hints.pop() if len(hints) == 1 else ""

@@ -186,7 +186,7 @@ class Uncertainty(Part):
 
     @field_validator("prior")
     @classmethod
-    def _known(cls, prior: str | tuple[float, float]) -> str | tuple[float, float]:
+    def _check_prior(cls, prior: str | tuple[float, float]) -> str | tuple[float, float]:
         if isinstance(prior, str) and prior not in PRIORS:
             raise ValueError(f"must be {', '.join(PRIORS)} or two pseudo-counts")
         if not isinstance(prior, str) and min(prior) <= 0:
@@ -359,10 +359,10 @@ def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | No
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        told, where = _explain(error), str(config or "settings")
-        if flags.get("by") and told.startswith("by: "):
-            told, where = told.removeprefix("by: "), "--by"
-        raise UsageError(told, where=where, hint=_hint(error)) from None
+        message, where = _explain(error), str(config or "settings")
+        if flags.get("by") and message.startswith("by: "):
+            message, where = message.removeprefix("by: "), "--by"
+        raise UsageError(message, where=where, hint=_hint(error)) from None
 
 
 def mapped(pairs: Iterable[str]) -> dict[str, str]:
@@ -382,9 +382,9 @@ def mapped(pairs: Iterable[str]) -> dict[str, str]:
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        key, said = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
+        key, message = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
         plain = key in ("", "by")  # the whole tree, or names that are told already
-        wrong = ": ".join(filter(None, (key, said))) + ("" if plain else f", got {problem['input']!r}")
+        wrong = ": ".join(filter(None, (key, message))) + ("" if plain else f", got {problem['input']!r}")
         lines.append(f"unknown key {key}" if problem["type"] == "extra_forbidden" else wrong)
     return "; ".join(lines)
 
@@ -393,8 +393,8 @@ def _hint(error: ValidationError) -> str | None:
     """For an unknown key: the keys that are known at that place."""
     for problem in error.errors():
         if problem["type"] == "extra_forbidden":
-            place: Any = Settings
+            section: Any = Settings
             for part in problem["loc"][:-1]:
-                place = place.model_fields[str(part)].annotation
-            return f"known keys: {', '.join(place.model_fields)}"
+                section = section.model_fields[str(part)].annotation
+            return f"known keys: {', '.join(section.model_fields)}"
     return None

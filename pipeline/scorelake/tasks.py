@@ -88,7 +88,7 @@ def _misfit(
     root: str, files: Sequence[File], settings: Settings, where: str, every_file: bool
 ) -> ScorelakeError | None:
     shard = Shard(root, tuple(files))
-    with TemporaryDirectory() as aside, local_copy(shard, Path(aside) / "lake", settings, columns=()) as here:
+    with TemporaryDirectory() as temporary, local_copy(shard, Path(temporary) / "lake", settings, columns=()) as here:
         return fit.refusal(here, settings, where, every_file)
 
 
@@ -108,8 +108,10 @@ def count_apart(tasks: Sequence[Count]) -> list[Partial]:
         if error.number not in CRASHES:
             raise
         crash = error
-    alone = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
-    partials = [_tried(task) for task in alone]
+    single_files = [
+        replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files
+    ]
+    partials = [_tried(task) for task in single_files]
     if not any(partial.method == CONDEMNED for partial in partials):
         raise crash
     return partials
@@ -153,20 +155,20 @@ def _count(task: Count) -> Partial:
     done = None if task.again else finished(home)
     if done is not None and enough(done, task.settings):
         return done
-    aside = temp_path(home)
+    temporary = temp_path(home)
     try:
-        with storage_errors(aside):
+        with storage_errors(temporary):
             home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
-            (aside / "counts").mkdir(parents=True)
-        with local_copy(task.shard, aside / "lake", task.settings) as shard:
-            partial = counting.count(replace(task.task, shard=shard), aside / "counts")
+            (temporary / "counts").mkdir(parents=True)
+        with local_copy(task.shard, temporary / "lake", task.settings) as shard:
+            partial = counting.count(replace(task.task, shard=shard), temporary / "counts")
         _unchanged(task.shard)
         with storage_errors(home):
-            partial = replace(partial, checksum=checksum(*partial.contents(aside / "counts")))
-            partials.describe(aside / "counts", partial, counting.identity(task.settings))
-            replace_folder(aside / "counts", home, flushed=False)  # what a power cut spoils, its checksum tells
+            partial = replace(partial, checksum=checksum(*partial.contents(temporary / "counts")))
+            partials.describe(temporary / "counts", partial, counting.identity(task.settings))
+            replace_folder(temporary / "counts", home, flushed=False)  # what a power cut spoils, its checksum tells
     finally:
-        remove(aside)
+        remove(temporary)
     return partial
 
 
@@ -199,20 +201,22 @@ def is_sound(home: str) -> bool:
     return finished(Path(home)) is not None
 
 
-def known(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
+def matching_partials(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
     """Earlier partials of the same settings with every file as it was and enough counted, by their own word."""
     present, identity = set(files), counting.identity(settings)
-    found = (
+    candidates = (
         partials.described(path.parent, identity) for path in sorted(folder.glob(f"[!.]*/{partials.DESCRIPTION}"))
     )
-    return [p for p in found if p is not None and present.issuperset(p.files) and enough(p, settings)]
+    return [p for p in candidates if p is not None and present.issuperset(p.files) and enough(p, settings)]
 
 
 def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: Engine = local) -> list[Partial]:
     """Earlier partials that still hold: known, sound, no file counted twice."""
-    found = known(folder, files, settings)
+    candidates = matching_partials(folder, files, settings)
     covered, out = set[File](), []
-    for partial, sound in zip(found, engine.map(is_sound, [str(folder / p.name) for p in found]), strict=True):
+    for partial, sound in zip(
+        candidates, engine.map(is_sound, [str(folder / p.name) for p in candidates]), strict=True
+    ):
         if sound and covered.isdisjoint(partial.files):
             covered.update(partial.files)
             out.append(partial)
@@ -237,11 +241,11 @@ def condemn(task: Count, reason: str) -> Partial:
         checksum=checksum(),
     )
     home = Path(_here(task).folder) / partial.name
-    aside = temp_path(home)
+    temporary = temp_path(home)
     with storage_errors(home):
-        aside.mkdir(parents=True)
-        partials.describe(aside, partial, counting.identity(task.settings))
-        replace_folder(aside, home)
+        temporary.mkdir(parents=True)
+        partials.describe(temporary, partial, counting.identity(task.settings))
+        replace_folder(temporary, home)
     if task.mirror is not None:
         task.mirror.send(home)
     return partial

@@ -78,25 +78,25 @@ def score(
     scores: Scores = False,
 ) -> None:
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
-    asked: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
-    told = reporting.Told(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
+    arguments: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
+    output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
     options = {"address": address, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
 
     def settings() -> Settings:
-        return _settings(lake, column, engine, **asked)
+        return _settings(lake, column, engine, **arguments)
 
     def work(full: bool) -> int:
-        with reporting.failures(told):
+        with reporting.failures(output):
             with reporting.Bar(quiet) as progress:
                 how = {**options, "engine": engine.value, "full": full, "progress": progress, "warn": reporting.say}
                 report = _run(lake, out, settings(), dry_run=dry_run, **how)
-            told.done(report)
+            output.done(report)
         return 0
 
     if context.obj != GUARDED or engine is not EngineName.local:
         work(full)
         return
-    with reporting.failures(told):
+    with reporting.failures(output):
         code = guard.run_isolated(work, lambda full: _crash_candidates(lake, out, settings(), full), full)
     raise typer.Exit(code)
 
@@ -169,22 +169,22 @@ def ingest(
     ] = False,
 ) -> None:
     """Convert logs of other tools into a lake, with a report for every file."""
-    told = reporting.Told(as_json)
-    with reporting.failures(told):
+    output = reporting.CommandOutput(as_json)
+    with reporting.failures(output):
         from scorelake.ingest import job
         from scorelake.ingest.contract import IngestOptions
 
-        said = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
-        said |= {
+        names = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
+        names |= {
             "metric": metric,
             "split": split,
             "errors": errors and str(errors),
             "missing": missing and str(missing),
         }
-        options = IngestOptions.parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **said)
+        options = IngestOptions.parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **names)
         with reporting.Bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
-    reporting.ingested(report, told)
+    reporting.ingested(report, output)
 
 
 @app.command()
@@ -208,13 +208,13 @@ def count(
     def work(_: bool) -> int:
         with reporting.failures():
             number, of = part_of(shard)
-            told = settings()
+            chosen = settings()
 
             from scorelake.pipeline import count_part
             from scorelake.publish.snapshot import Output
 
             with reporting.Bar() as progress:
-                partials = count_part(lake, Output.at(out, told.storage), told, number, of, progress)
+                partials = count_part(lake, Output.at(out, chosen.storage), chosen, number, of, progress)
             reporting.counted(partials, number, of)
         return 0
 
@@ -253,12 +253,14 @@ def synth(
         reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 
 
-def _settings(lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **asked: Any) -> Settings:
+def _settings(
+    lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **arguments: Any
+) -> Settings:
     """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
     from scorelake.notebook.scoring import settings_for
     from scorelake.settings import mapped
 
-    settings = settings_for(lake, columns=mapped(column or ()), **asked)
+    settings = settings_for(lake, columns=mapped(column or ()), **arguments)
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings
@@ -273,12 +275,12 @@ def _crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> li
     from scorelake.publish.snapshot import Output
 
     def tried(task: tasks.Count) -> int:
-        with reporting.failures(reporting.Told()):
+        with reporting.failures(reporting.CommandOutput()):
             tasks.count(task)
         return 0
 
-    some = crash_candidates(lake, Output.at(out, settings.storage), settings, full)
-    return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in some]
+    tasks_to_try = crash_candidates(lake, Output.at(out, settings.storage), settings, full)
+    return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in tasks_to_try]
 
 
 def part_of(shard: str) -> tuple[int, int]:

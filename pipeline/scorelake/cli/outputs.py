@@ -43,8 +43,8 @@ def compare(
     """Compare two models on the problems both attempted."""
     with reporting.failures():
         with scorelake.open(out) as board:
-            told = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-        reporting.data(str(told))
+            comparison = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
+        reporting.data(str(comparison))
 
 
 @app.command()

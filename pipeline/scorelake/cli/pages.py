@@ -99,9 +99,9 @@ def report(
         from scorelake.read.report import report as written
         from scorelake.read.session import reading
 
-        beside = Path(out) / "leaderboard.html"
+        default_page = Path(out) / "leaderboard.html"
         with reading(out) as folder:
-            address = page or (beside.as_posix() if is_of(beside, folder) else None)
+            address = page or (default_page.as_posix() if is_of(default_page, folder) else None)
             typer.echo(written(folder, metric, address), nl=False)
 
 

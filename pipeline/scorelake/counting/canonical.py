@@ -73,7 +73,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     if wrong:
         raise unfit(wrong, list(schema), list(hive))
     read = [
-        *(source.column for some in (keys, *others.values()) for source in some.values() if source.column),
+        *(source.column for sources in (keys, *others.values()) for source in sources.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
         *([attempt] if attempt else []),
         *([names.answer] if answers == "counted" else []),
@@ -106,8 +106,8 @@ def _key(schema: Schema, hive: Hive, name: str, key: str, wrong: list[Misfit]) -
 def _named(name: str, kind: pl.DataType, key: str, wrong: list[Misfit]) -> None:
     """A name is a text or a whole number."""
     if not (kind.is_integer() or kind in _TEXTS):
-        whole = "; if its numbers are whole, write them as integers" if kind.is_float() else ""
-        wrong.append(Misfit(key, f"column {name} is {kind}; it must be a string or integer{whole}"))
+        advice = "; if its numbers are whole, write them as integers" if kind.is_float() else ""
+        wrong.append(Misfit(key, f"column {name} is {kind}; it must be a string or integer{advice}"))
 
 
 def _any(schema: Schema, hive: Hive, name: str, setting: str, settings: Settings, wrong: list[Misfit]) -> Source:
@@ -155,16 +155,16 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
 
 def _usable(name: str, kind: pl.DataType, wrong: list[Misfit]) -> None:
     if not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
-        told = "to vote with, it must be a text, a number or a boolean; "
+        wanted = "to vote with, it must be a text, a number or a boolean; "
         name_another = 'name another with [columns] answer = "...", or none with ""'
-        wrong.append(Misfit("answer", f"column {name} is {kind}; {told}{name_another}"))
+        wrong.append(Misfit("answer", f"column {name} is {kind}; {wanted}{name_another}"))
 
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
     invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
-    known = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
+    is_graded = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
     right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
-    kind = pl.when(invalid).then(REJECTED).when(known).then(right).otherwise(UNGRADED)
+    kind = pl.when(invalid).then(REJECTED).when(is_graded).then(right).otherwise(UNGRADED)
     return kind.cast(pl.UInt8)
 
 
@@ -204,8 +204,8 @@ def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Mis
             bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
         return text.is_in(names.pass_values)
     if not kind.is_numeric():
-        told = "boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values"
-        wrong.append(Misfit("passed", f"column {names.passed} is {kind}; it must be {told}"))
+        wanted = "boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values"
+        wrong.append(Misfit("passed", f"column {names.passed} is {kind}; it must be {wanted}"))
     bad.append((column != 0) & (column != 1))
     return column == 1
 

@@ -57,27 +57,27 @@ def _of_all(
     settings: Settings,
     where: str,
 ) -> ScorelakeError:
-    found = list(dict.fromkeys(name for reason in readable if reason for name in reason.columns))
+    columns = list(dict.fromkeys(name for reason in readable if reason for name in reason.columns))
     others = [
         (path, reason) for path, reason in wrong if not set(reason.misfits) <= set(shared) or not reason.misfits
     ]
-    lines = [f"\n  {suggested(misfit, found)}" for misfit in shared]
+    lines = [f"\n  {suggested(misfit, columns)}" for misfit in shared]
     many = f" in all {len(readable):,} files" if len(readable) > 1 else ""
     kind = UsageError if any(misfit.name is not None for misfit in shared) else DataError
     return kind(
-        f"{_WRONG}{many}:{''.join(lines)}\n  there are: {', '.join(found) or 'none'}"
+        f"{_WRONG}{many}:{''.join(lines)}\n  there are: {', '.join(columns) or 'none'}"
         + (f"\n  and {len(others):,} files have faults of their own:{_listed(others)}" if others else ""),
         where=where,
-        hint=_hint(shared, found, settings, where),
+        hint=_hint(shared, columns, settings, where),
     )
 
 
-def _hint(shared: Sequence[Misfit], found: Sequence[str], settings: Settings, where: str) -> str:
+def _hint(shared: Sequence[Misfit], columns: Sequence[str], settings: Settings, where: str) -> str:
     """The lines to add, with the closest columns filled in, each for one thing."""
     missing = [misfit for misfit in shared if misfit.name is not None]
     if not missing:
         return "convert the column, or map a different one; `scorelake init` infers the mapping"
-    free, meant = [name for name in found if name not in settings.used], dict[str, str]()
+    free, meant = [name for name in columns if name not in settings.used], dict[str, str]()
     for misfit in missing:
         near = [name for name in closest(misfit, free) if name not in meant.values()]
         meant[misfit.key] = near[0] if near else "..."
@@ -87,9 +87,11 @@ def _hint(shared: Sequence[Misfit], found: Sequence[str], settings: Settings, wh
         lines += [f"{setting} = [{toml_text(meant[key])}]"] if key in meant else []
     flags = [f"--column {shlex.quote(f'{key}={name}')}" for key, name in named.items()]
     flags += [f"--by {shlex.quote(meant['by'])}"] if "by" in meant else []
-    told = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
-    told += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
-    return "\n".join([*told, f"  `scorelake init {shlex.quote(where)}` infers all columns and writes a config"])
+    instructions = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
+    instructions += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
+    return "\n".join(
+        [*instructions, f"  `scorelake init {shlex.quote(where)}` infers all columns and writes a config"]
+    )
 
 
 def _listed(wrong: Sequence[tuple[str, UnreadableError]]) -> str:

@@ -32,9 +32,9 @@ class UnreadableError(Exception):
 
 def unfit(misfits: Sequence[Misfit], columns: Sequence[str], folders: Sequence[str]) -> UnreadableError:
     """One file's misfits as the reason why it cannot be counted."""
-    told = "; ".join(suggested(misfit, [*columns, *folders]) for misfit in misfits)
-    found = ", ".join([*columns, *(f"{key} (folder)" for key in folders)]) or "none"
-    return UnreadableError(f"{told}; the file has: {found}", misfits, [*columns, *folders])
+    reasons = "; ".join(suggested(misfit, [*columns, *folders]) for misfit in misfits)
+    available = ", ".join([*columns, *(f"{key} (folder)" for key in folders)]) or "none"
+    return UnreadableError(f"{reasons}; the file has: {available}", misfits, [*columns, *folders])
 
 
 def suggested(misfit: Misfit, columns: Iterable[str]) -> str:
@@ -52,7 +52,7 @@ def closest(misfit: Misfit, columns: Iterable[str], most: int = 3) -> list[str]:
         bare.setdefault(_bare(column), []).append(column)
     wanted = [_bare(misfit.name), *(_bare(alias) for alias in ALIASES.get(misfit.key, ()))]
     alike = difflib.get_close_matches(wanted[0], bare, n=most, cutoff=0.6)
-    names = (name for known in (*wanted, *alike) for name in bare.get(known, ()))
+    names = (name for candidate in (*wanted, *alike) for name in bare.get(candidate, ()))
     return list(dict.fromkeys(names))[:most]
 
 

@@ -140,9 +140,9 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -
         metadata = parquet.footer(path)
         arrow = metadata.schema.to_arrow_schema()
         hive = file.constant_columns(parquet.field_ids(arrow), task.settings.used)
-        known = arrow.serialize().to_pybytes()
-        if known not in schemas:
-            schemas[known] = _schema(arrow, task.settings.used)
+        schema_bytes = arrow.serialize().to_pybytes()
+        if schema_bytes not in schemas:
+            schemas[schema_bytes] = _schema(arrow, task.settings.used)
     except parquet.DamagedError as error:
         raise UnreadableError(f"damaged: {error}") from None
     except UnicodeDecodeError:
@@ -152,8 +152,8 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -
     except BROKEN as error:
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
-    columns = canonical(task.settings, schemas[known], hive)
-    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[known]))
+    columns = canonical(task.settings, schemas[schema_bytes], hive)
+    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[schema_bytes]))
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:

@@ -28,7 +28,7 @@ HIDDEN = ("_", ".")
 
 
 @dataclass(frozen=True)
-class Lake:
+class LakeListing:
     """A frozen listing: a file that changes later is noticed."""
 
     root: str
@@ -43,7 +43,7 @@ class Lake:
 
 def listing(
     location: str | Path, storage: Storage = PATIENCE, exclude: Sequence[str] = (), out: str | Path | None = None
-) -> Lake:
+) -> LakeListing:
     """List every Parquet file below a folder, the files of a table, or a single file, sorted by path.
 
     Files that match a pattern of `exclude`, output folders, and `out`, the output to be written, are left out.
@@ -80,7 +80,7 @@ def _absolute(location: str | Path) -> str:
     return str(location).rstrip("/") if is_remote(location) else os.path.realpath(location)
 
 
-def _list(location: str, storage: Storage, out: str | None) -> Lake:
+def _list(location: str, storage: Storage, out: str | None) -> LakeListing:
     if iceberg.is_table(location):
         return _table(*iceberg.table_files(location, storage), storage)
     if is_remote(location):
@@ -94,7 +94,7 @@ def _list(location: str, storage: Storage, out: str | None) -> Lake:
         metadata = root / iceberg.hinted_path((root / iceberg.HINT).read_bytes())
         return _table(*iceberg.table_files(str(metadata), storage), storage)
     if root.is_file():
-        return Lake(str(root.parent), (stat(root, root.name),), 0)
+        return LakeListing(str(root.parent), (stat(root, root.name),), 0)
     if is_marked(root):
         raise LakeError("is an output of scorelake, not a lake", where=location, hint="name the lake that was scored")
     files, ignored = [], 0
@@ -105,7 +105,7 @@ def _list(location: str, storage: Storage, out: str | None) -> Lake:
             files.append(stat(path, name))
         else:
             ignored += 1
-    return Lake(str(root), tuple(files), ignored)
+    return LakeListing(str(root), tuple(files), ignored)
 
 
 def _walk(root: Path, out: str | None) -> Iterator[tuple[Path, bool]]:
@@ -129,7 +129,7 @@ def _walk(root: Path, out: str | None) -> Iterator[tuple[Path, bool]]:
                 refuse_table(f"{path.relative_to(root).as_posix()}/", str(root))
 
 
-def _list_objects(url: str, storage: Storage, out: str | None) -> Lake:
+def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
     """List a lake in object storage, where the parts of a key are what folders are on a disk."""
     from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
 
@@ -137,7 +137,7 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> Lake:
         folder, _, name = url.rpartition("/")
         single = Objects(folder, storage).find(name)
         if single is not None:
-            return Lake(folder, (_file(single),), 0)
+            return LakeListing(folder, (_file(single),), 0)
     store = Objects(url, storage)
     objects = {each.key: each for each in store.list()}
     if any(key.startswith(f"{delta.LOG}/") for key in objects):
@@ -159,7 +159,7 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> Lake:
         # Consoles create an empty object with a trailing slash for a folder, and the slash is not listed.
         elif each.size or store.find(key) is not None:
             files.append(_file(each))
-    return Lake(url, tuple(files), ignored)
+    return LakeListing(url, tuple(files), ignored)
 
 
 def _file(source: Object) -> File:
@@ -174,7 +174,9 @@ def _outputs(url: str, keys: Iterable[str], out: str | None) -> tuple[str, ...]:
     return tuple(outputs)
 
 
-def _table(root: str, named: Sequence[File], storage: Storage, objects: Mapping[str, Object] | None = None) -> Lake:
+def _table(
+    root: str, named: Sequence[File], storage: Storage, objects: Mapping[str, Object] | None = None
+) -> LakeListing:
     """Return the files that a table names as they are now; raise if one is missing or has another size."""
     if is_remote(root) and objects is None:
         from scorelake.storage.objects import Objects  # noqa: PLC0415
@@ -194,7 +196,7 @@ def _table(root: str, named: Sequence[File], storage: Storage, objects: Mapping[
         if listed.size != file.size:
             raise DataError(f"has {listed.size:,} bytes, but {file.size:,} in the log of the table", where=where)
         files.append(replace(listed, table=file.table))
-    return Lake(root, tuple(files), 0)
+    return LakeListing(root, tuple(files), 0)
 
 
 def refuse_table(path: str, root: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from scorelake.errors import DataError
 from scorelake.lake.download import local_copy
-from scorelake.lake.listing import Lake
+from scorelake.lake.listing import LakeListing
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import first_line, is_remote
@@ -79,7 +79,7 @@ class LakeSample:
     columns: dict[str, Column]
 
 
-def sample_lake(lake: Lake, settings: Settings) -> LakeSample:
+def sample_lake(lake: LakeListing, settings: Settings) -> LakeSample:
     """Read some rows of some files; skip files that cannot be read, unless none can."""
     shard = Shard(lake.root, tuple(_choose_files(lake)))
     types: dict[str, str] = {}
@@ -106,7 +106,7 @@ def sample_lake(lake: Lake, settings: Settings) -> LakeSample:
     return LakeSample(len(lake.files), len(shard.files), rows, columns)
 
 
-def _choose_files(lake: Lake) -> Sequence[File]:
+def _choose_files(lake: LakeListing) -> Sequence[File]:
     """Return files from all over the lake; of object storage the smallest, since they are downloaded completely."""
     if is_remote(lake.root):
         return sorted(lake.files, key=lambda file: (file.size, file.path))[:FILES]

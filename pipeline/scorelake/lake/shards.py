@@ -41,11 +41,11 @@ def shards(root: str, files: tuple[File, ...], megabytes: float) -> list[Shard]:
     batch: list[File] = []
     size = 0
     for file in files:
-        alone = few and file.size < SMALL
-        if batch and (alone or size + file.size > megabytes * 2**20):
+        stands_alone = few and file.size < SMALL
+        if batch and (stands_alone or size + file.size > megabytes * 2**20):
             out.append(Shard(root, tuple(batch)))
             batch, size = [], 0
-        if alone:
+        if stands_alone:
             out.append(Shard(root, (file,)))
             continue
         batch.append(file)

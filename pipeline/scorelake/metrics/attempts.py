@@ -30,28 +30,28 @@ class Entries:
     value: Floats
     there: NDArray[np.bool_]
     problem: Ints
-    place: Ints
+    position: Ints
     problems: int
 
 
 def entries(matrix: Attempts, what: str = "R") -> Entries:
     """The entries of a matrix; what is no matrix of numbers is an error."""
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype.kind in "biuf":
-        problem, place = np.divmod(np.arange(matrix.size), max(matrix.shape[1], 1))
+        problem, position = np.divmod(np.arange(matrix.size), max(matrix.shape[1], 1))
         there = ~np.ma.getmaskarray(matrix).ravel()
         value = np.where(there, np.ma.getdata(matrix).ravel(), 0).astype(np.float64)
-        return Entries(value, there, problem, place, len(matrix))
+        return Entries(value, there, problem, position, len(matrix))
     rows = _rows(matrix, what)
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     problem = np.repeat(np.arange(len(rows)), lengths)
-    place = np.arange(problem.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    position = np.arange(problem.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     flat = list(chain.from_iterable(rows))
     for entry in flat:
         if not isinstance(entry, Real | np.bool_ | None):
             raise MetricError(f"{what}: an entry must be a number, a boolean or None, got {entry!r}", hint=_SHAPE)
     there = np.array([entry is not None for entry in flat], dtype=bool)
     value = np.array([0.0 if entry is None else float(entry) for entry in flat])
-    return Entries(value, there, problem, place, len(rows))
+    return Entries(value, there, problem, position, len(rows))
 
 
 def tallied(matrix: Attempts, what: str = "R") -> tuple[Ints, Ints]:
@@ -62,16 +62,16 @@ def tallied(matrix: Attempts, what: str = "R") -> tuple[Ints, Ints]:
 
 def categories(matrix: Attempts, many: int, what: str = "R") -> Ints:
     """How often every problem has each of the outcomes 0, 1, ...: problems x outcomes."""
-    found = entries(matrix, what)
-    value = found.value[found.there]
+    given = entries(matrix, what)
+    value = given.value[given.there]
     odd = ~((value >= 0) & (value < many) & (value == np.floor(value)))
     if odd.any():
         raise MetricError(
             f"{what}: an entry must be {'0 or 1' if many == 2 else f'from 0 to {many - 1}'}, got {value[odd][0]:g}",
             hint="None stands for a missing attempt; outcomes of more kinds need their weights w",
         )
-    out = np.zeros((found.problems, many), dtype=np.int64)
-    np.add.at(out, (found.problem[found.there], value.astype(np.int64)), 1)
+    out = np.zeros((given.problems, many), dtype=np.int64)
+    np.add.at(out, (given.problem[given.there], value.astype(np.int64)), 1)
     return out
 
 

@@ -104,8 +104,8 @@ def summarize_all(
     if weight.size == 0:
         return [_empty()] * len(metrics)
     estimates = evaluate(metrics, n_, c_, prior_pair(prior))
-    found = aggregate(estimates, scipy.sparse.csr_array(weight[None, :]), confidence, min_coverage, bounds)
-    return [summaries.first() for summaries in found]
+    summaries_of = aggregate(estimates, scipy.sparse.csr_array(weight[None, :]), confidence, min_coverage, bounds)
+    return [summaries.first() for summaries in summaries_of]
 
 
 def summarize_levels(

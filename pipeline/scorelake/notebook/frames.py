@@ -94,7 +94,7 @@ def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.
             {
                 columns.model: pl.repeat(str(model), matrix.value.size, dtype=pl.String, eager=True),
                 columns.problem_id: matrix.problem,
-                columns.attempt: matrix.place,
+                columns.attempt: matrix.position,
                 getattr(columns, entries): pl.Series(matrix.value).set(pl.Series(~matrix.there), None),
             }
         )

@@ -13,7 +13,7 @@ from typing import Any
 from scorelake.page import svg
 from scorelake.page.pairs import packed_pairs
 from scorelake.page.sections import MANY, MATRIX, BoardView, pack
-from scorelake.read.board import Board, Line, by_subject
+from scorelake.read.board import BoardRows, Line, by_subject
 from scorelake.read.names import labels
 from scorelake.read.numbers import Scale
 from scorelake.read.verdict import verdict
@@ -105,7 +105,7 @@ def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
     ]
 
 
-def _scores(view: BoardView, board: Board) -> Json:
+def _scores(view: BoardView, board: BoardRows) -> Json:
     """Return a board, or one subject of it, at the metric of the page."""
     metric = view.metric if view.metric in board.lines else next(iter(board.lines))
     lines = {line.model: [line.problems, line.of_benchmark, line.attempts] for line in board.lines[metric]}
@@ -113,7 +113,7 @@ def _scores(view: BoardView, board: Board) -> Json:
     return {"counts": counts, "metrics": {metric: _metric(view, board, metric)}}
 
 
-def _metric(view: BoardView, board: Board, name: str) -> Json:
+def _metric(view: BoardView, board: BoardRows, name: str) -> Json:
     """Return a board at one metric, with the models in the order of the page."""
     scale = board.scale(name)
     by_model = {line.model: line for line in board.lines[name]}

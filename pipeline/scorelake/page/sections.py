@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from scorelake.page import svg
-from scorelake.read.board import Board, Facts, Line, Reader
+from scorelake.read.board import BoardRows, Facts, Line, Reader
 from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale, millionths
 from scorelake.read.verdict import tiers, title
@@ -57,7 +57,7 @@ class BoardView:
     """One board at the metric that is shown, and the session to query for it."""
 
     facts: Facts
-    board: Board
+    board: BoardRows
     reader: Reader
     metric: str
     top: int = 50

@@ -69,7 +69,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Board:
+class BoardRows:
     """A benchmark under one protocol: its models at every metric, best first, unranked models last."""
 
     benchmark: str
@@ -91,7 +91,7 @@ class Facts:
     run: dict[str, Any]
     settings: dict[str, Any]
     quarantine: list[tuple[str, str]]
-    boards: list[Board]
+    boards: list[BoardRows]
     families: dict[str, tuple[str, int | None]]
     """Family and k of every metric."""
     label: dict[str, str] = field(repr=False)
@@ -165,7 +165,7 @@ def facts(read: Reader) -> Facts:
     (run,) = read.dicts("FROM run WHERE shown")
     label = dict(read.rows("SELECT protocol, label FROM protocol"))
     boards = [
-        Board(benchmark, protocol, label[protocol], _by_metric(row[2:] for row in group))
+        BoardRows(benchmark, protocol, label[protocol], _by_metric(row[2:] for row in group))
         for (benchmark, protocol), group in groupby(read.rows(_LINES), key=lambda row: row[:2])
     ]
     if not boards:
@@ -177,7 +177,7 @@ def facts(read: Reader) -> Facts:
     return Facts(run, read.settings(), quarantine, boards, families, labels(models), labels(models, SHORT))
 
 
-def by_subject(read: Reader, board: Board, metric: str | None = None) -> list[Board]:
+def by_subject(read: Reader, board: BoardRows, metric: str | None = None) -> list[BoardRows]:
     """Return the boards of the subjects of a board, at every metric or at one; none if there is one subject."""
     rows = read.rows(_SUBJECT_LINES, board.benchmark, board.protocol, metric, metric)
     boards = [

@@ -13,7 +13,7 @@ from scorelake.read.board import Reader, opened
 from scorelake.read.names import canonical, check_names, matches_protocol
 
 if TYPE_CHECKING:
-    from scorelake.read.recompute import Kept, Told
+    from scorelake.read.recompute import Kept, StoredComparison
 
 POWER = 0.8
 _SAME_PROTOCOL = "attempted by both under the same protocol"
@@ -189,7 +189,7 @@ def _recomputed(
     return [_labelled(each, kept, metric, settings) for each in compared(kept, (a, b), metric, request.benchmark)]
 
 
-def _labelled(result: Told, kept: Kept, metric: str, settings: dict[str, Any]) -> PairResult:
+def _labelled(result: StoredComparison, kept: Kept, metric: str, settings: dict[str, Any]) -> PairResult:
     """Name both sides so that they differ, and describe their common problems."""
     a, b = result.sides
     labels = result.labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scorelake.read.board import Board, Reader
+from scorelake.read.board import BoardRows, Reader
 
 _CHANGES = """
 SELECT model, value_before, value, change, outside, problems_before, problems FROM change
@@ -33,7 +33,7 @@ class Mover:
     note: str
 
 
-def movers(read: Reader, board: Board, metric: str, limit: int = 10) -> list[Mover]:
+def movers(read: Reader, board: BoardRows, metric: str, limit: int = 10) -> list[Mover]:
     """Return the largest changes since the previous run; none for a first run."""
     rows = read.rows(_CHANGES, board.benchmark, board.protocol, metric, limit)
     return [Mover(model, before, now, change, _note(*rest)) for model, before, now, change, *rest in rows]

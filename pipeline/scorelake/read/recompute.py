@@ -38,7 +38,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Told:
+class StoredComparison:
     """One comparison: benchmark, sides, labels of their protocols, and the columns of its row."""
 
     benchmark: str
@@ -89,11 +89,11 @@ class Kept:
 
     def run(self, name: str) -> str:
         """The id of the run that a beginning of its id means."""
-        found = [run for run in self.manifests if run == name] or [r for r in self.manifests if r.startswith(name)]
-        if len(found) != 1:
-            many = "no run" if not found else f"{len(found)} runs"
+        matching = [run for run in self.manifests if run == name] or [r for r in self.manifests if r.startswith(name)]
+        if len(matching) != 1:
+            many = "no run" if not matching else f"{len(matching)} runs"
             raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(self.manifests)}")
-        return found[0]
+        return matching[0]
 
     def counts(self, run: str) -> Counted:
         if run not in self._read:
@@ -110,7 +110,7 @@ class Kept:
             raise UsageError("was made with settings that this version does not know", where=f"run {run}") from None
 
 
-def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str | None) -> list[Told]:
+def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str | None) -> list[StoredComparison]:
     """One comparison per benchmark, and per protocol that both sides ran under, or of the two protocols asked for."""
     settings = kept.settings(sides[1].run)
     settings = settings.model_copy(update={"compare": settings.compare.model_copy(update={"metrics": (metric,)})})
@@ -123,13 +123,13 @@ def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str |
         for a, b in _protocols(sides, groups[0][name], groups[1][name]):
             if a is None or b is None:
                 difference = protocol_difference(frozenset(groups[0][name]), frozenset(groups[1][name]))
-                out.append(Told(name, sides, ("", ""), {"lift": None, "claim": difference}))
+                out.append(StoredComparison(name, sides, ("", ""), {"lift": None, "claim": difference}))
                 continue
             rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]
             labels = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
             scorer = _scorer(chosen, settings, outcomes)
             row = compare_two(labels, rows, name, chosen, scorer, settings).row(0, named=True)
-            out.append(Told(name, sides, (protocol_label(a), protocol_label(b)), row))
+            out.append(StoredComparison(name, sides, (protocol_label(a), protocol_label(b)), row))
     return out
 
 
@@ -142,8 +142,8 @@ def _groups(counted: Counted, model: str, benchmark: str | None) -> dict[str, li
     mine = counted.histogram.filter(pl.col("model") == model)
     if benchmark is not None:
         mine = mine.filter(pl.col("benchmark") == benchmark)
-    told = mine.group_by("benchmark").agg(pl.col("protocol").unique().sort())
-    return dict(told.iter_rows())
+    protocols = mine.group_by("benchmark").agg(pl.col("protocol").unique().sort())
+    return dict(protocols.iter_rows())
 
 
 def _rows(counted: Counted, side: Side, benchmark: str, protocol: str) -> pl.DataFrame:
@@ -158,10 +158,10 @@ def _protocols(
     mine, other = (
         [
             protocol
-            for protocol in some
+            for protocol in side_protocols
             if side.protocol is None or matches_protocol(protocol, protocol_label(protocol), side.protocol)
         ]
-        for side, some in zip(sides, (ours, theirs), strict=True)
+        for side, side_protocols in zip(sides, (ours, theirs), strict=True)
     )
     if (sides[0].model, sides[0].run) == (sides[1].model, sides[1].run):
         if sides[0].protocol is None and len(mine) == 2:

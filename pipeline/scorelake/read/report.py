@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from scorelake.read.board import Board, Facts, Reader, facts, opened
+from scorelake.read.board import BoardRows, Facts, Reader, facts, opened
 from scorelake.read.movers import changed_settings, movers, run_before
 from scorelake.read.verdict import title, verdict, warnings
 
@@ -59,7 +59,7 @@ def _summary(run: dict[str, Any]) -> str:
     return f"Run {plain(run['run_id'])} of {run['started']:%Y-%m-%d %H:%M} UTC: {sums}."
 
 
-def _board(published: Facts, read: Reader, board: Board, metric: str) -> str:
+def _board(published: Facts, read: Reader, board: BoardRows, metric: str) -> str:
     scale, label = board.scale(metric), published.label
     ranked = [line for line in board.lines[metric] if line.rank is not None]
     unranked = [line for line in board.lines[metric] if line.rank is None]

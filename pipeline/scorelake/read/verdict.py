@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from scorelake.read.board import Board, Facts, Line
+from scorelake.read.board import BoardRows, Facts, Line
 from scorelake.text import escape_controls, plural
 
 SATURATED = 0.95
@@ -21,12 +21,12 @@ class Warned:
     text: str
 
 
-def title(board: Board) -> str:
+def title(board: BoardRows) -> str:
     """Return the benchmark with its protocol and subject, if there are any."""
     return " \u00b7 ".join(escape_controls(part) for part in (board.benchmark, board.label, board.subject) if part)
 
 
-def verdict(facts: Facts, board: Board, metric: str) -> str:
+def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
     """Return two or three sentences on the leader and the models behind it. No rank range has a "best" model."""
     lines, scale = board.lines[metric], board.scale(metric)
     where = f"{title(board)} at {metric}"
@@ -104,7 +104,7 @@ def warnings(facts: Facts, metric: str, changed: Sequence[str] = ()) -> list[War
     return texts
 
 
-def _board_warnings(board: Board, lines: Sequence[Line]) -> list[str]:
+def _board_warnings(board: BoardRows, lines: Sequence[Line]) -> list[str]:
     texts, where = [], title(board)
     if unranked := sum(line.rank is None for line in lines):
         are = "is" if unranked == 1 else "are"
