@@ -8,7 +8,7 @@ import pytest
 
 from conftest import FIXTURES, ask, attempts, expand, put, run
 from scorelake import metrics
-from scorelake.scoring.curves import curve_ks
+from scorelake.scoring.summaries import curve_ks
 
 
 def test_every_k_then_four_in_each_doubling() -> None:

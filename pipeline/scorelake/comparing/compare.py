@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -34,7 +35,7 @@ MAX_MODELS = 10_000
 
 @dataclass(frozen=True)
 class MetricResult:
-    """Pairs and ranks of one board by one metric."""
+    """Pairs and ranks of one board by one metric; lifts and ranks are there after the comparison."""
 
     metric: Metric
     a: Ints
@@ -46,12 +47,24 @@ class MetricResult:
     """Reason why a pair is not compared, as B against A and as A against B; null if it is."""
     compared: Ints
     """Numbers of the pairs that are compared."""
-    lifts: Lifts
     ranked: Ints
-    """Numbers of the models that are ranked."""
-    ranks: Ranks | None
-    """None where the ranked models have too few problems in common."""
+    """Numbers of the models that are ranked; none where they have too few problems in common."""
     resamples: int
+    lifts: Lifts = field(default_factory=lambda: Lifts.empty(0))
+    ranks: Ranks | None = None
+
+    def finish(self, lifts: Lifts, ranks: Ranks) -> MetricResult:
+        """Add the numbers; refuse pairs whose common problems all belong to one cluster: they have no interval."""
+        single = np.isnan(lifts.lo)
+        text = pl.Series([f"{REFUSED}too few clusters (1 in common, 2 needed)"]).new_from_index(0, int(single.sum()))
+        b_over_a, a_over_b = (each.clone().scatter(self.compared[single], text) for each in self.refused)
+        return replace(
+            self,
+            refused=(b_over_a, a_over_b),
+            compared=self.compared[~single],
+            lifts=lifts.take(~single),
+            ranks=ranks if self.ranked.size else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -90,8 +103,7 @@ def compare_boards(
             by_metric = [list(_metric_tasks(task, sums.get(task.id), chosen, has_value, settings)) for task in batch]
             _compare_pairs([each for tasks in by_metric for each in tasks], lake, max_bytes)
             for task, mine in zip(batch, by_metric, strict=True):
-                results = [each.result() for each in mine]
-                out[task.id[0]].append(BoardResult(task.board, task.unranked, results))
+                out[task.id[0]].append(BoardResult(task.board, task.unranked, [each.result for each in mine]))
     return out
 
 
@@ -104,7 +116,7 @@ class BoardTask:
     benchmark: Benchmark
     partners: int | None
     """Models that each is compared with; None for all."""
-    resamples: int
+    plan: ResamplePlan
     unranked: list[str | None]
     size: int
     """Bytes of its sums."""
@@ -119,9 +131,9 @@ def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Sett
         for i, board in enumerate(boards, start=first):
             models, units = len(board.models), min(benchmark.units.size, MAX_UNITS)
             size = _FLOAT * (metrics + 1) * models * (2 * units + models)
+            own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
             unranked = rank_eligibility(board.coverage, settings.compare)
-            resamples = plan.resamples_for(share * pairs)
-            yield BoardTask((number, i), board, benchmark, partners, resamples, unranked, size)
+            yield BoardTask((number, i), board, benchmark, partners, own_plan, unranked, size)
 
 
 def _partners(models: Sequence[int], metrics: int, max_pairs: int) -> int | None:
@@ -157,22 +169,13 @@ class MetricTask:
 
     board: BoardTask
     number: int
-    metric: Metric
     sums: ModelSums
-    a: Ints
-    b: Ints
-    problems: Counts
-    refused: tuple[pl.Series, pl.Series]
-    compared: Ints
-    ranked: Ints
-    has_ranges: bool
-    plan: ResamplePlan
+    result: MetricResult
     comparison: PairedComparison | None = None
-    finished: tuple[Lifts, Ranks] | None = None
 
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery]]:
         """Yield queries and the numbers of their pairs among those compared."""
-        a, b = self.a[self.compared], self.b[self.compared]
+        a, b = self.result.a[self.result.compared], self.result.b[self.result.compared]
         step = max(1, max_bytes // (2 * _FLOAT * self.sums.sums.shape[1]))
         for i, at in enumerate(pair_batches(self.sums.differ(a, b), step)):
             yield at, PairQuery(self.board.id, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0)
@@ -180,25 +183,20 @@ class MetricTask:
     def size(self, query: PairQuery) -> int:
         """Return the bytes of the answer to a query, and of the resampled means that it is used with."""
         units = 2 * self.sums.sums.shape[1] if query.own_sums else 0
-        return _FLOAT * ((4 + units) * query.a.size + 2 * self.board.resamples * len(self.board.board.models))
+        return _FLOAT * ((4 + units) * query.a.size + 2 * self.board.plan.resamples * len(self.board.board.models))
 
     def compare(self, at: Ints, sums: PairSums, drawn: Resamples, is_last: bool) -> None:
         """Compare pairs, and release the resampled means after the last."""
+        result = self.result
         if self.comparison is None:
-            a, b, clustered = self.a[self.compared], self.b[self.compared], self.board.benchmark.clustered
-            self.comparison = PairedComparison(self.sums, a, b, self.ranked, drawn, self.plan.confidence, clustered)
+            a, b = result.a[result.compared], result.b[result.compared]
+            confidence, clustered = self.board.plan.confidence, self.board.benchmark.clustered
+            self.comparison = PairedComparison(self.sums, a, b, result.ranked, drawn, confidence, clustered)
         self.comparison.compare(at, sums.wins, sums.differences)
         if is_last:
-            self.finished, self.comparison = self.comparison.finish(), None
-
-    def result(self) -> MetricResult:
-        assert self.finished is not None
-        lifts, ranks = self.finished
-        refused, compared, lifts = refuse_single_clusters(self.refused, self.compared, lifts)
-        return MetricResult(
-            self.metric, self.a, self.b, self.problems, refused, compared, lifts, self.ranked,
-            ranks if self.has_ranges else None, self.board.resamples,
-        )  # fmt: skip
+            lifts, ranks = self.comparison.finish()
+            self.result = result.finish(lifts, ranks)
+            self.comparison = None
 
 
 def _metric_tasks(
@@ -210,21 +208,19 @@ def _metric_tasks(
     models, coverage, compare = task.board.models, task.board.coverage, settings.compare
     shape = len(models), len(models)
     shared = np.broadcast_to(sums.shared, shape)
-    for number, metric in enumerate(chosen):
-        own = sums.metrics[number]
+    for number, (metric, own) in enumerate(zip(chosen, sums.metrics, strict=True)):
         usable = np.broadcast_to(own.shared, shape)
         codes = comparability(coverage, shared, usable, compare)
         a, b = select_pairs(own.averages, task.partners)
         refused = refusals(coverage, codes[a, b], shared[a, b], usable[a, b], a, b, metric, compare)
         valued = has_value(task.board, metric)
-        ranked = np.flatnonzero(
-            [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
-        )
-        has_ranges = _has_ranges(usable, codes, ranked, a.size == _count_pairs(len(models), None), settings)
-        yield MetricTask(
-            task, number, metric, own, a, b, usable[a, b], refused, np.flatnonzero(codes[a, b] == 0),
-            ranked if has_ranges else ranked[:0], has_ranges, resample_plan(settings),
-        )  # fmt: skip
+        is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
+        ranked = np.flatnonzero(is_ranked)
+        if not _has_ranges(usable, codes, ranked, a.size == _count_pairs(len(models), None), settings):
+            ranked = ranked[:0]
+        compared = np.flatnonzero(codes[a, b] == 0)
+        result = MetricResult(metric, a, b, usable[a, b], refused, compared, ranked, task.plan.resamples)
+        yield MetricTask(task, number, own, result)
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
@@ -239,43 +235,26 @@ def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, se
     return bool(enough and same_problems and not refused.any())
 
 
+Work = tuple[MetricTask, Ints, PairQuery]
+
+
 def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) -> None:
     """Compare the pairs of tasks, as many at a time as fit into memory."""
     work = [(task, at, query) for task in tasks for at, query in task.queries(max_bytes)]
     last = {id(task): query for task, _, query in work}
-    for batch in batch_by_size(work, lambda item: item[0].size(item[2]), max_bytes):
-        answers = list(zip(batch, lake.pair_sums([query for *_, query in batch]), strict=True))
-        for _, group in groupby(answers, lambda item: _draw_key(item[0][0])):
-            by_task = [list(each) for _, each in groupby(group, lambda item: id(item[0][0]))]
-            _compare_answers(by_task, last)
 
-
-def _compare_answers(
-    by_task: Sequence[Sequence[tuple[tuple[MetricTask, Ints, PairQuery], PairSums]]], last: dict[int, PairQuery]
-) -> None:
-    """Compare pairs of tasks that share their weights and signs."""
-    first = by_task[0][0][0][0]
-    drawn = resample(first.board.benchmark.units, first.board.resamples, first.plan.seed)
-
-    def compare(answers: Sequence[tuple[tuple[MetricTask, Ints, PairQuery], PairSums]]) -> None:
+    def compare(answers: Sequence[tuple[Work, PairSums]], drawn: Resamples) -> None:
         for (task, at, query), sums in answers:
             task.compare(at, sums, drawn, is_last=last[id(task)] is query)
 
-    parallel_map(compare, by_task)
+    for batch in batch_by_size(work, lambda item: item[0].size(item[2]), max_bytes):
+        answers = zip(batch, lake.pair_sums([query for *_, query in batch]), strict=True)
+        for (_, plan), group in groupby(answers, lambda answer: _draw_key(answer[0][0])):
+            by_task = [list(each) for _, each in groupby(group, lambda answer: id(answer[0][0]))]
+            units = by_task[0][0][0][0].board.benchmark.units
+            parallel_map(partial(compare, drawn=resample(units, plan.resamples, plan.seed)), by_task)
 
 
-def _draw_key(task: MetricTask) -> tuple[int, int]:
+def _draw_key(task: MetricTask) -> tuple[int, ResamplePlan]:
     """Return what decides the weights and signs of a task."""
-    return task.board.id[0], task.board.resamples
-
-
-def refuse_single_clusters(
-    refused: tuple[pl.Series, pl.Series], compared: Ints, lifts: Lifts
-) -> tuple[tuple[pl.Series, pl.Series], Ints, Lifts]:
-    """Refuse pairs whose common problems all belong to one cluster: they have no interval."""
-    single = np.isnan(lifts.lo)
-    if not single.any():
-        return refused, compared, lifts
-    text = f"{REFUSED}too few clusters (1 in common, 2 needed)"
-    texts = [pl.Series(each.scatter(compared[single], [text] * int(single.sum()))) for each in refused]
-    return (texts[0], texts[1]), compared[~single], lifts.take(~single)
+    return task.board.id[0], task.board.plan

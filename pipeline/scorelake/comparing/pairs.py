@@ -32,10 +32,11 @@ def pair_table(
     strangers = pairs_without_common_protocol(boards, chosen, keys, settings.compare.max_pairs)
     frames = [
         pl.DataFrame(schema=schema),
-        *(_pairs(result.board, each).select(*schema) for result in results for each in result.metrics),
+        *(_pairs(result.board, each) for result in results for each in result.metrics),
         pl.DataFrame(strangers, schema),
     ]
-    rows = _add_claims(_adjust(pl.concat(frames)), settings).drop(_INNER)
+    rows = pl.concat(frames, how="diagonal").select(*schema)
+    rows = _add_claims(_adjust(rows), settings).drop(_INNER)
     order = {metric.name: i for i, metric in enumerate(chosen)}
     position = pl.col("metric").replace_strict(order, return_dtype=pl.Int64)
     return table.check(rows.sort(*keys, "protocol", position, "model_a", "model_b", nulls_last=True))
@@ -44,22 +45,9 @@ def pair_table(
 def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
     """Return a row per pair: numbers where it is compared, the reason where it is not."""
     lifts, models = result.lifts, pl.Series(board.models, dtype=pl.String)
-    numbers = pl.DataFrame(
-        {
-            "pair": result.compared,
-            "lift": lifts.lift,
-            "lo": lifts.lo,
-            "hi": lifts.hi,
-            "wins_a": lifts.wins_a,
-            "wins_b": lifts.wins_b,
-            "ties": lifts.problems - lifts.wins_a - lifts.wins_b,
-            "p_one_sided": lifts.p_b,
-            "p_one_sided_a": lifts.p_a,
-            "p_two_sided": lifts.p_two_sided,
-            "inner_lo": lifts.inner_lo,
-            "inner_hi": lifts.inner_hi,
-        }
-    )
+    ties = lifts.problems - lifts.wins_a - lifts.wins_b
+    numbers = pl.DataFrame({"pair": result.compared, "ties": ties, **vars(lifts)}).drop("problems", "t")
+    numbers = numbers.rename({"p_b": "p_one_sided", "p_a": "p_one_sided_a"})
     pairs = pl.DataFrame(
         {
             "pair": np.arange(result.a.size),
@@ -76,8 +64,6 @@ def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
         protocol=pl.lit(board.protocol),
         metric=pl.lit(result.metric.name),
         resamples=pl.when(pl.col("lift").is_not_null()).then(pl.lit(result.resamples, pl.Int64)),
-        p_holm=pl.lit(None, pl.Float64),
-        q=pl.lit(None, pl.Float64),
     )
 
 

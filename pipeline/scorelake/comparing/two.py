@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.comparing.boards import Coverage, ModelBoard
-from scorelake.comparing.compare import BoardResult, MetricResult, refuse_single_clusters, resample_plan
+from scorelake.comparing.compare import BoardResult, MetricResult, resample_plan
 from scorelake.comparing.eligibility import comparability, refusals
 from scorelake.comparing.pairs import pair_table
 from scorelake.hashing import hash_text, problem_hashes
@@ -58,9 +58,8 @@ def _compare(
     code = comparability(coverage, shared, usable, settings.compare)[:1, 1]
     refused = refusals(coverage, code, shared[:1, 1], usable[:1, 1], first, second, metric, settings.compare)
     compared, plan, none = np.flatnonzero(code == 0), resample_plan(settings), np.arange(0)
-    lifts, _ = compare_scores(scores, units, plan, (first[compared], second[compared]), none)
-    refused, compared, lifts = refuse_single_clusters(refused, compared, lifts)
-    return MetricResult(metric, first, second, usable[:1, 1], refused, compared, lifts, none, None, plan.resamples)
+    result = MetricResult(metric, first, second, usable[:1, 1], refused, compared, none, plan.resamples)
+    return result.finish(*compare_scores(scores, units, plan, (first[compared], second[compared]), none))
 
 
 def _coverage(n: Ints) -> Coverage:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 
 from scorelake.hashing import Hashes, hash_text, problem_hashes
 from scorelake.scoring.choose import Outcomes
@@ -48,10 +47,6 @@ class BucketTask:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.mirror.bring_files([path])
         return path
-
-    def columns(self) -> list[str]:
-        """Return the columns of the bucket."""
-        return pq.read_schema(self.local_path()).names
 
     def read(self, columns: Iterable[str]) -> pl.DataFrame:
         """Read columns of the bucket."""

@@ -9,9 +9,8 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from scorelake.metrics.distributions import Ints
 from scorelake.metrics.summary import Moments, problem_histogram
-from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, cluster_name
+from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, cluster_name, distinct_rows
 from scorelake.scoring.values import ProblemEstimates
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
@@ -26,21 +25,13 @@ class GroupMoments:
 
     def __add__(self, other: GroupMoments) -> GroupMoments:
         """Merge the moments of other problems."""
-        keys = self.groups.columns
-        groups = pl.concat([self.groups, other.groups]).unique().sort(keys)
-        mine, theirs = (_index(each.groups, groups) for each in (self, other))
+        groups, index = distinct_rows(pl.concat([self.groups, other.groups]))
+        mine, theirs = np.split(index, [self.groups.height])
         moments = {
             name: each.expand(mine, groups.height) + other.moments[name].expand(theirs, groups.height)
             for name, each in self.moments.items()
         }
         return GroupMoments(groups, moments)
-
-
-def _index(rows: pl.DataFrame, groups: pl.DataFrame) -> Ints:
-    """Return the number of each row's group."""
-    numbered = groups.with_row_index("code")
-    joined = rows.join(numbered, on=groups.columns, how="left", nulls_equal=True, maintain_order="left")
-    return joined["code"].cast(pl.Int64).to_numpy()
 
 
 def bucket_moments(
@@ -52,8 +43,8 @@ def bucket_moments(
     """Return the moments of each summary table (see summaries.table_keys); each followed by those of its clusters."""
     out = []
     for keys in _table_rows(rows, tables, settings):
-        groups = keys.unique().sort(keys.columns)
-        code, moments = _index(keys, groups), dict[str, Moments]()
+        groups, code = distinct_rows(keys)
+        moments: dict[str, Moments] = {}
         for each in estimates:
             size = each.estimates[0].value.shape[1]
             column = np.arange(size) if each.column is None else each.column

@@ -12,6 +12,7 @@ from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.empirical import fit_beta_mixture
 from scorelake.schemas import EARLIER
 from scorelake.scoring.choose import Outcomes
+from scorelake.scoring.survey import distinct_rows
 from scorelake.settings import UNIFORM, Settings
 
 PASS_FAIL = (0.0, 1.0)
@@ -75,9 +76,7 @@ class EmpiricalPrior:
         order = histograms[0].select(keys).unique(maintain_order=True).with_row_index("fit")
         rows = pl.concat([histogram.select(*keys, "n", "c") for histogram in histograms])
         coded = rows.join(order, on=keys, how="left", maintain_order="left").select("fit", "n", "c")
-        distinct = coded.unique().sort("fit", "n", "c").with_row_index("column")
-        joined = coded.join(distinct, on=["fit", "n", "c"], how="left", maintain_order="left")
-        self.column: Ints = joined["column"].cast(pl.Int64).to_numpy()
+        distinct, self.column = distinct_rows(coded)
         """Column of each row of the histograms, one after the other."""
         self.n, self.c = (distinct[name].to_numpy() for name in ("n", "c"))
         self.fit: Ints = distinct["fit"].cast(pl.Int64).to_numpy()

@@ -20,7 +20,6 @@ from scorelake.metrics.distributions import Ints
 from scorelake.metrics.summary import Moments, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
-from scorelake.scoring.curves import curve_table
 from scorelake.scoring.moments import GroupMoments
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
@@ -35,6 +34,9 @@ OF_BENCHMARK = "problems_of_benchmark"
 _METRIC = ("metric", "family", "k", "param")
 EXTRA = ("units", "low", "high")
 """Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
+EVERY_K = 64
+"""Every k up to here; then four in each doubling."""
+_STEPS = (1.25, 1.5, 1.75, 2.0)
 
 
 @dataclass(frozen=True)
@@ -212,3 +214,32 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
         repeated.select(OF_BENCHMARK, "attempts", "ungraded"),
     ]
     return pl.concat(parts, how="horizontal")
+
+
+def curve_ks(top_n: int) -> list[int]:
+    """Return 1, 2, 3, ... 64, 80, 96, 112, 128, 160, ... up to the largest number of attempts."""
+    out, base = list(range(1, min(top_n, EVERY_K) + 1)), EVERY_K
+    while base < top_n:
+        out += [int(base * step) for step in _STEPS if base * step <= top_n]
+        base *= 2
+    return out
+
+
+def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
+    """Return a row per model, k and family (one of k right, or all), where a problem has k attempts."""
+    rows, how, clusters = models.histogram, settings.uncertainty, models.clusters()
+    n, c, column = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
+    chosen = [metrics.parse(f"pass{sign}{k}") for k in curve_ks(int(n.max(initial=0))) for sign in "@^"]
+    if not chosen:
+        return pl.DataFrame(schema=CURVE.schema)
+    problems = rows["problems"].to_numpy()
+    matrix = problem_histogram(models.codes(), column, problems, (models.groups.height, n.size))
+    by_cluster = None
+    if clusters is not None:
+        shape = int(clusters[0].max(initial=-1)) + 1, n.size
+        by_cluster = problem_histogram(clusters[0], column, problems, shape), clusters[1]
+    estimates = metrics.of_ends(chosen, n, c)
+    made = metrics.aggregate(estimates, matrix, how.confidence, how.min_coverage, clusters=by_cluster)
+    share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
+    table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
+    return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from scorelake.hashing import Hashes
 from scorelake.metrics.bootstrap import MAX_UNITS
+from scorelake.metrics.distributions import Ints
 from scorelake.schemas import COUNTS, GROUP, KEYS
 from scorelake.scoring.buckets import BOARD, attempted_problems
 from scorelake.settings import Settings
@@ -44,7 +45,7 @@ class Survey:
     """Problems and ungraded attempts by group, (n, c) and, if configured, cluster: for ALL, and with slice_value for
     each column to slice by."""
     coverage: dict[str, pl.DataFrame]
-    """Distinct problems, and attempted ones, by benchmark, subject, protocol and slice_value."""
+    """Distinct problems, and attempted ones, by benchmark, subject, protocol and, for slices, slice_value."""
     units: dict[tuple[str, str], Hashes | None]
     """Distinct keys of the problems of each board; None if they are too many to be resampled one by one."""
 
@@ -62,7 +63,7 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
     raw = pl.read_parquet(path, columns=list(dict.fromkeys([*KEYS, *COUNTS, *carried, *scores])), glob=False)
     rows = raw.with_columns(pl.col("c").fill_null(0))
     groups = [pl.col(GROUP), *([cluster_name(cluster)] if cluster else [])]
-    slices = {column: pl.col(column).cast(pl.String).alias(SLICE_VALUE) for column in settings.by}
+    slices = {ALL: [], **{column: [pl.col(column).cast(pl.String).alias(SLICE_VALUE)] for column in settings.by}}
     problems = attempted_problems(rows, cluster)
     by_board = problems.group_by(BOARD).agg(pl.col("key").unique().sort())
     rewards = (
@@ -77,14 +78,8 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
         binary=not raw["c"].null_count(),
         columns=columns,
         rewards=next((ends for ends in rewards if ends[0] is not None), None),
-        histograms={
-            ALL: _histogram(rows, groups),
-            **{column: _histogram(rows, [*groups, value]) for column, value in slices.items()},
-        },
-        coverage={
-            ALL: _coverage(rows, pl.lit(None, pl.String).alias(SLICE_VALUE)),
-            **{column: _coverage(rows, value) for column, value in slices.items()},
-        },
+        histograms={name: _histogram(rows, [*groups, *value]) for name, value in slices.items()},
+        coverage={name: _coverage(rows, value) for name, value in slices.items()},
         units={(b, p): _few(keys.to_numpy(), cluster) for b, p, keys in zip(*by_board.get_columns(), strict=True)},
     )
 
@@ -108,8 +103,8 @@ def add_surveys(surveys: Iterable[Survey]) -> Survey:
         binary=all(part.binary for part in parts),
         columns=first.columns,
         rewards=(min(low for low, _ in rewards), max(high for _, high in rewards)) if rewards else None,
-        histograms={name: _add([part.histograms[name] for part in parts], 2) for name in first.histograms},
-        coverage={name: _add([part.coverage[name] for part in parts], 2) for name in first.coverage},
+        histograms={name: _add([part.histograms[name] for part in parts]) for name in first.histograms},
+        coverage={name: _add([part.coverage[name] for part in parts]) for name in first.coverage},
         units=units,
     )
 
@@ -124,13 +119,21 @@ def cluster_name(column: str) -> pl.Expr:
 
 def coarsen(histogram: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Sum a histogram over all other group columns."""
-    return _add([histogram.select(*keys, "n", "c", "problems", "ungraded")], 2)
+    return _add([histogram.select(*keys, "n", "c", "problems", "ungraded")])
 
 
-def _add(frames: Sequence[pl.DataFrame], sums: int) -> pl.DataFrame:
-    """Add the last columns of frames by all other columns, and sort by these."""
-    *keys, _, _ = frames[0].columns
-    return pl.concat(frames).group_by(keys).agg(pl.col(frames[0].columns[-sums:]).sum()).sort(keys)
+def distinct_rows(rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+    """Return the distinct rows, sorted, and the number of each row among them."""
+    distinct = rows.unique().sort(rows.columns)
+    numbered = distinct.with_row_index("_number")
+    joined = rows.join(numbered, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")
+    return distinct, joined["_number"].cast(pl.Int64).to_numpy()
+
+
+def _add(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Add the last two columns of frames by all other columns, and sort by these."""
+    *keys, one, two = frames[0].columns
+    return pl.concat(frames).group_by(keys).agg(pl.col(one, two).sum()).sort(keys)
 
 
 def _histogram(rows: pl.DataFrame, keys: Sequence[pl.Expr]) -> pl.DataFrame:
@@ -138,9 +141,9 @@ def _histogram(rows: pl.DataFrame, keys: Sequence[pl.Expr]) -> pl.DataFrame:
     return counts.sort(counts.columns[:-2])
 
 
-def _coverage(rows: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:
-    keys = ["benchmark", "subject", "protocol", SLICE_VALUE]
-    problems = rows.with_columns(value).group_by(*keys, "problem_id").agg((pl.col("n") > 0).any())
+def _coverage(rows: pl.DataFrame, value: Sequence[pl.Expr]) -> pl.DataFrame:
+    problems = rows.group_by("benchmark", "subject", "protocol", *value, "problem_id").agg((pl.col("n") > 0).any())
+    keys = problems.columns[:-2]
     return problems.group_by(keys).agg(
         problems=pl.len().cast(pl.Int64), attempted=pl.col("n").sum().cast(pl.Int64)
     ).sort(keys)  # fmt: skip

@@ -17,6 +17,7 @@ from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.schemas import EARLIER
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.priors import beta_prior, outcome_weights, problem_priors
+from scorelake.scoring.survey import distinct_rows
 from scorelake.settings import UNIFORM, Settings
 from scorelake.threads import parallel_map
 
@@ -80,13 +81,11 @@ def estimate_problems(
         out.append(ProblemEstimates(of["answers"], made))
     informed = [*of["counts"], *of["earlier"]]
     if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
-        counts = rows.select("n", "c", EARLIER["n"], EARLIER["c"])
-        once = counts.unique().sort(counts.columns)
-        column = counts.join(once.with_row_index("at"), on=counts.columns, how="left", maintain_order="left")["at"]
+        once, column = distinct_rows(rows.select("n", "c", EARLIER["n"], EARLIER["c"]))
         n, c = (once[name].to_numpy() for name in ("n", "c"))
         prior = problem_priors(settings, outcomes, once)
         made = metrics.evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
-        out.append(ProblemEstimates(informed, made, column.cast(pl.Int64).to_numpy()))
+        out.append(ProblemEstimates(informed, made, column))
     return out
 
 
@@ -99,18 +98,12 @@ def problem_values(
     out: dict[Metric, Floats] = {}
     if counts:
         n, c, inverse = distinct(*(rows[name].to_numpy() for name in ("n", "c")))
-        values = count_values(counts, n, c, settings, outcomes)
-        out |= {metric: value[inverse] for metric, value in zip(counts, values, strict=True)}
+        prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
+        made = metrics.evaluate(counts, n, c, prior, outcome_weights(settings, outcomes))
+        out |= ProblemEstimates(counts, made, inverse).values()
     for each in estimate_problems(rows, others, settings, outcomes):
         out |= each.values()
     return [out[metric] for metric in chosen]
-
-
-def count_values(chosen: Sequence[Metric], n: Ints, c: Ints, settings: Settings, outcomes: Outcomes) -> list[Floats]:
-    """Return the finite values of metrics for each (n, c)."""
-    prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
-    made = metrics.evaluate(chosen, n, c, prior, outcome_weights(settings, outcomes))
-    return [estimate.value[0] for estimate in made]
 
 
 def _ballots(rows: pl.DataFrame) -> metrics.Ballots:
