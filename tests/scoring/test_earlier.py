@@ -12,6 +12,8 @@ from scipy.sparse import csr_array
 from conftest import ask, attempts, expand, put, run, tables
 from scorelake import metrics
 from scorelake.errors import DataError, ScorelakeError, UsageError
+from scorelake.publish.snapshot import Output
+from scorelake.read.recompute import Kept, Side, compared
 
 NAMES = ["pass@1", "pass@2", "maj@3", "geom-ds@2", "bayes@N", "avg@N", "max@2"]
 NOW = {("a", "one"): (5, 3), ("a", "two"): (5, 4), ("a", "new"): (2, 0), ("b", "one"): (3, 1)}
@@ -64,6 +66,19 @@ def test_the_same_numbers_traced(tmp_path: Path) -> None:
     assert len(rows) == 4
     for value, mean in rows:
         assert value == pytest.approx(mean, rel=1e-12)
+
+
+def test_comparing_on_demand_uses_the_prior_too(tmp_path: Path) -> None:
+    counts = {(model, f"p{i}"): (4, (i + shift) % 5) for shift, model in enumerate("ab") for i in range(25)}
+    then = lake(tmp_path / "then", {key: (3, i % 4) for i, key in enumerate(counts)})
+    run(lake(tmp_path / "now", counts), tmp_path / "out", config(then), metrics=["pass@1", "bayes@N"])
+    stored = ask(tmp_path / "out", "SELECT model_a, model_b, lift, wins_a FROM comparison WHERE metric = 'bayes@N'")
+    kept = Kept(Output(tmp_path / "out"))
+    (run_id,) = kept.manifests
+    for a, b, *numbers in stored:
+        (again,) = compared(kept, (Side(a, run_id), Side(b, run_id)), "bayes@N", None)
+        assert [again.row[name] for name in ("lift", "wins_a")] == pytest.approx(numbers, rel=1e-12)
+    assert stored
 
 
 def test_a_rubric(tmp_path: Path) -> None:

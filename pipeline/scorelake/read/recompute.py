@@ -63,6 +63,7 @@ class Counted:
             rewards="rewards" in columns,
             top_n=int(self.histogram["n"].max() or 0),  # type: ignore[arg-type]
             answers=settings.answers and "answer_counts" in columns,
+            earlier=settings.uncertainty.prior_lake is not None,
         )
 
 
