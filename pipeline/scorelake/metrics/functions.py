@@ -163,9 +163,7 @@ def summarize_levels(
 
 def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
     """Return the number of problems of each entry; exact up to 2^53 problems."""
-    if problems is None:
-        return np.ones(int(np.prod(shape)))
-    times = whole_numbers("problems", problems)
+    times = whole_numbers("problems", 1 if problems is None else problems)
     try:
         return np.broadcast_to(times, shape).ravel().astype(np.float64)
     except ValueError:
