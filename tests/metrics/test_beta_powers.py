@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorelake import metrics
-from scorelake.metrics.beta_powers import all_within, complement, mean_power, not_all_within, power_variance
+from scorelake.metrics.beta_powers import complement, mean_power, power_variance
 from scorelake.metrics.counts import distinct
 
 BIG = 2**63 - 1
@@ -82,13 +82,3 @@ def test_any_number_of_attempts(n: int) -> None:
         assert ((variance >= 0) & (variance < 1e-8)).all(), name
     assert metrics.summarize("avg@N", [n, n], [n, 0]).value == 0.5
     assert metrics.vote([n - 4, 3], [True, False], 2) == pytest.approx(1, abs=1e-8)
-
-
-def test_within_counts_every_draw() -> None:
-    for n in range(1, 9):
-        for k in range(1, n + 1):
-            m = np.arange(n + 1)
-            chance, other = (kernel(m, np.full(n + 1, n), k) for kernel in (all_within, not_all_within))
-            assert chance == pytest.approx([comb(int(x), k) / comb(n, k) for x in m], rel=1e-14)
-            assert chance + other == pytest.approx(np.ones(n + 1), rel=1e-14)
-            assert other[n] == 0

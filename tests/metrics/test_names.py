@@ -30,23 +30,13 @@ from scorelake.errors import MetricError, ScorelakeError
         ("avg@N", "avg@N"),
         ("Bayes@n", "bayes@N"),
         ("max@3", "max@3"),
-    ],
-)
-def test_names(given: str, canonical: str) -> None:
-    assert metrics.parse(given).name == canonical
-    assert metrics.parse(canonical).name == canonical
-
-
-@pytest.mark.parametrize(
-    ("given", "canonical"),
-    [
         ("Spectrum-Steep@4", "spectrum-steep@4"),
         ("geo-spectrum-steep@4_0.50", "geo-spectrum-steep@4"),
         ("geo-spectrum-steep@4_0.3", "geo-spectrum-steep@4_0.3"),
         ("geo-spectrum-star@4", "geo-spectrum@4"),
     ],
 )
-def test_names_of_own_spectra(given: str, canonical: str) -> None:
+def test_names(given: str, canonical: str) -> None:
     spectra = {"steep": [0.1, 0.2, 0.3, 0.4]}
     assert metrics.parse(given, spectra).name == canonical
     assert metrics.parse(canonical, spectra).name == canonical

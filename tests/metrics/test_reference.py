@@ -36,9 +36,6 @@ def test_every_row_of_the_exact_table() -> None:
         }
         mean, variance = metrics.posterior(name, columns["n"], columns["c"])
         value = metrics.finite(name, columns["n"], columns["c"])
-        np.testing.assert_allclose(value, columns["finite"], rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(mean, columns["posterior_mean"], rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(variance, columns["posterior_var"], rtol=1e-9, atol=1e-15)
         # Tighter than required, to keep the accuracy reached: no floor on values and means.
         np.testing.assert_allclose(value, columns["finite"], rtol=5e-15)
         np.testing.assert_allclose(mean, columns["posterior_mean"], rtol=5e-15)
@@ -100,14 +97,6 @@ def test_the_rubric_example(
     assert (got.value, got.mu, got.sigma) == pytest.approx((value, mu, sigma), abs=5e-7)
     if lo is not None:
         assert (got.mu_lo, got.mu_hi) == pytest.approx((lo, hi), abs=5e-5)
-
-
-@pytest.mark.parametrize(
-    ("n", "c", "k", "value"),
-    [(2, 0, 2, 0), (2, 1, 2, 1), (5, 2, 3, 0.9), (10, 3, 5, 11 / 12), (10, 2, 5, 7 / 9), (3, 1, 2, 2 / 3)],
-)
-def test_single_problems(n: int, c: int, k: int, value: float) -> None:
-    assert metrics.finite(f"pass@{k}", n, c) == pytest.approx(value, rel=1e-15)
 
 
 def test_four_tasks_of_ten() -> None:

@@ -89,14 +89,6 @@ def test_powers_of_blends(family: str, powers: tuple[float, float]) -> None:
         same(posterior(metric, R=bank), getattr(peer, f"{name}_ci")(bank, k, *powers))
 
 
-@pytest.mark.parametrize("ends", [(0.2, 0.6), (-1.0, 2.0), (0.9, 0.95)])
-def test_bounds_of_the_posterior(ends: tuple[float, float]) -> None:
-    bank = BANKS[0]
-    same(posterior("pass@3", R=bank, bounds=ends), peer.pass_at_k_ci(bank, 3, bounds=ends))
-    same(posterior("bayes@N", R=bank, bounds=ends), peer.bayes_ci(bank, bounds=ends))
-    same(posterior("avg@N", R=bank, bounds=ends), peer.avg_ci(bank, bounds=ends))
-
-
 @pytest.mark.parametrize("weights", [(-0.25, 1.0), (0.0, 1.0), (2.0, -1.0), (0.5, 0.5)])
 def test_rewards_of_pass_and_fail(weights: tuple[float, float]) -> None:
     ends = (-10.0, 10.0)

@@ -14,9 +14,19 @@
 from __future__ import annotations
 
 from scorelake.errors import MetricError
-from scorelake.metrics.attempts import Attempts
-from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_ends, of_levels
-from scorelake.metrics.families import Family, threshold
+from scorelake.metrics.counts import Attempts
+from scorelake.metrics.estimate import (
+    Estimate,
+    evaluate,
+    finite,
+    finite_levels,
+    of_answers,
+    of_ends,
+    of_levels,
+    posterior,
+    posterior_levels,
+)
+from scorelake.metrics.families import Family, Metric, families, parse, spectrum, threshold
 from scorelake.metrics.functions import (
     auc_at_k,
     avg,
@@ -30,19 +40,12 @@ from scorelake.metrics.functions import (
     mg_pass_at_k,
     pass_at_k,
     pass_hat_k,
-    threshold_spectrum_at_k,
-)
-from scorelake.metrics.groups import (
-    finite,
-    finite_levels,
-    posterior,
-    posterior_levels,
     summarize,
     summarize_all,
     summarize_levels,
+    threshold_spectrum_at_k,
 )
 from scorelake.metrics.interval import interval, rerun
-from scorelake.metrics.registry import Metric, families, parse, spectrum
 from scorelake.metrics.summary import Summaries, Summary, aggregate
 from scorelake.metrics.tailpass import Profile, tailpass, tailpass_empirical
 from scorelake.metrics.vote import Ballots, vote

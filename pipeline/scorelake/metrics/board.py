@@ -40,15 +40,12 @@ class ModelSums:
 
     @classmethod
     def of(cls, scores: Floats, unit: Ints, units: int) -> ModelSums:
-        scored = ~np.isnan(scores)
-        onto = unit_matrix(unit, units)
-        if scored.all():
-            counts, shared = np.bincount(unit, minlength=units)[None].astype(np.float64), _all_shared(scored.shape[1])
-        else:
-            counts, shared = (onto @ scored.T.astype(np.float64)).T, count_shared(scored)
+        scored, onto = ~np.isnan(scores), unit_matrix(unit, units)
+        flags = scored[:1] if scored.all() else scored
+        counts = (onto @ flags.T.astype(np.float64)).T
         filled = np.where(scored, scores, 0.0)
         largest = float(np.abs(filled).max(initial=0.0))
-        return cls(np.ascontiguousarray((onto @ filled.T).T), counts, shared, largest)
+        return cls(np.ascontiguousarray((onto @ filled.T).T), counts, count_shared(scored), largest)
 
     def __add__(self, other: ModelSums) -> ModelSums:
         return ModelSums(
@@ -77,10 +74,6 @@ class ModelSums:
         return (self.shared[a, b] < own[a]) | (self.shared[a, b] < own[b])
 
 
-def _all_shared(problems: int) -> NDArray[np.int32]:
-    return np.full((1, 1), problems, dtype=np.int32)
-
-
 def unit_matrix(unit: Ints, units: int) -> scipy.sparse.csr_array:
     """Return the sparse matrix units x problems that adds up problems by unit."""
     return scipy.sparse.csr_array((np.ones(unit.size), (unit, np.arange(unit.size))), shape=(units, unit.size))
@@ -89,7 +82,7 @@ def unit_matrix(unit: Ints, units: int) -> scipy.sparse.csr_array:
 def count_shared(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Count the columns in which two rows are both true, rows x rows; a single number where all are true."""
     if flags.all():
-        return _all_shared(flags.shape[1])
+        return np.full((1, 1), flags.shape[1], dtype=np.int32)
     out = np.zeros((len(flags), len(flags)), dtype=np.int32)
     for columns in blocks(flags.shape[1], max(16, len(flags))):  # exact in 32 bits: fewer columns than 2^24
         part = flags[:, columns].astype(np.float32)
@@ -114,10 +107,8 @@ class Wins:
         def count(at: slice) -> Wins:
             return _count_wins(scores, a[at], b[at], tolerance)
 
-        at_once = [slice(first, first + _PAIRS) for first in range(0, a.size, _PAIRS)]
+        at_once = [slice(first, first + _PAIRS) for first in range(0, max(1, a.size), _PAIRS)]
         parts = parallel_map(count, at_once, None if scores.size > 1 << 16 else 1)
-        none = np.zeros(0, dtype=np.int64)
-        parts = parts or [cls(none, none, np.zeros(0), np.zeros(0))]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
 
     def __add__(self, other: Wins) -> Wins:

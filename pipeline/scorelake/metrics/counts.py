@@ -1,8 +1,12 @@
-"""Check counts given by users, and collapse them to distinct pairs (n, c)."""
+"""Counts of attempts: checked arguments of the public functions, matrices of attempts, and distinct pairs (n, c)."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints
 
-_DENSE = 1 << 16
+Attempts: TypeAlias = NDArray[Any] | Sequence[object]
+"""problems x attempts: a numpy array, masked or not, or lists of lists, which may be ragged and hold None.
+
+Type checkers see `list[object]` where some rows hold None, so the type is this wide; entries() checks the rest.
+"""
+Counts: TypeAlias = ArrayLike | None
+Matrix: TypeAlias = Attempts | None
+
+_HINT = "give n and c, or a matrix of attempts as R=..."
+_SHAPE = "a matrix has a row per problem and an entry per attempt: [[0, 1, 1], [1, None]]"
+_DENSE = 1 << 17
 
 
 class Distinct(NamedTuple):
@@ -19,6 +33,29 @@ class Distinct(NamedTuple):
     n: Ints
     c: Ints
     inverse: NDArray[Any]
+
+
+def distinct(n: Ints, c: Ints) -> Distinct:
+    """Return the distinct pairs, and the index of the pair of each problem."""
+    n, c = n.ravel(), c.ravel()
+    width = int(n.max(initial=0)) + 1
+    if width**2 <= max(_DENSE, 8 * n.size):  # nearly always: a table of flags is faster than a sort
+        seen = np.zeros((width, width), dtype=bool)
+        seen[n, c] = True
+        first_n, first_c = np.nonzero(seen)
+        return Distinct(first_n, first_c, (np.cumsum(seen) - 1)[n * width + c])
+    both, index = np.unique(np.stack([n, c]), axis=1, return_inverse=True)
+    return Distinct(both[0], both[1], index.ravel())
+
+
+def totals(owner: Ints, numbers: Ints, owners: int) -> Ints:
+    """Sum whole numbers by owner, exactly (bincount adds floats)."""
+    out = np.zeros(owners, dtype=np.int64)
+    np.add.at(out, owner, numbers)
+    return out
+
+
+# --- counts -----------------------------------------------------------------------------------------------------
 
 
 def whole_numbers(name: str, values: ArrayLike) -> Ints:
@@ -35,7 +72,7 @@ def whole_numbers(name: str, values: ArrayLike) -> Ints:
     except (TypeError, ValueError):
         raise MetricError(f"{name} must be whole numbers >= 0, got {values!r}") from None
     if bad.any():
-        raise MetricError(f"{name} must be whole numbers >= 0, got {_first(array, bad)}")
+        raise MetricError(f"{name} must be whole numbers >= 0, got {array[bad].tolist()[0]}")
     return numbers
 
 
@@ -48,31 +85,134 @@ def pairs(n: ArrayLike, c: ArrayLike) -> tuple[Ints, Ints]:
         raise MetricError(f"n and c differ in shape: {all_n.shape} and {all_c.shape}") from None
     over = all_c > all_n
     if over.any():
-        raise MetricError(f"c must not exceed n, got n={_first(all_n, over)}, c={_first(all_c, over)}")
+        raise MetricError(f"c must not exceed n, got n={all_n[over][0]}, c={all_c[over][0]}")
     return all_n, all_c
 
 
-def distinct(n: Ints, c: Ints) -> Distinct:
-    """Return the distinct pairs, and the index of the pair of each problem."""
-    n, c = n.ravel(), c.ravel()
-    top = int(n.max(initial=0))
-    size = (top + 1) * (top + 2) // 2
-    if size <= max(_DENSE, 4 * n.size):  # nearly always: a table of flags is faster than a sort
-        code = (n * (n + 1) >> 1) + c
-        seen = np.zeros(size, dtype=bool)
-        seen[code] = True
-        keys = np.flatnonzero(seen)
-        first_n = np.repeat(np.arange(top + 1), np.arange(1, top + 2))[keys]
-        return Distinct(first_n, keys - first_n * (first_n + 1) // 2, (np.cumsum(seen) - 1)[code])
-    both, index = np.unique(np.stack([n, c]), axis=1, return_inverse=True)
-    return Distinct(both[0], both[1], index.ravel())
+def problem_counts(n: Counts, c: Counts, matrix: Matrix) -> tuple[Ints, Ints]:
+    """Return n and c of every problem, from counts or from a matrix."""
+    if matrix is not None:
+        if n is not None or c is not None:
+            raise MetricError("n and c are given, and R as well", hint=_HINT)
+        counts = categories(matrix, 2)
+        return counts.sum(axis=1), counts[:, 1]
+    if n is None and c is None:
+        raise MetricError("there are no attempts", hint=_HINT)
+    return pairs(n, c)  # type: ignore[arg-type]  # pairs() reports that one of them is None
 
 
-def totals(owner: Ints, numbers: Ints, owners: int) -> Ints:
-    """Sum whole numbers by owner, exactly (bincount adds floats)."""
-    out = np.zeros(owners, dtype=np.int64)
-    np.add.at(out, owner, numbers)
-    return out
+def outcome_counts(n: Counts, c: Counts, matrix: Matrix, w: ArrayLike | None) -> tuple[Floats, Ints]:
+    """Return the reward of every outcome (default: failed 0, passed 1) and its count, problems x outcomes."""
+    rewards = np.array([0.0, 1.0] if w is None else w, dtype=np.float64)
+    if rewards.ndim != 1 or rewards.size < 2 or not np.isfinite(rewards).all():
+        raise MetricError(f"w must be two or more finite numbers, one per outcome 0, 1, ..., got {w!r}")
+    if matrix is not None and n is None and c is None:
+        return rewards, categories(matrix, rewards.size)
+    if rewards.size != 2:
+        raise MetricError(f"n and c have two outcomes, w has {rewards.size}", hint="give the outcomes as R=...")
+    attempts, passed = problem_counts(n, c, matrix)
+    return rewards, np.stack([np.ravel(attempts - passed), np.ravel(passed)], axis=1)
+
+
+def prior_outcome_counts(matrix: Matrix, outcomes: int, problems: int) -> Ints:
+    """Return the counts of earlier outcomes, problems x outcomes; one row of zeros without a matrix."""
+    if matrix is None:
+        return np.zeros((1, outcomes), dtype=np.int64)
+    counts = categories(matrix, outcomes, "R0")
+    if len(counts) != problems:
+        raise MetricError(f"R0 has {len(counts):,} problems, R has {problems:,}")
+    return counts
+
+
+def reward_levels(rewards: ArrayLike, counts: ArrayLike, prior_counts: Counts) -> tuple[Floats, Ints, Floats]:
+    """Return rising rewards, and in their order the counts (problems x levels) and the prior: 1 + prior_counts."""
+    levels = np.asarray(rewards, dtype=np.float64)
+    if levels.ndim != 1 or levels.size == 0 or not np.isfinite(levels).all():
+        raise MetricError(f"rewards must be a list of finite numbers, got {rewards!r}")
+    table = whole_numbers("counts", counts)
+    if table.ndim != 2 or table.shape[1] != levels.size:
+        raise MetricError(f"counts must have shape (problems, {levels.size}), got {table.shape}")
+    extra = np.zeros(levels.size) if prior_counts is None else np.asarray(prior_counts, dtype=np.float64)
+    if extra.shape[-1:] != levels.shape or extra.ndim > 2 or not (np.isfinite(extra) & (extra >= 0)).all():
+        raise MetricError(
+            f"prior_counts must be >= 0, of shape ({levels.size},) or (problems, {levels.size}), got {prior_counts!r}"
+        )
+    prior = np.atleast_2d(1.0 + extra)
+    if len(prior) not in (1, len(table)):
+        raise MetricError(f"prior_counts has {len(prior)} rows for {len(table)} problems")
+    order = np.argsort(levels, kind="stable")
+    return levels[order], table[:, order], prior[:, order]
+
+
+# --- matrices of attempts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of a matrix one after another: their values, whether they are there, their rows and columns."""
+
+    value: Floats
+    there: NDArray[np.bool_]
+    problem: Ints
+    position: Ints
+    problems: int
+
+
+def entries(matrix: Attempts, what: str = "R") -> Entries:
+    """Return the entries of a matrix; raise if it is not a matrix of numbers."""
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype.kind in "biuf":
+        problem, position = np.divmod(np.arange(matrix.size), max(matrix.shape[1], 1))
+        there = ~np.ma.getmaskarray(matrix).ravel()
+        value = np.where(there, np.ma.getdata(matrix).ravel(), 0).astype(np.float64)
+        return Entries(value, there, problem, position, len(matrix))
+    rows = _rows(matrix, what)
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    problem = np.repeat(np.arange(len(rows)), lengths)
+    position = np.arange(problem.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    flat = list(chain.from_iterable(rows))
+    for entry in flat:
+        if not isinstance(entry, Real | np.bool_ | None):
+            raise MetricError(f"{what}: an entry must be a number, a boolean or None, got {entry!r}", hint=_SHAPE)
+    there = np.array([entry is not None for entry in flat], dtype=bool)
+    value = np.array([0.0 if entry is None else float(entry) for entry in flat])
+    return Entries(value, there, problem, position, len(rows))
+
+
+def categories(matrix: Attempts, many: int, what: str = "R") -> Ints:
+    """Count how often every problem has each of the outcomes 0, 1, ...: problems x outcomes."""
+    given = entries(matrix, what)
+    value = given.value[given.there]
+    odd = ~((value >= 0) & (value < many) & (value == np.floor(value)))
+    if odd.any():
+        raise MetricError(
+            f"{what}: an entry must be {'0 or 1' if many == 2 else f'from 0 to {many - 1}'}, got {value[odd][0]:g}",
+            hint="None stands for a missing attempt; outcomes of more kinds need their weights w",
+        )
+    code = given.problem[given.there] * many + value.astype(np.int64)
+    return np.bincount(code, minlength=given.problems * many).reshape(given.problems, many)
+
+
+def _rows(matrix: Any, what: str) -> list[list[Any]]:
+    """Return the rows as lists; one flat row is one problem."""
+    if isinstance(matrix, np.ndarray):
+        if matrix.ndim not in (1, 2):
+            raise MetricError(f"{what} has {matrix.ndim} dimensions", hint=_SHAPE)
+        listed = matrix.tolist()  # of a masked array, None where it is masked
+    elif _is_row(matrix):
+        listed = list(matrix)
+    else:
+        raise MetricError(f"{what} is a {type(matrix).__name__}, no matrix of attempts", hint=_SHAPE)
+    rows = listed if any(_is_row(row) for row in listed) else [listed] if listed else []
+    if not rows or not all(_is_row(row) for row in rows):
+        raise MetricError(f"{what} is no matrix of attempts", hint=_SHAPE)
+    return [row.tolist() if isinstance(row, np.ndarray) else list(row) for row in rows]
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, np.ndarray | Sequence) and not isinstance(row, str | bytes)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------
 
 
 def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:
@@ -86,29 +226,21 @@ def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:
     return alpha, beta
 
 
-def level_table(rewards: ArrayLike, counts: ArrayLike) -> tuple[Floats, Ints]:
-    """Return ascending rewards, and counts (problems x levels) with columns in that order."""
-    levels = np.asarray(rewards, dtype=np.float64)
-    if levels.ndim != 1 or levels.size == 0 or not np.isfinite(levels).all():
-        raise MetricError(f"rewards must be a list of finite numbers, got {rewards!r}")
-    table = whole_numbers("counts", counts)
-    if table.ndim != 2 or table.shape[1] != levels.size:
-        raise MetricError(f"counts must have shape (problems, {levels.size}), got {table.shape}")
-    order = np.argsort(levels, kind="stable")
-    return levels[order], table[:, order]
+def check_k(name: str, k: int | None) -> int:
+    """Return k as a whole number >= 1."""
+    if k is None:
+        raise MetricError(f"{name}: k is missing", hint=f"k is the number of attempts drawn; {_HINT}")
+    if isinstance(k, bool) or k != int(k) or k < 1:
+        raise MetricError(f"{name}: k must be a whole number >= 1, got {k!r}")
+    return int(k)
 
 
-def level_prior(rewards: ArrayLike, prior_counts: ArrayLike | None) -> Floats:
-    """Return the prior mass per level, in the order of level_table: one plus the prior outcomes."""
-    levels = np.asarray(rewards, dtype=np.float64)
-    extra = np.zeros(levels.size) if prior_counts is None else np.asarray(prior_counts, dtype=np.float64)
-    if extra.shape[-1:] != levels.shape or extra.ndim > 2 or not (np.isfinite(extra) & (extra >= 0)).all():
+def check_enough(name: str, attempts: Ints, k: int) -> None:
+    """Raise if a problem has fewer than k attempts."""
+    short = int((attempts < k).sum())
+    if short or not attempts.size:
+        few = f"{short:,} of {attempts.size:,} problems have fewer than {k:,} attempts"
         raise MetricError(
-            f"prior_counts must be >= 0, of shape ({levels.size},) or (problems, {levels.size}), got {prior_counts!r}"
+            f"{name}: {few if short else 'there are no problems'}",
+            hint="summarize() averages over the other problems and counts them",
         )
-    return np.atleast_2d(1.0 + extra)[:, np.argsort(levels, kind="stable")]
-
-
-def _first(array: np.ndarray, bad: np.ndarray) -> object:
-    """Return the first invalid value as it was given."""
-    return np.broadcast_to(array, bad.shape)[bad].tolist()[0]

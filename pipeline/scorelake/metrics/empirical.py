@@ -30,60 +30,44 @@ class BetaMixture:
 
 def fit_beta_mixture(n: Ints, c: Ints, problems: Ints) -> BetaMixture:
     """Fit priors to a histogram of counts: problems[i] problems have n[i] attempts, c[i] of them passed."""
-    mode = _find_mode(n, c, problems)
-    height = float(_log_posterior(mode[:, None], n, c, problems)[0])
-    scale = np.linalg.cholesky(np.linalg.inv(_curvature(mode, n, c, problems)))
+
+    def log_posterior(theta: Floats) -> Floats:
+        """Return the log marginal likelihood plus a weak prior, flat in the mean and in the shrinkage 1 / (1 + size).
+
+        Without the weak prior there is no finite mode where all attempts failed or all passed.
+        """
+        (alpha, beta), (logit, log_size) = _pseudo_counts(theta), theta
+        gain = scipy.special.betaln(alpha[:, None] + c, beta[:, None] + (n - c))
+        gain -= scipy.special.betaln(alpha, beta)[:, None]
+        log_expit = scipy.special.log_expit
+        weak = log_expit(logit) + log_expit(-logit) + log_expit(log_size) + log_expit(-log_size)
+        return np.asarray((gain * problems).sum(axis=1) + weak)
+
+    rate = ((c * problems).sum() + 1) / ((n * problems).sum() + 2)
+    start = np.array([np.log(rate / (1 - rate)), 0.0])  # the pooled rate, and a size of one
+
+    def loss(theta: Floats) -> float:
+        return -float(log_posterior(theta[:, None])[0])
+
+    mode: Floats = scipy.optimize.fmin(loss, start, xtol=1e-8, ftol=1e-10, disp=False)
+    curvature, e = np.empty((2, 2)), _STEP * np.eye(2)  # negative Hessian at the mode, by central differences
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        points = mode + np.array([e[i] + e[j], e[i] - e[j], e[j] - e[i], -e[i] - e[j]])
+        pp, pm, mp, mm = log_posterior(points.T)
+        curvature[i, j] = curvature[j, i] = -(pp - pm - mp + mm) / (4 * _STEP**2)
     node, node_weight = hermegauss(NODES)
     z = np.stack([x.ravel() for x in np.meshgrid(node, node, indexing="ij")])
     z_weight = np.outer(node_weight, node_weight).ravel()
     nearest = np.argsort((z**2).sum(axis=0), kind="stable")
     z, z_weight = z[:, nearest], z_weight[nearest]
-    theta = mode[:, None] + scale @ z
+    theta = mode[:, None] + np.linalg.cholesky(np.linalg.inv(curvature)) @ z
     # Gauss-Hermite weights are for a normal posterior; correct them by the ratio of the two densities.
-    log_ratio = _log_posterior(theta, n, c, problems) - height + (z**2).sum(axis=0) / 2
+    log_ratio = log_posterior(theta) - log_posterior(mode[:, None]) + (z**2).sum(axis=0) / 2
     weight = z_weight * np.exp(np.minimum(log_ratio, 50))
-    alpha, beta = _pseudo_counts(theta)
-    return BetaMixture(alpha, beta, weight / weight.sum())
+    return BetaMixture(*_pseudo_counts(theta), weight / weight.sum())
 
 
 def _pseudo_counts(theta: Floats) -> tuple[Floats, Floats]:
     """Return alpha and beta of columns (logit of the mean, log of alpha + beta)."""
     logit, log_size = theta
     return scipy.special.expit(logit) * np.exp(log_size), scipy.special.expit(-logit) * np.exp(log_size)
-
-
-def _log_posterior(theta: Floats, n: Ints, c: Ints, problems: Ints) -> Floats:
-    """Return the log marginal likelihood plus a weak prior, flat in the mean and in the shrinkage 1 / (1 + size).
-
-    Without the weak prior there is no finite mode where all attempts failed or all passed.
-    """
-    (alpha, beta), (logit, log_size) = _pseudo_counts(theta), theta
-    gain = scipy.special.betaln(alpha[:, None] + c, beta[:, None] + (n - c))
-    gain -= scipy.special.betaln(alpha, beta)[:, None]
-    log_expit = scipy.special.log_expit
-    weak = log_expit(logit) + log_expit(-logit) + log_expit(log_size) + log_expit(-log_size)
-    total: Floats = (gain * problems).sum(axis=1) + weak
-    return total
-
-
-def _find_mode(n: Ints, c: Ints, problems: Ints) -> Floats:
-    """Return the mode of the posterior, starting from the pooled rate and a size of one."""
-
-    def loss(theta: Floats) -> float:
-        return -float(_log_posterior(theta[:, None], n, c, problems)[0])
-
-    rate = ((c * problems).sum() + 1) / ((n * problems).sum() + 2)
-    start = np.array([np.log(rate / (1 - rate)), 0.0])
-    mode: Floats = scipy.optimize.fmin(loss, start, xtol=1e-8, ftol=1e-10, disp=False)
-    return mode
-
-
-def _curvature(mode: Floats, n: Ints, c: Ints, problems: Ints) -> Floats:
-    """Return the negative Hessian at the mode, by central differences."""
-    e = _STEP * np.eye(2)
-    out = np.empty((2, 2))
-    for i, j in ((0, 0), (0, 1), (1, 1)):
-        points = mode + np.array([e[i] + e[j], e[i] - e[j], e[j] - e[i], -e[i] - e[j]])
-        pp, pm, mp, mm = _log_posterior(points.T, n, c, problems)
-        out[i, j] = out[j, i] = -(pp - pm - mp + mm) / (4 * _STEP**2)
-    return out

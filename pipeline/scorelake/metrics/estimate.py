@@ -11,10 +11,11 @@ from itertools import islice, pairwise
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
 from scorelake.metrics.beta_powers import all_within, complement, mean_power, not_all_within, power_variance
+from scorelake.metrics.counts import Counts, distinct, pairs, prior_pair, reward_levels
 from scorelake.metrics.distributions import (
     Floats,
     Ints,
@@ -24,7 +25,7 @@ from scorelake.metrics.distributions import (
     hypergeometric,
     product_credits,
 )
-from scorelake.metrics.registry import Metric
+from scorelake.metrics.families import Metric, as_metric
 from scorelake.metrics.vote import Ballots
 from scorelake.threads import parallel_map
 
@@ -98,6 +99,18 @@ def of_levels(metric: Metric, levels: Floats, counts: Ints, prior: Floats) -> Es
     return Estimate(value[None], mean[None], variance[None, None], bounds=(float(levels[0]), float(levels[-1])))
 
 
+def estimate_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: Counts) -> Estimate:
+    """Estimate avg@N, bayes@N or max@k of each problem from its counts per reward level."""
+    levels, table, prior = reward_levels(rewards, counts, prior_counts)
+    metric = as_metric(name)
+    if metric.family.rewards is None:
+        raise MetricError(
+            f"{metric.name}: only avg@N, bayes@N and max@k are defined on reward levels",
+            hint="the others need passed / not passed: use finite() and posterior() with n and c",
+        )
+    return of_levels(metric, levels, table, prior)
+
+
 def of_answers(metric: Metric, answers: Ballots) -> Estimate:
     """Estimate a vote; it has no posterior, which would need a prior over answers never given."""
     assert metric.family.vote is not None
@@ -125,6 +138,48 @@ def blend(parts: Floats, covariance: Floats, powers: tuple[float, float] | None)
     value[infinite.any(axis=0) & ~vanishing.any(axis=0)] = np.nan
     slope = value * np.divide(exponent, parts, out=np.zeros_like(parts), where=parts > 0)
     return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
+
+
+def finite(name: str | Metric, n: ArrayLike, c: ArrayLike) -> Floats:
+    """Return the unbiased estimate of each problem from its n attempts; NaN where k > n."""
+    return _per_problem(name, n, c, (1.0, 1.0))[0]
+
+
+def posterior(
+    name: str | Metric, n: ArrayLike, c: ArrayLike, prior: tuple[float, float] = (1.0, 1.0)
+) -> tuple[Floats, Floats]:
+    """Return posterior mean and variance of each problem under a Beta prior, for any k >= 1."""
+    _, mean, variance = _per_problem(name, n, c, prior_pair(prior))
+    return mean, variance
+
+
+def finite_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike) -> Floats:
+    """Return avg@N, bayes@N or max@k of each problem from its counts per reward level (problems x levels)."""
+    value: Floats = estimate_levels(name, rewards, counts, None).value[0]
+    return value
+
+
+def posterior_levels(
+    name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: ArrayLike | None = None
+) -> tuple[Floats, Floats]:
+    """Return posterior mean and variance of avg@N, bayes@N or max@k under Dirichlet(1 + prior_counts)."""
+    estimate = estimate_levels(name, rewards, counts, prior_counts)
+    return estimate.mean[0], estimate.covariance[0, 0]
+
+
+def _per_problem(
+    name: str | Metric, n: ArrayLike, c: ArrayLike, prior: tuple[float, float]
+) -> tuple[Floats, Floats, Floats]:
+    """Return value, posterior mean and variance of each problem."""
+    metric = as_metric(name)
+    all_n, all_c = pairs(n, c)
+    n_, c_, index = distinct(all_n, all_c)
+    (estimate,) = evaluate([metric], n_, c_, prior)
+    # a blend of group means: one problem is its own group
+    value, _ = blend(estimate.value, estimate.covariance, estimate.powers)
+    mean, variance = blend(estimate.mean, estimate.covariance, estimate.powers)
+    value, mean, variance = (column[index].reshape(all_n.shape)[()] for column in (value, mean, variance))
+    return value, mean, variance
 
 
 def _without_posterior(value: Floats) -> Estimate:

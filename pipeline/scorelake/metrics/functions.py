@@ -1,38 +1,181 @@
-"""Every metric as a function of n attempts and c passed ones per problem, or of a matrix R of attempts.
+"""Public functions of metrics: of n attempts and c passed ones per problem, or of a matrix R of attempts.
 
-Each returns one number, the value over all problems; a problem with fewer than k attempts is an error. `summarize`
-averages over the others, counts them, and adds intervals and the posterior.
+`pass_at_k` and the functions after it return one number, the value over all problems; a problem with fewer than k
+attempts is an error. `summarize` averages over the others, counts them, and adds intervals and the posterior.
 """
 
 # ruff: noqa: N803  (R, R0 and w are the letters of the papers)
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
-from scorelake.metrics.arguments import (
+from scorelake.metrics.counts import (
+    Attempts,
     Counts,
-    Function,
     Matrix,
     check_enough,
     check_k,
-    document,
+    distinct,
     outcome_counts,
+    pairs,
     prior_outcome_counts,
+    prior_pair,
+    problem_counts,
+    whole_numbers,
 )
-from scorelake.metrics.families import FAMILIES
-from scorelake.metrics.groups import summarize_all, summarize_levels
-from scorelake.metrics.registry import Metric, parse, spectrum
+from scorelake.metrics.distributions import Floats
+from scorelake.metrics.estimate import estimate_levels, evaluate
+from scorelake.metrics.families import FAMILIES, Metric, as_metric, parse, spectrum
+from scorelake.metrics.summary import Summary, aggregate, check_shares
 
-_REFERENCES = {family.name: family.reference for family in FAMILIES}
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PAPERS = {family.name: family.reference for family in FAMILIES}
+_VALUE = "float\n    Value over all problems."
+_PARAMETERS = {
+    "n": ("int or array_like of int, optional", "Attempts of each problem."),
+    "c": ("int or array_like of int, optional", "Passed attempts of each problem."),
+    "k": ("int", "Attempts drawn."),
+    "tau": ("float, default 1.0", "Required share of passed attempts, in [0, 1]."),
+    "weights": ("sequence of float", "w_1, ..., w_k, each >= 0, with sum at most 1."),
+    "pass_power": ("float, default 0.5", "Exponent of pass@k."),
+    "unanimous_power": ("float, default 0.5", "Exponent of pass^k; the two must not both be 0."),
+    "lam": ("float, default 0.5", "Exponent of pass@k, in [0, 1]."),
+    "R": (
+        "matrix of attempts, optional",
+        "Instead of n and c: one row per problem, of any length. Entries are 1 (passed), 0 (failed)\n"
+        "    or None (missing); with w, outcomes 0, 1, 2, ...",
+    ),
+    "w": ("array_like of float, default (0, 1)", "Reward of each outcome 0, 1, 2, ..."),
+    "R0": ("matrix of attempts, optional", "Earlier outcomes of the same problems, added to the prior."),
+    "eta": ("float, default 1.0", "Weight of each earlier outcome in R0, in [0, 1]."),
+    "prior": ("array_like, default 1.0", "Pseudo-counts > 0: one number, one per outcome, or one row per problem."),
+    "thresholds": ("array_like, optional", "Rising shares of the full score; by default 1/k, 2/k, ..., 1."),
+}
 
 
-def _metric(family: str, note: str = "") -> Callable[[Function], Function]:
-    return document(f"float\n    Value over all problems.{note}", _REFERENCES[family])
+def document(reference: str, returns: str = _VALUE) -> Callable[[Function], Function]:
+    """Return a decorator that completes a docstring with the numpydoc sections that the public functions share."""
+
+    def decorate(function: Function) -> Function:
+        summary, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        parameters = [(name, *_PARAMETERS[name]) for name in inspect.signature(function).parameters]
+        sections = {
+            "Parameters": "\n".join(f"{name} : {kind}\n    {text}" for name, kind, text in parameters),
+            "Returns": returns,
+            "Raises": "MetricError\n    If an argument is invalid or a problem has too few attempts.",
+            "References": reference,
+            "Examples": examples,
+        }
+        text = [f"{title}\n{'-' * len(title)}\n{body}" for title, body in sections.items()]
+        function.__doc__ = "\n\n".join([summary, *text])
+        return function
+
+    return decorate
 
 
-@_metric("pass@k")
+def summarize(
+    name: str | Metric,
+    n: ArrayLike | None = None,
+    c: ArrayLike | None = None,
+    problems: ArrayLike | None = None,
+    prior: tuple[float, float] = (1.0, 1.0),
+    confidence: float = 0.95,
+    min_coverage: float = 0.9,
+    bounds: tuple[float, float] | None = None,
+    *,
+    R: Attempts | None = None,
+    w: ArrayLike | None = None,
+    R0: Attempts | None = None,
+) -> Summary:
+    """Summarize one metric over a group of problems: value, interval, posterior, and problems with a value.
+
+    n, c: attempts and correct attempts of every problem; `problems` is the number of problems with each pair, by
+    default one. Or R: a matrix of attempts, a row per problem; for avg@N, bayes@N and max@k with the weights of its
+    outcomes 0, 1, ... (w) and earlier outcomes of the same problems (R0). prior: the two pseudo-counts of a Beta.
+    min_coverage: below this share of problems with k attempts there is no value. bounds: ends of mu_lo and mu_hi.
+
+    >>> summary = sl.metrics.summarize("pass@2", n=[5, 5], c=[3, 4])
+    >>> summary.value, round(summary.lo, 4), round(summary.hi, 4), summary.problems_scored
+    (0.95, 0.2668, 0.9943, 2)
+    >>> summary.mu, summary.sigma
+    (0.8392857142857143, 0.0972627...)
+    """
+    if w is None and R0 is None:
+        return summarize_all([name], *problem_counts(n, c, R), problems, prior, confidence, min_coverage, bounds)[0]
+    worth, table = outcome_counts(n, c, R, w)
+    earlier = prior_outcome_counts(R0, worth.size, len(table))
+    return summarize_levels(name, worth, table, problems, earlier, confidence, min_coverage, bounds)
+
+
+def summarize_all(
+    names: Sequence[str | Metric],
+    n: ArrayLike,
+    c: ArrayLike,
+    problems: ArrayLike | None = None,
+    prior: tuple[float, float] = (1.0, 1.0),
+    confidence: float = 0.95,
+    min_coverage: float = 0.9,
+    bounds: tuple[float, float] | None = None,
+) -> list[Summary]:
+    """Summarize many metrics of one group; metrics with the same k share their distributions."""
+    metrics = [as_metric(name) for name in names]
+    check_shares(confidence, min_coverage)
+    all_n, all_c = pairs(n, c)
+    times = _times(problems, all_n.shape)
+    n_, c_, index = distinct(all_n, all_c)
+    weight = np.bincount(index, times, minlength=n_.size)
+    n_, c_, weight = n_[weight > 0], c_[weight > 0], weight[weight > 0]
+    if weight.size == 0:
+        return [_empty()] * len(metrics)
+    estimates = evaluate(metrics, n_, c_, prior_pair(prior))
+    summaries_of = aggregate(estimates, scipy.sparse.csr_array(weight[None, :]), confidence, min_coverage, bounds)
+    return [summaries.first() for summaries in summaries_of]
+
+
+def summarize_levels(
+    name: str | Metric,
+    rewards: ArrayLike,
+    counts: ArrayLike,
+    problems: ArrayLike | None = None,
+    prior_counts: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_coverage: float = 0.9,
+    bounds: tuple[float, float] | None = None,
+) -> Summary:
+    """Summarize avg@N, bayes@N or max@k over reward levels."""
+    estimate = estimate_levels(name, rewards, counts, prior_counts)
+    check_shares(confidence, min_coverage)
+    times = _times(problems, (estimate.value.shape[1],))
+    if not times.any():
+        return _empty()
+    return aggregate([estimate], scipy.sparse.csr_array(times[None, :]), confidence, min_coverage, bounds)[0].first()
+
+
+def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    """Return the number of problems of each entry; exact up to 2^53 problems."""
+    times = whole_numbers("problems", 1 if problems is None else problems)
+    try:
+        return np.broadcast_to(times, shape).ravel().astype(np.float64)
+    except ValueError:
+        raise MetricError(f"problems has shape {times.shape}, n and c have {shape}") from None
+
+
+def _empty() -> Summary:
+    undefined: dict[str, Any] = dict.fromkeys((field.name for field in fields(Summary)), float("nan"))
+    return Summary(**undefined | {"problems": 0, "problems_scored": 0})
+
+
+@document(_PAPERS["pass@k"])
 def pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the probability that at least one of k attempts passes: the mean of 1 - C(n - c, k) / C(n, k).
 
@@ -44,7 +187,7 @@ def pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Ma
     return _value(parse(f"pass@{check_k('pass@k', k)}"), n, c, R)
 
 
-@_metric("pass^k")
+@document(_PAPERS["pass^k"])
 def pass_hat_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the probability that all of k attempts pass: the mean of C(c, k) / C(n, k).
 
@@ -54,7 +197,7 @@ def pass_hat_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: M
     return _value(parse(f"pass^{check_k('pass^k', k)}"), n, c, R)
 
 
-@_metric("g-pass@k_tau")
+@document(_PAPERS["g-pass@k_tau"])
 def g_pass_at_k_tau(
     n: Counts = None, c: Counts = None, k: int | None = None, tau: float = 1.0, *, R: Matrix = None
 ) -> float:
@@ -66,7 +209,7 @@ def g_pass_at_k_tau(
     return _value(parse(f"g-pass@{check_k('g-pass@k', k)}_{float(tau)}"), n, c, R)
 
 
-@_metric("mg-pass@k")
+@document(_PAPERS["mg-pass@k"])
 def mg_pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate G-Pass@k averaged over the thresholds from 1/2 to 1.
 
@@ -76,7 +219,7 @@ def mg_pass_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R:
     return _value(parse(f"mg-pass@{check_k('mg-pass@k', k)}"), n, c, R)
 
 
-@_metric("maj@k")
+@document(_PAPERS["maj@k"])
 def maj_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the probability that more than half of k attempts pass.
 
@@ -86,7 +229,7 @@ def maj_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Mat
     return _value(parse(f"maj@{check_k('maj@k', k)}"), n, c, R)
 
 
-@_metric("auc@k")
+@document(_PAPERS["auc@k"])
 def auc_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None) -> float:
     """Estimate the area under pass@1, ..., pass@k (trapezoids, divided by k - 1).
 
@@ -96,7 +239,7 @@ def auc_at_k(n: Counts = None, c: Counts = None, k: int | None = None, *, R: Mat
     return _value(parse(f"auc@{check_k('auc@k', k)}"), n, c, R)
 
 
-@_metric("spectrum@k")
+@document(_PAPERS["spectrum@k"])
 def threshold_spectrum_at_k(
     n: Counts = None, c: Counts = None, k: int | None = None, weights: Sequence[float] = (), *, R: Matrix = None
 ) -> float:
@@ -111,7 +254,7 @@ def threshold_spectrum_at_k(
     return _value(metric, n, c, R)
 
 
-@_metric("geom@k", " NaN if a negative power of 0 makes a problem's value infinite.")
+@document(_PAPERS["geom@k"], _VALUE + " NaN if a negative power of 0 makes a problem's value infinite.")
 def geom_at_k(
     n: Counts = None,
     c: Counts = None,
@@ -129,7 +272,7 @@ def geom_at_k(
     return _value(parse(f"geom@{check_k('geom@k', k)}_{float(pass_power)}_{float(unanimous_power)}"), n, c, R)
 
 
-@_metric("geom-ds@k", " NaN if a negative power of 0 makes it infinite.")
+@document(_PAPERS["geom-ds@k"], _VALUE + " NaN if a negative power of 0 makes it infinite.")
 def geom_ds_at_k(
     n: Counts = None,
     c: Counts = None,
@@ -147,7 +290,7 @@ def geom_ds_at_k(
     return _value(parse(f"geom-ds@{check_k('geom-ds@k', k)}_{float(pass_power)}_{float(unanimous_power)}"), n, c, R)
 
 
-@_metric("geo-spectrum@k")
+@document(_PAPERS["geo-spectrum@k"])
 def geo_spectrum_at_k(
     n: Counts = None,
     c: Counts = None,
@@ -169,7 +312,7 @@ def geo_spectrum_at_k(
     return _value(parse(f"geo-spectrum-own{suffix}", spectra), n, c, R)
 
 
-@_metric("avg@N")
+@document(_PAPERS["avg@N"])
 def avg(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = None) -> float:
     """Compute the mean reward over the attempts of each problem, averaged over problems.
 
@@ -179,7 +322,7 @@ def avg(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = Non
     return _value(parse("avg@N"), n, c, R, w)
 
 
-@_metric("bayes@N")
+@document(_PAPERS["bayes@N"])
 def bayes(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = None, R0: Matrix = None) -> float:
     """Compute the posterior mean reward under a uniform Dirichlet prior, averaged over problems.
 
@@ -189,7 +332,7 @@ def bayes(n: Counts = None, c: Counts = None, *, R: Matrix = None, w: Counts = N
     return _value(parse("bayes@N"), n, c, R, w, R0)
 
 
-@_metric("max@k")
+@document(_PAPERS["max@k"])
 def max_at_k(
     n: Counts = None, c: Counts = None, k: int | None = None, *, R: Matrix = None, w: Counts = None
 ) -> float:

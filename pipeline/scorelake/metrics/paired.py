@@ -160,9 +160,16 @@ class PairedComparison:
         parallel_map(self._draw, blocks(size, 4 * sum(self.sums.shape)), self.threads)
 
     def finish(self) -> tuple[Lifts, Ranks]:
-        """Return the comparisons and ranks, after all pairs have been compared."""
-        self._test()
-        return self.lifts, Ranks(*self._rank_ranges(), self._share_of_leads())
+        """Return the comparisons and ranks, after all pairs have been compared.
+
+        p-values come from flips, or are exact where only signs count.
+        """
+        lifts, exact = self.lifts, self.coins_a >= 0
+        wins_a, wins_b = self.coins_a[exact], self.coins_b[exact]
+        p = np.stack(flip_test(lifts.t, self.as_far, self.farther, self.drawn.size))
+        p[:, exact] = sign_test(wins_b, wins_a)[0], *sign_test(wins_a, wins_b)
+        lifts.p_a[:], lifts.p_b[:], lifts.p_two_sided[:] = p
+        return lifts, Ranks(*self._rank_ranges(), self._share_of_leads())
 
     def _draw(self, columns: slice) -> None:
         """Compute the mean of each model in each resample, and its sum in each flip."""
@@ -266,14 +273,6 @@ class PairedComparison:
                 np.maximum(mine, flipped[low:high].max(axis=0), out=mine)
                 self.farthest[rivals] = np.maximum(self.farthest[rivals], flipped[low:high])
 
-    def _test(self) -> None:
-        """Compute the p-values of all pairs: by their flips, or exactly where only signs count."""
-        lifts, exact = self.lifts, self.coins_a >= 0
-        wins_a, wins_b = self.coins_a[exact], self.coins_b[exact]
-        p = np.stack(flip_test(lifts.t, self.as_far, self.farther, self.drawn.size))
-        p[:, exact] = sign_test(wins_b, wins_a)[0], *sign_test(wins_a, wins_b)
-        lifts.p_a[:], lifts.p_b[:], lifts.p_two_sided[:] = p
-
     def _rank_ranges(self) -> tuple[Ints, Ints]:
         """Return the ranks that are left to each ranked model: below the models significantly above it, and above
         those significantly below it (Mogstad et al. 2024)."""
@@ -282,17 +281,16 @@ class PairedComparison:
         index = int(np.ceil(self.confidence * (self.flips + 1))) - 1
         if many < 2 or index >= self.flips:
             return lo, hi
-        ahead = self._compare_rivals() if self.same_problems else None
-        limit = np.partition(self.farthest, index, axis=1)[:, index] * (1 + _ROUNDING)
-        if ahead is not None:
-            lo += np.count_nonzero(ahead > limit[:, None], axis=1)
-            hi -= np.count_nonzero(-ahead > limit[:, None], axis=1)
-            return lo, hi
-        a, b, t = self.rank_index[self.a], self.rank_index[self.b], self.lifts.t
-        both = (a >= 0) & (b >= 0)
-        for me, ahead in ((a[both], t[both]), (b[both], -t[both])):  # how far the other is ahead of me
-            np.add.at(lo, me[ahead > limit[me]], 1)
-            np.add.at(hi, me[-ahead > limit[me]], -1)
+        if self.same_problems:
+            ahead = self._compare_rivals()
+        else:
+            a, b, ahead = self.rank_index[self.a], self.rank_index[self.b], np.zeros((many, many))
+            both = (a >= 0) & (b >= 0)
+            ahead[a[both], b[both]] = self.lifts.t[both]
+            ahead -= ahead.T  # row: how far each other model is ahead of this one
+        limit = np.partition(self.farthest, index, axis=1)[:, index, None] * (1 + _ROUNDING)
+        lo += np.count_nonzero(ahead > limit, axis=1)
+        hi -= np.count_nonzero(-ahead > limit, axis=1)
         return lo, hi
 
     def _compare_rivals(self) -> Floats:
@@ -329,9 +327,7 @@ class PairedComparison:
     def _share_of_leads(self) -> Floats:
         """Return the share of resamples in which each ranked model leads; equal models share the lead."""
         means = np.nan_to_num(self.means[self.ranked], nan=-np.inf)
-        if not means.size:
-            return np.zeros(0)
-        leads = means >= means.max(axis=0) - self.quantum
+        leads = means >= means.max(axis=0, initial=-np.inf) - self.quantum
         share: Floats = (leads / leads.sum(axis=0)).mean(axis=1)
         return share
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -23,13 +23,8 @@ def sign_test(wins_a: ArrayLike, wins_b: ArrayLike) -> tuple[Floats, Floats]:
     Among equal models B's wins are Binomial(wins_a + wins_b, 1/2).
     """
     a, b = np.broadcast_arrays(np.asarray(wins_a, dtype=np.int64), np.asarray(wins_b, dtype=np.int64))
-    return _binomial_tail(b, a + b), np.minimum(1, 2 * _binomial_tail(np.maximum(a, b), a + b))
-
-
-def _binomial_tail(wins: Ints, size: Ints) -> Floats:
-    """P(X >= wins) for X ~ Binomial(size, 1/2)."""
-    out: Floats = np.where(wins > 0, bdtrc(np.maximum(wins, 1) - 1, np.maximum(size, 1), 0.5), 1.0)
-    return out
+    one_sided, larger = bdtrc(b - 1, a + b, 0.5), bdtrc(np.maximum(a, b) - 1, a + b, 0.5)  # 1 for no wins
+    return one_sided, np.minimum(1, 2 * larger)
 
 
 def flip_test(t: Floats, as_far: Ints, farther: Ints, flips: int) -> tuple[Floats, Floats, Floats]:
@@ -62,15 +57,5 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 
 def detectable_lift(se: float, confidence: float = 0.95, power: float = 0.8) -> float:
     """Return the true lift that a two-sided interval of this standard error separates from zero with this power."""
-    return _reach(confidence, power) * se
-
-
-def problems_needed(variance: float, lift: float, confidence: float = 0.95, power: float = 0.8) -> int:
-    """Return the number of problems needed to detect a lift when the differences have this variance."""
-    return ceil((_reach(confidence, power) * sqrt(variance) / lift) ** 2)
-
-
-def _reach(confidence: float, power: float) -> float:
-    """Return a detectable lift in standard errors."""
     normal = NormalDist()
-    return normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(power)
+    return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(power)) * se

@@ -80,10 +80,6 @@ class MetricKind:
     is_mean: bool
     """A mean of pass/fail, for which the noise between attempts is known."""
 
-    @classmethod
-    def of(cls, estimate: Estimate) -> MetricKind:
-        return cls(estimate.bounds, estimate.clip, estimate.powers, estimate.repeated is not None)
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -129,8 +125,9 @@ class Moments:
         ends = np.cumsum([len(column) for column in columns])[:-1]
         problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends)
         average = np.nan_to_num(ratio(total, count), nan=0.0)
+        kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers, estimate.repeated is not None)
         return cls(
-            MetricKind.of(estimate), problems[0], count[0], average, _squares(estimate.value, average, histogram),
+            kind, problems[0], count[0], average, _squares(estimate.value, average, histogram),
             posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise,
         )  # fmt: skip
 

@@ -19,16 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorelake.errors import MetricError
-from scorelake.metrics.arguments import (
-    Counts,
-    Matrix,
-    check_enough,
-    check_k,
-    document,
-    outcome_counts,
-    prior_outcome_counts,
-)
+from scorelake.metrics.counts import Counts, Matrix, check_enough, check_k, outcome_counts, prior_outcome_counts
 from scorelake.metrics.distributions import Floats, Ints, blocks
+from scorelake.metrics.functions import document
 
 MAX_OUTCOMES = 20_000
 """Outcomes that k attempts may have; sums over more take minutes."""
@@ -39,7 +32,7 @@ _TOLERANCE = 1e-12
 _PAPER = "Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling"
 
 
-@document("Profile", _PAPER)
+@document(_PAPER, "Profile")
 def tailpass(
     n: Counts = None,
     c: Counts = None,
@@ -76,7 +69,7 @@ def tailpass(
     return Profile(size, _check_thresholds(size, thresholds), *_merge_equal(rewards, mass))
 
 
-@document("array of float\n    One probability per threshold.", _PAPER)
+@document(_PAPER, "array of float\n    One probability per threshold.")
 def tailpass_empirical(
     n: Counts = None,
     c: Counts = None,

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from scorelake.errors import UsageError
-from scorelake.metrics.attempts import Attempts
-from scorelake.metrics.attempts import entries as parse_matrix
+from scorelake.metrics.counts import Attempts
+from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.storage.disk import storage_errors
 
 if TYPE_CHECKING:
