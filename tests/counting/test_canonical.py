@@ -13,6 +13,10 @@ import polars as pl
 import pytest
 
 from scorelake.counting.canonical import (
+    FAILED,
+    PASSED,
+    REJECTED,
+    UNGRADED,
     Canonical,
     Source,
     answer_text,
@@ -20,7 +24,6 @@ from scorelake.counting.canonical import (
     canonical,
     read_types,
 )
-from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.protocols import protocol_label, protocol_text
 from scorelake.counting.schema_check import UnreadableError
 from scorelake.settings import Settings

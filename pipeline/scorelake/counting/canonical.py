@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.protocols import protocol_text
 from scorelake.counting.schema_check import Misfit, unfit
 from scorelake.hashing import hash_text, text_ids
@@ -20,6 +19,10 @@ from scorelake.settings import Settings
 
 Schema: TypeAlias = Mapping[str, pl.DataType]
 Hive: TypeAlias = Mapping[str, str | None]
+FAILED, PASSED, UNGRADED, REJECTED = range(4)
+"""The outcomes that a row of a lake can have."""
+OUTCOMES = {"passed": PASSED, "failed": FAILED, "ungraded": UNGRADED}
+"""Column names of the outcomes that are counted; rejected rows are counted separately."""
 DEFAULTS = {"benchmark": "default", "subject": "all"}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 

@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.counting.canonical import CATEGORIES, PROTOCOL_PREFIX, attempt_columns
-from scorelake.counting.outcomes import OUTCOMES, REJECTED
+from scorelake.counting.canonical import CATEGORIES, OUTCOMES, PROTOCOL_PREFIX, REJECTED, attempt_columns
 from scorelake.counting.scan import BITS_PER_WORD, LakeFile, PartialLayout, RowGroups, read_batches
 from scorelake.hashing import Hashes
 from scorelake.threads import parallel_map

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from scorelake.counting.canonical import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM, resolve
-from scorelake.counting.outcomes import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
-from scorelake.schemas import COUNTS, KEYS, LISTS
+from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
 from scorelake.storage.arrays import arrow
 from scorelake.storage.disk import remove, storage_errors, temp_path
 
@@ -319,3 +319,25 @@ def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
             os.replace(temporary, path)
     finally:
         remove(temporary)
+
+
+def join_earlier(counts: Path, earlier: Path) -> None:
+    """Put the counts of earlier attempts beside those of every problem, file by file.
+
+    A problem that was never tried has 0 of 0; rewards are lists, empty where there are none.
+    """
+    before = pl.scan_parquet(sorted(earlier.glob("*.parquet")), glob=False)
+    present = {name: kept for name, kept in EARLIER.items() if name in before.collect_schema()}
+    columns = [*KEYS, *(pl.col(name).alias(kept) for name, kept in present.items())]
+    earlier_counts = before.select(columns).collect()
+    empty = [pl.col(EARLIER[name]).fill_null(0) for name in ("n", "c")]
+    empty += [pl.col(kept).fill_null([]) for name, kept in present.items() if name not in ("n", "c")]
+    for path in sorted(counts.glob("*.parquet")):
+        frame = pl.read_parquet(path, glob=False)
+        both = frame.join(earlier_counts, on=KEYS, how="left", nulls_equal=True, maintain_order="left").with_columns(
+            empty
+        )
+        temporary = path.with_name(f".{path.name}")
+        with storage_errors(path):
+            both.write_parquet(temporary)
+            os.replace(temporary, path)

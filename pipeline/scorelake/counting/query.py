@@ -21,8 +21,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.counting import kernel
-from scorelake.counting.canonical import CARRY_PREFIX, CATEGORIES, PROTOCOL_PREFIX, attempt_columns
-from scorelake.counting.outcomes import OUTCOMES, REJECTED
+from scorelake.counting.canonical import (
+    CARRY_PREFIX,
+    CATEGORIES,
+    OUTCOMES,
+    PROTOCOL_PREFIX,
+    REJECTED,
+    attempt_columns,
+)
 from scorelake.counting.protocols import protocol_label
 from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
 from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
