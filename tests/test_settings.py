@@ -23,6 +23,7 @@ def test_defaults_then_file_then_flags(tmp_path: Path) -> None:
         ("[column]\nmodel = 'x'", "unknown key column"),
         ("[columns]\nmodle = 'x'", "unknown key columns.modle"),
         ("[columns]\nmodle = 'x'", "known keys: model, benchmark"),
+        ("[run]\nsilent_s = 60.0", "unknown key run.silent_s\n  hint: known keys: memory_gb, shard_mb"),
         ("[policy]\nungraded = 'maybe'", "policy.ungraded"),
         ("[policy]\nmax_rejected = -1", "policy.max_rejected"),
         ("[uncertainty]\nconfidence = 2.0", "uncertainty.confidence"),

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 GUARDED = "guarded"
 """Set by the entry point alone: the job runs in a child process, so that no file can end the command unreported."""
 Lake = Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
+AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if a metric loses all its values.")]
+MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, also on errors.")]
+Scores = Annotated[bool, typer.Option("--scores", help="Include the [gates] metric of every model in the textfile.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")]
 EngineName = StrEnum("EngineName", ["local", "ray"])
 Rule = StrEnum("Rule", ["fail", "ungraded"])
@@ -58,17 +61,11 @@ def score(
     allow_quarantine: Annotated[
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Publish even if a metric loses all its values.")
-    ] = False,
+    allow_empty: AllowEmpty = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")] = False,
-    metrics_file: Annotated[
-        Path | None, typer.Option(help="Write a Prometheus textfile here, also on errors.")
-    ] = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Include the [gates] metric of every model in the textfile.")
-    ] = False,
+    metrics_file: MetricsFile = None,
+    scores: Scores = False,
 ) -> None:
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
     output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
@@ -81,7 +78,7 @@ def score(
 
     def work(full: bool) -> int:
         with reporting.failures(output):
-            with reporting.Bar(quiet) as progress:
+            with reporting.progress_bar(quiet) as progress:
                 chosen = settings()  # first: Polars reads its number of threads when it is loaded
                 from scorelake import pipeline
 
@@ -161,7 +158,7 @@ def ingest(
         names |= {"metric": metric, "split": split, **rules}
         parse = contract.IngestOptions.parse
         options = parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **names)
-        with reporting.Bar() as progress:
+        with reporting.progress_bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, output)
 
@@ -191,7 +188,7 @@ def count(
             from scorelake import pipeline
             from scorelake.publish.snapshot import Output
 
-            with reporting.Bar() as progress:
+            with reporting.progress_bar() as progress:
                 partials = pipeline.count_part(lake, Output.at(out, chosen.storage), chosen, number, of, progress)
             reporting.counted(partials, number, of)
         return 0

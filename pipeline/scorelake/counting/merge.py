@@ -228,11 +228,9 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
     size, outcome, owner = problems.height, attempts["outcome"].to_numpy(), attempts[PROBLEM].to_numpy()
     by_outcome = {name: np.bincount(owner[outcome == k], minlength=size) for name, k in OUTCOMES.items()}
     # bits of problems that are listed elsewhere were resolved with the lists: they must not count twice
-    plain = pl.col("passed", "failed", "ungraded") if "passed" in problems.columns else None
-    base = problems.select(plain.fill_null(0)) if plain is not None else None
-    listed = problems["listed"]
-    own = {name: (base[name] if base is not None else pl.Series(np.zeros(size, np.int64))) for name in OUTCOMES}
-    total = {name: own[name] + pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    has_counts, listed = "passed" in problems.columns, problems["listed"]
+    total = {name: pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    total = {name: total[name] + problems[name].fill_null(0) if has_counts else total[name] for name in OUTCOMES}
     columns = {"n": total["passed"] + total["failed"], "c": total["passed"], "ungraded": total["ungraded"]}
     frame = frame.with_columns(
         pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
@@ -296,11 +294,8 @@ def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Arra
 
 def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
     named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).sort(*KEYS, "attempt").head(most)
-    return tuple((*row[:-1], _attempt_name(row[-1])) for row in named.select(*KEYS, "attempt").iter_rows())
-
-
-def _attempt_name(attempt: int) -> str:
-    return str(attempt) if abs(attempt) < 1 << 48 else "(a text id)"
+    rows = named.select(*KEYS, "attempt").iter_rows()
+    return tuple((*keys, str(attempt) if abs(attempt) < 1 << 48 else "(a text id)") for *keys, attempt in rows)
 
 
 def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:

@@ -65,8 +65,6 @@ def connect(
     try:
         from scorelake.engines import ray  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"--engine ray needs a package that is not installed: {error.name}",
-            hint="pip install 'scorelake[ray]'",
-        ) from None
+        what = f"--engine ray needs a package that is not installed: {error.name}"
+        raise UsageError(what, hint="pip install 'scorelake[ray]'") from None
     return ray.connect(address or "auto", settings.run, shared, warn or ray.LOG)
