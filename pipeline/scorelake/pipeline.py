@@ -201,12 +201,8 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
 
 def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:
     """What is published, in numbers."""
-    return {
-        "metrics": summary["metric"].n_unique(),
-        "models": summary["model"].n_unique(),
-        "problems": survey.problems,
-        "distinct_problems": survey.distinct,
-    }
+    names = {"metrics": summary["metric"].n_unique(), "models": summary["model"].n_unique()}
+    return {**names, "problems": survey.problems, "distinct_problems": survey.distinct}
 
 
 def _count_earlier(

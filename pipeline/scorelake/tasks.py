@@ -134,9 +134,10 @@ def _tried(task: Count) -> Partial:
 
 def count(task: Count) -> Partial:
     """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
-    task, mirror = _here(task), task.mirror
+    mirror = task.mirror
     if mirror is None:
         return _count(task)
+    task = _here(task)
     home = Path(task.folder) / task.task.name
     with storage_errors(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)

@@ -83,7 +83,8 @@ class _Groups:
 
     def number(self, keys: pl.DataFrame) -> Hashes:
         """Return the number of the combination in every row."""
-        codes = [_codes(column) for column in keys]
+        # dictionary codes, -1 for null
+        codes = [column.to_physical().fill_null((1 << 32) - 1).to_numpy().view(np.int32) for column in keys]
         mixed, limit = np.zeros(keys.height, np.int64), 1
         for code in codes:
             low, high = int(code.min(initial=0)), int(code.max(initial=0))
@@ -118,11 +119,6 @@ class _Groups:
     def frame(self, numbers: Hashes) -> pl.DataFrame:
         """Return the combinations with these numbers."""
         return pl.concat(self._frames)[numbers]
-
-
-def _codes(column: pl.Series) -> NDArray[np.int32]:
-    """Return the dictionary codes of a categorical column, -1 for null."""
-    return column.to_physical().fill_null((1 << 32) - 1).to_numpy().view(np.int32)
 
 
 def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,12 @@ def plan_buckets(
     rows = sum(partial.counted for partial in partials)
     count = min(MAX_BUCKETS, 1 << (max(0, rows - 1) // rows_per_bucket).bit_length())
     edges = [_HASHES * i // count for i in range(count + 1)]
-    filled = tuple(partial.for_merge(rule in ("first", "last")) for partial in partials if partial.counted)
+    ordered = rule in ("first", "last")  # only then are the files of a partial needed
+    filled = tuple(
+        replace(partial, files=partial.files if ordered else (), rejects=(), quarantine=())
+        for partial in partials
+        if partial.counted
+    )
     return [
         Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers)
         for i, (low, high) in enumerate(pairwise(edges))
@@ -173,7 +178,7 @@ def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl
     return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
 
 
-def _words(problems: pl.DataFrame, bits: Sequence[str], name: str) -> list[pl.Expr]:
+def _words(bits: Sequence[str], name: str) -> list[pl.Expr]:
     return [pl.col(column) for column in bits if column.startswith(f"{name}_bits_")]
 
 
@@ -182,23 +187,18 @@ def _from_counts(problems: pl.DataFrame, bits: Sequence[str], rule: str) -> pl.D
     n, c, ungraded = (pl.lit(0, pl.Int64) for _ in range(3))
     if "passed" in problems.columns:
         n, c, ungraded = pl.col("passed") + pl.col("failed"), pl.col("passed"), pl.col("ungraded")
-    for passed, failed, blank in zip(*(_words(problems, bits, name) for name in OUTCOMES), strict=True):
-        right = passed & ~failed if rule == "all-pass" else passed
-        n += _ones(passed | failed)
-        c += _ones(right)
-        ungraded += _ones(blank & ~(passed | failed))
+    for passed, failed, blank in zip(*(_words(bits, name) for name in OUTCOMES), strict=True):
+        graded, right = passed | failed, passed & ~failed if rule == "all-pass" else passed
+        ones = [word.bitwise_count_ones().cast(pl.Int64) for word in (graded, right, blank & ~graded)]
+        n, c, ungraded = n + ones[0], c + ones[1], ungraded + ones[2]
     return problems.select(*KEYS, "rows", n=n, c=c, ungraded=ungraded)
-
-
-def _ones(bits: pl.Expr) -> pl.Expr:
-    return bits.bitwise_count_ones().cast(pl.Int64)
 
 
 def _bit_conflicts(problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
     """Attempts with two verdicts."""
     if not bits:
         return pl.DataFrame(schema={PROBLEM: pl.UInt32, "attempt": pl.Int64})
-    both = [p & f for p, f in zip(*(_words(problems, bits, name) for name in ("passed", "failed")), strict=True)]
+    both = [p & f for p, f in zip(*(_words(bits, name) for name in ("passed", "failed")), strict=True)]
     return _numbers_of(problems.filter(pl.any_horizontal(word != 0 for word in both)), both)
 
 
@@ -219,7 +219,7 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
     frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
     for name, number in OUTCOMES.items() if bits else ():
-        frames.append(_numbers_of(listed, _words(listed, bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
+        frames.append(_numbers_of(listed, _words(bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
     return pl.concat(frames, how="diagonal_relaxed")
 
 

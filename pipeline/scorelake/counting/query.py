@@ -191,7 +191,9 @@ def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
     totals.problems += counts.height
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
-    counts = counts.with_columns(pl.Series(HASH, bucket_hashes(counts)))
+    # a stable hash of benchmark, subject and problem_id: all models of a problem share it
+    benchmark, subject, name = (_hash_codes(counts[key]) for key in ("benchmark", "subject", "problem_id"))
+    counts = counts.with_columns(pl.Series(HASH, problem_hashes(subject_hashes(benchmark, subject), name)))
     others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
     counts = counts.select(HASH, *KEYS, *others).with_columns(pl.Series(ORDER, key_order(counts)))
     return counts.sort(HASH, ORDER).drop(ORDER)
@@ -207,12 +209,6 @@ def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFra
     ]
     named = distinct.with_columns(pl.Series("protocol", labels, dtype=pl.String).cast(CATEGORIES["protocol"]))
     return counts.join(named, on=columns, how="left", nulls_equal=True)
-
-
-def bucket_hashes(problems: pl.DataFrame) -> Hashes:
-    """A stable hash of benchmark, subject and problem_id: all models of a problem share it."""
-    subject = subject_hashes(*(_hash_codes(problems[key]) for key in ("benchmark", "subject")))
-    return problem_hashes(subject, _hash_codes(problems["problem_id"]))
 
 
 def _hash_codes(texts: pl.Series) -> Hashes:
