@@ -62,11 +62,13 @@ def sql(
         if spreadsheet and format is Format.json:
             raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
         as_table = format is Format.table and not spreadsheet
-        from scorelake.read import session, show
+        from scorelake.read import session
 
         with scorelake.open(out) as board:
             columns, rows = board.rows(query, limit=session.MAX_ROWS + 1 if as_table else None)
         if as_table:
+            from scorelake.read import show
+
             show.print_rows(columns, rows[: session.MAX_ROWS])
             if len(rows) > session.MAX_ROWS:
                 reporting.say(f"these are the first {session.MAX_ROWS:,} rows; --format csv prints them all")
