@@ -27,7 +27,7 @@ LAYERS = (
     ("lake", "counting", "scoring", "engines", "ingest", "synth"),
     ("comparing", "gates", "publish"),
     ("tasks",),
-    ("stages", "planning"),
+    ("stages",),
     ("pipeline", "read"),
     ("page",),
     ("notebook",),

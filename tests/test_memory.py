@@ -14,17 +14,15 @@ from scorelake.settings import Settings, load
 from scorelake.synth import Plan, write
 
 
-def test_shards_and_buckets_follow_the_memory() -> None:
+def test_shards_follow_the_memory() -> None:
     small, large = (Settings.model_validate({"run": {"memory_gb": gb}}).run for gb in (1, 64))
     assert small.shard_size < large.shard_size
-    assert small.bucket_size < large.bucket_size
     assert load(**{"run.memory_gb": 2.0}).run.memory == 2.0
     assert Settings().run.memory > 0
 
 
 def test_explicit_sizes_win() -> None:
-    run = Settings.model_validate({"run": {"memory_gb": 1, "shard_mb": 3, "bucket_rows": 5}}).run
-    assert (run.shard_size, run.bucket_size) == (3, 5)
+    assert Settings.model_validate({"run": {"memory_gb": 1, "shard_mb": 3}}).run.shard_size == 3
 
 
 def test_memory_must_be_positive() -> None:

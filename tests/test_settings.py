@@ -15,6 +15,10 @@ def test_defaults_then_file_then_flags(tmp_path: Path) -> None:
     assert load(config).columns.model == "m"
     assert load(config).metrics.names == ("pass@1",)
     assert load(config, **{"metrics.names": ("pass@2",), "by": ()}).metrics.names == ("pass@2",)
+    assert load(by=("g", "h", "g")).by == ("g", "h")
+    assert load(**{"columns.cluster": ""}).columns.cluster is None
+    with pytest.raises(UsageError, match="no such config file"):
+        load(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,7 @@ def test_defaults_then_file_then_flags(tmp_path: Path) -> None:
         ("[column]\nmodel = 'x'", "unknown key column"),
         ("[columns]\nmodle = 'x'", "unknown key columns.modle"),
         ("[columns]\nmodle = 'x'", "known keys: model, benchmark"),
+        ("[run]\nsilent_s = 60.0", "unknown key run.silent_s\n  hint: known keys: memory_gb, shard_mb"),
         ("[policy]\nungraded = 'maybe'", "policy.ungraded"),
         ("[policy]\nmax_rejected = -1", "policy.max_rejected"),
         ("[uncertainty]\nconfidence = 2.0", "uncertainty.confidence"),
@@ -40,11 +45,6 @@ def test_bad_config(tmp_path: Path, text: str, says: str) -> None:
         load(config)
     assert says in str(error.value)
     assert "s.toml" in str(error.value)
-
-
-def test_no_such_config(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such config file"):
-        load(tmp_path / "none.toml")
 
 
 def test_only_counting_settings_change_the_counts() -> None:
@@ -73,25 +73,17 @@ def test_what_cannot_work_is_said_at_once(tree: dict[str, object], says: str) ->
         Settings.model_validate(tree)
 
 
-def test_a_slice_is_told_once(tmp_path: Path) -> None:
-    assert load(by=("g", "h", "g")).by == ("g", "h")
-
-
-def test_no_cluster_is_none() -> None:
-    assert load(**{"columns.cluster": ""}).columns.cluster is None
-
-
-def test_a_slice_that_takes_a_column_of_ours_is_told_plainly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "by", "says"),
+    [
+        ("[policy]\nmax_rejected = 1\n", ("n",), "--by: n is a column of the output already"),
+        ('by = ["n"]\n', (), "{}: by: n is a column of the output already"),
+        ('[columns]\ncarry = ["G"]', ("g",), "{}: G and g differ only in case, which DuckDB does not tell apart"),
+    ],
+)
+def test_a_slice_that_takes_a_column_of_ours(tmp_path: Path, text: str, by: tuple[str, ...], says: str) -> None:
     file = tmp_path / "s.toml"
-    file.write_text("[policy]\nmax_rejected = 1\n")
-    with pytest.raises(UsageError) as told:
-        load(file, by=("n",))
-    assert str(told.value) == "--by: n is a column of the output already"
-    file.write_text('by = ["n"]\n')
-    with pytest.raises(UsageError) as told:
-        load(file)
-    assert str(told.value) == f"{file}: by: n is a column of the output already"
-    file.write_text('[columns]\ncarry = ["G"]\n')
-    with pytest.raises(UsageError) as told:
-        load(file, by=("g",))
-    assert str(told.value) == f"{file}: G and g differ only in case, which DuckDB does not tell apart"
+    file.write_text(text)
+    with pytest.raises(UsageError) as error:
+        load(file, by=by)
+    assert str(error.value) == says.format(file)

@@ -28,12 +28,7 @@ def test_lines_of_our_own_stay_lines() -> None:
 
 
 def test_one_problem_is_not_problems() -> None:
-    assert [plural(n, "problem") for n in (0, 1, 2, 1000)] == [
-        "0 problems",
-        "1 problem",
-        "2 problems",
-        "1,000 problems",
-    ]
+    assert [plural(n, "x") for n in (0, 1, 2, 1000)] == ["0 xs", "1 x", "2 xs", "1,000 xs"]
 
 
 @pytest.fixture

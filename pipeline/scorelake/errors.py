@@ -7,6 +7,8 @@ is a defect of ours and may show a traceback.
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 
@@ -25,11 +27,14 @@ class ScorelakeError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors travel from workers to the machine that asked, and arrive as what they are."""
-        return _again, (type(self), self.what, self.where, self.hint)
+        return partial(type(self), where=self.where, hint=self.hint), (self.what,)
 
 
-def _again(kind: type[ScorelakeError], what: str, where: str | None, hint: str | None) -> ScorelakeError:
-    return kind(what, where=where, hint=hint)
+def listed(entries: Sequence[tuple[str, object]], most: int = 10) -> str:
+    """Return lines of a message, such as files with reasons; of many, the first."""
+    lines = [f"\n  {name}: {reason}" for name, reason in entries[:most]]
+    more = len(entries) - most
+    return "".join(lines) + (f"\n  ... and {more:,} more" if more > 0 else "")
 
 
 class StorageError(ScorelakeError):

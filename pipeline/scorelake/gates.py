@@ -12,7 +12,7 @@ import polars as pl
 
 from scorelake.counting.merge import Merged
 from scorelake.counting.partials import Partial
-from scorelake.errors import DataError, UsageError
+from scorelake.errors import DataError, UsageError, listed
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Gates, Settings
 
@@ -31,14 +31,14 @@ def refuse(
     """Raise if the lake must not be published as it is; says which files, how many rows, and what to do."""
     if quarantine and not allow_quarantine:
         raise DataError(
-            f"{len(quarantine):,} of the lake's files cannot be read:{_listed(quarantine)}",
+            f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}",
             hint="fix or remove them, or leave them out with --allow-quarantine",
         )
     rejected = sum(partial.rejected for partial in partials)
     if rejected > settings.policy.max_rejected:
         rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
         raise DataError(
-            f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{_listed(rejects)}",
+            f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{listed(rejects)}",
             hint="fix these rows, or set [policy] max_rejected to the number you accept",
         )
     counted = [partial for partial in partials if partial.problems]
@@ -135,7 +135,7 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
                 f'[columns] {unnamed[-1]} = "..."; else {choose}'
             )
         raise DataError(
-            f"{number:,} attempts have conflicting {what}:{_listed(named, 5)}",
+            f"{number:,} attempts have conflicting {what}:{listed(named, 5)}",
             hint=choose,
         )
 
@@ -215,9 +215,3 @@ def _falls(gates: Gates, models: pl.DataFrame, change: pl.DataFrame) -> list[str
 
 def _who(row: dict[str, Any]) -> str:
     return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)
-
-
-def _listed(entries: Sequence[tuple[str, str]], most: int = 10) -> str:
-    lines = [f"\n  {file}: {reason}" for file, reason in entries[:most]]
-    more = len(entries) - most
-    return "".join(lines) + (f"\n  ... and {more:,} more" if more > 0 else "")

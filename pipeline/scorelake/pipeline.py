@@ -20,13 +20,12 @@ import polars as pl
 
 from scorelake import engines, gates, stages
 from scorelake.comparing.tables import comparable_metrics
-from scorelake.counting.earlier import join
+from scorelake.counting.merge import join_earlier
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
-from scorelake.planning import ScorePlan, plan_lake, plan_part, shared_output
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.current_run import PublishedState, load_state
 from scorelake.publish.publication import publish, stage, unstage
@@ -35,7 +34,7 @@ from scorelake.schemas import CHANGE, MODEL_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
-from scorelake.stages import Progress, Workspace
+from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part
 from scorelake.storage.disk import remove
 from scorelake.version import __version__
 
@@ -96,7 +95,7 @@ def score_lake(
 ) -> RunReport:
     """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
     settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
-    out = shared_output(out)
+    out = _shared_output(out)
     refuse_inside(location, out.name)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
@@ -171,9 +170,14 @@ def count_part(
 ) -> list[Partial]:
     """Count one of so many parts of what is new since the published run; nothing is published."""
     settings = shards.fitted(settings, shards.ALIKE_GB)
-    with shared_output(out).passing() as here:
+    with _shared_output(out).passing() as here:
         condemned, todo = plan_part(location, here, settings, number, of)
         return condemned + stages.count(Workspace(here, settings, local, progress, here.root), todo, full=False)
+
+
+def _shared_output(out: Output) -> Output:
+    """The output under a path that means the same in every process."""
+    return replace(out, root=Path(shards.everywhere(str(out.root))))
 
 
 def _planned(location: str | Path, plan: ScorePlan) -> RunReport:
@@ -197,12 +201,8 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
 
 def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:
     """What is published, in numbers."""
-    return {
-        "metrics": summary["metric"].n_unique(),
-        "models": summary["model"].n_unique(),
-        "problems": survey.problems,
-        "distinct_problems": survey.distinct,
-    }
+    names = {"metrics": summary["metric"].n_unique(), "models": summary["model"].n_unique()}
+    return {**names, "problems": survey.problems, "distinct_problems": survey.distinct}
 
 
 def _count_earlier(
@@ -226,7 +226,7 @@ def _join_earlier(space: Workspace, earlier: Sequence[Partial]) -> None:
         folder = space.staged / "earlier"
         (folder / "problem_counts").mkdir(parents=True)
         stages.merge(space, earlier, folder)
-        join(space.staged / "problem_counts", folder / "problem_counts")
+        join_earlier(space.staged / "problem_counts", folder / "problem_counts")
         remove(folder)
 
 

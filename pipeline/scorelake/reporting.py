@@ -81,7 +81,11 @@ class CommandOutput:
         """A run came to its end: words for a person, and all of it for programs."""
         self.published = str(report.run.get("run_id", "")) if report.status == "published" else ""
         tell(report, self.quiet)
-        self.end({"status": report.status, "exit_code": 0, **_plain(report)})
+        document = {"status": report.status, "exit_code": 0, **asdict(report)}
+        run = document.pop("run")
+        if "settings" in run:
+            run["settings"] = json.loads(run["settings"])
+        self.end(document | {"run": run})
 
 
 _SCORES = """
@@ -107,10 +111,8 @@ def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
         document = {"error": error.what, "where": error.where, "hint": error.hint}
         reachable = not isinstance(error, UnreachableError)
     except KeyboardInterrupt:
-        code, words = (
-            130,
-            f"interrupted{_outcome(output)}{', and what was counted is kept' * (output.out is not None)}",
-        )
+        kept = ", and what was counted is kept" if output.out is not None else ""
+        code, words = 130, f"interrupted{_outcome(output)}{kept}"
         document = {"error": "interrupted"}
     except BrokenPipeError:  # who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -162,14 +164,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _plain(report: RunReport) -> dict[str, Any]:
-    output = asdict(report)
-    run = output.pop("run")
-    if "settings" in run:
-        run["settings"] = json.loads(run["settings"])
-    return output | {"run": run}
 
 
 def tell(report: RunReport, quiet: bool = False) -> None:
@@ -288,42 +282,30 @@ def findings(findings: Sequence[Finding], out: str) -> None:
         raise DataError(f"failed: {names}", where=out, hint=hint or "publish again with score --full")
 
 
-class Bar:
+@contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Progress]:
     """A progress bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda stage, done, of: None
+        return
+    from rich import console, progress
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+    terminal = console.Console(stderr=True)
+    done = progress.TextColumn("{task.completed:,.0f} of {task.total:,.0f}")  # a bar without colours does not move
+    columns = (
+        progress.TextColumn("{task.description:<11}"),
+        done if terminal.no_color else progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(),
+    )
+    stages: dict[str, progress.TaskID] = {}
+    with progress.Progress(*columns, console=terminal, transient=True) as bar:
 
-    def __enter__(self) -> Progress:
-        self.bar = None
-        if self.quiet or not sys.stderr.isatty():
-            return lambda stage, done, of: None
-        from rich.console import Console
-        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Columns
+        def update(stage: str, done: int, of: int) -> None:
+            if stage not in stages:
+                for task in stages.values():
+                    bar.update(task, visible=False)
+                stages[stage] = bar.add_task(stage, total=max(of, 1))
+            bar.update(stages[stage], completed=done, total=max(of, 1))
 
-        console = Console(stderr=True)
-        done = TextColumn("{task.completed:,.0f} of {task.total:,.0f}")  # a bar without colours does not move
-        self.bar = Columns(
-            TextColumn("{task.description:<11}"),
-            done if console.no_color else BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-        self.bar.start()
-        self.tasks: dict[str, Any] = {}
-        return self._update
-
-    def _update(self, stage: str, done: int, of: int) -> None:
-        assert self.bar is not None
-        if stage not in self.tasks:
-            for task in self.tasks.values():
-                self.bar.update(task, visible=False)
-            self.tasks[stage] = self.bar.add_task(stage, total=max(of, 1))
-        self.bar.update(self.tasks[stage], completed=done, total=max(of, 1))
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        yield update

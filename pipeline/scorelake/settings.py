@@ -233,12 +233,11 @@ class Run(Part):
     """How the work is cut; none of it changes a number."""
 
     memory_gb: float | None = Field(None, gt=0)
-    """Sizes of shards and buckets follow from it; by default half of the machine's. An aim, not a limit."""
+    """The size of shards follows from it; by default half of the machine's. An aim, not a limit."""
     shard_mb: float | None = Field(None, gt=0)
     bucket_rows: int | None = Field(None, gt=0)
     threads: int | None = Field(None, gt=0)
     """Of one task. By default every core of this machine; on a cluster, where tasks run side by side, one."""
-    silent_s: float = Field(60.0, gt=0)  # seconds without a sign of a cluster's worker until another one tries
 
     @property
     def memory(self) -> float:
@@ -248,11 +247,6 @@ class Run(Part):
     def shard_size(self) -> float:
         """Megabytes of files counted together. A guess: the need depends on keys not yet read."""
         return self.shard_mb or max(16.0, 512 * self.memory)
-
-    @property
-    def bucket_size(self) -> int:
-        """Partial rows merged together, taken as a kilobyte each."""
-        return self.bucket_rows or max(100_000, int(self.memory * 1_000_000))
 
 
 class Storage(Part):
@@ -315,10 +309,6 @@ class Settings(Part):
         """Answers are counted where the lake has them: a vote is asked for, or every metric is."""
         names = (*self.metrics.names, *self.compare.metrics)
         return not self.metrics.names or any(name.strip().lower().startswith(("vote", "cons")) for name in names)
-
-    def alone(self) -> Settings:
-        """For a task that runs beside others on the same processors: one thread for it."""
-        return self.model_copy(update={"run": self.run.model_copy(update={"threads": 1})})
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""

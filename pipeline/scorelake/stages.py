@@ -1,10 +1,14 @@
-"""The stages of a run on an engine: count, merge, score. Each is a map; what comes back is small and adds up."""
+"""The stages of a run: plan what is left to count, then count, merge and score on an engine.
+
+Each of the last three is a map over tasks; what comes back is small and adds up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -16,6 +20,7 @@ from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
+from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.scoring.buckets import FOLDER, BucketTask
@@ -28,7 +33,8 @@ from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
 from scorelake.scoring.values import follow_from_counts
 from scorelake.settings import Settings
-from scorelake.storage.files import Shard
+from scorelake.storage.disk import is_remote
+from scorelake.storage.files import File, Shard
 from scorelake.threads import batch_by_size
 
 _AT_ONCE = 16
@@ -60,6 +66,75 @@ class MergedCounts:
     """The row accounting: rows read = graded + ungraded + duplicates + rejected."""
     survey: Survey
     warnings: list[str]
+
+
+@dataclass(frozen=True)
+class ScorePlan:
+    """The files of a lake: those that are counted already, and the shards that are left to count."""
+
+    lake: LakeListing
+    reused: list[Partial]
+    shards: list[Shard]
+
+    @property
+    def file_counts(self) -> dict[str, Any]:
+        """How many files are read, and how many are not."""
+        read = sum(len(shard.files) for shard in self.shards)
+        return {"files_read": read, "files_reused": len(self.lake.files) - read, "ignored": self.lake.ignored}
+
+
+def plan_lake(
+    location: str | Path, out: Output, settings: Settings, full: bool, engine: Engine, every_file: bool = False
+) -> ScorePlan:
+    """List a lake and find what is counted already; raise if its files do not fit the settings."""
+    lake = listing(location, settings.storage, settings.lake.exclude, out.name)
+    reused = [] if full else tasks.reusable(out.partials, lake.files, settings, local if out.mirror else engine)
+    return _plan(lake, reused, settings, str(location), engine.at_once, every_file)
+
+
+def plan_part(
+    location: str | Path, out: Output, settings: Settings, number: int, of: int
+) -> tuple[list[Partial], list[Shard]]:
+    """Return the files of one part that are known to crash a reader, and the shards that the part must count.
+
+    Parts depend only on the lake and the published run, so that machines that see each other's results agree on them.
+    """
+    lake = listing(location, settings.storage, settings.lake.exclude, out.name)
+    published = set((out.current() or {}).get("partials", ()))
+    earlier = tasks.matching_partials(out.partials, lake.files, settings)
+    condemned = [partial for partial in earlier if partial.method == tasks.CONDEMNED]
+    reused = [partial for partial in earlier if partial.name in published or partial.method == tasks.CONDEMNED]
+    plan = _plan(lake, reused, settings, str(location), of, every_file=False)
+    return condemned, shards.groups(plan.shards, of)[number - 1]
+
+
+def _plan(
+    lake: LakeListing, reused: list[Partial], settings: Settings, where: str, at_once: int, every_file: bool
+) -> ScorePlan:
+    """Cut what is not counted yet into shards; a mistake in the settings is reported before any file is blamed."""
+    files = _uncounted(lake, reused)
+    if every_file:
+        tasks.refuse_misfits(lake.root, lake.files, settings, where, every_file=True)
+    elif files and not any(partial.read for partial in reused):
+        tasks.refuse_misfits(lake.root, files, settings, where, every_file=False)
+    size = shards.shard_mb(files, settings.run, at_once)
+    return ScorePlan(lake, reused, shards.shards(shards.everywhere(lake.root), files, size))
+
+
+def _uncounted(lake: LakeListing, partials: Sequence[Partial]) -> tuple[File, ...]:
+    counted = {file for partial in partials for file in partial.files}
+    return tuple(file for file in lake.files if file not in counted)
+
+
+def crash_candidates(location: str, out: Output, settings: Settings, full: bool) -> list[tasks.Count]:
+    """After a crash: every file that is not counted yet, each as a task of its own."""
+    if is_remote(location) or out.mirror:
+        return []
+    lake = listing(location, settings.storage, settings.lake.exclude, out.name)
+    home = Path(shards.everywhere(str(out.root))) / "partials"
+    reused = [] if full else tasks.reusable(home, lake.files, settings)
+    root = shards.everywhere(lake.root)
+    return [tasks.Count(Shard(root, (file,)), settings, str(home), again=full) for file in _uncounted(lake, reused)]
 
 
 def count(space: Workspace, todo: Sequence[Shard], full: bool) -> list[Partial]:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from scorelake.counting import fit, partials
+from scorelake.counting import partials
 from scorelake.counting import shard as counting
 from scorelake.counting.merge import Bucket, Merged
 from scorelake.counting.merge import merge as merge_bucket
 from scorelake.counting.partials import Partial
+from scorelake.counting.schema_check import refusal
 from scorelake.engines import Engine, local
 from scorelake.errors import DataError, EndedError, ScorelakeError, StorageError
 from scorelake.guard import AFTER_A_CRASH, CRASHES, crash_reason, run_in_subprocess
@@ -73,7 +74,7 @@ class Merge:
 
 
 def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: str, *, every_file: bool) -> None:
-    """Raise if the lake does not fit its settings, before anything is counted (see count.fit).
+    """Raise if the lake does not fit its settings, before anything is counted.
 
     Where not every file must fit, the first is enough to see that some do.
     """
@@ -89,7 +90,8 @@ def _misfit(
 ) -> ScorelakeError | None:
     shard = Shard(root, tuple(files))
     with TemporaryDirectory() as temporary, local_copy(shard, Path(temporary) / "lake", settings, columns=()) as here:
-        return fit.refusal(here, settings, where, every_file)
+        reasons = parallel_map(lambda file: (file.path, counting.unfit(here, file, settings)), here.files)
+        return refusal(reasons, settings, where, every_file)
 
 
 def count_all(tasks: Sequence[Count]) -> list[Partial]:
@@ -132,9 +134,10 @@ def _tried(task: Count) -> Partial:
 
 def count(task: Count) -> Partial:
     """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
-    task, mirror = _here(task), task.mirror
+    mirror = task.mirror
     if mirror is None:
         return _count(task)
+    task = _here(task)
     home = Path(task.folder) / task.task.name
     with storage_errors(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)

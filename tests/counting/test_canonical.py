@@ -13,6 +13,10 @@ import polars as pl
 import pytest
 
 from scorelake.counting.canonical import (
+    FAILED,
+    PASSED,
+    REJECTED,
+    UNGRADED,
     Canonical,
     Source,
     answer_text,
@@ -20,7 +24,6 @@ from scorelake.counting.canonical import (
     canonical,
     read_types,
 )
-from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.protocols import protocol_label, protocol_text
 from scorelake.counting.schema_check import UnreadableError
 from scorelake.settings import Settings
@@ -279,18 +282,8 @@ def test_equal_values_are_one_protocol(equals: list[tuple[Any, Any]]) -> None:
 
 def test_different_values_are_different_protocols() -> None:
     values = [nan, inf, -inf, None, 0.0, 1.0, 0.1, np.nextafter(0.1, 1), 1e300, 1e-300]
-    texts = [
-        *(text(value, pl.Float64) for value in values),
-        "null",
-        "None",
-        "",
-        "true",
-        "True",
-        " 0",
-        "00",
-        "0.0",
-        "1e300 ",
-    ]
+    texts: list[str | None] = [text(value, pl.Float64) for value in values]
+    texts += ["null", "None", "", "true", "True", " 0", "00", "0.0", "1e300 "]
     assert len(set(texts)) == len(texts)
     labels = [protocol_label({"t": each}) for each in texts]
     assert len(set(labels)) == len(labels)

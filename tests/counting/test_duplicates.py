@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import ask, attempts, put, run
+from scorelake.counting.canonical import FAILED, PASSED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM, resolve
-from scorelake.counting.outcomes import FAILED, PASSED, UNGRADED
 from scorelake.counting.scan import ROW
 from scorelake.errors import DataError
 from scorelake.publish.snapshot import Output

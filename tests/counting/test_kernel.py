@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from scorelake.counting import kernel, shard
 from scorelake.counting.query import RowTotals, count_chunk, layout_of
-from scorelake.counting.scan import chunks
+from scorelake.counting.scan import LakeFile, chunks
 from scorelake.lake.listing import listing
 from scorelake.schemas import KEYS
 from scorelake.settings import Settings
@@ -37,12 +37,15 @@ def lake(home: Path, rng: np.random.Generator, attempts: int) -> Path:
     return home
 
 
-def counted(home: Path, out: Path, use_kernel: bool, chunk_rows: int) -> tuple[pl.DataFrame, RowTotals]:
-    """The partial counts of a lake, and its rows."""
-    settings = Settings.model_validate({"protocol": {"columns": ["t"]}})
+def opened(home: Path, settings: Settings) -> list[LakeFile]:
     listed = listing(home)
     task = shard.Task(Shard(listed.root, listed.files), settings)
-    files = [shard.open_file(task, file, i, {}) for i, file in enumerate(listed.files)]
+    return [shard.open_file(task, file, i, {}) for i, file in enumerate(listed.files)]
+
+
+def counted(home: Path, out: Path, use_kernel: bool, chunk_rows: int) -> tuple[pl.DataFrame, RowTotals]:
+    """The partial counts of a lake, and its rows."""
+    files = opened(home, Settings.model_validate({"protocol": {"columns": ["t"]}}))
     layout = layout_of(files, ordered=False)
     assert kernel.fits(files, layout)
     totals = RowTotals()
@@ -67,10 +70,7 @@ def test_the_kernel_equals_the_query(tmp_path: Path, attempts: int) -> None:
 
 
 def test_too_many_groups_for_a_word_go_to_the_query(tmp_path: Path) -> None:
-    home = lake(tmp_path / "lake", np.random.default_rng(1), 9)
-    listed = listing(home)
-    task = shard.Task(Shard(listed.root, listed.files), Settings())
-    files = [shard.open_file(task, file, i, {}) for i, file in enumerate(listed.files)]
+    files = opened(lake(tmp_path / "lake", np.random.default_rng(1), 9), Settings())
     (chunk,) = chunks(files, 1 << 20)
     with pytest.raises(kernel.TooManyGroupsError):
         kernel.count_rows(chunk, layout_of(files, ordered=False), max_groups=2)
@@ -83,9 +83,7 @@ def test_attempts_that_differ_from_the_footer_are_damage(tmp_path: Path) -> None
     pl.DataFrame({"model": "m", "problem_id": "p", "passed": True, "attempt": [7] * 40}).write_parquet(
         home / "a.parquet", compression="uncompressed", use_pyarrow=False
     )
-    listed = listing(home)
-    task = shard.Task(Shard(listed.root, listed.files), Settings())
-    (file,) = (shard.open_file(task, each, 0, {}) for each in listed.files)
+    (file,) = opened(home, Settings())
     (chunk,) = chunks([file], 100)
     layout = layout_of([file], ordered=False)
     assert layout.words == 1

@@ -1,4 +1,4 @@
-"""Arguments -> one call per command. What is told of it, and how, is in messages."""
+"""Arguments -> one call per command. Messages and exit codes are in reporting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import suppress
 
-from scorelake.cli import lakes, outputs, pages  # noqa: F401 - which register their commands
+from scorelake.cli import lakes, outputs  # noqa: F401 - which register their commands
 from scorelake.cli.app import app
 
 

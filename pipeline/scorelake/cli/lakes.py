@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,26 +18,17 @@ from scorelake.cli.app import Columns, app
 from scorelake.errors import UsageError
 
 if TYPE_CHECKING:
-    from scorelake.pipeline import RunReport
     from scorelake.settings import Settings
 
 GUARDED = "guarded"
-"""Said by the entry point alone: the job runs in a child, so that no file can end the command without a word."""
+"""Set by the entry point alone: the job runs in a child process, so that no file can end the command unreported."""
+Lake = Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if a metric loses all its values.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")]
 MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, also on errors.")]
 Scores = Annotated[bool, typer.Option("--scores", help="Include the [gates] metric of every model in the textfile.")]
-
-
-class EngineName(StrEnum):
-    local = "local"
-    ray = "ray"
-
-
-class Rule(StrEnum):
-    fail = "fail"
-    ungraded = "ungraded"
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")]
+EngineName = StrEnum("EngineName", ["local", "ray"])
+Rule = StrEnum("Rule", ["fail", "ungraded"])
 
 
 class Layout(StrEnum):
@@ -47,7 +39,7 @@ class Layout(StrEnum):
 @app.command()
 def score(
     context: typer.Context,
-    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
+    lake: Lake,
     out: Annotated[
         str,
         typer.Option(help="Output folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://."),
@@ -70,26 +62,27 @@ def score(
         bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
     ] = False,
     allow_empty: AllowEmpty = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")
-    ] = False,
-    quiet: Quiet = False,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")] = False,
     metrics_file: MetricsFile = None,
     scores: Scores = False,
 ) -> None:
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
-    arguments: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
     output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
-    options = {"address": address, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
+    options: dict[str, Any] = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
+    options |= {"engine": engine.value, "address": address, "warn": reporting.say}
 
     def settings() -> Settings:
-        return _settings(lake, column, engine, **arguments)
+        names = {"metrics": metrics or "", "by": tuple(by or ())}
+        return _settings(lake, column, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
         with reporting.failures(output):
-            with reporting.Bar(quiet) as progress:
-                how = {**options, "engine": engine.value, "full": full, "progress": progress, "warn": reporting.say}
-                report = _run(lake, out, settings(), dry_run=dry_run, **how)
+            with reporting.progress_bar(quiet) as progress:
+                chosen = settings()  # first: Polars reads its number of threads when it is loaded
+                from scorelake import pipeline
+
+                report = pipeline.run_score(lake, out, chosen, full=full, progress=progress, **options)
             output.done(report)
         return 0
 
@@ -101,15 +94,9 @@ def score(
     raise typer.Exit(code)
 
 
-def _run(lake: str, out: str, settings: Settings, **how: Any) -> RunReport:
-    from scorelake.pipeline import run_score
-
-    return run_score(lake, out, settings, **how)
-
-
 @app.command()
 def init(
-    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
+    lake: Lake,
     config: Annotated[Path, typer.Option(help="The file to write.")] = Path("scorelake.toml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
 ) -> None:
@@ -119,23 +106,18 @@ def init(
             raise UsageError(
                 "is there already", where=str(config), hint="--force overwrites it, --config names another"
             )
-        from scorelake import tasks
-        from scorelake.lake.description import described
-        from scorelake.lake.infer import infer_config
-        from scorelake.lake.listing import listing
-        from scorelake.lake.sample import sample_lake
-        from scorelake.lake.template import config_text
-        from scorelake.settings import PATIENCE, Settings, load
+        from scorelake import settings, tasks
+        from scorelake.lake import description, infer, listing, sample, template
         from scorelake.storage.disk import replace_text
 
-        if described(lake, PATIENCE):
+        if description.described(lake, settings.PATIENCE):
             reporting.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
-        listed = listing(lake)
-        sample = sample_lake(listed, Settings())
-        inferred = infer_config(sample)
-        replace_text(config, config_text(inferred, lake))
-        reporting.inferred(inferred, sample, lake, config)
-        tasks.refuse_misfits(listed.root, listed.files, load(config), lake, every_file=True)
+        listed = listing.listing(lake)
+        sampled = sample.sample_lake(listed, settings.Settings())
+        inferred = infer.infer_config(sampled)
+        replace_text(config, template.config_text(inferred, lake))
+        reporting.inferred(inferred, sampled, lake, config)
+        tasks.refuse_misfits(listed.root, listed.files, settings.load(config), lake, every_file=True)
         reporting.next_command(lake, config)
 
 
@@ -164,25 +146,19 @@ def ingest(
     skip_refused: Annotated[
         bool, typer.Option("--skip-refused", help="Skip refused files instead of failing.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Convert logs of other tools into a lake, with a report for every file."""
     output = reporting.CommandOutput(as_json)
     with reporting.failures(output):
-        from scorelake.ingest import job
-        from scorelake.ingest.contract import IngestOptions
+        from scorelake.ingest import contract, job
 
         names = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
-        names |= {
-            "metric": metric,
-            "split": split,
-            "errors": errors and str(errors),
-            "missing": missing and str(missing),
-        }
-        options = IngestOptions.parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **names)
-        with reporting.Bar() as progress:
+        rules = {"errors": errors and str(errors), "missing": missing and str(missing)}
+        names |= {"metric": metric, "split": split, **rules}
+        parse = contract.IngestOptions.parse
+        options = parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **names)
+        with reporting.progress_bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, output)
 
@@ -190,7 +166,7 @@ def ingest(
 @app.command()
 def count(
     context: typer.Context,
-    lake: Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")],
+    lake: Lake,
     out: Annotated[str, typer.Option(help="The output of `score`.")],
     shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
     config: Annotated[Path | None, typer.Option(help="TOML file, the same as for `score`.")] = None,
@@ -209,12 +185,11 @@ def count(
         with reporting.failures():
             number, of = part_of(shard)
             chosen = settings()
-
-            from scorelake.pipeline import count_part
+            from scorelake import pipeline
             from scorelake.publish.snapshot import Output
 
-            with reporting.Bar() as progress:
-                partials = count_part(lake, Output.at(out, chosen.storage), chosen, number, of, progress)
+            with reporting.progress_bar() as progress:
+                partials = pipeline.count_part(lake, Output.at(out, chosen.storage), chosen, number, of, progress)
             reporting.counted(partials, number, of)
         return 0
 
@@ -257,10 +232,10 @@ def _settings(
     lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
     """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
+    from scorelake import settings as loading
     from scorelake.notebook.scoring import settings_for
-    from scorelake.settings import mapped
 
-    settings = settings_for(lake, columns=mapped(column or ()), **arguments)
+    settings = settings_for(lake, columns=loading.mapped(column or ()), **arguments)
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings
@@ -268,10 +243,7 @@ def _settings(
 
 def _crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
-    from functools import partial
-
-    from scorelake import tasks
-    from scorelake.planning import crash_candidates
+    from scorelake import stages, tasks
     from scorelake.publish.snapshot import Output
 
     def tried(task: tasks.Count) -> int:
@@ -279,7 +251,7 @@ def _crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> li
             tasks.count(task)
         return 0
 
-    tasks_to_try = crash_candidates(lake, Output.at(out, settings.storage), settings, full)
+    tasks_to_try = stages.crash_candidates(lake, Output.at(out, settings.storage), settings, full)
     return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in tasks_to_try]
 
 

@@ -1,4 +1,4 @@
-"""Commands about an output: compare, sql, check, gc, runs, rollback.
+"""Commands about an output: compare, sql, check, gc, runs, rollback, show, page, report, export.
 
 Heavy libraries are imported by the command that needs them, so that --help is instant.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,11 +18,11 @@ from scorelake.cli.app import Out, app
 from scorelake.errors import UsageError
 from scorelake.text import escape_controls
 
-
-class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
+Metric = Annotated[str | None, typer.Option(help="Which metric to rank by. Default: pass@1, else avg@N.")]
+Format = StrEnum("Format", ["table", "csv", "json"])
+Form = StrEnum("Form", ["table", "csv", "json", "markdown"])
+Kind = StrEnum("Kind", ["csv", "parquet", "xlsx"])
+Naming = StrEnum("Naming", ["ids", "numbers", "none"])
 
 
 @app.command()
@@ -66,9 +67,9 @@ def sql(
         with scorelake.open(out) as board:
             columns, rows = board.rows(query, limit=session.MAX_ROWS + 1 if as_table else None)
         if as_table:
-            from scorelake.read import show as pages
+            from scorelake.read import show
 
-            pages.print_rows(columns, rows[: session.MAX_ROWS])
+            show.print_rows(columns, rows[: session.MAX_ROWS])
             if len(rows) > session.MAX_ROWS:
                 reporting.say(f"these are the first {session.MAX_ROWS:,} rows; --format csv prints them all")
         elif format is Format.json:
@@ -97,21 +98,19 @@ def gc(
 ) -> None:
     """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
     with reporting.failures():
-        from scorelake.publish.garbage import collect_garbage
-        from scorelake.publish.snapshot import Output
+        from scorelake.publish import garbage, snapshot
 
-        with Output.at(out).held() as output:
-            reporting.removed(collect_garbage(output, keep))
+        with snapshot.Output.at(out).held() as output:
+            reporting.removed(garbage.collect_garbage(output, keep))
 
 
 @app.command()
 def runs(out: Out) -> None:
     """List every run that was ever published, which one is shown, and which can be rolled back to."""
     with reporting.failures():
-        from scorelake.publish.current_run import describe_runs
-        from scorelake.publish.snapshot import Output
+        from scorelake.publish import current_run, snapshot
 
-        reporting.data("\n".join(describe_runs(Output.at(out))))
+        reporting.data("\n".join(current_run.describe_runs(snapshot.Output.at(out))))
 
 
 @app.command()
@@ -120,9 +119,103 @@ def rollback(
 ) -> None:
     """Show an earlier run again, until the next `score`."""
     with reporting.failures():
-        from scorelake.publish.publication import rollback as put_back
-        from scorelake.publish.snapshot import Output
+        from scorelake.publish import publication, snapshot
 
-        with Output.at(out).held() as output:
-            manifest = put_back(output, run)
+        with snapshot.Output.at(out).held() as output:
+            manifest = publication.rollback(output, run)
         reporting.say(f"Rolled back to {manifest['run']['run_id']}. The next `score` replaces it.")
+
+
+@app.command()
+def show(
+    out: Out,
+    metric: Metric = None,
+    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
+    by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
+    by: Annotated[str | None, typer.Option(help="One table per value of a column that was scored with --by.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Only so many models of each table.")] = None,
+    format: Annotated[Form, typer.Option(help="How to print it.")] = Form.table,  # noqa: A002
+) -> None:
+    """Print the leaderboard of one metric."""
+    with reporting.failures():
+        from scorelake.read import session, show
+
+        options = show.ShowOptions(metric, benchmark, by_subject, by, top, format.value)
+        with session.reading(out) as folder:
+            text = show.show_leaderboard(folder, options)
+        if text is not None:
+            typer.echo(text)
+
+
+@app.command()
+def page(
+    out: Out,
+    html: Annotated[Path, typer.Option(help="The file to write.")],
+    metric: Metric = None,
+    title: Annotated[str | None, typer.Option(help="The heading. Default: the benchmarks.")] = None,
+    problems: Annotated[
+        Naming, typer.Option(help="Problems by their ids, by numbers, or (for private sets) none.")
+    ] = Naming.ids,
+    top: Annotated[int, typer.Option(min=1, help="Models shown at first; all are in the page.")] = 50,
+) -> None:
+    """Write the leaderboard as one self-contained page, for mail, a phone or a projector."""
+    with reporting.failures():
+        from scorelake.page.build import build_page
+        from scorelake.read.session import reading
+        from scorelake.storage.disk import replace_text
+
+        if html.is_dir():
+            raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
+        _refuse_ours(out, html)
+        with reading(out) as folder:
+            text = build_page(folder, metric, title, problems.value, top)
+        replace_text(html, text)
+        reporting.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
+
+
+@app.command()
+def report(
+    out: Out,
+    metric: Metric = None,
+    page: Annotated[
+        str | None,
+        typer.Option(help="The address of the page, to link to. Default: OUT/leaderboard.html, if current."),
+    ] = None,
+) -> None:
+    """Print one page of Markdown for a pull request or a chat: verdict, top ten, movers, warnings."""
+    with reporting.failures():
+        from scorelake.read import report, session
+
+        default_page = Path(out) / "leaderboard.html"
+        with session.reading(out) as folder:
+            address = page or (default_page.as_posix() if report.is_of(default_page, folder) else None)
+            typer.echo(report.report(folder, metric, address), nl=False)
+
+
+@app.command()
+def export(
+    out: Out,
+    directory: Annotated[Path, typer.Argument(help="The folder to write to.")],
+    format: Annotated[Kind, typer.Option(help="CSV cells never start a formula; XLSX is one workbook.")] = Kind.csv,  # noqa: A002
+) -> None:
+    """Write the tables as files for other programs, at full precision."""
+    with reporting.failures():
+        from scorelake.read import export, session
+
+        _refuse_ours(out, directory)
+        with session.reading(out) as folder:
+            paths = export.write(folder, directory, format.value)
+        reporting.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
+
+
+def _refuse_ours(out: str, target: Path) -> None:
+    """Raise if something would be written among the files that an output consists of."""
+    from scorelake.publish.snapshot import PARTS
+    from scorelake.storage.disk import MARK, is_marked, is_remote
+
+    home = (Path(out) if Path(out).is_dir() else Path(out).parent).resolve()
+    if is_remote(out) or not is_marked(home) or not target.resolve().is_relative_to(home):
+        return
+    inside = target.resolve().relative_to(home).parts
+    if not inside or inside[0] in (*PARTS, MARK):
+        raise UsageError("is part of the output itself", where=str(target), hint="give another place to write to")

@@ -10,7 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from scorelake.counting.outcomes import FAILED, PASSED, REJECTED, UNGRADED
 from scorelake.counting.protocols import protocol_text
 from scorelake.counting.schema_check import Misfit, unfit
 from scorelake.hashing import hash_text, text_ids
@@ -20,6 +19,10 @@ from scorelake.settings import Settings
 
 Schema: TypeAlias = Mapping[str, pl.DataType]
 Hive: TypeAlias = Mapping[str, str | None]
+FAILED, PASSED, UNGRADED, REJECTED = range(4)
+"""The outcomes that a row of a lake can have."""
+OUTCOMES = {"passed": PASSED, "failed": FAILED, "ungraded": UNGRADED}
+"""Column names of the outcomes that are counted; rejected rows are counted separately."""
 DEFAULTS = {"benchmark": "default", "subject": "all"}
 _TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary, pl.Null)
 
@@ -68,8 +71,6 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     passed, score = _outcome(settings, schema, bad, wrong)
     attempt = _attempt(settings, schema, wrong)
     answers = _answers(settings, schema, wrong)
-    if answers == "counted":
-        _usable(names.answer, schema[names.answer], wrong)
     if wrong:
         raise unfit(wrong, list(schema), list(hive))
     read = [
@@ -113,22 +114,13 @@ def _named(name: str, kind: pl.DataType, key: str, wrong: list[Misfit]) -> None:
 def _any(schema: Schema, hive: Hive, name: str, setting: str, settings: Settings, wrong: list[Misfit]) -> Source:
     """A protocol or carried column, of whatever type it is."""
     if name not in schema and name not in hive:
-        wrong.append(_missing(name, setting if setting == "protocol" else _asker(name, settings)))
+        if setting == "carry":  # or another setting that carries columns
+            setting = "by" if name in settings.by else "cluster" if name == settings.columns.cluster else "carry"
+        wrong.append(_missing(name, setting))
     elif setting == "carry" and name in schema and schema[name].is_nested():
-        wrong.append(
-            Misfit(
-                "carry",
-                f"column {name} is {schema[name]}; a carried column must be a text, a number, a date or the like",
-            )
-        )
+        wanted = "a carried column must be a text, a number, a date or the like"
+        wrong.append(Misfit("carry", f"column {name} is {schema[name]}; {wanted}"))
     return Source(name if name in schema else None, hive.get(name))
-
-
-def _asker(name: str, settings: Settings) -> str:
-    """By which setting a carried column is asked for."""
-    if name in settings.by:
-        return "by"
-    return "cluster" if name == settings.columns.cluster else "carry"
 
 
 def _attempt(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str | None:
@@ -150,14 +142,12 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
         wrong.append(_missing(names.answer, "answer"))
     if names.answer not in schema or (names.passed not in schema and policy.pass_threshold is None):
         return "none"
-    return "counted" if settings.answers else "ignored"
-
-
-def _usable(name: str, kind: pl.DataType, wrong: list[Misfit]) -> None:
-    if not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
+    kind = schema[names.answer]
+    if settings.answers and not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
         wanted = "to vote with, it must be a text, a number or a boolean; "
         name_another = 'name another with [columns] answer = "...", or none with ""'
-        wrong.append(Misfit("answer", f"column {name} is {kind}; {wanted}{name_another}"))
+        wrong.append(Misfit("answer", f"column {names.answer} is {kind}; {wanted}{name_another}"))
+    return "counted" if settings.answers else "ignored"
 
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
@@ -182,7 +172,9 @@ def _outcome(
     if names.passed in schema:
         passed = _passed(names, schema[names.passed], bad, wrong)
     elif score is not None and policy.pass_threshold is not None:
-        passed = _reached(names.score, schema[names.score], policy.pass_threshold)
+        # in the column's own precision: a 32-bit 0.7 reaches 0.7; NaN is rejected elsewhere
+        own = schema[names.score] if schema[names.score].is_float() else pl.Float64()
+        passed = pl.col(names.score).cast(own) >= pl.lit(policy.pass_threshold).cast(own)
     if not lost and not any(name in schema for name in named.values()):
         wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
     if policy.ungraded == "fail":
@@ -208,14 +200,6 @@ def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Mis
         wrong.append(Misfit("passed", f"column {names.passed} is {kind}; it must be {wanted}"))
     bad.append((column != 0) & (column != 1))
     return column == 1
-
-
-def _reached(name: str, kind: pl.DataType, threshold: float) -> pl.Expr:
-    """Compared in the column's own precision: a 32-bit 0.7 reaches 0.7. NaN is rejected elsewhere."""
-    if kind == pl.Null:
-        return pl.col(name).cast(pl.Boolean)
-    own = kind if kind.is_float() else pl.Float64()
-    return pl.col(name).cast(own) >= pl.lit(threshold).cast(own)
 
 
 def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
@@ -352,23 +336,21 @@ def _join_keys(values: pl.Series) -> pl.DataFrame:
 def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
     """What sort of values carried columns have: the smallest is only that among its own sort."""
     kinds = {name: pl.String() if source.column is None else schema[name] for name, source in carried.items()}
-    return {name: _sort(kind) for name, kind in kinds.items() if kind != pl.Null}
-
-
-def _sort(kind: pl.DataType) -> str:
-    if kind.is_numeric():
-        return "numbers"
-    return "texts" if kind in _TEXTS else str(kind)
+    return {
+        name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(kind)
+        for name, kind in kinds.items()
+        if kind != pl.Null
+    }
 
 
 def answer_ids(values: pl.Series) -> pl.Series:
     """64 bits that tell an answer from others, null where there is none."""
-    return _per_distinct(values, lambda distinct: _id_or_null(answer_text(distinct)))
 
+    def ids(distinct: pl.Series) -> pl.Series:
+        texts = answer_text(distinct)
+        return pl.select(pl.when(texts.is_not_null()).then(pl.Series(text_ids(texts), dtype=pl.UInt64))).to_series()
 
-def _id_or_null(texts: pl.Series) -> pl.Series:
-    ids = pl.Series(text_ids(texts), dtype=pl.UInt64)
-    return pl.select(pl.when(texts.is_not_null()).then(ids)).to_series()
+    return _per_distinct(values, ids)
 
 
 def answer_text(values: pl.Series) -> pl.Series:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.counting.outcomes import UNGRADED
+from scorelake.counting.canonical import UNGRADED
 from scorelake.counting.scan import ROW
 from scorelake.hashing import mix
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from scorelake.counting.canonical import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM, resolve
-from scorelake.counting.outcomes import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
-from scorelake.schemas import COUNTS, KEYS, LISTS
+from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
 from scorelake.storage.arrays import arrow
 from scorelake.storage.disk import remove, storage_errors, temp_path
 
@@ -87,7 +87,12 @@ def plan_buckets(
     rows = sum(partial.counted for partial in partials)
     count = min(MAX_BUCKETS, 1 << (max(0, rows - 1) // rows_per_bucket).bit_length())
     edges = [_HASHES * i // count for i in range(count + 1)]
-    filled = tuple(partial.for_merge(rule in ("first", "last")) for partial in partials if partial.counted)
+    ordered = rule in ("first", "last")  # only then are the files of a partial needed
+    filled = tuple(
+        replace(partial, files=partial.files if ordered else (), rejects=(), quarantine=())
+        for partial in partials
+        if partial.counted
+    )
     return [
         Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers)
         for i, (low, high) in enumerate(pairwise(edges))
@@ -173,7 +178,7 @@ def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl
     return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
 
 
-def _words(problems: pl.DataFrame, bits: Sequence[str], name: str) -> list[pl.Expr]:
+def _words(bits: Sequence[str], name: str) -> list[pl.Expr]:
     return [pl.col(column) for column in bits if column.startswith(f"{name}_bits_")]
 
 
@@ -182,23 +187,18 @@ def _from_counts(problems: pl.DataFrame, bits: Sequence[str], rule: str) -> pl.D
     n, c, ungraded = (pl.lit(0, pl.Int64) for _ in range(3))
     if "passed" in problems.columns:
         n, c, ungraded = pl.col("passed") + pl.col("failed"), pl.col("passed"), pl.col("ungraded")
-    for passed, failed, blank in zip(*(_words(problems, bits, name) for name in OUTCOMES), strict=True):
-        right = passed & ~failed if rule == "all-pass" else passed
-        n += _ones(passed | failed)
-        c += _ones(right)
-        ungraded += _ones(blank & ~(passed | failed))
+    for passed, failed, blank in zip(*(_words(bits, name) for name in OUTCOMES), strict=True):
+        graded, right = passed | failed, passed & ~failed if rule == "all-pass" else passed
+        ones = [word.bitwise_count_ones().cast(pl.Int64) for word in (graded, right, blank & ~graded)]
+        n, c, ungraded = n + ones[0], c + ones[1], ungraded + ones[2]
     return problems.select(*KEYS, "rows", n=n, c=c, ungraded=ungraded)
-
-
-def _ones(bits: pl.Expr) -> pl.Expr:
-    return bits.bitwise_count_ones().cast(pl.Int64)
 
 
 def _bit_conflicts(problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
     """Attempts with two verdicts."""
     if not bits:
         return pl.DataFrame(schema={PROBLEM: pl.UInt32, "attempt": pl.Int64})
-    both = [p & f for p, f in zip(*(_words(problems, bits, name) for name in ("passed", "failed")), strict=True)]
+    both = [p & f for p, f in zip(*(_words(bits, name) for name in ("passed", "failed")), strict=True)]
     return _numbers_of(problems.filter(pl.any_horizontal(word != 0 for word in both)), both)
 
 
@@ -219,7 +219,7 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
     frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
     for name, number in OUTCOMES.items() if bits else ():
-        frames.append(_numbers_of(listed, _words(listed, bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
+        frames.append(_numbers_of(listed, _words(bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
     return pl.concat(frames, how="diagonal_relaxed")
 
 
@@ -228,11 +228,9 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
     size, outcome, owner = problems.height, attempts["outcome"].to_numpy(), attempts[PROBLEM].to_numpy()
     by_outcome = {name: np.bincount(owner[outcome == k], minlength=size) for name, k in OUTCOMES.items()}
     # bits of problems that are listed elsewhere were resolved with the lists: they must not count twice
-    plain = pl.col("passed", "failed", "ungraded") if "passed" in problems.columns else None
-    base = problems.select(plain.fill_null(0)) if plain is not None else None
-    listed = problems["listed"]
-    own = {name: (base[name] if base is not None else pl.Series(np.zeros(size, np.int64))) for name in OUTCOMES}
-    total = {name: own[name] + pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    has_counts, listed = "passed" in problems.columns, problems["listed"]
+    total = {name: pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    total = {name: total[name] + problems[name].fill_null(0) if has_counts else total[name] for name in OUTCOMES}
     columns = {"n": total["passed"] + total["failed"], "c": total["passed"], "ungraded": total["ungraded"]}
     frame = frame.with_columns(
         pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
@@ -296,11 +294,8 @@ def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Arra
 
 def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
     named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).sort(*KEYS, "attempt").head(most)
-    return tuple((*row[:-1], _attempt_name(row[-1])) for row in named.select(*KEYS, "attempt").iter_rows())
-
-
-def _attempt_name(attempt: int) -> str:
-    return str(attempt) if abs(attempt) < 1 << 48 else "(a text id)"
+    rows = named.select(*KEYS, "attempt").iter_rows()
+    return tuple((*keys, str(attempt) if abs(attempt) < 1 << 48 else "(a text id)") for *keys, attempt in rows)
 
 
 def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
@@ -319,3 +314,25 @@ def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
             os.replace(temporary, path)
     finally:
         remove(temporary)
+
+
+def join_earlier(counts: Path, earlier: Path) -> None:
+    """Put the counts of earlier attempts beside those of every problem, file by file.
+
+    A problem that was never tried has 0 of 0; rewards are lists, empty where there are none.
+    """
+    before = pl.scan_parquet(sorted(earlier.glob("*.parquet")), glob=False)
+    present = {name: kept for name, kept in EARLIER.items() if name in before.collect_schema()}
+    columns = [*KEYS, *(pl.col(name).alias(kept) for name, kept in present.items())]
+    earlier_counts = before.select(columns).collect()
+    empty = [pl.col(EARLIER[name]).fill_null(0) for name in ("n", "c")]
+    empty += [pl.col(kept).fill_null([]) for name, kept in present.items() if name not in ("n", "c")]
+    for path in sorted(counts.glob("*.parquet")):
+        frame = pl.read_parquet(path, glob=False)
+        both = frame.join(earlier_counts, on=KEYS, how="left", nulls_equal=True, maintain_order="left").with_columns(
+            empty
+        )
+        temporary = path.with_name(f".{path.name}")
+        with storage_errors(path):
+            both.write_parquet(temporary)
+            os.replace(temporary, path)

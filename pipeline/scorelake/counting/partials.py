@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,6 @@ class Partial:
 
     def contents(self, home: Path) -> list[Path]:
         return [home / name for name in self.chunks]
-
-    def for_merge(self, ordered: bool) -> Partial:
-        """What a merge needs of it; files only where their order decides."""
-        return replace(self, files=self.files if ordered else (), rejects=(), quarantine=())
 
 
 def describe(home: Path, partial: Partial, identity: Mapping[str, Any]) -> None:

@@ -21,8 +21,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.counting import kernel
-from scorelake.counting.canonical import CARRY_PREFIX, CATEGORIES, PROTOCOL_PREFIX, attempt_columns
-from scorelake.counting.outcomes import OUTCOMES, REJECTED
+from scorelake.counting.canonical import (
+    CARRY_PREFIX,
+    CATEGORIES,
+    OUTCOMES,
+    PROTOCOL_PREFIX,
+    REJECTED,
+    attempt_columns,
+)
 from scorelake.counting.protocols import protocol_label
 from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
 from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
@@ -185,7 +191,9 @@ def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
     totals.problems += counts.height
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
-    counts = counts.with_columns(pl.Series(HASH, bucket_hashes(counts)))
+    # a stable hash of benchmark, subject and problem_id: all models of a problem share it
+    benchmark, subject, name = (_hash_codes(counts[key]) for key in ("benchmark", "subject", "problem_id"))
+    counts = counts.with_columns(pl.Series(HASH, problem_hashes(subject_hashes(benchmark, subject), name)))
     others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
     counts = counts.select(HASH, *KEYS, *others).with_columns(pl.Series(ORDER, key_order(counts)))
     return counts.sort(HASH, ORDER).drop(ORDER)
@@ -201,12 +209,6 @@ def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFra
     ]
     named = distinct.with_columns(pl.Series("protocol", labels, dtype=pl.String).cast(CATEGORIES["protocol"]))
     return counts.join(named, on=columns, how="left", nulls_equal=True)
-
-
-def bucket_hashes(problems: pl.DataFrame) -> Hashes:
-    """A stable hash of benchmark, subject and problem_id: all models of a problem share it."""
-    subject = subject_hashes(*(_hash_codes(problems[key]) for key in ("benchmark", "subject")))
-    return problem_hashes(subject, _hash_codes(problems["problem_id"]))
 
 
 def _hash_codes(texts: pl.Series) -> Hashes:

@@ -1,12 +1,20 @@
-"""What a file lacks of the columns that are wanted of it, and which of its columns may be meant."""
+"""What files lack of the columns that are wanted of them, which of their columns may be meant, and whose fault it is.
+
+What no file has is a mistake of the settings, reported once with the lines that mend it. What only some files lack is
+a fault of those files, reported file by file.
+"""
 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from scorelake.errors import DataError, ScorelakeError, UsageError, listed
 from scorelake.schemas import ALIASES
+from scorelake.settings import NAMING, Settings
+from scorelake.text import toml_text
 
 
 @dataclass(frozen=True)
@@ -32,17 +40,17 @@ class UnreadableError(Exception):
 
 def unfit(misfits: Sequence[Misfit], columns: Sequence[str], folders: Sequence[str]) -> UnreadableError:
     """One file's misfits as the reason why it cannot be counted."""
-    reasons = "; ".join(suggested(misfit, [*columns, *folders]) for misfit in misfits)
+    reasons = "; ".join(_suggested(misfit, [*columns, *folders]) for misfit in misfits)
     available = ", ".join([*columns, *(f"{key} (folder)" for key in folders)]) or "none"
     return UnreadableError(f"{reasons}; the file has: {available}", misfits, [*columns, *folders])
 
 
-def suggested(misfit: Misfit, columns: Iterable[str]) -> str:
-    near = closest(misfit, columns)
+def _suggested(misfit: Misfit, columns: Iterable[str]) -> str:
+    near = _closest(misfit, columns)
     return misfit.what + (f" (closest: {', '.join(near)})" if near else "")
 
 
-def closest(misfit: Misfit, columns: Iterable[str], most: int = 3) -> list[str]:
+def _closest(misfit: Misfit, columns: Iterable[str], most: int = 3) -> list[str]:
     """Columns that may be meant by one that is not there, the likeliest first: the same name but for its spelling,
     then what other tools call it, then names that look alike."""
     if misfit.name is None:
@@ -59,3 +67,60 @@ def closest(misfit: Misfit, columns: Iterable[str], most: int = 3) -> list[str]:
 def _bare(name: str) -> str:
     """A name without case and punctuation: Model-Name is model_name."""
     return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
+
+
+def refusal(
+    reasons: Sequence[tuple[str, UnreadableError | None]], settings: Settings, where: str, every_file: bool
+) -> ScorelakeError | None:
+    """The error of a lake with these files, each with the reason why it cannot be counted; None if the lake fits.
+
+    Unless every file must fit, files that differ from others are left to be quarantined when they are counted.
+    """
+    wrong = [(path, reason) for path, reason in reasons if reason is not None]
+    readable = [reason for _, reason in reasons if reason is None or reason.misfits]
+    shared: list[Misfit] = []  # what does not fit in any file, in the order of the first
+    if readable and readable[0] is not None:
+        common = set(readable[0].misfits).intersection(*(reason.misfits if reason else () for reason in readable))
+        shared = [misfit for misfit in readable[0].misfits if misfit in common]
+    if not shared:
+        if not wrong or not every_file:
+            return None
+        return DataError(
+            f"{len(wrong):,} of {len(reasons):,} files cannot be read:{listed(wrong)}",
+            where=where,
+            hint="fix or remove them, or leave them out with --allow-quarantine",
+        )
+    columns = list(dict.fromkeys(name for reason in readable if reason for name in reason.columns))
+    others = [(path, reason) for path, reason in wrong if not reason.misfits or set(reason.misfits) - set(shared)]
+    lines = [f"\n  {_suggested(misfit, columns)}" for misfit in shared]
+    many = f" in all {len(readable):,} files" if len(readable) > 1 else ""
+    kind = UsageError if any(misfit.name is not None for misfit in shared) else DataError
+    return kind(
+        f"required columns are missing or have the wrong type{many}:{''.join(lines)}"
+        f"\n  there are: {', '.join(columns) or 'none'}"
+        + (f"\n  and {len(others):,} files have faults of their own:{listed(others)}" if others else ""),
+        where=where,
+        hint=_hint(shared, columns, settings, where),
+    )
+
+
+def _hint(shared: Sequence[Misfit], columns: Sequence[str], settings: Settings, where: str) -> str:
+    """The lines to add, with the closest columns filled in, each for one thing."""
+    missing = [misfit for misfit in shared if misfit.name is not None]
+    if not missing:
+        return "convert the column, or map a different one; `scorelake init` infers the mapping"
+    free, meant = [name for name in columns if name not in settings.used], dict[str, str]()
+    for misfit in missing:
+        near = [name for name in _closest(misfit, free) if name not in meant.values()]
+        meant[misfit.key] = near[0] if near else "..."
+    named = {key: name for key, name in meant.items() if key in NAMING}
+    lines = ["[columns]", *(f"{key} = {toml_text(name)}" for key, name in named.items())] if named else []
+    for key, setting in (("carry", "[columns] carry"), ("protocol", "[protocol] columns")):
+        lines += [f"{setting} = [{toml_text(meant[key])}]"] if key in meant else []
+    flags = [f"--column {shlex.quote(f'{key}={name}')}" for key, name in named.items()]
+    flags += [f"--by {shlex.quote(meant['by'])}"] if "by" in meant else []
+    instructions = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
+    instructions += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
+    return "\n".join(
+        [*instructions, f"  `scorelake init {shlex.quote(where)}` infers all columns and writes a config"]
+    )

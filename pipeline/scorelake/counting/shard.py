@@ -242,7 +242,9 @@ def _where(file: LakeFile) -> str | None:
         for groups in parquet.units(file.metadata):
             try:
                 for batch in parquet.batches(file.path, file.metadata, groups, [name]):
-                    if not _valid(batch):
+                    try:
+                        batch.validate(full=True)
+                    except pa.ArrowInvalid:
                         return f"column {name}, row group {groups[0]}: holds bytes that are not UTF-8"
             except BROKEN as error:
                 checksum = "CRC checksum" in str(error)
@@ -251,14 +253,6 @@ def _where(file: LakeFile) -> str | None:
                 )
                 return f"{'damaged: ' * checksum}column {name}, row group {groups[0]}: {why}"
     return None
-
-
-def _valid(batch: pa.RecordBatch) -> bool:
-    try:
-        batch.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:

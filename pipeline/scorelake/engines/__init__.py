@@ -52,10 +52,7 @@ def connect(
     shared: Iterable[str] = (),
     warn: Callable[[str], None] | None = None,
 ) -> AbstractContextManager[Engine]:
-    """Open an engine by its name.
-
-    Every machine must see the `shared` paths. Warnings, such as of lost workers, go to `warn` or to the log.
-    """
+    """Open an engine by its name; every machine must see the `shared` paths. Warnings go to `warn` or to the log."""
     if name == "local":
         if address is not None:
             raise UsageError("--address is for --engine ray", hint="add --engine ray, or leave the address out")
@@ -65,8 +62,6 @@ def connect(
     try:
         from scorelake.engines import ray  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"--engine ray needs a package that is not installed: {error.name}",
-            hint="pip install 'scorelake[ray]'",
-        ) from None
+        what = f"--engine ray needs a package that is not installed: {error.name}"
+        raise UsageError(what, hint="pip install 'scorelake[ray]'") from None
     return ray.connect(address or "auto", settings.run, shared, warn or ray.LOG)

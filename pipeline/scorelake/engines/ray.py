@@ -44,7 +44,6 @@ MEMORY, CRASH = "Ray's memory monitor ended the worker", "the worker crashed or 
 HINT = "if memory is short, set [run] memory_gb, or smaller shard_mb and bucket_rows; else see Ray's logs on the node"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The start of every gRPC connection: HTTP/2's fixed text and an empty SETTINGS frame."""
-SETTINGS_FRAME = 4
 PORT_HINT = "host:port of the head as `ray start --head` prints it, usually port 6379; not the dashboard (8265)"
 LOG = logging.getLogger(__name__).warning
 
@@ -232,7 +231,16 @@ def connect(
 ) -> Iterator[RayEngine]:
     """Open the engine on a running cluster."""
     with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:  # Ray prints; stdout is for data
-        join_cluster(address)
+        if address != "auto":
+            check_address(address)
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:
+            hint = "start one with `ray start --head`, or run on one of its nodes with --address auto"
+            raise ClusterError(f"cannot join a Ray cluster: {first_line(error)}", where=address, hint=hint) from None
+        finally:
+            signal.signal(signal.SIGTERM, handler)  # Ray installs its own, which would hide our message
         stack.callback(ray.shutdown)
         paths = tuple(path for path in shared if not is_remote(path))
         engine = RayEngine(run.threads or 1, task_memory(run), paths, warn)
@@ -253,23 +261,6 @@ def _nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def join_cluster(address: str) -> None:
-    """Connect this process to a cluster as its driver."""
-    if address != "auto":
-        check_address(address)
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:
-        raise ClusterError(
-            f"cannot join a Ray cluster: {first_line(error)}",
-            where=address,
-            hint="start one with `ray start --head`, or run on one of its nodes with --address auto",
-        ) from None
-    finally:
-        signal.signal(signal.SIGTERM, handler)  # Ray installs its own, which would hide our message
-
-
 def check_address(address: str, timeout_s: float = 5.0) -> None:
     """Raise if no gRPC server listens at an address: `ray.init` takes minutes to notice, and does not say why."""
     host, _, port = address.rpartition(":")
@@ -287,5 +278,5 @@ def check_address(address: str, timeout_s: float = 5.0) -> None:
     except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
         reason = getattr(error, "strerror", None) or error
         raise ClusterError(f"no Ray cluster answers: {reason}", where=address, hint=PORT_HINT) from None
-    if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
+    if len(answer) < 9 or answer[3] != 4:  # the type of a SETTINGS frame
         raise ClusterError("the port is open but does not answer like a Ray cluster", where=address, hint=PORT_HINT)

@@ -1,4 +1,4 @@
-"""How the work is cut: files into shards, shards for an engine or for machines, partial rows into buckets.
+"""How the work is cut: files into shards, shards for an engine or for machines.
 
 Pieces fit into memory, and there are enough of them. None of it changes a number.
 """
@@ -20,7 +20,6 @@ would cost: every file of a shuffled lake holds nearly every problem, and 20 fil
 time to count and merge when each stood alone, 3.9 s together."""
 SMALLEST_MB = 16.0
 """Below that a task costs more than it does."""
-FEWEST_ROWS = 100_000
 BATCH_MB = 64.0
 """Small shards counted together; progress is told in between."""
 ALIKE_GB = 4.0
@@ -66,19 +65,8 @@ def shard_mb(files: Sequence[File], run: Run, at_once: int) -> float:
         return run.shard_size
     sizes = [file.size / 2**20 for file in files]
     spare = max(sizes, default=0.0) / 2  # files are not cut, and no small piece should be left at the end
-    share = sum(sizes) / _pieces(at_once) + spare
+    share = sum(sizes) / (at_once if at_once < FEW else ROUNDS * at_once) + spare
     return min(run.shard_size, max(SMALLEST_MB, share))
-
-
-def bucket_rows(rows: int, run: Run, at_once: int) -> int:
-    """Partial rows merged together, likewise."""
-    if run.bucket_rows is not None or at_once == 1:
-        return run.bucket_size
-    return min(run.bucket_size, max(FEWEST_ROWS, -(-rows // _pieces(at_once))))
-
-
-def _pieces(at_once: int) -> int:
-    return at_once if at_once < FEW else ROUNDS * at_once
 
 
 def groups(shards: Sequence[Shard], number: int) -> list[list[Shard]]:

@@ -16,14 +16,10 @@ from numpy.typing import NDArray
 
 
 def arrow(values: NDArray[Any]) -> Any:
-    """Return numbers as an Arrow array, without a copy."""
+    """Return numbers as an Arrow array, without a copy if they are contiguous."""
     assert values.dtype != bool, "Arrow packs eight booleans into a byte"
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, buffer(values)])
-
-
-def buffer(values: NDArray[Any]) -> Any:
-    """Return the bytes of an array, without a copy if it is contiguous."""
-    return pa.py_buffer(np.ascontiguousarray(values))  # type: ignore[arg-type]
+    buffer: Any = pa.py_buffer(np.ascontiguousarray(values))  # type: ignore[arg-type]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, buffer])
 
 
 def numbers(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> NDArray[Any]:
