@@ -50,10 +50,11 @@ def show(
     """Print the leaderboard of one metric."""
     with reporting.failures():
         from scorelake.read.session import reading
-        from scorelake.read.show import ShowOptions, show_leaderboard
+        from scorelake.read.show import show_leaderboard
 
+        column = "subject" if by is None and by_subject else by
         with reading(out) as folder:
-            text = show_leaderboard(folder, ShowOptions(metric, benchmark, by_subject, by, top, format.value))
+            text = show_leaderboard(folder, metric, benchmark, column, top, format.value)
         if text is not None:
             typer.echo(text)
 
