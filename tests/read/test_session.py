@@ -64,10 +64,9 @@ def test_settings_of_the_run_that_is_shown(out: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="no leaderboard here"), reading(str(tmp_path)):
-        pass
-    with pytest.raises(LakeError, match="no leaderboard here"), reading(str(tmp_path / "none")):
-        pass
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(LakeError, match="no leaderboard here"), reading(str(path)):
+            pass
 
 
 def test_tables_are_cut_and_spreadsheets_are_csv(out: Path, cli: Cli) -> None:

@@ -12,7 +12,7 @@ from counted import Row, rows, scored
 from scorelake.cli import app
 from scorelake.page.build import build_page
 from scorelake.read.board import Line
-from scorelake.read.show import ShowOptions, _axis, _bar, show_leaderboard
+from scorelake.read.show import _axis, _bar, show_leaderboard
 
 
 def _model(name: str, c: list[int], n: int = 2) -> list[Row]:
@@ -86,7 +86,7 @@ def test_it_fits_any_width(
 ) -> None:
     for name, value in (("COLUMNS", str(width)), ("FORCE_COLOR", "1"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
-    show_leaderboard(named, ShowOptions())
+    show_leaderboard(named)
     told = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in capsys.readouterr().out.splitlines()]
     table = [line for line in told if "0.5000" in line]
     (lo, hi), *_ = [(row["lo"], row["hi"]) for row in rows(named, "FROM leaderboard WHERE metric = 'pass@1'")]

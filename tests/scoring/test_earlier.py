@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from conftest import ask, attempts, expand, put, run, tables
 from scorelake import metrics
 from scorelake.errors import DataError, ScorelakeError, UsageError
-from scorelake.publish.snapshot import Output
-from scorelake.read.recompute import Kept, Side, compared
+from scorelake.read.claim import PairRequest
+from scorelake.read.recompute import compare_stored
 
 NAMES = ["pass@1", "pass@2", "maj@3", "geom-ds@2", "bayes@N", "avg@N", "max@2"]
 NOW = {("a", "one"): (5, 3), ("a", "two"): (5, 4), ("a", "new"): (2, 0), ("b", "one"): (3, 1)}
@@ -73,10 +73,10 @@ def test_comparing_on_demand_uses_the_prior_too(tmp_path: Path) -> None:
     then = lake(tmp_path / "then", {key: (3, i % 4) for i, key in enumerate(counts)})
     run(lake(tmp_path / "now", counts), tmp_path / "out", config(then), metrics=["pass@1", "bayes@N"])
     stored = ask(tmp_path / "out", "SELECT model_a, model_b, lift, wins_a FROM comparison WHERE metric = 'bayes@N'")
-    kept = Kept(Output(tmp_path / "out"))
-    (run_id,) = kept.manifests
     for a, b, *numbers in stored:
-        (again,) = compared(kept, (Side(a, run_id), Side(b, run_id)), "bayes@N", None)
+        ((run_id,),) = ask(tmp_path / "out", "SELECT run_id FROM run")
+        request = PairRequest(a, b, "bayes@N")
+        (again,) = compare_stored(str(tmp_path / "out"), run_id, request, "bayes@N", {})
         assert [again.row[name] for name in ("lift", "wins_a")] == pytest.approx(numbers, rel=1e-12)
     assert stored
 

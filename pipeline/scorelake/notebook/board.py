@@ -15,10 +15,10 @@ from scorelake.errors import UsageError
 from scorelake.notebook.comparison import Comparison, compare
 from scorelake.notebook.plots import Plots
 from scorelake.read import session
-from scorelake.read.board import facts, opened
-from scorelake.read.claim import PairRequest, current_run_id
+from scorelake.read.board import current_run_id, facts, opened
+from scorelake.read.claim import PairRequest
 from scorelake.read.names import check_names
-from scorelake.read.verdict import verdict
+from scorelake.read.report import verdict
 from scorelake.text import escape_control_lines, plural
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from markupsafe import Markup
 from scorelake.errors import StorageError, UsageError
 from scorelake.page import svg
 from scorelake.page.build import read_file
-from scorelake.page.problems import problems
+from scorelake.page.details import problems
 from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
 from scorelake.read.board import facts, opened
 from scorelake.read.names import check_names, shorten
-from scorelake.read.verdict import title
+from scorelake.read.report import title
 from scorelake.storage.disk import replace_text
 
 WIDTH, ROW, HEAD, PAD, NAMES = 760, 26, 48, 12, 200

@@ -1,9 +1,14 @@
-"""Build the page as one HTML text. The same tables give the same bytes."""
+"""Build the page as one HTML text with the data of its script. The same tables give the same bytes.
+
+A page must stay small enough for mail. Required data comes first, then optional parts in order of priority as long as
+they fit. The script lists the parts that did not fit. Without the script none of this is needed.
+"""
 
 from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Iterator
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -13,18 +18,17 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from scorelake import metrics
-from scorelake.page.data import encode, script_data
-from scorelake.page.history import history
-from scorelake.page.pairs import pair_matrix
-from scorelake.page.problems import problems
-from scorelake.page.sections import BoardView, board_views, budget, curves, leaderboard, subjects
-from scorelake.read.board import Facts, Reader, facts, opened
-from scorelake.read.movers import changed_settings, run_before
-from scorelake.read.verdict import title as board_title
-from scorelake.read.verdict import verdict, warnings
+from scorelake.page import svg
+from scorelake.page.details import history, packed_pairs, pair_matrix, problems
+from scorelake.page.sections import MANY, MATRIX, BoardView, board_views, budget, curves, leaderboard, pack, subjects
+from scorelake.read.board import BoardRows, Facts, Line, Reader, by_subject, facts, opened
+from scorelake.read.names import labels
+from scorelake.read.numbers import Scale
+from scorelake.read.report import title as board_title
+from scorelake.read.report import verdict, warnings
 from scorelake.text import escape_controls
 
-SCRIPTS = ("state.js", "table.js", "charts.js", "controls.js")
+SCRIPTS = ("table.js", "charts.js", "controls.js")
 DATA = Markup("<!-- data -->")
 """Where the data goes. No name can contain this: < is escaped in names."""
 _MEDIAN = """
@@ -34,6 +38,11 @@ SELECT coalesce(min(n), 0) FROM (
 ) WHERE reached
 """
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
+Json = dict[str, Any]
+Part = list[tuple[Json, str, Any]]
+"""Entries to add: the dictionary, the key and the value."""
+MAX_SUBJECT_ROWS = 60_000
+"""With more rows by subject and metric there is no need to measure their size: they do not fit."""
 
 
 def build_page(
@@ -54,7 +63,7 @@ def build_page(
         chosen = output.metric(metric)
         views = board_views(output, reader, chosen, top=top, problem_names=problem_names)
         boards = [_sections(view) for view in views]
-        warned = warnings(output, chosen, changed_settings(reader, run_before(reader, output.run), output.run))
+        grave, notes = warnings(reader, output, chosen)
         style = read_file("charts.css") + read_file("style.css")
         # In a function of its own, so that the script adds no global names.
         script = '"use strict";\n(() => {\n' + "\n".join(map(read_file, SCRIPTS)) + "})();\n"
@@ -64,8 +73,8 @@ def build_page(
         environment.filters |= {"breakable": breakable, "visible": escape_controls}
         page = environment.get_template("template.html").render(
             head=_head(output, reader, title),
-            warnings=[w.text for w in warned if w.grave],
-            notes=[w.text for w in warned if not w.grave],
+            warnings=grave,
+            notes=notes,
             boards=boards,
             families=[(f.name, f.formula, f.reference) for f in metrics.families() if f.name in used],
             settings=_settings(output, reader),
@@ -81,7 +90,7 @@ def build_page(
         return page.replace(DATA, encode(data), 1)
 
 
-def _sections(view: BoardView) -> dict[str, Any]:
+def _sections(view: BoardView) -> Json:
     return {
         "title": board_title(view.board),
         "metric": view.metric,
@@ -96,7 +105,7 @@ def _sections(view: BoardView) -> dict[str, Any]:
     }
 
 
-def _head(output: Facts, reader: Reader, title: str | None) -> dict[str, Any]:
+def _head(output: Facts, reader: Reader, title: str | None) -> Json:
     """Return the title, the run and the row accounting."""
     run = output.run
     kinds = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
@@ -144,3 +153,114 @@ def breakable(text: str) -> Markup:
 def read_file(name: str) -> str:
     """Return a file of this package."""
     return (resources.files("scorelake.page") / name).read_text(encoding="utf-8")
+
+
+def script_data(views: list[BoardView], sections: list[Json], metric: str, max_bytes: int) -> Json:
+    """Return the data for the script that fits into max_bytes."""
+    names = labels(view.board.benchmark for view in views)
+    boards = [_board(view, parts, names[view.board.benchmark]) for view, parts in zip(views, sections, strict=True)]
+    data: Json = {"metric": metric, "top": views[0].top, "matrix": MATRIX, "many": MANY, "markers": svg.MARKERS}
+    data |= {"omitted": [], "boards": boards}
+    left = max_bytes - len(encode(data).encode())
+    for name, part in _optional_parts(views, sections, boards):
+        size = sum(len(encode({key: value}).encode()) for _, key, value in part or ())
+        if part is None or size > left:
+            data["omitted"].append(name)
+            continue
+        left -= size
+        for target, key, value in part:
+            target[key] = value
+    return data
+
+
+def encode(data: Json) -> str:
+    """Encode as JSON that no HTML parser takes for markup."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def _board(view: BoardView, sections: Json, benchmark: str) -> Json:
+    """Return a board at the metric of the page, with the problems and the history of the first models only."""
+    out: Json = {
+        "benchmark": benchmark,
+        "protocol": view.board.label,
+        "models": [view.label(line.model) for line in view.lines],
+        "overall": {"name": ""} | _scores(view, view.board),
+        "subjects": [],
+        "pairs": {},
+    }
+    if sections["curves"]:
+        out["curves"] = sections["curves"]["data"]
+    for name, rows in (("problems", "cells"), ("history", "rows")):
+        if sections[name]:
+            data = sections[name]["data"]
+            out[name] = data | {rows: data[rows][:MATRIX]}
+    return out
+
+
+def _optional_parts(
+    views: list[BoardView], sections: list[Json], boards: list[Json]
+) -> Iterator[tuple[str, Part | None]]:
+    """Yield the name and the entries of each optional part; None instead of entries that are clearly too large."""
+    paired = list(zip(views, boards, strict=True))
+    scores = [_subjects(view) for view in views]
+    yield "scores by subject", [(out, "subjects", by_name) for out, by_name in zip(boards, scores, strict=True)]
+    others = [(view, out, name) for view, out in paired for name in view.board.lines if name != view.metric]
+    metrics = [(out["overall"]["metrics"], name, _metric(view, view.board, name)) for view, out, name in others]
+    yield "other metrics", metrics
+    yield "pairs of all models", [(out, "pairs", packed_pairs(view)) for view, out in paired]
+    for part, rows in (("history", "rows"), ("problems", "cells")):
+        full = [(out, section[part]["data"]) for out, section in zip(boards, sections, strict=True) if section[part]]
+        yield f"the {part} of all models", [(out[part], rows, data[rows]) for out, data in full]
+    size = sum(len(view.lines) * len(rows) * len(view.board.lines) for view, rows in zip(views, scores, strict=True))
+    yield "other metrics by subject", None if size > MAX_SUBJECT_ROWS else _other_metrics(views, scores)
+
+
+def _subjects(view: BoardView) -> list[Json]:
+    """Return the subjects of a board at the metric of the page."""
+    subjects = by_subject(view.reader, view.board, view.metric)
+    names = labels(str(board.subject) for board in subjects)
+    return [{"name": names[str(board.subject)]} | _scores(view, board) for board in subjects]
+
+
+def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
+    return [
+        (target["metrics"], name, _metric(view, board, name))
+        for view, subjects in zip(views, scores, strict=True)
+        for target, board in zip(subjects, by_subject(view.reader, view.board), strict=True)
+        for name in board.lines
+        if name not in target["metrics"]
+    ]
+
+
+def _scores(view: BoardView, board: BoardRows) -> Json:
+    """Return a board, or one subject of it, at the metric of the page."""
+    metric = view.metric if view.metric in board.lines else next(iter(board.lines))
+    lines = {line.model: [line.problems, line.of_benchmark, line.attempts] for line in board.lines[metric]}
+    counts = [lines.get(line.model, 0) for line in view.lines]
+    return {"counts": counts, "metrics": {metric: _metric(view, board, metric)}}
+
+
+def _metric(view: BoardView, board: BoardRows, name: str) -> Json:
+    """Return a board at one metric, with the models in the order of the page."""
+    scale = board.scale(name)
+    by_model = {line.model: line for line in board.lines[name]}
+    lines = [by_model.get(line.model) for line in view.lines]
+    family, k = view.facts.families[name]
+    return {
+        "family": family,
+        "k": k,
+        "percent": int(scale.percent),
+        "places": scale.places,
+        "verdict": verdict(view.facts, board, name),
+        "rows": [_row(line, scale) if line else 0 for line in lines],
+        "reasons": {i: line.reason for i, line in enumerate(lines) if line and line.rank is None and line.reason},
+    }
+
+
+def _row(line: Line, scale: Scale) -> list[float | None]:
+    """Return value, lo, hi, rank, rank_lo, rank_hi, and 1 where some problems have too few attempts."""
+    ranks = (line.rank, line.rank_lo, line.rank_hi)
+    return [*pack(scale, line.value, line.lo, line.hi), *ranks, int(line.scored < line.problems)]

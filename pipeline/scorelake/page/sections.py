@@ -13,7 +13,7 @@ from scorelake.page import svg
 from scorelake.read.board import BoardRows, Facts, Line, Reader
 from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale, millionths
-from scorelake.read.verdict import tiers, title
+from scorelake.read.report import title
 from scorelake.text import escape_controls, plural
 
 DASH = "\u2013"
@@ -106,14 +106,14 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
     ends = svg.value_ticks(x for line in lines[: view.top] for x in (line.value, line.lo, line.hi))
     axis = (ends[0], ends[-1])
     ranked = [line for line in lines if line.rank is not None]
-    tier_class = dict(zip((line.model for line in ranked), _tier_classes(tiers(ranked)), strict=True))
+    tier_class = dict(zip((line.model for line in ranked), _tier_classes(ranked), strict=True))
     changes, flags = _changes(view), _flags(view)
     rows = [
         {
             "i": i,
             "rank": line.rank_range,
             "name": view.label(line.model),
-            "score": scale.text(line.value) + "*" * (line.value is not None and line.scored < line.problems),
+            "score": scale.text(line.value) + "*" * line.is_partial,
             "range": scale.between(line.lo, line.hi),
             "plot": svg.whisker(line.value, line.lo, line.hi, axis) if i < view.top else "",
             "tier": tier_class.get(line.model, "t0"),
@@ -137,11 +137,20 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
     }
 
 
-def _tier_classes(numbers: list[int]) -> list[str]:
-    """Return the CSS classes of the rows: the shade of their tier, and the bar that joins the rows of one tier."""
+def _tier_classes(ranked: list[Line]) -> list[str]:
+    """Return the CSS classes of the rows: the shade of their tier, and the bar that joins the rows of one tier.
+
+    A tier is a model and those below it that are indistinguishable from it.
+    """
+    tiers: list[int] = []
+    first_rank: int | None = None
+    for line in ranked:
+        is_first = first_rank is None or line.rank_lo is None or line.rank_lo > first_rank
+        first_rank = line.rank if is_first else first_rank
+        tiers.append((tiers[-1] if tiers else -1) + is_first)
     out = []
-    for i, tier in enumerate(numbers):
-        before, after = i > 0 and numbers[i - 1] == tier, i + 1 < len(numbers) and numbers[i + 1] == tier
+    for i, tier in enumerate(tiers):
+        before, after = i > 0 and tiers[i - 1] == tier, tiers[i + 1 : i + 2] == [tier]
         joined = " joined first" if after and not before else " joined last" if before and not after else " joined"
         out.append(f"t{tier % 2}{joined if before or after else ''}")
     return out

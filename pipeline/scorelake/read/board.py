@@ -90,7 +90,6 @@ class Facts:
 
     run: dict[str, Any]
     settings: dict[str, Any]
-    quarantine: list[tuple[str, str]]
     boards: list[BoardRows]
     families: dict[str, tuple[str, int | None]]
     """Family and k of every metric."""
@@ -160,6 +159,12 @@ def opened(folder: Path) -> Iterator[Reader]:
         yield Reader(db)
 
 
+def current_run_id(folder: Path) -> str:
+    """Return the id of the run in a leaderboard."""
+    with opened(folder) as read:
+        return read.run_id
+
+
 def facts(read: Reader) -> Facts:
     """Read the current run with its boards."""
     (run,) = read.dicts("FROM run WHERE shown")
@@ -170,11 +175,9 @@ def facts(read: Reader) -> Facts:
     ]
     if not boards:
         raise UsageError("this leaderboard has no scores", hint="see its run: `scorelake sql OUT 'FROM run'`")
-    files = read.rows("SELECT file, reason FROM quarantine WHERE run_id = ? ORDER BY ALL", run["run_id"])
     families = {name: (family, k) for name, family, k in read.rows(_FAMILIES)}
     models = read.names("model")
-    quarantine = [(str(file), str(reason)) for file, reason in files]
-    return Facts(run, read.settings(), quarantine, boards, families, labels(models), labels(models, SHORT))
+    return Facts(run, read.settings(), boards, families, labels(models), labels(models, SHORT))
 
 
 def by_subject(read: Reader, board: BoardRows, metric: str | None = None) -> list[BoardRows]:

@@ -54,25 +54,17 @@ def check(out: Output, location: str | None = None) -> list[Finding]:
         if current.rolled_back and not recount.ok:
             detail = f"{recount.detail}; the output was rolled back to {current.run_id}, and the lake has changed"
             recount = replace(recount, detail=detail, hint="`scorelake score` ends the rollback and reads the lake")
+        wrong = damaged_files(local.snapshots / current.run_id, manifest)
+        files = f"differ or are missing: {', '.join(wrong)}" if wrong else f"{len(manifest['files'])} files"
+        run = manifest["run"]
+        parts = [run[key] for key in ("graded", "ungraded", "duplicates", "rejected")]
+        sums = f"{run['rows_read']:,} = {' + '.join(f'{part:,}' for part in parts)}"
         return [
-            _check_files(local, manifest),
-            _check_rows(manifest),
+            Finding("snapshot checksums", not wrong, files),
+            Finding("row accounting", run["rows_read"] == sum(parts), sums),
             _check_tables(local, manifest, current.defect),
             recount,
         ]
-
-
-def _check_files(out: Output, manifest: Manifest) -> Finding:
-    wrong = damaged_files(out.snapshots / manifest["run"]["run_id"], manifest)
-    detail = f"differ or are missing: {', '.join(wrong)}" if wrong else f"{len(manifest['files'])} files"
-    return Finding("snapshot checksums", not wrong, detail)
-
-
-def _check_rows(manifest: Manifest) -> Finding:
-    run = manifest["run"]
-    parts = [run[key] for key in ("graded", "ungraded", "duplicates", "rejected")]
-    text = " + ".join(f"{part:,}" for part in parts)
-    return Finding("row accounting", run["rows_read"] == sum(parts), f"{run['rows_read']:,} = {text}")
 
 
 def _check_tables(out: Output, manifest: Manifest, defect: str) -> Finding:

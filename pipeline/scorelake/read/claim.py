@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
 from scorelake.read.board import Reader, opened
 from scorelake.read.names import canonical, check_names, matches_protocol
 
-if TYPE_CHECKING:
-    from scorelake.read.recompute import Kept, StoredComparison
-
 POWER = 0.8
-_SAME_PROTOCOL = "attempted by both under the same protocol"
 _PAIRS = """
 SELECT p.*, f.family, f.resamples, coalesce(protocol.label, '') AS label
 FROM pair AS p
@@ -60,7 +56,7 @@ class PairResult:
     """The settings of the current run."""
     family: int | None = None
     """Number of pairs over which q and p_holm are adjusted; None for a pair that was compared on demand."""
-    common: str = _SAME_PROTOCOL
+    common: str = "attempted by both under the same protocol"
     """Which problems were compared."""
 
     @property
@@ -137,17 +133,14 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
             _check_request(read, request)
             if len(request.protocols) < 2:
                 results = _published(read, request, metric, settings)
-    results = results or _recomputed(out, run_id, request, metric, settings)
+    if not results:
+        from scorelake.read.recompute import compare_stored  # noqa: PLC0415  (Polars loads slowly)
+
+        results = compare_stored(out, run_id, request, metric, settings)
     if not results:
         name = f" called {request.benchmark}" if request.benchmark else ""
         raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark in common{name}")
     return results
-
-
-def current_run_id(folder: Path) -> str:
-    """Return the id of the run in a leaderboard."""
-    with opened(folder) as read:
-        return read.run_id
 
 
 def _published(read: Reader, request: PairRequest, metric: str, settings: dict[str, Any]) -> list[PairResult]:
@@ -169,38 +162,3 @@ def _check_request(read: Reader, request: PairRequest) -> None:
         if not any(matches_protocol(protocol, label, text) for protocol, label in rows):
             available = " | ".join(label for _, label in rows if label)
             raise UsageError(f"no protocol {text} here", hint=f"protocols: {available or 'none'}")
-
-
-def _recomputed(
-    out: str, current: str, request: PairRequest, metric: str, settings: dict[str, Any]
-) -> list[PairResult]:
-    """Compare from the counts of snapshots."""
-    from scorelake.publish.snapshot import Output  # noqa: PLC0415  (Polars loads slowly; tables do not need it)
-    from scorelake.read.recompute import Kept, Side, compared  # noqa: PLC0415
-
-    kept = Kept(Output.at(out))
-    runs = [kept.run(name) for name in request.runs]
-    runs += [kept.shown(current)] * (2 - len(runs))
-    protocols = (request.protocols * 2)[:2] if len(request.protocols) == 1 else request.protocols or (None, None)
-    models = (request.model_a, request.model_b)
-    for model, run in zip(models, runs, strict=True):
-        check_names("model", kept.counts(run).histogram["model"].unique().sort().to_list(), (model,))
-    a, b = (Side(*side) for side in zip(models, runs, protocols, strict=True))
-    return [_labelled(each, kept, metric, settings) for each in compared(kept, (a, b), metric, request.benchmark)]
-
-
-def _labelled(result: StoredComparison, kept: Kept, metric: str, settings: dict[str, Any]) -> PairResult:
-    """Name both sides so that they differ, and describe their common problems."""
-    a, b = result.sides
-    labels = result.labels
-    names, protocol, common = [a.model, b.model], labels[0], _SAME_PROTOCOL
-    if labels[0] != labels[1]:
-        names = [f"{side.model} ({label})" for side, label in zip(result.sides, labels, strict=True)]
-        protocol, common = "", "attempted under both protocols"
-    if a.run != b.run:
-        names = [f"{name} (run {side.run})" for name, side in zip(names, result.sides, strict=True)]
-        one, two = (kept.settings(side.run).counting() for side in result.sides)
-        changed = sorted(key for key in one | two if one.get(key) != two.get(key))
-        common = "attempted in both runs, which may share attempts"
-        common += f"; settings differ: {', '.join(changed)}" if changed else ""
-    return PairResult(result.benchmark, names[0], names[1], metric, protocol, result.row, settings, None, common)

@@ -1,4 +1,4 @@
-"""Export the published tables: CSV that no spreadsheet takes for formulas, Parquet, or XLSX.
+"""Export the published tables: CSV that no spreadsheet takes for formulas, Parquet, or one XLSX workbook.
 
 Numbers keep their full precision. Protocol keys become columns.
 """
@@ -6,11 +6,18 @@ Numbers keep their full precision. Protocol keys become columns.
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from scorelake.errors import UsageError
+from scorelake.metrics import families
 from scorelake.read.board import Facts, Reader, facts, opened
+from scorelake.read.names import labels
+from scorelake.read.report import title, verdict
 from scorelake.read.session import Rows, to_csv
 from scorelake.storage.disk import atomic_replace, replace_text, temp_path
+from scorelake.text import escape_controls
 
 TABLES = {
     "leaderboard": """
@@ -29,6 +36,21 @@ TABLES = {
     "history": "FROM history ORDER BY number, benchmark, protocol, metric, model",
 }
 """The exported tables and their queries."""
+SHEETS = ("leaderboard", "curves", "subjects", "pairs", "problems", "history")
+"""The tables in the workbook."""
+PERCENT = {"value", "lo", "hi", "se", "lift", "coverage", "p_best", "mu", "mu_lo", "mu_hi", "rerun_lo", "rerun_hi"}
+WIDE = {"model", "model_a", "model_b", "problem_id", "run_id", "reason", "claim"}
+MAX_TEXT, MAX_ROWS = 32_767, 1_048_575
+"""Limits of the XLSX format."""
+MAX_CURVES = 8
+Sheet = tuple[list[str], Rows]
+
+
+class PreciseFloat(float):
+    """A float that always formats with 17 digits. xlsxwriter formats numbers with 16, which loses the last bit."""
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), ".17G")
 
 
 def write(folder: Path, out: Path, kind: str) -> list[Path]:
@@ -37,17 +59,21 @@ def write(folder: Path, out: Path, kind: str) -> list[Path]:
         published = facts(read)
         tables = {name: _table(read, published, name) for name in TABLES}
         runs = read.table("FROM run ORDER BY number")
+    out.mkdir(parents=True, exist_ok=True)
     if kind == "xlsx":
-        from scorelake.read.workbook import write_workbook  # noqa: PLC0415  (an optional, slow import)
-
-        return [write_workbook(out / "leaderboard.xlsx", published, tables, runs)]
-    paths = [_write_table(out / f"{name}.{kind}", *table) for name, table in tables.items()]
+        _write_workbook(out / "leaderboard.xlsx", published, tables, runs)
+        return [out / "leaderboard.xlsx"]
+    for name, (columns, rows) in tables.items():
+        if kind == "csv":
+            replace_text(out / f"{name}.csv", to_csv(columns, rows, spreadsheet=True) + "\n")
+        else:
+            _write_parquet(out / f"{name}.parquet", columns, rows)
     run = published.run | {"settings": published.settings}
     replace_text(out / "run.json", json.dumps(run, indent=2, ensure_ascii=False, default=str) + "\n")
-    return [*paths, out / "run.json"]
+    return [*(out / f"{name}.{kind}" for name in tables), out / "run.json"]
 
 
-def _table(read: Reader, published: Facts, name: str) -> tuple[list[str], Rows]:
+def _table(read: Reader, published: Facts, name: str) -> Sheet:
     """Return columns and rows of a table, with one column per protocol key."""
     sql, run = TABLES[name], published.run
     columns, rows = read.table(sql, {"run": run["run_id"], "time": run["started"]} if "$run" in sql else {})
@@ -62,14 +88,113 @@ def _table(read: Reader, published: Facts, name: str) -> tuple[list[str], Rows]:
     return [*columns[:i], *names, *columns[i + 1 :]], split
 
 
-def _write_table(path: Path, columns: list[str], rows: Rows) -> Path:
-    if path.suffix == ".csv":
-        replace_text(path, to_csv(columns, rows, spreadsheet=True) + "\n")
-        return path
+def _write_parquet(path: Path, columns: list[str], rows: Rows) -> None:
     import polars as pl  # noqa: PLC0415  (only Parquet needs it)
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temp_path(path)
     pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(temporary)
     atomic_replace(temporary, path)
-    return path
+
+
+def _write_workbook(path: Path, published: Facts, tables: dict[str, Sheet], runs: Sheet) -> None:
+    """Write the workbook: percent formats, frozen heads, filters, a native chart; text stays text.
+
+    Its time is that of the run: the same run gives the same file.
+    """
+    import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415  (loads slowly)
+
+    for name in SHEETS:
+        if (count := len(tables[name][1])) > MAX_ROWS:
+            hint = "--format csv or parquet has all"
+            raise UsageError(f"{name} has {count:,} rows, a sheet holds {MAX_ROWS:,}", hint=hint)
+    temporary = temp_path(path).with_suffix(".xlsx")
+    options = dict.fromkeys(("strings_to_numbers", "strings_to_formulas", "strings_to_urls"), False)
+    with xlsxwriter.Workbook(str(temporary), options | {"remove_timezone": True}) as book:
+        book.set_properties({"title": "scorelake leaderboard", "created": published.run["started"]})
+        _add_readme(book, published)
+        for name in SHEETS:
+            _add_sheet(book, name.capitalize(), *tables[name])
+        _add_sheet(book, "Run", *runs)
+        _add_chart(book, published, *tables["curves"])
+    atomic_replace(temporary, path)
+
+
+def _add_readme(book: Any, published: Facts) -> None:
+    """Explain the numbers: n, c, k, and the formula of each metric."""
+    sheet = book.add_worksheet("Read me")
+    bold, wrap = book.add_format({"bold": True}), book.add_format({"text_wrap": True, "valign": "top"})
+    sheet.set_column(0, 0, 24)
+    sheet.set_column(1, 1, 110)
+    metric, run = published.metric(None), published.run
+    used = {family for family, _ in published.families.values()}
+    lines = [
+        *((title(board), verdict(published, board, metric)) for board in published.boards if metric in board.lines),
+        ("run", f"{run['run_id']}, {run['started']:%Y-%m-%d %H:%M} UTC, scorelake {run['version']}"),
+        ("n", "graded attempts at a problem"),
+        ("c", "correct attempts among them"),
+        ("k", "attempts drawn without replacement; j of them are correct"),
+        ("value", "mean over problems of the credit below; problems with fewer than k attempts have none"),
+        ("lo, hi", f"{published.confidence:.0%} confidence interval of value (problems treated as a random sample)"),
+        ("rank_lo, rank_hi", "range of ranks compatible with the data"),
+        ("lift", "mean of B's score minus A's, on the problems both attempted"),
+        ("q", "false discovery rate (Benjamini-Hochberg) over all pairs of a benchmark, protocol and metric"),
+        *((f.name, f"{f.formula} ({f.reference})") for f in families() if f.name in used),
+    ]
+    for i, (name, text) in enumerate(lines):
+        sheet.write_string(i, 0, escape_controls(name)[:MAX_TEXT], bold)
+        sheet.write_string(i, 1, text[:MAX_TEXT], wrap)
+
+
+def _add_sheet(book: Any, name: str, columns: list[str], rows: Rows) -> None:
+    sheet = book.add_worksheet(name)
+    bold = book.add_format({"bold": True, "bottom": 1})
+    percent, time = book.add_format({"num_format": "0.0%"}), book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
+    values = [columns.index(column) for column in ("value", "lo", "hi") if column in columns]
+    is_share = all(row[j] is None or 0 <= row[j] <= 1 for row in rows for j in values)
+    for j, column in enumerate(columns):
+        sheet.write_string(0, j, column, bold)
+        sheet.set_column(j, j, 30 if column in WIDE else 14)
+    for i, row in enumerate(rows, start=1):
+        for j, cell in enumerate(row):
+            if isinstance(cell, bool):
+                sheet.write_boolean(i, j, cell)
+            elif isinstance(cell, int | float):
+                number = PreciseFloat(cell) if isinstance(cell, float) else cell
+                sheet.write_number(i, j, number, percent if is_share and columns[j] in PERCENT else None)
+            elif isinstance(cell, datetime):
+                sheet.write_datetime(i, j, cell, time)
+            elif cell is not None:
+                sheet.write_string(i, j, escape_controls(str(cell))[:MAX_TEXT])
+    sheet.freeze_panes(1, 0)
+    sheet.autofilter(0, 0, max(len(rows), 1), len(columns) - 1)
+    if name == "Subjects" and rows:
+        j = columns.index("value")
+        colours = {"type": "2_color_scale", "min_color": "#FFFFFF", "max_color": "#7FB2D3"}
+        sheet.conditional_format(1, j, len(rows), j, colours)
+
+
+def _add_chart(book: Any, published: Facts, columns: list[str], rows: Rows) -> None:
+    """Draw pass@k over k for the first models of the first board, from the cells of the sheet Curves."""
+    board = published.boards[0]
+    k, value, model = (columns.index(name) for name in ("k", "value", "model"))
+    wanted = {"benchmark": board.benchmark, "family": "pass@k"}
+    for key, text in json.loads(board.protocol or "{}").items():
+        wanted[f"protocol_{key}" if f"protocol_{key}" in columns else key] = text
+    cells = {columns.index(name): text for name, text in wanted.items()}
+    drawn: dict[str, list[int]] = {}
+    for i, row in enumerate(rows, start=1):
+        if row[value] is not None and all(row[j] == text for j, text in cells.items()):
+            drawn.setdefault(row[model], []).append(i)
+    first = [line.model for line in board.lines.get(published.metric(None), [])][:MAX_CURVES]
+    chart = book.add_chart({"type": "scatter", "subtype": "straight_with_markers"})
+    for name, label in labels(first, 60).items():
+        numbers = drawn.get(name, [])
+        if numbers and numbers == list(range(numbers[0], numbers[-1] + 1)):
+            x, y = (["Curves", numbers[0], j, numbers[-1], j] for j in (k, value))
+            chart.add_series({"name": label, "categories": x, "values": y})
+    if not chart.series:
+        return
+    chart.set_title({"name": "pass@k"})
+    chart.set_x_axis({"name": "k", "log_base": 2})
+    chart.set_y_axis({"name": "pass@k", "num_format": "0%", "min": 0, "max": 1})
+    book.get_worksheet_by_name("Curves").insert_chart(1, len(columns) + 1, chart, {"x_scale": 1.6, "y_scale": 1.6})

@@ -1,4 +1,4 @@
-"""Compare from the counts of a snapshot what no table has: any metric, two protocols, or two runs."""
+"""Compare from the counts of snapshots what no table has: any metric, two protocols, or two runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from pydantic import ValidationError
 
 from scorelake.comparing.pairs import protocol_difference
 from scorelake.comparing.tables import comparable_metrics
-from scorelake.comparing.two import Scorer, compare_two
+from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
-from scorelake.metrics import Metric
+from scorelake.metrics.distributions import Floats
 from scorelake.publish.snapshot import Output, locked
-from scorelake.read.names import matches_protocol
+from scorelake.read.claim import PairRequest, PairResult
+from scorelake.read.names import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose_compared
@@ -28,151 +29,143 @@ from scorelake.settings import Settings
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a model, as it was in a run."""
+    """One side of a comparison: a model as it was in a run, and the counts of that run."""
 
     model: str
     run: str
     """Its id."""
+    settings: Settings
+    """Of the run."""
+    counts: pl.LazyFrame
+    histogram: pl.DataFrame
     protocol: str | None = None
     """A filter of the protocol, such as temperature=0.2; None for any."""
 
+    def protocols(self, benchmark: str | None) -> dict[str, list[str]]:
+        """Return the protocols of the model by benchmark."""
+        rows = self.histogram.filter(pl.col("model") == self.model)
+        if benchmark is not None:
+            rows = rows.filter(pl.col("benchmark") == benchmark)
+        return dict(rows.group_by("benchmark").agg(pl.col("protocol").unique().sort()).iter_rows())
 
-@dataclass(frozen=True)
-class StoredComparison:
-    """One comparison: benchmark, sides, labels of their protocols, and the columns of its row."""
+    def rows(self, benchmark: str, protocol: str) -> pl.DataFrame:
+        keys = {"benchmark": benchmark, "model": self.model, "protocol": protocol}
+        return self.counts.filter(*(pl.col(name) == value for name, value in keys.items())).collect()
 
-    benchmark: str
-    sides: tuple[Side, Side]
-    labels: tuple[str, str]
-    """Of their protocols."""
-    row: dict[str, Any]
-
-
-class Counted:
-    """The problem counts of a snapshot, scanned lazily, and their histogram."""
-
-    def __init__(self, snapshot: Path) -> None:
-        self.files = pl.scan_parquet(bucket_paths(snapshot / FOLDER), glob=False)
-        self.histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
-
-    def outcomes(self, settings: Settings) -> Outcomes:
-        """Return the outcomes that the counts of a snapshot have."""
-        columns = self.files.collect_schema().names()
-        return Outcomes(
-            binary=not self.histogram["c"].null_count(),
-            rewards="rewards" in columns,
-            top_n=int(self.histogram["n"].max() or 0),  # type: ignore[arg-type]
-            answers=settings.answers and "answer_counts" in columns,
-            earlier=settings.uncertainty.prior_lake is not None,
-        )
+    def selects(self, protocol: str) -> bool:
+        return self.protocol is None or matches_protocol(protocol, protocol_label(protocol), self.protocol)
 
 
-class Kept:
-    """The snapshots of an output that are kept, read when they are asked for."""
-
-    def __init__(self, out: Output) -> None:
-        with locked(out) if out.mirror else nullcontext():
-            self.out = out.fresh()
-        self.manifests: dict[str, Any] = {each["run"]["run_id"]: each for each in self.out.manifests()}
-        self._read: dict[str, Counted] = {}
-
-    def shown(self, run: str) -> str:
-        """The id of the run that a leaderboard shows, if its counts are still here."""
-        if run not in self.manifests:
-            raise UsageError(
-                f"the counts of run {run}, which this leaderboard shows, are not kept any more, and no table has"
-                " what is asked",
-                where=self.out.name,
-                hint="a later run may have been published and this one removed by `scorelake gc`: open the output "
-                "again, or run `scorelake score` again",
-            )
-        return run
-
-    def run(self, name: str) -> str:
-        """The id of the run that a beginning of its id means."""
-        matching = [run for run in self.manifests if run == name] or [r for r in self.manifests if r.startswith(name)]
-        if len(matching) != 1:
-            many = "no run" if not matching else f"{len(matching)} runs"
-            raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(self.manifests)}")
-        return matching[0]
-
-    def counts(self, run: str) -> Counted:
-        if run not in self._read:
-            if self.out.mirror:
-                with locked(self.out):
-                    self.out.mirror.complete(run)
-            self._read[run] = Counted(self.out.snapshots / run)
-        return self._read[run]
-
-    def settings(self, run: str) -> Settings:
-        try:
-            return Settings.model_validate(json.loads(self.manifests[run]["run"]["settings"]))
-        except ValidationError:
-            raise UsageError("was made with settings that this version does not know", where=f"run {run}") from None
-
-
-def compared(kept: Kept, sides: tuple[Side, Side], metric: str, benchmark: str | None) -> list[StoredComparison]:
-    """One comparison per benchmark, and per protocol that both sides ran under, or of the two protocols asked for."""
-    settings = kept.settings(sides[1].run)
-    settings = settings.model_copy(update={"compare": settings.compare.model_copy(update={"metrics": (metric,)})})
-    counted = [kept.counts(side.run) for side in sides]
-    outcomes = counted[1].outcomes(settings)
-    (chosen,) = comparable_metrics(choose_compared(settings, outcomes))
-    groups = [_groups(each, side.model, benchmark) for each, side in zip(counted, sides, strict=True)]
-    out = []
-    for name in sorted(set(groups[0]) & set(groups[1])):
-        for a, b in _protocols(sides, groups[0][name], groups[1][name]):
-            if a is None or b is None:
-                difference = protocol_difference(frozenset(groups[0][name]), frozenset(groups[1][name]))
-                out.append(StoredComparison(name, sides, ("", ""), {"lift": None, "claim": difference}))
-                continue
-            rows = [_rows(*of) for of in zip(counted, sides, (name, name), (a, b), strict=True)]
-            labels = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
-            scorer = _scorer(chosen, settings, outcomes)
-            row = compare_two(labels, rows, name, chosen, scorer, settings).row(0, named=True)
-            out.append(StoredComparison(name, sides, (protocol_label(a), protocol_label(b)), row))
-    return out
-
-
-def _scorer(chosen: Metric, settings: Settings, outcomes: Outcomes) -> Scorer:
-    return lambda rows: problem_values(rows, [chosen], settings, outcomes)[0]
-
-
-def _groups(counted: Counted, model: str, benchmark: str | None) -> dict[str, list[str]]:
-    """Benchmarks of a model, and its protocols there."""
-    mine = counted.histogram.filter(pl.col("model") == model)
-    if benchmark is not None:
-        mine = mine.filter(pl.col("benchmark") == benchmark)
-    protocols = mine.group_by("benchmark").agg(pl.col("protocol").unique().sort())
-    return dict(protocols.iter_rows())
-
-
-def _rows(counted: Counted, side: Side, benchmark: str, protocol: str) -> pl.DataFrame:
-    mine = (pl.col("benchmark") == benchmark) & (pl.col("model") == side.model) & (pl.col("protocol") == protocol)
-    return counted.files.filter(mine).collect()
-
-
-def _protocols(
-    sides: tuple[Side, Side], ours: Sequence[str], theirs: Sequence[str]
-) -> list[tuple[str, str] | tuple[None, None]]:
-    """Which protocols of either side to compare: shared ones, or of one model in one run two different ones."""
-    mine, other = (
-        [
-            protocol
-            for protocol in side_protocols
-            if side.protocol is None or matches_protocol(protocol, protocol_label(protocol), side.protocol)
-        ]
-        for side, side_protocols in zip(sides, (ours, theirs), strict=True)
+def compare_stored(
+    out: str, current: str, request: PairRequest, metric: str, settings: dict[str, Any]
+) -> list[PairResult]:
+    """Return one comparison per benchmark, and per shared protocol or of the two requested protocols."""
+    a, b = sides = _sides(out, current, request)
+    compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
+    with_metric = b.settings.model_copy(update={"compare": compare})
+    columns = b.counts.collect_schema().names()
+    outcomes = Outcomes(
+        binary=not b.histogram["c"].null_count(),
+        rewards="rewards" in columns,
+        top_n=int(b.histogram["n"].max() or 0),  # type: ignore[arg-type]
+        answers=b.settings.answers and "answer_counts" in columns,
+        earlier=b.settings.uncertainty.prior_lake is not None,
     )
-    if (sides[0].model, sides[0].run) == (sides[1].model, sides[1].run):
-        if sides[0].protocol is None and len(mine) == 2:
-            mine, other = mine[:1], mine[1:]
-        if len(mine) != 1 or len(other) != 1 or mine == other:
-            raise UsageError(
-                "a model is compared with itself under two protocols, or in two runs",
-                where=sides[0].model,
-                hint=f"give --protocol twice, or --run; protocols: {' | '.join(map(protocol_label, ours)) or 'none'}",
-            )
-        return [(mine[0], other[0])]
-    shared: list[tuple[str, str] | tuple[None, None]] = [(each, each) for each in mine if each in other]
-    return shared or [(None, None)]
+    (chosen,) = comparable_metrics(choose_compared(with_metric, outcomes))
+
+    def score(rows: pl.DataFrame) -> Floats:
+        return problem_values(rows, [chosen], with_metric, outcomes)[0]
+
+    ours, theirs = (side.protocols(request.benchmark) for side in sides)
+    results = []
+    for benchmark in sorted(set(ours) & set(theirs)):
+        pairs: list[tuple[str, str] | None] = [*_protocol_pairs(a, b, ours[benchmark], theirs[benchmark])]
+        for pair in pairs or [None]:
+            if pair is None:
+                labels = ("", "")
+                claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
+                row: dict[str, Any] = {"lift": None, "claim": claim}
+            else:
+                labels = (protocol_label(pair[0]), protocol_label(pair[1]))
+                rows = [side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True)]
+                names = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
+                row = compare_two(names, rows, benchmark, chosen, score, with_metric).row(0, named=True)
+            described = _describe_sides(a, b, labels)
+            results.append(PairResult(benchmark=benchmark, metric=metric, row=row, settings=settings, **described))
+    return results
+
+
+def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
+    """Return both sides with the counts of their runs; raise if a run or a model does not exist."""
+    output = Output.at(out)
+    with locked(output) if output.mirror else nullcontext():
+        output = output.fresh()
+    manifests: dict[str, Any] = {each["run"]["run_id"]: each["run"] for each in output.manifests()}
+    runs = [_find_run(name, list(manifests)) for name in request.runs]
+    if len(runs) < 2 and current not in manifests:
+        raise UsageError(
+            f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
+            " what is asked",
+            where=output.name,
+            hint="a later run may have been published and this one removed by `scorelake gc`: open the output "
+            "again, or run `scorelake score` again",
+        )
+    runs += [current] * (2 - len(runs))
+    if output.mirror:
+        with locked(output):
+            for run in set(runs):
+                output.mirror.complete(run)
+    protocols = (request.protocols * 2)[:2] or (None, None)
+    a, b = zip((request.model_a, request.model_b), runs, protocols, strict=True)
+    return _side(output.snapshots, manifests, *a), _side(output.snapshots, manifests, *b)
+
+
+def _find_run(name: str, runs: list[str]) -> str:
+    """Return the run with this id, or the only one whose id begins so."""
+    matching = [run for run in runs if run == name] or [run for run in runs if run.startswith(name)]
+    if len(matching) != 1:
+        many = "no run" if not matching else f"{len(matching)} runs"
+        raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(runs)}")
+    return matching[0]
+
+
+def _side(snapshots: Path, manifests: dict[str, Any], model: str, run: str, protocol: str | None) -> Side:
+    histogram = pl.read_parquet(snapshots / run / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
+    check_names("model", histogram["model"].unique().sort().to_list(), (model,))
+    try:
+        settings = Settings.model_validate(json.loads(manifests[run]["settings"]))
+    except ValidationError:
+        raise UsageError("was made with settings that this version does not know", where=f"run {run}") from None
+    counts = pl.scan_parquet(bucket_paths(snapshots / run / FOLDER), glob=False)
+    return Side(model, run, settings, counts, histogram, protocol)
+
+
+def _protocol_pairs(a: Side, b: Side, ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the protocols to compare: shared ones, or of one model in one run two different ones."""
+    mine, other = list(filter(a.selects, ours)), list(filter(b.selects, theirs))
+    if (a.model, a.run) != (b.model, b.run):
+        return [(protocol, protocol) for protocol in mine if protocol in other]
+    if a.protocol is None and len(mine) == 2:
+        mine, other = mine[:1], mine[1:]
+    if len(mine) != 1 or len(other) != 1 or mine == other:
+        raise UsageError(
+            "a model is compared with itself under two protocols, or in two runs",
+            where=a.model,
+            hint=f"give --protocol twice, or --run; protocols: {' | '.join(map(protocol_label, ours)) or 'none'}",
+        )
+    return [(mine[0], other[0])]
+
+
+def _describe_sides(a: Side, b: Side, labels: tuple[str, str]) -> dict[str, Any]:
+    """Name both sides so that they differ, and describe their common problems."""
+    names, described = [a.model, b.model], {"protocol": labels[0]}
+    if labels[0] != labels[1]:
+        names = [f"{name} ({label})" for name, label in zip(names, labels, strict=True)]
+        described = {"protocol": "", "common": "attempted under both protocols"}
+    if a.run != b.run:
+        names = [f"{name} (run {side.run})" for name, side in zip(names, (a, b), strict=True)]
+        one, two = a.settings.counting(), b.settings.counting()
+        changed = sorted(key for key in one | two if one.get(key) != two.get(key))
+        described["common"] = "attempted in both runs, which may share attempts"
+        described["common"] += f"; settings differ: {', '.join(changed)}" if changed else ""
+    return described | {"a": names[0], "b": names[1]}

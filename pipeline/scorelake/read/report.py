@@ -1,35 +1,49 @@
-"""A Markdown report for a pull request or a chat: verdict, top ten, movers, warnings, and a link to the page."""
+"""A board in sentences (leader, warnings, largest changes), and a Markdown report for a pull request or a chat."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 from urllib.parse import quote
 
-from scorelake.read.board import BoardRows, Facts, Reader, facts, opened
-from scorelake.read.movers import changed_settings, movers, run_before
-from scorelake.read.verdict import title, verdict, warnings
+from scorelake.read.board import BoardRows, Facts, Reader, current_run_id, facts, opened
+from scorelake.text import escape_controls, plural
 
 TOP = 10
+SATURATED = 0.95
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _SAFE = "/:?#@!$&'*+,;=%~"
 """Characters with a meaning in an address; all others are quoted, so that none ends the link."""
+_CHANGES = """
+SELECT model, value_before, value, change, outside, problems_before, problems FROM change
+WHERE benchmark = ? AND protocol = ? AND metric = ? AND change IS NOT NULL AND change <> 0
+ORDER BY abs(change) DESC, model LIMIT ?
+"""
+_SETTINGS = """
+SELECT coalesce(one.key, two.key) AS key
+FROM (FROM setting WHERE settings = ?) AS one
+FULL JOIN (FROM setting WHERE settings = ?) AS two ON one.key = two.key
+WHERE one.value IS DISTINCT FROM two.value
+    AND split_part(coalesce(one.key, two.key), '.', 1) NOT IN ('run', 'storage', 'gates')
+ORDER BY key
+"""
 
 
 def report(folder: Path, metric: str | None = None, page: str | None = None) -> str:
     """Return the report of an output as Markdown; `page` is the address of its page."""
     with opened(folder) as read:
         published = facts(read)
-        name = published.metric(metric)
-        run = published.run
-        parts = [
-            _summary(run),
-            *(_board(published, read, board, name) for board in published.boards if name in board.lines),
-        ]
-        notes = warnings(published, name, changed_settings(read, run_before(read, run), run))
-    if notes:
-        parts.append("**Warnings**\n\n" + "\n".join(f"- {plain(note.text)}" for note in notes))
+        name, run = published.metric(metric), published.run
+        sums = f"{run['rows_read']:,} attempts = {run['graded']:,} graded + {run['ungraded']:,} ungraded"
+        sums += "".join(f" + {run[kind]:,} {kind}" for kind in ("duplicates", "rejected") if run[kind])
+        parts = [f"Run {plain(run['run_id'])} of {run['started']:%Y-%m-%d %H:%M} UTC: {sums}."]
+        parts += [_board(published, read, board, name) for board in published.boards if name in board.lines]
+        grave, notes = warnings(read, published, name)
+    if grave or notes:
+        parts.append("**Warnings**\n\n" + "\n".join(f"- {plain(text)}" for text in grave + notes))
     if page is not None:
         parts.append(f"[Full leaderboard](<{quote(page, safe=_SAFE)}>)")
     return "\n\n".join(parts) + "\n"
@@ -37,8 +51,7 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
 
 def is_of(page: Path, folder: Path) -> bool:
     """Return whether a file is the page of the current run of an output."""
-    with opened(folder) as read:
-        return page.is_file() and read.run_id in page.read_text(encoding="utf-8", errors="replace")
+    return page.is_file() and current_run_id(folder) in page.read_text(encoding="utf-8", errors="replace")
 
 
 def plain(text: str) -> str:
@@ -51,12 +64,6 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Se
     """Return a Markdown table with escaped cells; the columns `right` are aligned to the right."""
     rule = ["--:" if i in right else "---" for i in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *(map(plain, row) for row in rows)))
-
-
-def _summary(run: dict[str, Any]) -> str:
-    sums = f"{run['rows_read']:,} attempts = {run['graded']:,} graded + {run['ungraded']:,} ungraded"
-    sums += "".join(f" + {run[name]:,} {name}" for name in ("duplicates", "rejected") if run[name])
-    return f"Run {plain(run['run_id'])} of {run['started']:%Y-%m-%d %H:%M} UTC: {sums}."
 
 
 def _board(published: Facts, read: Reader, board: BoardRows, metric: str) -> str:
@@ -76,11 +83,112 @@ def _board(published: Facts, read: Reader, board: BoardRows, metric: str) -> str
     parts += [f"{plain(label[line.model])} is not ranked: {plain(line.reason or '')}" for line in unranked[:TOP]]
     if len(unranked) > TOP:
         parts.append(f"{len(unranked) - TOP:,} more models are not ranked.")
-    moved = [
-        (label[m.model], scale.text(m.before), scale.text(m.now), scale.signed(m.change), m.note)
-        for m in movers(read, board, metric, 5)
-    ]
-    if moved:
+    if moved := movers(read, board, metric, label, 5):
         parts.append("Largest changes since the previous run:")
         parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
     return "\n\n".join(parts)
+
+
+def title(board: BoardRows) -> str:
+    """Return the benchmark with its protocol and subject, if there are any."""
+    return " \u00b7 ".join(escape_controls(part) for part in (board.benchmark, board.label, board.subject) if part)
+
+
+def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
+    """Return two or three sentences on the leader and the models behind it. No rank range has a "best" model."""
+    lines, scale = board.lines[metric], board.scale(metric)
+    where = f"{title(board)} at {metric}"
+    ranked = [line for line in lines if line.rank is not None and line.value is not None]
+    if not ranked:
+        reason = next((line.reason for line in lines if line.reason), "no model has a value")
+        return f"No model is ranked on {where}: {reason}."
+    first = ranked[0]
+    tied = [line for line in ranked if line.rank == first.rank]
+    others = ranked[len(tied) :]
+    name = _list_models([facts.label[line.model] for line in tied])
+    same_interval = len({(line.lo, line.hi) for line in tied}) == 1
+    score = scale.both(first.value, *((first.lo, first.hi) if same_interval else (None, None)))
+    if first.of_benchmark == 1:
+        has = "has" if len(tied) == 1 else "share"
+        return f"One problem says nothing about others. On it, {name} {has} the highest score at {metric}: {score}."
+    if len(ranked) == 1:
+        return f"{name} scores {score} on {where}. There is no other ranked model to compare it with."
+    leads = "leads" if len(tied) == 1 else "share the first place on"
+    head = f"{name} {leads} {where}: {score}."
+    if not others:
+        return f"{head} There is no clear winner."
+    if first.rank_lo is None:
+        return f"{head} Rank ranges were not computed: the metric is not compared, or too few problems are shared."
+    level = [facts.label[line.model] for line in others if line.rank_lo == 1]
+    return f"{head} {_followers(level, len(others) - len(level), 'it' if len(tied) == 1 else 'them')}"
+
+
+def _list_models(models: list[str], other: str = "") -> str:
+    """Return up to three models by name, more by their number."""
+    if len(models) > 3:
+        return f"{_in_words(len(models)).capitalize()} {other}models"
+    return ", ".join(models[:-1]) + (" and " if len(models) > 1 else "") + models[-1]
+
+
+def _followers(level: list[str], behind: int, leader: str) -> str:
+    if not level:
+        return "The other model is behind." if behind == 1 else f"The other {_in_words(behind)} models are behind."
+    are = "is" if len(level) == 1 else "are"
+    text = f"{_list_models(level, 'other ')} {are} statistically indistinguishable from {leader}"
+    if behind == 0:
+        return f"{text}, so there is no clear winner."
+    return f"{text}; {_in_words(behind)} model{'s are' if behind > 1 else ' is'} behind."
+
+
+def _in_words(number: int) -> str:
+    return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
+
+
+def warnings(read: Reader, facts: Facts, metric: str) -> tuple[list[str], list[str]]:
+    """Return warnings about the current run: those that concern the data themselves, and notes."""
+    run, grave = facts.run, []
+    if run["quarantined"]:
+        files = "file was" if run["quarantined"] == 1 else "files were"
+        grave.append(f"{run['quarantined']:,} {files} left out as unreadable.")
+    if run["rejected"]:
+        grave.append(f"{run['rejected']:,} rows were rejected as not valid.")
+    notes = [text for board in facts.boards for text in _board_warnings(board, metric)]
+    previous = read.dicts("FROM run WHERE number < ? ORDER BY number DESC LIMIT 1", run["number"])
+    if previous and (changed := changed_settings(read, previous[0], run)):
+        notes.append(f"Settings changed since the last run: {', '.join(changed)}.")
+    return grave, notes
+
+
+def _board_warnings(board: BoardRows, metric: str) -> Iterator[str]:
+    where, lines = title(board), board.lines.get(metric, [])
+    if unranked := sum(line.rank is None for line in lines):
+        are = "is" if unranked == 1 else "are"
+        yield f"{where}: {plural(unranked, 'model')} {are} not ranked; the reasons are below the table."
+    if partial := sum(line.is_partial for line in lines):
+        have = "has" if partial == 1 else "have"
+        yield f"{where}: {plural(partial, 'model')} {have} fewer than k attempts on some problems (*)."
+    means = [line.attempts / line.problems for line in lines if line.problems]
+    if means and min(means) < 0.9 * max(means):
+        yield f"{where}: attempts per problem differ, from {min(means):.1f} to {max(means):.1f} on average."
+    values = [line.value for line in lines if line.rank is not None and line.value is not None]
+    if values and board.scale(next(iter(board.lines))).percent and median_low(values) >= SATURATED:
+        yield f"{where} is saturated: half of the models score {SATURATED:.0%} or more."
+
+
+def movers(read: Reader, board: BoardRows, metric: str, names: dict[str, str], limit: int) -> list[list[str]]:
+    """Return the largest changes since the previous run: model, before, now, change, and a note on significance."""
+    scale, out = board.scale(metric), []
+    rows = read.rows(_CHANGES, board.benchmark, board.protocol, metric, limit)
+    for model, before, now, change, outside, problems_before, problems in rows:
+        note = {None: "", True: "significant change", False: "not significant"}[outside]
+        if problems_before != problems:
+            note = f"other problems: {problems_before or 0:,} before, {problems or 0:,} now"
+        out.append([names[model], scale.text(before), scale.text(now), scale.signed(change), note])
+    return out
+
+
+def changed_settings(read: Reader, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return the keys of settings that differ between two runs and may affect scores."""
+    if before["settings"] == now["settings"]:
+        return []
+    return [str(key) for (key,) in read.rows(_SETTINGS, before["settings"], now["settings"])]

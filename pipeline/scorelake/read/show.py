@@ -6,7 +6,7 @@ interval and rank are always complete. Into a pipe nothing is cut.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,7 +37,10 @@ WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {condi
 ORDER BY benchmark, part NULLS FIRST, protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
 _RANKS = "rank, rank_lo, rank_hi, p_best, reason"
-_NO_RANKS = "NULL::BIGINT AS rank, NULL::BIGINT, NULL::BIGINT, NULL::DOUBLE, NULL::VARCHAR"
+_NO_RANKS = (
+    "NULL::BIGINT AS rank, NULL::BIGINT AS rank_lo, NULL::BIGINT AS rank_hi, NULL::DOUBLE AS p_best, "
+    "NULL::VARCHAR AS reason"
+)
 _RANK_RANGES = (
     "Rank 1-3: the data cannot tell these models apart; best: share of bootstrap resamples in which the model ranks "
     "first."
@@ -55,39 +58,34 @@ Head = tuple[Any, ...]
 """Benchmark, subject or slice, and protocol of a table."""
 
 
-@dataclass(frozen=True)
-class ShowOptions:
-    """Options of `scorelake show`."""
-
-    metric: str | None = None
-    benchmark: str | None = None
-    by_subject: bool = False
-    by: str | None = None
-    top: int | None = None
-    form: str = "table"
-
-
-def show_leaderboard(out: Path, options: ShowOptions) -> str | None:
-    """Print one table per benchmark (and subject or slice, and protocol); other forms are returned as text."""
+def show_leaderboard(
+    out: Path,
+    metric: str | None = None,
+    benchmark: str | None = None,
+    by: str | None = None,
+    top: int | None = None,
+    form: str = "table",
+) -> str | None:
+    """Print one table per benchmark, protocol and value of the column `by`; other forms are returned as text."""
     with opened(out) as read:
         published = facts(read)
-        metric = published.metric(options.metric)
-        columns, rows = read.table(*_query(read, published, metric, options))
+        metric = published.metric(metric)
+        check_names("benchmark", list({board.benchmark: 0 for board in published.boards}), [benchmark])
+        sql, parameters = _query(read, by), {"metric": metric, "benchmark": benchmark}
+        columns, rows = read.table(sql, parameters | ({"slice": by} if "$slice" in sql else {}))
     if not rows:
         hint = "another benchmark or slice has it: leave --benchmark or --by out"
         raise UsageError(f"no rows for {metric}", hint=hint)
     tables = {head: list(group) for head, group in groupby(rows, key=lambda row: row[:3])}
-    if options.form in ("csv", "json"):
-        rows = [row for table in tables.values() for row in table[: options.top]]
-        return to_csv(columns, rows, spreadsheet=True) if options.form == "csv" else to_json(columns, rows)
+    if form in ("csv", "json"):
+        rows = [row for table in tables.values() for row in table[:top]]
+        return to_csv(columns, rows, spreadsheet=True) if form == "csv" else to_json(columns, rows)
     boards = {head: [_line(row) for row in table] for head, table in tables.items()}
-    if options.form == "markdown":
-        return "\n\n".join(_markdown(head, metric, lines, options.top) for head, lines in boards.items())
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
+    if form == "markdown":
+        return "\n\n".join(_markdown(head, metric, lines, top) for head, lines in boards.items())
+    console = Console() if Console().is_terminal else Console(width=120)
     for head, lines in boards.items():
-        kept = lines[: options.top]
+        kept = lines[:top]
         table = _fitted_table(console, head, metric, kept)
         _print(table, max(120, _width(console, table)))
         for note in _reasons(kept):
@@ -125,23 +123,18 @@ def _print(table: Table, width: int) -> None:
     console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
-def _query(read: Reader, published: Facts, metric: str, options: ShowOptions) -> tuple[str, dict[str, Any]]:
-    """Return the query for the rows, and its parameters; raise if a name does not exist."""
-    check_names("benchmark", list({board.benchmark: 0 for board in published.boards}), [options.benchmark])
-    parameters = {"metric": metric, "benchmark": options.benchmark}
-    parts = {"ranks": _RANKS, "view": "leaderboard", "part": "NULL", "condition": ""}
-    by = "subject" if options.by is None and options.by_subject else options.by
+def _query(read: Reader, by: str | None) -> str:
+    """Return the query for the rows; raise if there are no slices by that column."""
+    if by is None:
+        return _ROWS.format(ranks=_RANKS, view="leaderboard", part="NULL", condition="")
     if by == "subject":
-        parts |= {"view": "subject_leaderboard", "part": "subject"}
-    elif by is not None:
-        slices = read.names("slice", "slice_summary")
-        if by not in slices:
-            available = ", ".join(map(escape_controls, ["subject", *slices]))
-            raise UsageError(f"no slices by {by!r} here", hint=f"score with --by {by} first; there are: {available}")
-        parts |= {"view": "slice_summary", "part": "coalesce(slice_value, 'none')", "ranks": _NO_RANKS}
-        parts["condition"] = "AND slice = $slice"
-        parameters["slice"] = by
-    return _ROWS.format(**parts), parameters
+        return _ROWS.format(ranks=_RANKS, view="subject_leaderboard", part="subject", condition="")
+    slices = read.names("slice", "slice_summary")
+    if by not in slices:
+        available = ", ".join(map(escape_controls, ["subject", *slices]))
+        raise UsageError(f"no slices by {by!r} here", hint=f"score with --by {by} first; there are: {available}")
+    part, condition = "coalesce(slice_value, 'none')", "AND slice = $slice"
+    return _ROWS.format(ranks=_NO_RANKS, view="slice_summary", part=part, condition=condition)
 
 
 def _line(row: tuple[Any, ...]) -> Line:
@@ -194,33 +187,32 @@ def _title(head: Head, metric: str) -> str:
 
 def _fitted_table(console: Console, head: Head, metric: str, lines: list[Line]) -> Table:
     """Return the table without the columns that do not fit, then with shorter names."""
-    dropped: list[str] = []
-    table = _table(head, metric, lines, dropped)
-    for column in _DROPPED:
+    for count in range(len(_DROPPED) + 1):
+        table = _table(head, metric, lines, _DROPPED[:count])
         if not console.is_terminal or _width(console, table) <= console.width:
             return table
-        dropped.append(column)
-        table = _table(head, metric, lines, dropped)
     longest = max(len(escape_controls(line.model)) for line in lines)
     for pad in (1, 0):
-        excess = _width(console, _table(head, metric, lines, dropped, pad=pad)) - console.width
+        excess = _width(console, _table(head, metric, lines, pad=pad)) - console.width
         if excess <= 0 or longest - excess >= _MIN_NAME * pad:
             break
-    return _table(head, metric, lines, dropped, max(longest - excess, 5) if excess > 0 else 0, pad)
+    return _table(head, metric, lines, max_name=max(longest - excess, 5) if excess > 0 else 0, pad=pad)
 
 
 def _width(console: Console, table: Table) -> int:
     return console.measure(table, options=console.options.update(width=100_000)).maximum
 
 
-def _table(head: Head, metric: str, lines: list[Line], dropped: list[str], max_name: int = 0, pad: int = 1) -> Table:
+def _table(
+    head: Head, metric: str, lines: list[Line], dropped: Sequence[str] = _DROPPED, max_name: int = 0, pad: int = 1
+) -> Table:
     """Return ranked models, then below a rule the unranked ones; names are cut to max_name unless it is 0."""
     title = Text(_title(head, metric), style="bold")
     table = Table(box=_RULED, title=title, title_justify="left", padding=(0, pad))
     axis = _axis(lines)
     rows = [_cells(line, axis) for line in lines]
     left, styles = ("model", "interval", ""), {"score": "bold", "": "cyan"}
-    names = [name for name in (rows[0] if rows else ()) if name not in dropped]
+    names = [name for name in rows[0] if name not in dropped]
     for name in names:
         label = Text(metric if name == "score" else name)
         table.add_column(label, justify="left" if name in left else "right", no_wrap=True)
