@@ -97,7 +97,7 @@ def gc(
 ) -> None:
     """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
     with reporting.failures():
-        from scorelake.publish.garbage import collect_garbage
+        from scorelake.publish.publication import collect_garbage
         from scorelake.publish.snapshot import Output
 
         with Output.at(out).held() as output:
@@ -108,7 +108,7 @@ def gc(
 def runs(out: Out) -> None:
     """List every run that was ever published, which one is shown, and which can be rolled back to."""
     with reporting.failures():
-        from scorelake.publish.current_run import describe_runs
+        from scorelake.publish.runs import describe_runs
         from scorelake.publish.snapshot import Output
 
         reporting.data("\n".join(describe_runs(Output.at(out))))

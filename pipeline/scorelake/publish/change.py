@@ -18,8 +18,7 @@ from typing import Any
 import polars as pl
 
 from scorelake.counting.partials import Partial, described
-from scorelake.publish.current_run import PublishedState
-from scorelake.publish.history import flatten_settings
+from scorelake.publish.runs import PublishedState, flatten_settings
 from scorelake.publish.snapshot import Manifest, Output
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
 from scorelake.settings import Settings

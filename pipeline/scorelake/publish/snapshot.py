@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
-from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage.disk import (
     BOARD,
+    MARK,
     RUN_ID,
     SNAPSHOTS,
     is_marked,
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 Manifest: TypeAlias = dict[str, Any]
 PARTIALS = "partials"
+RUNS_FILE, HISTORY_FILE = "runs.parquet", "history.parquet"
 PUBLISHED_FILE = "published.json"
-"""Checksum of the published leaderboard.duckdb (see current_run)."""
+"""Checksum of the published leaderboard.duckdb (see runs.py)."""
 PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
 
 
@@ -72,13 +73,12 @@ class Output:
 
     def claimed(self) -> Output:
         """Mark the folder as an output of scorelake; refuse a folder with other data."""
-        if not self.is_ours():
-            _refuse_foreign(self)
+        _refuse_foreign(self)
         if not is_marked(self.root):
             with storage_errors(self.root):
                 mark(self.root)
                 if self.mirror:
-                    self.mirror.send_mark()
+                    self.mirror.send_tops([MARK])
         return self
 
     def is_ours(self) -> bool:
@@ -113,8 +113,7 @@ class Output:
     def passing(self) -> Iterator[Output]:
         """Open the output to add partial counts only: itself, or a small temporary mirror."""
         if self.mirror is None:
-            if not self.is_ours():
-                _refuse_foreign(self)
+            _refuse_foreign(self)
             with storage_errors(self.root):
                 self.root.mkdir(parents=True, exist_ok=True)
             yield self.claimed()
@@ -177,7 +176,7 @@ class Output:
 
     def current(self) -> Manifest | None:
         """Read the manifest of the published run."""
-        from scorelake.publish.current_run import find_current_run  # noqa: PLC0415  (which imports this module)
+        from scorelake.publish.runs import find_current_run  # noqa: PLC0415  (which imports this module)
 
         run_id = find_current_run(self).run_id
         return self.manifest(run_id) if run_id else None
@@ -209,6 +208,8 @@ def _is_manifest(manifest: Any, run_id: str) -> bool:
 
 def _refuse_foreign(out: Output) -> None:
     """Raise if files of others would be overwritten."""
+    if out.is_ours():
+        return
     if out.root.exists() and not out.root.is_dir():
         raise UsageError("is a file; the output is a folder", where=out.name, hint="choose another --out")
     for name in PARTS:
@@ -226,7 +227,7 @@ def _refuse_foreign(out: Output) -> None:
 @contextmanager
 def locked(out: Output) -> Iterator[None]:
     """Hold the lock of the only writer. The system releases it when the process ends, however it ends."""
-    if out.mirror is None and not out.is_ours():
+    if out.mirror is None:
         _refuse_foreign(out)
     for folder in (out.snapshots, out.partials):
         if folder.is_symlink():

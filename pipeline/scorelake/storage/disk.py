@@ -39,7 +39,6 @@ _MARK_TEXT = {
     "about": "This folder is an output of scorelake. "
     "Only folders with this file are written to, cleaned or rolled back.",
 }
-_SET_ASIDE = "set-aside"
 # Exceptions that no disk can cause: bugs, or input that the caller handles.
 _NOT_STORAGE = (
     *(ScorelakeError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError),
@@ -136,6 +135,15 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def total_size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; links are not followed."""
+    total = 0
+    for file in path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]:
+        with suppress(OSError):
+            total += file.lstat().st_size if file.is_file() else 0
+    return total
+
+
 def mark(folder: Path) -> None:
     """Mark a folder as an output."""
     if (folder / MARK).is_dir():
@@ -196,7 +204,7 @@ def open_real(path: Path) -> IO[str]:
 
 def set_aside(path: Path, root: Path) -> Path:
     """Move a damaged or edited file or folder into `set-aside` of an output, and return its new path."""
-    target = root / _SET_ASIDE / f"{path.name}.{secrets.token_hex(4)}"
+    target = root / "set-aside" / f"{path.name}.{secrets.token_hex(4)}"
     target.parent.mkdir(exist_ok=True)
     os.rename(path, target)
     return target
