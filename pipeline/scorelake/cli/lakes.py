@@ -257,7 +257,7 @@ def _settings(
     lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
     """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
-    from scorelake.notebook.scoring import settings_for
+    from scorelake.lake.description import settings_for
     from scorelake.settings import mapped
 
     settings = settings_for(lake, columns=mapped(column or ()), **arguments)

@@ -15,7 +15,7 @@ from typing import Any
 
 from scorelake.errors import ScorelakeError
 from scorelake.settings import Storage
-from scorelake.storage.disk import MARK, is_marked, is_remote, replace_text, total_size
+from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes, replace_text, total_size
 from scorelake.version import __version__
 
 REPORT_FILE = "report.json"
@@ -54,8 +54,6 @@ def complete_report(report: dict[str, Any], out: str, lake: str, seconds: float)
 
 
 def _previous_report(out: str) -> dict[str, Any]:
-    from scorelake.lake.download import read_bytes  # noqa: PLC0415  (Arrow loads slowly)
-
     with suppress(OSError, ScorelakeError, ValueError, RecursionError):
         report = json.loads(read_bytes(f"{out.rstrip('/')}/{REPORT_FILE}", _SHORT_TIMEOUT))
         return report if isinstance(report, dict) else {}

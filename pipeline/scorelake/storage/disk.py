@@ -24,7 +24,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from scorelake.errors import ScorelakeError, StorageError
+from scorelake.errors import ScorelakeError, StorageError, UsageError
+from scorelake.settings import Storage
 from scorelake.threads import parallel_map
 
 ABANDONED_AFTER_S = 24 * 3600.0
@@ -49,6 +50,13 @@ _NOT_STORAGE = (
 def is_remote(location: object) -> bool:
     """Return whether a location is an address of object storage."""
     return str(location).startswith(("s3://", "gs://", "az://"))
+
+
+def check_location(value: object, argument: str = "out") -> str:
+    """Return a path or URL as text."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UsageError(f"{argument} must be a path or a URL, got {value!r}")
+    return str(os.fspath(value))
 
 
 def first_line(error: BaseException) -> str:
@@ -181,6 +189,20 @@ def private_copy(path: Path) -> Iterator[Path]:
                 hint=f"free disk space for the copy in {folder}, or set TMPDIR",
             ) from None
         yield copy
+
+
+def read_bytes(location: str, storage: Storage) -> bytes:
+    """Read a small file from a disk or from object storage; raise FileNotFoundError if it is missing."""
+    if not is_remote(location):
+        return Path(location).read_bytes()
+    from scorelake.storage.objects import Objects  # noqa: PLC0415  (obstore loads slowly)
+
+    folder, _, name = location.rpartition("/")
+    store = Objects(folder, storage)
+    source = store.find(name)
+    if source is None:
+        raise FileNotFoundError(f"no such object: {location}")
+    return store.read(source)
 
 
 def literal(path: str) -> str:
