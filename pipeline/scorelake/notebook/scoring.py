@@ -72,15 +72,16 @@ def score_attempts(
     lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
     target = None if out is None else check_location(out)
     settings = settings_for(lake, memory=options.get("memory"), **config)
+    if entries and not is_matrix(attempts):
+        hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
+        raise UsageError("entries is for matrices only", hint=hint)
     job: dict[str, Any] = {name: value for name, value in options.items() if name != "memory"}
     with ExitStack() as temporary:
         folder = target or str(Path(temporary.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
         if lake is None:
             report = _score_frame(attempts, folder, settings, entries, job)
-        elif entries is None:
-            report = run_score(lake, folder, settings, **job)
         else:
-            raise _entries_without_matrix()
+            report = run_score(lake, folder, settings, **job)
         return Board(folder, report, None if target else temporary.pop_all())
 
 
@@ -98,8 +99,6 @@ def _score_frame(
     attempts: Any, out: str, settings: Settings, entries: EntryKind | None, job: Mapping[str, Any]
 ) -> RunReport:
     """Score a data frame or matrices by way of a temporary file."""
-    if entries and not is_matrix(attempts):
-        raise _entries_without_matrix()
     name = MATRIX if is_matrix(attempts) else FRAME
     with TemporaryDirectory(prefix="scorelake-") as folder:
         path = Path(folder) / f"{name}.parquet"
@@ -175,11 +174,6 @@ def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.
         for model, matrix in parsed.items()
     ]
     return pl.concat(frames, how="vertical_relaxed")
-
-
-def _entries_without_matrix() -> UsageError:
-    hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
-    return UsageError("entries is for matrices only", hint=hint)
 
 
 def _without_file(error: ScorelakeError, path: Path, name: str) -> ScorelakeError:

@@ -21,19 +21,7 @@ from scorelake import schemas
 from scorelake.publish.runs import RunHistory, conform
 from scorelake.publish.snapshot import problem_files
 from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
-from scorelake.schemas import (
-    COUNTS,
-    GROUP,
-    HISTORY,
-    KEYS,
-    LISTS,
-    PROBLEM_COUNTS,
-    PROBLEM_HISTOGRAM,
-    PROBLEM_SCORE,
-    RECORD,
-    Table,
-    protocol_label,
-)
+from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
 from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
@@ -62,8 +50,9 @@ def run_in_board(copy: Path) -> tuple[str, bool] | None:
 
 def history_in_board(copy: Path) -> RunHistory:
     """Return the runs and scores stored in a copy of a leaderboard."""
+    tables = (schemas.RECORD, schemas.HISTORY)
     with duckdb.connect(str(copy), read_only=True) as db:
-        return RunHistory(*(conform(db.table(qualified(table)).pl(), table) for table in (RECORD, HISTORY)))
+        return RunHistory(*(conform(db.table(qualified(table)).pl(), table) for table in tables))
 
 
 def build(
@@ -181,7 +170,7 @@ def protocol_table(protocols: Sequence[str]) -> pl.DataFrame:
     others = [key for key in keys if key not in graders]
     columns = [
         pl.Series("protocol", protocols, pl.String),
-        pl.Series("label", [protocol_label(protocol) for protocol in protocols], pl.String),
+        pl.Series("label", [schemas.protocol_label(protocol) for protocol in protocols], pl.String),
         pl.Series("_grader", [_joined(row, graders) for row in values], pl.String),
         pl.Series("_other", [_joined(row, others) for row in values], pl.String),
     ]
@@ -199,7 +188,7 @@ def _joined(row: dict[str, Any], keys: Sequence[str]) -> str | None:
     if len(values) == 1:
         (value,) = values.values()
         return value if isinstance(value, str) else json.dumps(value)
-    return protocol_label(json.dumps(values)) if values else None
+    return schemas.protocol_label(json.dumps(values)) if values else None
 
 
 def _protocol_column(name: str, values: list[Any]) -> pl.Series:

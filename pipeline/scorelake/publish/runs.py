@@ -24,16 +24,7 @@ import polars as pl
 from scorelake.errors import DataError, LockedError
 from scorelake.publish.snapshot import PUBLISHED_FILE, Manifest, Output, problem_files
 from scorelake.schemas import HISTORY, QUARANTINE, RECORD, RUN, SETTING, Table
-from scorelake.storage.disk import (
-    atomic_replace,
-    checksum,
-    first_line,
-    private_copy,
-    read_json,
-    replace_text,
-    set_aside,
-    temp_path,
-)
+from scorelake.storage import disk
 
 
 @dataclass(frozen=True)
@@ -63,11 +54,11 @@ def find_current_run(out: Output) -> CurrentRun:
         return CurrentRun()
     if not board.is_file():
         return CurrentRun(defect="is not a file", is_ours=False)
-    sha256 = checksum(board)
+    sha256 = disk.checksum(board)
     if wal_path(board).exists():
         return CurrentRun(defect=f"has changes of another session in {wal_path(board).name}", sha256=sha256)
     try:
-        records = [CurrentRun(**record) for record in read_json(out.root / PUBLISHED_FILE)]
+        records = [CurrentRun(**record) for record in disk.read_json(out.root / PUBLISHED_FILE)]
     except TypeError:  # missing or damaged
         records = []
     current = next((record for record in records if record.sha256 == sha256), None)
@@ -82,7 +73,7 @@ def _inspect(out: Output, sha256: str, has_record: bool) -> CurrentRun:
     """Open a leaderboard that is not on record."""
     from scorelake.publish.leaderboard import run_in_board  # noqa: PLC0415  (DuckDB loads slowly)
 
-    with private_copy(out.leaderboard) as copy:
+    with disk.private_copy(out.leaderboard) as copy:
         run = run_in_board(copy)
     if run is None:
         return CurrentRun(defect="is damaged or not a leaderboard of scorelake", sha256=sha256, is_ours=False)
@@ -96,11 +87,11 @@ def record_board(out: Output, board: CurrentRun, previous: CurrentRun) -> None:
     """Record a leaderboard that is about to be published, beside the one that it replaces."""
     path = out.root / PUBLISHED_FILE
     if path.is_dir():
-        set_aside(path, out.root)
+        disk.set_aside(path, out.root)
     records = [asdict(each) for each in (board, previous) if each is board or each.is_intact]
     for record in records:
         del record["defect"], record["is_ours"]
-    replace_text(path, json.dumps(records, indent=1) + "\n")
+    disk.replace_text(path, json.dumps(records, indent=1) + "\n")
 
 
 def wal_path(board: Path) -> Path:
@@ -179,9 +170,9 @@ def write_history(out: Output, history: RunHistory) -> None:
     """Replace both files, each atomically; scores first, so that a run on record has its scores."""
     runs, scores = out.histories
     for path, frame in ((scores, history.scores), (runs, history.runs)):
-        temporary = temp_path(path)
+        temporary = disk.temp_path(path)
         frame.write_parquet(temporary)
-        atomic_replace(temporary, path)
+        disk.atomic_replace(temporary, path)
 
 
 def conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
@@ -210,14 +201,14 @@ def _load_history(out: Output, current: CurrentRun, repair: bool) -> tuple[RunHi
     except Exception as error:  # whatever Polars raises over a damaged file
         for path in out.histories:
             if repair and path.exists():
-                kept = set_aside(path, out.root).relative_to(out.root)
+                kept = disk.set_aside(path, out.root).relative_to(out.root)
                 notes.append(
-                    f"{path.name} cannot be read ({first_line(error)}); it is now {kept}, and is written again"
+                    f"{path.name} cannot be read ({disk.first_line(error)}); it is now {kept}, and is written again"
                 )
     if current.is_intact and (history is None or current.run_id not in history.runs["run_id"]):
         from scorelake.publish.leaderboard import history_in_board  # noqa: PLC0415  (DuckDB loads slowly)
 
-        with private_copy(out.leaderboard) as copy:
+        with disk.private_copy(out.leaderboard) as copy:
             history = (history or EMPTY).merge(history_in_board(copy))
     return history or EMPTY, notes
 
@@ -238,7 +229,7 @@ class PublishedState:
     def check_unchanged(self, out: Output) -> None:
         """Raise if another run has replaced the leaderboard since: it may have seen a newer lake."""
         board = out.leaderboard
-        if (checksum(board) if board.is_file() else "") != self.current.sha256:
+        if (disk.checksum(board) if board.is_file() else "") != self.current.sha256:
             hint = "run again: all counts are kept"
             raise LockedError("another run has published here in the meantime", where=out.name, hint=hint)
 
@@ -260,7 +251,7 @@ def load_state(out: Output) -> PublishedState:
         if run_id and manifest is None:
             notes.append(f"snapshots/{run_id} is missing; its run is published again")
     except DataError as error:
-        kept = set_aside(out.snapshots / run_id, out.root)
+        kept = disk.set_aside(out.snapshots / run_id, out.root)
         notes.append(f"{error.where} {error.what}; its snapshot is now {kept.relative_to(out.root)}")
     return PublishedState(current, manifest, history, (*notes, *damaged))
 

@@ -19,19 +19,7 @@ import polars as pl
 
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
 from scorelake.settings import PATIENCE, Storage
-from scorelake.storage.disk import (
-    BOARD,
-    MARK,
-    RUN_ID,
-    SNAPSHOTS,
-    is_marked,
-    is_remote,
-    literal,
-    mark,
-    open_real,
-    read_json,
-    storage_errors,
-)
+from scorelake.storage import disk
 
 if TYPE_CHECKING:
     from scorelake.storage.mirror import Mirror
@@ -42,7 +30,7 @@ PARTIALS = "partials"
 RUNS_FILE, HISTORY_FILE = "runs.parquet", "history.parquet"
 PUBLISHED_FILE = "published.json"
 """Checksum of the published leaderboard.duckdb (see runs.py)."""
-PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
+PARTS = (disk.BOARD, disk.SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class Output:
     @classmethod
     def at(cls, location: str | Path, storage: Storage = PATIENCE) -> Output:
         """Return the output at a path or URL."""
-        if not is_remote(location):
+        if not disk.is_remote(location):
             return cls(Path(location))
         from scorelake.storage.mirror import Mirror  # noqa: PLC0415  (obstore loads slowly)
 
@@ -68,22 +56,22 @@ class Output:
         """Update the mirror, if there is one; under the lock."""
         if self.mirror is None:
             return self
-        with storage_errors(self.root):
+        with disk.storage_errors(self.root):
             return replace(self, seen=self.mirror.pull())
 
     def claimed(self) -> Output:
         """Mark the folder as an output of scorelake; refuse a folder with other data."""
         _refuse_foreign(self)
-        if not is_marked(self.root):
-            with storage_errors(self.root):
-                mark(self.root)
+        if not disk.is_marked(self.root):
+            with disk.storage_errors(self.root):
+                disk.mark(self.root)
                 if self.mirror:
-                    self.mirror.send_tops([MARK])
+                    self.mirror.send_tops([disk.MARK])
         return self
 
     def is_ours(self) -> bool:
         """Return whether the folder has our mark or, if that was lost, a snapshot."""
-        return is_marked(self.root) or bool(self.manifests())
+        return disk.is_marked(self.root) or bool(self.manifests())
 
     def require(self) -> Output:
         """Raise unless the folder is an output of scorelake."""
@@ -114,17 +102,17 @@ class Output:
         """Open the output to add partial counts only: itself, or a small temporary mirror."""
         if self.mirror is None:
             _refuse_foreign(self)
-            with storage_errors(self.root):
+            with disk.storage_errors(self.root):
                 self.root.mkdir(parents=True, exist_ok=True)
             yield self.claimed()
             return
         cache = Path(self.mirror.folder).parent
-        with storage_errors(cache):
+        with disk.storage_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="part-", dir=cache) as folder:
             out = replace(self, root=Path(folder), mirror=replace(self.mirror, folder=folder))
             assert out.mirror is not None
-            with storage_errors(cache):
+            with disk.storage_errors(cache):
                 out.mirror.pull(partials=False)
                 out.mirror.describe((out.current() or {}).get("partials", ()))
             yield out.claimed()
@@ -136,11 +124,11 @@ class Output:
 
     @property
     def leaderboard(self) -> Path:
-        return self.root / BOARD
+        return self.root / disk.BOARD
 
     @property
     def snapshots(self) -> Path:
-        return self.root / SNAPSHOTS
+        return self.root / disk.SNAPSHOTS
 
     @property
     def partials(self) -> Path:
@@ -155,7 +143,7 @@ class Output:
         path = self.snapshots / run_id / "manifest.json"
         if not path.exists():
             return None
-        manifest = read_json(path)
+        manifest = disk.read_json(path)
         if not _is_manifest(manifest, run_id):
             hint = f"move {path.parent} away and run score again"
             raise DataError("is damaged", where=str(path), hint=hint)
@@ -165,7 +153,7 @@ class Output:
         """Return the manifests of all complete, undamaged snapshots in the order of their runs."""
         manifests = []
         for path in self.snapshots.glob("[!.]*"):
-            if RUN_ID.fullmatch(path.name):
+            if disk.RUN_ID.fullmatch(path.name):
                 with suppress(DataError):
                     manifests.append(self.manifest(path.name))
         return sorted((m for m in manifests if m), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
@@ -184,7 +172,7 @@ class Output:
 
 def problem_files(snapshot: Path) -> str:
     """Return the glob of a snapshot's problem counts for DuckDB, by their real path."""
-    return f"{literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
+    return f"{disk.literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
 
 
 def _is_manifest(manifest: Any, run_id: str) -> bool:
@@ -232,9 +220,9 @@ def locked(out: Output) -> Iterator[None]:
     for folder in (out.snapshots, out.partials):
         if folder.is_symlink():
             raise UsageError("is a link", where=str(folder), hint="use the real folder as --out")
-    with storage_errors(out.root):
+    with disk.storage_errors(out.root):
         out.root.mkdir(parents=True, exist_ok=True)
-        file = open_real(out.root / ".lock")
+        file = disk.open_real(out.root / ".lock")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
