@@ -18,8 +18,7 @@ from conftest import ask, expand, put, run, snapshot, tables
 from scorelake import pipeline as module
 from scorelake import planning
 from scorelake.errors import DataError, LakeError, LockedError, StorageError, UsageError
-from scorelake.publish.garbage import collect_garbage
-from scorelake.publish.publication import rollback
+from scorelake.publish.publication import collect_garbage, rollback
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read import check
 from scorelake.read.session import query, reading

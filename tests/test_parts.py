@@ -15,7 +15,7 @@ from scorelake.errors import UsageError
 from scorelake.lake import shards
 from scorelake.lake.listing import listing
 from scorelake.pipeline import count_part
-from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.publication import collect_garbage
 from scorelake.publish.snapshot import Output, locked
 from scorelake.settings import Settings
 

@@ -25,9 +25,8 @@ from conftest import UNSHRUNK, expand, put
 from scorelake import pipeline as module
 from scorelake.errors import LockedError, ScorelakeError
 from scorelake.pipeline import RunReport, score_lake
-from scorelake.publish.current_run import find_current_run
-from scorelake.publish.garbage import collect_garbage
-from scorelake.publish.publication import rollback
+from scorelake.publish.publication import collect_garbage, rollback
+from scorelake.publish.runs import find_current_run
 from scorelake.publish.snapshot import Output
 from scorelake.read.session import query, reading
 from scorelake.settings import Settings, load

@@ -40,18 +40,17 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from scorelake import metrics
-    from scorelake.notebook.board import Board
-    from scorelake.notebook.comparison import Comparison
-    from scorelake.notebook.frames import EntryKind, Frame, Matrices
+    from scorelake.lake.description import Columns, Config
+    from scorelake.notebook.board import Board, Comparison
     from scorelake.notebook.plots import Drawing
-    from scorelake.notebook.scoring import Columns, Config, Options
+    from scorelake.notebook.scoring import EntryKind, Frame, Matrices, Options
 
 __all__ = ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
 
 # Loaded on first use: the libraries behind them take most of a second.
 _LAZY = {
     "Board": "scorelake.notebook.board",
-    "Comparison": "scorelake.notebook.comparison",
+    "Comparison": "scorelake.notebook.board",
     "Drawing": "scorelake.notebook.plots",
 }
 

@@ -27,8 +27,8 @@ from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
 from scorelake.publish.change import Change, compare_with_published
-from scorelake.publish.current_run import PublishedState, load_state
 from scorelake.publish.publication import publish, stage, unstage
+from scorelake.publish.runs import PublishedState, load_state
 from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose, choose_compared

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scorelake.lake.infer import InferredConfig
     from scorelake.lake.sample import LakeSample
     from scorelake.pipeline import RunReport
-    from scorelake.publish.garbage import Removed
+    from scorelake.publish.publication import Removed
     from scorelake.read.check import Finding
     from scorelake.stages import Progress
 

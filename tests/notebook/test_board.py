@@ -17,7 +17,7 @@ import scorelake as sl
 from cloud import upload
 from conftest import FIXTURES, ask, expand, run
 from scorelake.errors import LakeError, UsageError
-from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.publication import collect_garbage
 from scorelake.publish.snapshot import Output
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]

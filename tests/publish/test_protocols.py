@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from counted import rows, scored
-from scorelake.publish.protocols import protocol_table
+from scorelake.publish.leaderboard import protocol_table
 
 
 def _lake(tmp_path: Path, *told: dict[str, object]) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ask, expand, nights, put, run
 from scorelake.errors import DataError
-from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.publication import collect_garbage
 from scorelake.publish.snapshot import Output
 from scorelake.storage import disk
 

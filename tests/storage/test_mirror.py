@@ -17,7 +17,7 @@ from conftest import FIXTURES, expand, put, run, tables
 from faulty import Fault, Faulty
 from scorelake.errors import LakeError, LockedError, StorageError, UnsettledError, UsageError
 from scorelake.pipeline import RunReport, count_part, score_lake
-from scorelake.publish.garbage import collect_garbage
+from scorelake.publish.publication import collect_garbage
 from scorelake.publish.snapshot import Output, locked
 from scorelake.read import check
 from scorelake.settings import Settings, Storage

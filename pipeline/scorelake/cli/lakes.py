@@ -233,7 +233,7 @@ def _settings(
 ) -> Settings:
     """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
     from scorelake import settings as loading
-    from scorelake.notebook.scoring import settings_for
+    from scorelake.lake.description import settings_for
 
     settings = settings_for(lake, columns=loading.mapped(column or ()), **arguments)
     if settings.run.threads and engine is EngineName.local:

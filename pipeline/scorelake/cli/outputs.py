@@ -98,19 +98,20 @@ def gc(
 ) -> None:
     """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
     with reporting.failures():
-        from scorelake.publish import garbage, snapshot
+        from scorelake.publish import publication, snapshot
 
         with snapshot.Output.at(out).held() as output:
-            reporting.removed(garbage.collect_garbage(output, keep))
+            reporting.removed(publication.collect_garbage(output, keep))
 
 
 @app.command()
 def runs(out: Out) -> None:
     """List every run that was ever published, which one is shown, and which can be rolled back to."""
     with reporting.failures():
-        from scorelake.publish import current_run, snapshot
+        from scorelake.publish import runs as published_runs
+        from scorelake.publish import snapshot
 
-        reporting.data("\n".join(current_run.describe_runs(snapshot.Output.at(out))))
+        reporting.data("\n".join(published_runs.describe_runs(snapshot.Output.at(out))))
 
 
 @app.command()
@@ -140,9 +141,9 @@ def show(
     with reporting.failures():
         from scorelake.read import session, show
 
-        options = show.ShowOptions(metric, benchmark, by_subject, by, top, format.value)
+        column = "subject" if by is None and by_subject else by
         with session.reading(out) as folder:
-            text = show.show_leaderboard(folder, options)
+            text = show.show_leaderboard(folder, metric, benchmark, column, top, format.value)
         if text is not None:
             typer.echo(text)
 

@@ -25,8 +25,8 @@ from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
-from scorelake.storage.arrays import arrow
 from scorelake.storage.disk import remove, storage_errors, temp_path
+from scorelake.storage.parquet import arrow
 
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
 _HASHES = 1 << 64

@@ -18,7 +18,6 @@ from polars.io.plugins import register_io_source
 
 from scorelake.counting.canonical import Canonical, Schema
 from scorelake.storage import parquet
-from scorelake.storage.arrays import numbers
 from scorelake.storage.files import File
 
 ROW = "_row"
@@ -133,7 +132,7 @@ def as_series(column: pa.Array[Any], kind: pl.DataType) -> pl.Series:
     if indices.null_count:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         indices = indices.fill_null(len(values) - 1)
-    index = numbers(indices)
+    index = parquet.numbers(indices)
     if index.size and not (index.min() >= 0 and index.max() < len(values)):
         raise parquet.DamagedError("a dictionary index is out of range")
     return to_polars(values).cast(kind).gather(index)

@@ -1,17 +1,65 @@
-"""Read `_scorelake.json`, which `ingest` writes into a lake: defaults for settings, below config and flags."""
+"""The settings of a run: `_scorelake.json`, which `ingest` writes into a lake, below the config, below arguments.
+
+The command line and the Python API both call `settings_for`. Nothing here loads Polars: the command line sets its
+number of threads from the settings, and Polars reads that number once, when it is loaded.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from scorelake.errors import DataError, UsageError
 from scorelake.settings import NAMING, Settings, Storage, load
+from scorelake.storage.disk import check_location, read_bytes
 
 NAME, VERSION = "_scorelake.json", 1
 _TYPES = {"version": int, "protocol": list, "carry": list, "columns": dict}
 _COLUMNS = (*NAMING, "pass_values", "fail_values")
+Config: TypeAlias = str | Path | Mapping[str, Any]
+Columns: TypeAlias = Mapping[str, str | Sequence[str]]
+
+
+def settings_for(
+    lake: str | None,
+    config: Config | None = None,
+    metrics: str | Sequence[str] = (),
+    columns: Columns | None = None,
+    by: str | Sequence[str] = (),
+    memory: float | None = None,
+) -> Settings:
+    """Return the settings: the description of the lake, overridden by the config, overridden by the arguments."""
+    if not isinstance(columns, Mapping | None):
+        raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
+    flags = _flatten(config) if isinstance(config, Mapping) else {}
+    flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
+    given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
+    flags |= {key: value for key, value in given.items() if value not in (None, ())}
+    file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))
+    return load(file, **flags) if lake is None else settings_of(lake, file, **flags)
+
+
+def _names(value: Any, argument: str) -> tuple[str, ...]:
+    """Return names from a sequence, or from one text separated by commas."""
+    names = value.split(",") if isinstance(value, str) else value
+    names = list(names) if isinstance(names, Iterable) and not isinstance(names, bytes | Mapping) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{argument} must be a name or a list of names, got {value!r}")
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten a config to dotted keys, which override the description of the lake key by key."""
+    flags: dict[str, Any] = {}
+    for section, keys in config.items():
+        if isinstance(keys, Mapping) and keys:
+            flags |= {f"{section}.{key}": value for key, value in keys.items()}
+            continue
+        load(**{str(section): keys})  # raises the same error for an unknown section as a config file does
+        flags |= {} if isinstance(keys, Mapping) else {str(section): keys}
+    return flags
 
 
 def settings_of(location: str, config: Path | None, **flags: Any) -> Settings:
@@ -23,8 +71,6 @@ def settings_of(location: str, config: Path | None, **flags: Any) -> Settings:
 
 def described(location: str, storage: Storage) -> dict[str, Any]:
     """Return the settings in the description of a lake, as a config would have them; {} without a description."""
-    from scorelake.lake.download import read_bytes  # noqa: PLC0415 - loads Polars
-
     where = f"{location.rstrip('/')}/{NAME}"
     try:
         content = json.loads(read_bytes(where, storage).decode())

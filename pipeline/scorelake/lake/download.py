@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from scorelake.errors import DataError
-from scorelake.settings import Settings, Storage
+from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import is_remote, storage_errors
 from scorelake.storage.files import Shard
@@ -25,20 +25,6 @@ _TAIL_BYTES = 1 << 16
 """Most footers fit into this many bytes at the end of a file."""
 _MARGIN_BYTES = 128
 """Old writers do not include the header of the dictionary page in the size of a column."""
-
-
-def read_bytes(location: str, storage: Storage) -> bytes:
-    """Read a small file from a disk or from object storage; raise FileNotFoundError if it is missing."""
-    if not is_remote(location):
-        return Path(location).read_bytes()
-    from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
-
-    folder, _, name = location.rpartition("/")
-    store = Objects(folder, storage)
-    source = store.find(name)
-    if source is None:
-        raise FileNotFoundError(f"no such object: {location}")
-    return store.read(source)
 
 
 @contextmanager

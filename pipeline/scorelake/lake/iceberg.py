@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from scorelake.errors import DataError, LakeError, ScorelakeError, StorageError, UsageError
-from scorelake.lake.download import read_bytes
 from scorelake.settings import Storage
-from scorelake.storage.disk import first_line
+from scorelake.storage.disk import first_line, read_bytes
 from scorelake.storage.files import File, table_columns
 
 METADATA, CATALOG = ".metadata.json", "iceberg:"

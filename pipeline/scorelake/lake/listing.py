@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.lake import delta, iceberg
-from scorelake.lake.download import read_bytes
 from scorelake.settings import PATIENCE, Storage
-from scorelake.storage.disk import MARK, is_marked, is_remote
+from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes
 from scorelake.storage.files import File, stat
 
 if TYPE_CHECKING:

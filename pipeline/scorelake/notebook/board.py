@@ -5,20 +5,20 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
-from os import PathLike, fspath
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from scorelake.errors import UsageError
-from scorelake.notebook.comparison import Comparison, compare
 from scorelake.notebook.plots import Plots
 from scorelake.read import session
 from scorelake.read.board import current_run_id, facts, opened
-from scorelake.read.claim import PairRequest
+from scorelake.read.claim import PairRequest, compare_models
 from scorelake.read.names import check_names
 from scorelake.read.report import verdict
+from scorelake.storage.disk import check_location
 from scorelake.text import escape_control_lines, plural
 
 if TYPE_CHECKING:
@@ -46,11 +46,10 @@ ORDER BY benchmark, protocol, family, k
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
 
 
-def check_location(value: object, argument: str = "out") -> str:
-    """Return a path or URL as text."""
-    if not isinstance(value, str | PathLike) or not fspath(value):
-        raise UsageError(f"{argument} must be a path or a URL, got {value!r}")
-    return str(fspath(value))
+_COUNTS = ("problems", "wins_a", "wins_b", "ties")
+_NUMBERS = ("problems", "lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
+_STYLE = "border-left: 3px solid #0b5a94; padding-left: .8em; margin: .5em 0"
+_ROW = Markup('<tr><th style="text-align: left">{}</th><td style="text-align: left">{}</td></tr>')
 
 
 def open_board(out: object) -> Board:
@@ -272,7 +271,15 @@ class Board:
           ...
         """
         protocols, runs = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
-        return compare(self.folder, self.out, PairRequest(model_a, model_b, metric, benchmark, protocols, runs))
+        pair = PairRequest(model_a, model_b, metric, benchmark, protocols, runs)
+        results = compare_models(self.folder, self.out, pair)
+        rows = tuple(
+            {"benchmark": result.benchmark, "protocol": result.protocol, "metric": result.metric}
+            | {"model_a": result.a, "model_b": result.b, "claim": result.row["claim"]}
+            | {name: result.row.get(name) for name in _NUMBERS}
+            for result in results
+        )
+        return Comparison(tuple(result.text() for result in results), rows)
 
     @property
     def plot(self) -> Plots:
@@ -334,3 +341,56 @@ class Board:
         if len(output.boards) > BENCHMARKS:
             lines.append(f"and {plural(len(output.boards) - BENCHMARKS, 'more benchmark')}")
         return lines
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of a paired comparison (returned by `Board.compare`).
+
+    It prints one claim per benchmark and protocol that both models ran under.
+
+    Attributes
+    ----------
+    claims : tuple of str
+        The claims as text.
+    frame : polars.DataFrame
+        The numbers, one row per claim.
+
+    Examples
+    --------
+    >>> comparison = board.compare("model-02", "model-01")
+    >>> comparison.frame.select("model_a", "model_b", "problems", "claim").rows()
+    [('model-02', 'model-01', 60, 'improvement')]
+    """
+
+    claims: tuple[str, ...]
+    _rows: tuple[dict[str, Any], ...] = field(repr=False)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Return the numbers, one row per claim.
+
+        Returns
+        -------
+        polars.DataFrame
+            The lift with its interval, wins, p-values, q, and the claim as a word.
+        """
+        import polars as pl  # noqa: PLC0415 - loads slowly, and text does not need it
+
+        keys = dict.fromkeys(("benchmark", "protocol", "metric", "model_a", "model_b"), pl.String())
+        numbers = {name: pl.Int64() if name in _COUNTS else pl.Float64() for name in _NUMBERS}
+        return pl.DataFrame(list(self._rows), schema={**keys, **numbers, "claim": pl.String()})
+
+    def __str__(self) -> str:
+        return "\n\n".join(escape_control_lines(claim) for claim in self.claims)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        out = Markup("")
+        for claim in self.claims:
+            head, *lines = escape_control_lines(claim).split("\n")
+            rows = Markup("").join(_ROW.format(line[2:17].strip(), line[17:]) for line in lines)
+            out += Markup('<div style="{}"><strong>{}</strong><table>{}</table></div>').format(_STYLE, head, rows)
+        return str(out)

@@ -5,26 +5,44 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
+
+import numpy as np
+import polars as pl
 
 from scorelake.errors import ScorelakeError, UsageError
-from scorelake.lake.description import settings_of
-from scorelake.notebook.board import Board, check_location
-from scorelake.settings import Settings, load
+from scorelake.lake.description import settings_for
+from scorelake.metrics.counts import Attempts
+from scorelake.metrics.counts import entries as parse_matrix
+from scorelake.notebook.board import Board
+from scorelake.pipeline import RunReport, run_score
+from scorelake.settings import Settings
+from scorelake.stages import Progress
+from scorelake.storage.disk import check_location, storage_errors
 
-if TYPE_CHECKING:
-    from scorelake.notebook.frames import EntryKind, Frame, Matrices
-    from scorelake.pipeline import RunReport
-    from scorelake.stages import Progress
 
-Config: TypeAlias = str | Path | Mapping[str, Any]
-Columns: TypeAlias = Mapping[str, str | Sequence[str]]
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Any table with the Arrow PyCapsule interface: pandas, PyArrow, DuckDB relations and others."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+Frame: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
+Matrices: TypeAlias = Attempts | Mapping[str, object]
+EntryKind: TypeAlias = Literal["passed", "score"]
+
+FRAME, MATRIX = "frame", "matrix"
+"""The name of such a lake in messages and in the table of runs."""
+UNNAMED = "model"
+"""The model of a matrix without a name."""
+_HINT = "pass a path, a Polars, pandas or Arrow table, a matrix (problems x attempts), or matrices by model"
 
 
 class Options(TypedDict, total=False):
@@ -54,17 +72,16 @@ def score_attempts(
     lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
     target = None if out is None else check_location(out)
     settings = settings_for(lake, memory=options.get("memory"), **config)
+    if entries and not is_matrix(attempts):
+        hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
+        raise UsageError("entries is for matrices only", hint=hint)
     job: dict[str, Any] = {name: value for name, value in options.items() if name != "memory"}
     with ExitStack() as temporary:
         folder = target or str(Path(temporary.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
         if lake is None:
             report = _score_frame(attempts, folder, settings, entries, job)
-        elif entries is None:
-            from scorelake.pipeline import run_score  # noqa: PLC0415 - loads Polars
-
-            report = run_score(lake, folder, settings, **job)
         else:
-            raise _entries_without_matrix()
+            report = run_score(lake, folder, settings, **job)
         return Board(folder, report, None if target else temporary.pop_all())
 
 
@@ -78,69 +95,85 @@ def _check_options(options: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be a function, got {value!r}")
 
 
-def settings_for(
-    lake: str | None,
-    config: Config | None = None,
-    metrics: str | Sequence[str] = (),
-    columns: Columns | None = None,
-    by: str | Sequence[str] = (),
-    memory: float | None = None,
-) -> Settings:
-    """Return the settings: the description of the lake, overridden by the config, overridden by the arguments."""
-    if not isinstance(columns, Mapping | None):
-        raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
-    flags = _flatten(config) if isinstance(config, Mapping) else {}
-    flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
-    given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
-    flags |= {key: value for key, value in given.items() if value not in (None, ())}
-    file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))
-    return load(file, **flags) if lake is None else settings_of(lake, file, **flags)
-
-
 def _score_frame(
     attempts: Any, out: str, settings: Settings, entries: EntryKind | None, job: Mapping[str, Any]
 ) -> RunReport:
     """Score a data frame or matrices by way of a temporary file."""
-    from scorelake.notebook import frames  # noqa: PLC0415 - loads Polars
-    from scorelake.pipeline import run_score  # noqa: PLC0415
-
-    is_matrix = frames.is_matrix(attempts)
-    if entries and not is_matrix:
-        raise _entries_without_matrix()
-    name = frames.MATRIX if is_matrix else frames.FRAME
+    name = MATRIX if is_matrix(attempts) else FRAME
     with TemporaryDirectory(prefix="scorelake-") as folder:
         path = Path(folder) / f"{name}.parquet"
-        frames.write_attempts(attempts, path, settings, entries or "passed")
+        write_attempts(attempts, path, settings, entries or "passed")
         try:
             return run_score(str(path), out, settings, called=name, **job)
         except ScorelakeError as error:
             raise _without_file(error, path, name) from None
 
 
-def _names(value: Any, argument: str) -> tuple[str, ...]:
-    """Return names from a sequence, or from one text separated by commas."""
-    names = value.split(",") if isinstance(value, str) else value
-    names = list(names) if isinstance(names, Iterable) and not isinstance(names, bytes | Mapping) else [None]
-    if not all(isinstance(name, str) for name in names):
-        raise UsageError(f"{argument} must be a name or a list of names, got {value!r}")
-    return tuple(name.strip() for name in names if name.strip())
+def write_attempts(attempts: Frame | Matrices, path: Path, settings: Settings, entries: EntryKind) -> None:
+    """Write the attempts as Parquet.
+
+    Columns that the settings do not use are written empty, so that error messages can still list them.
+    """
+    if isinstance(attempts, pl.LazyFrame):
+        frame = attempts
+    elif is_matrix(attempts):
+        frame = _from_matrices(attempts, settings, entries).lazy()
+    elif isinstance(attempts, ArrowStream):  # a Polars DataFrame is one, too
+        frame = pl.DataFrame(attempts).lazy()
+    else:
+        raise UsageError(f"cannot score a {type(attempts).__name__}", hint=_HINT)
+    schema, columns = frame.collect_schema(), []
+    for name, dtype in schema.items():
+        if name in settings.used and dtype == pl.Object:
+            raise UsageError(
+                f"{name}: a column of Python objects cannot be counted",
+                where=FRAME,
+                hint="cast it to strings, numbers or booleans",
+            )
+        writable = not dtype.is_nested() and dtype not in (pl.Object, pl.Null)
+        empty = pl.lit(None, dtype if writable else pl.Boolean).alias(name)
+        columns.append(pl.col(name) if name in settings.used else empty)
+    collected = frame.select(columns).collect()
+    with storage_errors(path):
+        collected.write_parquet(path, compression="lz4")
 
 
-def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten a config to dotted keys, which override the description of the lake key by key."""
-    flags: dict[str, Any] = {}
-    for section, keys in config.items():
-        if isinstance(keys, Mapping) and keys:
-            flags |= {f"{section}.{key}": value for key, value in keys.items()}
-            continue
-        load(**{str(section): keys})  # raises the same error for an unknown section as a config file does
-        flags |= {} if isinstance(keys, Mapping) else {str(section): keys}
-    return flags
+def is_matrix(attempts: object) -> bool:
+    """Return whether attempts are a matrix, or several by model."""
+    return isinstance(attempts, np.ndarray | Sequence | Mapping) and not isinstance(attempts, str | bytes)
 
 
-def _entries_without_matrix() -> UsageError:
-    hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
-    return UsageError("entries is for matrices only", hint=hint)
+def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.DataFrame:
+    """Return one row per entry, with problems and attempts numbered from 0."""
+    by_model: Mapping[str, Any] = attempts if isinstance(attempts, Mapping) else {UNNAMED: attempts}
+    if not by_model:
+        raise UsageError("there is no matrix to score", hint=_HINT)
+    parsed = {
+        model: parse_matrix(matrix, f"the matrix of {model}" if isinstance(attempts, Mapping) else "R")
+        for model, matrix in by_model.items()
+    }
+    # No table would show a problem that has no attempts in any matrix.
+    attempted = np.concatenate([matrix.problem for matrix in parsed.values()])
+    missing = np.setdiff1d(np.arange(max(matrix.problems for matrix in parsed.values())), attempted)
+    if missing.size:
+        raise UsageError(
+            f"row {missing[0]} has no attempts" + (f", and {missing.size - 1:,} more rows" * (missing.size > 1)),
+            where=MATRIX,
+            hint="remove the row, or write [None] for a problem with one ungraded attempt",
+        )
+    columns = settings.columns
+    frames = [
+        pl.DataFrame(
+            {
+                columns.model: pl.repeat(str(model), matrix.value.size, dtype=pl.String, eager=True),
+                columns.problem_id: matrix.problem,
+                columns.attempt: matrix.position,
+                getattr(columns, entries): pl.Series(matrix.value).set(pl.Series(~matrix.there), None),
+            }
+        )
+        for model, matrix in parsed.items()
+    ]
+    return pl.concat(frames, how="vertical_relaxed")
 
 
 def _without_file(error: ScorelakeError, path: Path, name: str) -> ScorelakeError:

@@ -18,11 +18,11 @@ from typing import Any
 import polars as pl
 
 from scorelake.counting.partials import Partial, described
-from scorelake.publish.current_run import PublishedState
-from scorelake.publish.history import flatten_settings
+from scorelake.publish.runs import PublishedState, flatten_settings
 from scorelake.publish.snapshot import Manifest, Output
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
 from scorelake.settings import Settings
+from scorelake.storage.disk import first_line
 from scorelake.storage.files import File
 from scorelake.text import plural
 
@@ -221,8 +221,7 @@ def compare_with_published(
             settings_changed=bool(keys),
         )
     except (OSError, pl.exceptions.PolarsError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        unknown = f"snapshots/{run_id} cannot be read ({first}): changes since then are unknown"
+        unknown = f"snapshots/{run_id} cannot be read ({first_line(error)}): changes since then are unknown"
         change = Change(since=run_id, files=compare_files([], partials), metric=metric, unknown=unknown)
         return change, pl.DataFrame(schema=CHANGE.schema)
     return _describe(run_id, table, files, keys, metric), table
@@ -243,8 +242,7 @@ def _describe(since: str, table: pl.DataFrame, files: FileChanges, keys: Sequenc
         f"{row['change']:+.4f} ({row['lo']:+.4f} to {row['hi']:+.4f})"
         for row in moved.filter("outside").sort("q", *_MODEL).rows(named=True)
     )
-    order = _changed_ranks(rows)
-    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, order)
+    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, _changed_ranks(rows))
 
 
 def _changed_ranks(rows: pl.DataFrame) -> tuple[str, ...]:

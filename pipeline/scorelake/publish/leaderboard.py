@@ -7,17 +7,18 @@ Readers open a private copy (`storage.disk.private_copy`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import schemas
-from scorelake.publish.history import RunHistory
-from scorelake.publish.protocols import protocol_table
+from scorelake.publish.runs import RunHistory, conform
 from scorelake.publish.snapshot import problem_files
 from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
 from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
@@ -27,17 +28,14 @@ from scorelake.version import __version__
 STORAGE_VERSION = "v1.0.0"
 """Storage format that every DuckDB 1.x and 2.x can read."""
 _FROM_SNAPSHOT = (
-    *schemas.SUMMARIES,
-    schemas.CURVE,
-    schemas.OVERALL,
-    schemas.COUNT_SCORE,
-    *schemas.EVIDENCE,
-    PROBLEM_HISTOGRAM,
-    schemas.CHANGE,
+    *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.COUNT_SCORE, *schemas.EVIDENCE),
+    *(PROBLEM_HISTOGRAM, schemas.CHANGE),
 )
 """Tables that are copied from the snapshot's files as they are."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
+_GRADERS = ("grader", "judge")
+"""A protocol key whose name contains one of these words names the grader."""
 
 
 def run_in_board(copy: Path) -> tuple[str, bool] | None:
@@ -52,8 +50,9 @@ def run_in_board(copy: Path) -> tuple[str, bool] | None:
 
 def history_in_board(copy: Path) -> RunHistory:
     """Return the runs and scores stored in a copy of a leaderboard."""
+    tables = (schemas.RECORD, schemas.HISTORY)
     with duckdb.connect(str(copy), read_only=True) as db:
-        return RunHistory(*(db.table(qualified(table)).pl() for table in (schemas.RECORD, schemas.HISTORY)))
+        return RunHistory(*(conform(db.table(qualified(table)).pl(), table) for table in tables))
 
 
 def build(
@@ -148,7 +147,7 @@ def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> N
 def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     """Comment every table, view and column; columns without a description are named by users."""
     views = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
-    described = {f"{schema_of(table)}.{table.name}": table for table in (*PUBLIC, *INTERNAL)}
+    described = {qualified(table): table for table in (*PUBLIC, *INTERNAL)}
     statements = [
         f"COMMENT ON {'VIEW' if table.name in views else 'TABLE'} {name} IS {text_literal(table.about)};"
         for name, table in described.items()
@@ -163,13 +162,50 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     db.execute("".join(statements))
 
 
-def schema_of(table: Table) -> str:
-    return "internal" if table in INTERNAL else "main"
+def protocol_table(protocols: Sequence[str]) -> pl.DataFrame:
+    """Return one row per protocol (as JSON): a readable label, and one column per key."""
+    values = [json.loads(protocol) if protocol else {} for protocol in protocols]
+    keys = list(dict.fromkeys(key for row in values for key in row))
+    graders = [key for key in keys if any(word in key.lower() for word in _GRADERS)]
+    others = [key for key in keys if key not in graders]
+    columns = [
+        pl.Series("protocol", protocols, pl.String),
+        pl.Series("label", [schemas.protocol_label(protocol) for protocol in protocols], pl.String),
+        pl.Series("_grader", [_joined(row, graders) for row in values], pl.String),
+        pl.Series("_other", [_joined(row, others) for row in values], pl.String),
+    ]
+    for key in keys:  # column names are case-insensitive in DuckDB, and some are taken
+        name = key or "_"
+        while name.lower() in {column.name.lower() for column in columns}:
+            name += "_"
+        columns.append(_protocol_column(name, [row.get(key) for row in values]))
+    return pl.DataFrame(columns)
+
+
+def _joined(row: dict[str, Any], keys: Sequence[str]) -> str | None:
+    """Return the label of some keys of a protocol; of a single key only the value."""
+    values = {key: row[key] for key in keys if key in row}
+    if len(values) == 1:
+        (value,) = values.values()
+        return value if isinstance(value, str) else json.dumps(value)
+    return schemas.protocol_label(json.dumps(values)) if values else None
+
+
+def _protocol_column(name: str, values: list[Any]) -> pl.Series:
+    """Return booleans, or numbers that a float holds exactly, as such if all values are; else texts."""
+    present = [value for value in values if value is not None]
+    kinds = {type(value) for value in present}
+    if kinds == {bool}:
+        return pl.Series(name, values, pl.Boolean)
+    if present and kinds <= {int, float} and all(isinstance(v, float) or abs(v) <= 2**53 for v in present):
+        return pl.Series(name, [None if value is None else float(value) for value in values], pl.Float64)
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    return pl.Series(name, texts, pl.String)
 
 
 def qualified(table: Table) -> str:
     """Return the name of a table with its schema."""
-    return f"{schema_of(table)}.{table.name}"
+    return f"{'internal' if table in INTERNAL else 'main'}.{table.name}"
 
 
 def view_files() -> list[tuple[str, str]]:

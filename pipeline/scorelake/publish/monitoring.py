@@ -15,7 +15,7 @@ from typing import Any
 
 from scorelake.errors import ScorelakeError
 from scorelake.settings import Storage
-from scorelake.storage.disk import MARK, is_marked, is_remote, read_json, replace_text
+from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes, replace_text, total_size
 from scorelake.version import __version__
 
 REPORT_FILE = "report.json"
@@ -54,17 +54,10 @@ def complete_report(report: dict[str, Any], out: str, lake: str, seconds: float)
 
 
 def _previous_report(out: str) -> dict[str, Any]:
-    report: Any = None
-    if not is_remote(out):
-        report = read_json(Path(out) / REPORT_FILE)
-    else:
-        from scorelake.storage.objects import Objects  # noqa: PLC0415  (obstore loads slowly)
-
-        with suppress(ScorelakeError, ValueError):
-            store = Objects(out, _SHORT_TIMEOUT)
-            entry = store.find(REPORT_FILE)
-            report = json.loads(store.read(entry, 0, entry.size)) if entry else None
-    return report if isinstance(report, dict) else {}
+    with suppress(OSError, ScorelakeError, ValueError, RecursionError):
+        report = json.loads(read_bytes(f"{out.rstrip('/')}/{REPORT_FILE}", _SHORT_TIMEOUT))
+        return report if isinstance(report, dict) else {}
+    return {}
 
 
 def write_report(out: str, report: dict[str, Any]) -> None:
@@ -84,7 +77,7 @@ def write_report(out: str, report: dict[str, Any]) -> None:
 
 def write_textfile(path: Path, report: dict[str, Any], scores: Iterable[tuple[dict[str, str], float]] = ()) -> None:
     """Write gauges for Prometheus' textfile collector; after a failure, counts are those of the last success."""
-    success = report if report["exit_code"] == 0 else report.get("last_success") or {}
+    success, out = report if report["exit_code"] == 0 else report.get("last_success") or {}, Path(report["out"])
     gauges: list[tuple[str, str, Any]] = [
         ("last_run_success", "1 if the last run published or found nothing new.", int(report["exit_code"] == 0)),
         ("last_run_exit_code", "Exit code of the last run.", report["exit_code"]),
@@ -92,7 +85,8 @@ def write_textfile(path: Path, report: dict[str, Any], scores: Iterable[tuple[di
         ("last_run_duration_seconds", "Duration of the last run.", report["seconds"]),
         ("last_success_timestamp_seconds", "End of the last successful run.", _seconds(success.get("time"))),
         ("last_publication_timestamp_seconds", "Last publication.", _seconds(report["last_publication"])),
-        ("output_bytes", "Size of the output.", _size(report["out"])),
+        # object stores report their own size
+        ("output_bytes", "Size of the output.", total_size(out.resolve()) if out.is_dir() else None),
     ]
     run = success.get("run", {})
     if success.get("status") == "unchanged":
@@ -116,14 +110,3 @@ def _labels(names: dict[str, str]) -> str:
 
 def _seconds(time: str | None) -> float | None:
     return datetime.fromisoformat(time).timestamp() if time else None
-
-
-def _size(out: str) -> int | None:
-    """Return the bytes of an output on disk; object stores report their own."""
-    if is_remote(out) or not Path(out).is_dir():
-        return None
-    total = 0
-    for path in Path(out).rglob("*"):
-        with suppress(OSError):
-            total += path.lstat().st_size if path.is_file() else 0
-    return total

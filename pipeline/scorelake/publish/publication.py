@@ -1,25 +1,35 @@
-"""Publish a run: rename the snapshot into place, then leaderboard.duckdb.
+"""Publish a run: rename the snapshot into place, then leaderboard.duckdb. Roll back, and remove old snapshots.
 
 Everything is written under temporary names and flushed first, so readers see the old file or the new one. The second
 rename (in object storage one conditional put) is the publication: without it there is no run, and anything lost after
 it is restored by the next run.
+
+Files are removed only in an output with our mark, and only if they have names that scorelake gives.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from scorelake.errors import DataError, ScorelakeError, UnsettledError, UsageError
-from scorelake.publish.current_run import CurrentRun, PublishedState, load_state, record_board, wal_path
-from scorelake.publish.history import HISTORY_FILE, RUNS_FILE, RunHistory, write_history
 from scorelake.publish.monitoring import REPORT_FILE
-from scorelake.publish.snapshot import PUBLISHED_FILE, Manifest, Output, problem_files
+from scorelake.publish.runs import (
+    CurrentRun,
+    PublishedState,
+    RunHistory,
+    load_state,
+    record_board,
+    wal_path,
+    write_history,
+)
+from scorelake.publish.snapshot import HISTORY_FILE, PUBLISHED_FILE, RUNS_FILE, Manifest, Output, problem_files
 from scorelake.schemas import MODEL_SUMMARY
 from scorelake.storage.disk import (
     BOARD,
@@ -32,6 +42,7 @@ from scorelake.storage.disk import (
     remove,
     set_aside,
     storage_errors,
+    total_size,
 )
 from scorelake.version import __version__
 
@@ -60,7 +71,7 @@ def _leftovers(out: Output) -> list[Path]:
 
 def unstage(staged: Path) -> None:
     """Remove the folder of a run that was not published."""
-    shutil.rmtree(staged, ignore_errors=True)
+    remove(staged)
 
 
 def publish(
@@ -156,7 +167,7 @@ def _replace_board(
                 raise
     # From here on it is published, whatever happens.
     with suppress(OSError, ScorelakeError, KeyboardInterrupt):
-        write_history(out.root, history)
+        write_history(out, history)
         if out.mirror:
             out.mirror.remember(BOARD, etag)
             out.mirror.send_tops([path.name for path in out.histories])
@@ -171,3 +182,50 @@ def _set_aside_foreign(out: Output, current: CurrentRun) -> None:
         kept = set_aside(board, out.root)
         if kept.is_file():
             os.link(kept, board)  # until the new file replaces it
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Names of what was removed, and its size."""
+
+    snapshots: tuple[str, ...]
+    partials: tuple[str, ...]
+    bytes: int
+
+
+def collect_garbage(out: Output, keep: int) -> Removed:
+    """Remove all but the newest `keep` snapshots (never the published one), and partials that none of them uses.
+
+    Partials younger than the published snapshot stay: they may belong to a count in progress, or to the next run.
+    Both ages are times of the file system.
+    """
+    state = load_state(out.require())
+    current, published_ids = state.current.run_id, set(state.history.runs["run_id"])
+    published = [m for m in out.manifests() if m["run"]["run_id"] in published_ids]
+    newest = published[max(0, len(published) - keep) :]
+    kept = {m["run"]["run_id"]: m for m in published if m in newest or m["run"]["run_id"] == current}
+    used = {name for manifest in kept.values() for name in manifest["partials"]}
+    snapshots = [path for path in _named(out.snapshots, RUN_ID) if path.name not in {*kept, current}]
+    if out.mirror:
+        out.mirror.sweep(published_ids)
+        snapshots = [path for path in snapshots if path.name in published_ids]  # others may be publishing
+    since = _modified(out.snapshots / current / "manifest.json") if current else 0.0
+    partials = [path for path in _named(out.partials, PARTIAL) if path.name not in used and _modified(path) < since]
+    if out.mirror:
+        out.mirror.remove([path.relative_to(out.root).as_posix() for path in [*snapshots, *partials]])
+    size = sum(total_size(path) for path in [*snapshots, *partials])
+    for path in [*snapshots, *partials]:
+        remove(path)
+    return Removed(tuple(path.name for path in snapshots), tuple(path.name for path in partials), size)
+
+
+def _named(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    return sorted(path for path in folder.glob("[!.]*") if pattern.fullmatch(path.name))
+
+
+def _modified(path: Path) -> float:
+    """Return the time of the last change; 0 if the file is gone, so that nothing counts as older."""
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return 0.0

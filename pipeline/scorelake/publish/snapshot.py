@@ -18,20 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
-from scorelake.publish.history import HISTORY_FILE, RUNS_FILE
 from scorelake.settings import PATIENCE, Storage
-from scorelake.storage.disk import (
-    BOARD,
-    RUN_ID,
-    SNAPSHOTS,
-    is_marked,
-    is_remote,
-    literal,
-    mark,
-    open_real,
-    read_json,
-    storage_errors,
-)
+from scorelake.storage import disk
 
 if TYPE_CHECKING:
     from scorelake.storage.mirror import Mirror
@@ -39,9 +27,10 @@ if TYPE_CHECKING:
 
 Manifest: TypeAlias = dict[str, Any]
 PARTIALS = "partials"
+RUNS_FILE, HISTORY_FILE = "runs.parquet", "history.parquet"
 PUBLISHED_FILE = "published.json"
-"""Checksum of the published leaderboard.duckdb (see current_run)."""
-PARTS = (BOARD, SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
+"""Checksum of the published leaderboard.duckdb (see runs.py)."""
+PARTS = (disk.BOARD, disk.SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +45,7 @@ class Output:
     @classmethod
     def at(cls, location: str | Path, storage: Storage = PATIENCE) -> Output:
         """Return the output at a path or URL."""
-        if not is_remote(location):
+        if not disk.is_remote(location):
             return cls(Path(location))
         from scorelake.storage.mirror import Mirror  # noqa: PLC0415  (obstore loads slowly)
 
@@ -67,23 +56,22 @@ class Output:
         """Update the mirror, if there is one; under the lock."""
         if self.mirror is None:
             return self
-        with storage_errors(self.root):
+        with disk.storage_errors(self.root):
             return replace(self, seen=self.mirror.pull())
 
     def claimed(self) -> Output:
         """Mark the folder as an output of scorelake; refuse a folder with other data."""
-        if not self.is_ours():
-            _refuse_foreign(self)
-        if not is_marked(self.root):
-            with storage_errors(self.root):
-                mark(self.root)
+        _refuse_foreign(self)
+        if not disk.is_marked(self.root):
+            with disk.storage_errors(self.root):
+                disk.mark(self.root)
                 if self.mirror:
-                    self.mirror.send_mark()
+                    self.mirror.send_tops([disk.MARK])
         return self
 
     def is_ours(self) -> bool:
         """Return whether the folder has our mark or, if that was lost, a snapshot."""
-        return is_marked(self.root) or bool(self.manifests())
+        return disk.is_marked(self.root) or bool(self.manifests())
 
     def require(self) -> Output:
         """Raise unless the folder is an output of scorelake."""
@@ -113,19 +101,18 @@ class Output:
     def passing(self) -> Iterator[Output]:
         """Open the output to add partial counts only: itself, or a small temporary mirror."""
         if self.mirror is None:
-            if not self.is_ours():
-                _refuse_foreign(self)
-            with storage_errors(self.root):
+            _refuse_foreign(self)
+            with disk.storage_errors(self.root):
                 self.root.mkdir(parents=True, exist_ok=True)
             yield self.claimed()
             return
         cache = Path(self.mirror.folder).parent
-        with storage_errors(cache):
+        with disk.storage_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="part-", dir=cache) as folder:
             out = replace(self, root=Path(folder), mirror=replace(self.mirror, folder=folder))
             assert out.mirror is not None
-            with storage_errors(cache):
+            with disk.storage_errors(cache):
                 out.mirror.pull(partials=False)
                 out.mirror.describe((out.current() or {}).get("partials", ()))
             yield out.claimed()
@@ -137,11 +124,11 @@ class Output:
 
     @property
     def leaderboard(self) -> Path:
-        return self.root / BOARD
+        return self.root / disk.BOARD
 
     @property
     def snapshots(self) -> Path:
-        return self.root / SNAPSHOTS
+        return self.root / disk.SNAPSHOTS
 
     @property
     def partials(self) -> Path:
@@ -156,7 +143,7 @@ class Output:
         path = self.snapshots / run_id / "manifest.json"
         if not path.exists():
             return None
-        manifest = read_json(path)
+        manifest = disk.read_json(path)
         if not _is_manifest(manifest, run_id):
             hint = f"move {path.parent} away and run score again"
             raise DataError("is damaged", where=str(path), hint=hint)
@@ -166,7 +153,7 @@ class Output:
         """Return the manifests of all complete, undamaged snapshots in the order of their runs."""
         manifests = []
         for path in self.snapshots.glob("[!.]*"):
-            if RUN_ID.fullmatch(path.name):
+            if disk.RUN_ID.fullmatch(path.name):
                 with suppress(DataError):
                     manifests.append(self.manifest(path.name))
         return sorted((m for m in manifests if m), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
@@ -177,7 +164,7 @@ class Output:
 
     def current(self) -> Manifest | None:
         """Read the manifest of the published run."""
-        from scorelake.publish.current_run import find_current_run  # noqa: PLC0415  (which imports this module)
+        from scorelake.publish.runs import find_current_run  # noqa: PLC0415  (which imports this module)
 
         run_id = find_current_run(self).run_id
         return self.manifest(run_id) if run_id else None
@@ -185,7 +172,7 @@ class Output:
 
 def problem_files(snapshot: Path) -> str:
     """Return the glob of a snapshot's problem counts for DuckDB, by their real path."""
-    return f"{literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
+    return f"{disk.literal(str(snapshot.resolve()))}/problem_counts/*.parquet"
 
 
 def _is_manifest(manifest: Any, run_id: str) -> bool:
@@ -209,6 +196,8 @@ def _is_manifest(manifest: Any, run_id: str) -> bool:
 
 def _refuse_foreign(out: Output) -> None:
     """Raise if files of others would be overwritten."""
+    if out.is_ours():
+        return
     if out.root.exists() and not out.root.is_dir():
         raise UsageError("is a file; the output is a folder", where=out.name, hint="choose another --out")
     for name in PARTS:
@@ -226,14 +215,14 @@ def _refuse_foreign(out: Output) -> None:
 @contextmanager
 def locked(out: Output) -> Iterator[None]:
     """Hold the lock of the only writer. The system releases it when the process ends, however it ends."""
-    if out.mirror is None and not out.is_ours():
+    if out.mirror is None:
         _refuse_foreign(out)
     for folder in (out.snapshots, out.partials):
         if folder.is_symlink():
             raise UsageError("is a link", where=str(folder), hint="use the real folder as --out")
-    with storage_errors(out.root):
+    with disk.storage_errors(out.root):
         out.root.mkdir(parents=True, exist_ok=True)
-        file = open_real(out.root / ".lock")
+        file = disk.open_real(out.root / ".lock")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,9 +13,9 @@ import duckdb
 from scorelake.errors import DataError
 from scorelake.lake.download import local_copy
 from scorelake.lake.listing import listing
-from scorelake.publish.current_run import find_current_run
 from scorelake.publish.leaderboard import identifier, text_literal
 from scorelake.publish.publication import damaged_files
+from scorelake.publish.runs import find_current_run
 from scorelake.publish.snapshot import Manifest, Output
 from scorelake.settings import Settings
 from scorelake.storage import parquet

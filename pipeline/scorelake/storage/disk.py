@@ -24,7 +24,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from scorelake.errors import ScorelakeError, StorageError
+from scorelake.errors import ScorelakeError, StorageError, UsageError
+from scorelake.settings import Storage
 from scorelake.threads import parallel_map
 
 ABANDONED_AFTER_S = 24 * 3600.0
@@ -39,7 +40,6 @@ _MARK_TEXT = {
     "about": "This folder is an output of scorelake. "
     "Only folders with this file are written to, cleaned or rolled back.",
 }
-_SET_ASIDE = "set-aside"
 # Exceptions that no disk can cause: bugs, or input that the caller handles.
 _NOT_STORAGE = (
     *(ScorelakeError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError),
@@ -50,6 +50,13 @@ _NOT_STORAGE = (
 def is_remote(location: object) -> bool:
     """Return whether a location is an address of object storage."""
     return str(location).startswith(("s3://", "gs://", "az://"))
+
+
+def check_location(value: object, argument: str = "out") -> str:
+    """Return a path or URL as text."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UsageError(f"{argument} must be a path or a URL, got {value!r}")
+    return str(os.fspath(value))
 
 
 def first_line(error: BaseException) -> str:
@@ -136,6 +143,15 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def total_size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; links are not followed."""
+    total = 0
+    for file in path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]:
+        with suppress(OSError):
+            total += file.lstat().st_size if file.is_file() else 0
+    return total
+
+
 def mark(folder: Path) -> None:
     """Mark a folder as an output."""
     if (folder / MARK).is_dir():
@@ -175,6 +191,20 @@ def private_copy(path: Path) -> Iterator[Path]:
         yield copy
 
 
+def read_bytes(location: str, storage: Storage) -> bytes:
+    """Read a small file from a disk or from object storage; raise FileNotFoundError if it is missing."""
+    if not is_remote(location):
+        return Path(location).read_bytes()
+    from scorelake.storage.objects import Objects  # noqa: PLC0415  (obstore loads slowly)
+
+    folder, _, name = location.rpartition("/")
+    store = Objects(folder, storage)
+    source = store.find(name)
+    if source is None:
+        raise FileNotFoundError(f"no such object: {location}")
+    return store.read(source)
+
+
 def literal(path: str) -> str:
     """Escape the wildcards in a path for DuckDB."""
     return re.sub(r"([*?\[])", r"[\1]", path)
@@ -196,7 +226,7 @@ def open_real(path: Path) -> IO[str]:
 
 def set_aside(path: Path, root: Path) -> Path:
     """Move a damaged or edited file or folder into `set-aside` of an output, and return its new path."""
-    target = root / _SET_ASIDE / f"{path.name}.{secrets.token_hex(4)}"
+    target = root / "set-aside" / f"{path.name}.{secrets.token_hex(4)}"
     target.parent.mkdir(exist_ok=True)
     os.rename(path, target)
     return target

@@ -11,8 +11,8 @@ import hashlib
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -102,8 +102,7 @@ class Mirror:
     def describe(self, names: Iterable[str]) -> None:
         """Fetch only the descriptions of partials."""
         store, keys = self._store, {_last_file(f"partials/{name}") for name in names}
-        with _conflicts():
-            store.fetch([(each, Path(self.folder) / each.key) for each in store.list("partials") if each.key in keys])
+        self._fetch([(each, Path(self.folder) / each.key) for each in store.list("partials") if each.key in keys])
 
     def complete(self, run_id: str) -> None:
         """Fetch all files of a snapshot, of which `pull` fetches only those that a run needs."""
@@ -148,17 +147,13 @@ class Mirror:
         """Record of which version the local copy is."""
         disk.replace_text(Path(self.folder) / f".{key}.etag", etag)
 
-    def send_mark(self) -> None:
-        """Mark the address as an output."""
-        self.send_tops([MARK])
-
     def send_tops(self, names: Sequence[str]) -> None:
         """Upload objects outside of folders."""
         self._store.send({name: Path(self.folder) / name for name in names})
 
     def sweep(self, published: Container[str], after_s: float = disk.ABANDONED_AFTER_S) -> None:
         """Delete unpublished snapshots that are a day old by the clock of the store."""
-        self.send_mark()
+        self.send_tops([MARK])
         mark = self._store.find(MARK)
         snapshots = defaultdict[str, list[Object]](list)
         for each in self._store.list("snapshots"):
@@ -175,14 +170,19 @@ class Mirror:
             self._store.delete([key for key in keys if key == _last_file(name)])
             self._store.delete([key for key in keys if key != _last_file(name)])
 
+    def _fetch(self, wanted: Sequence[tuple[Object, Path]]) -> None:
+        try:
+            self._store.fetch(wanted)
+        except ChangedError as error:
+            raise LockedError("the output changed while it was read", where=error.where, hint="run again") from None
+
     def _fetch_folders(self, folders: Mapping[str, Sequence[Object]]) -> None:
         """Fetch folders, each completely or not at all, with the time of their newest object."""
         targets = {name: temp_path(Path(self.folder) / name) for name in folders}
         work = [
             (each, targets[name] / each.key.removeprefix(f"{name}/")) for name in folders for each in folders[name]
         ]
-        with _conflicts():
-            self._store.fetch(work)
+        self._fetch(work)
         for name, files in folders.items():
             modified = max(each.modified for each in files)
             os.utime(targets[name], (modified, modified))
@@ -194,18 +194,9 @@ class Mirror:
             path.unlink(missing_ok=True)
         elif not (path.exists() and etag.exists() and etag.read_text() == source.etag):
             temporary = temp_path(path)
-            with _conflicts():
-                self._store.fetch([(source, temporary)])
+            self._fetch([(source, temporary)])
             os.replace(temporary, path)
             self.remember(key, source.etag)
-
-
-@contextmanager
-def _conflicts() -> Iterator[None]:
-    try:
-        yield
-    except ChangedError as error:
-        raise LockedError("the output changed while it was read", where=error.where, hint="run again") from None
 
 
 def _unpickle(url: str, folder: str, storage: Storage) -> Mirror:

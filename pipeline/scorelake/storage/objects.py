@@ -145,7 +145,7 @@ class Objects:
                 file.seek(start)
                 file.write(data)
 
-        _run_all(copy_range, ranges)
+        asyncio.run(_run_all(copy_range, ranges))
 
     def fetch(self, wanted: Sequence[tuple[Object, Path]]) -> None:
         """Download objects to new files."""
@@ -160,7 +160,7 @@ class Objects:
             options: Any = {"chunk_size": CHUNK_BYTES, "max_concurrency": 4}
             await self._retry(lambda: obstore.put_async(self._store, key, files[key], **options), key)
 
-        _run_all(upload, files)
+        asyncio.run(_run_all(upload, files))
 
     def replace(self, path: Path, key: str, before: Object | None) -> str:
         """Upload a file if the object at its key is still `before` (None: still missing), and return its etag.
@@ -253,7 +253,7 @@ class Objects:
         return ChangedError("the object was changed or deleted", where=f"{self.url}/{key}", hint="run again")
 
 
-def _run_all(task: Callable[[Item], Awaitable[None]], items: Iterable[Item]) -> None:
+async def _run_all(task: Callable[[Item], Awaitable[None]], items: Iterable[Item]) -> None:
     """Run a task for each item, a few at a time; in this thread, so that an interrupt ends all of them."""
     limit = asyncio.Semaphore(MAX_REQUESTS)
 
@@ -261,10 +261,7 @@ def _run_all(task: Callable[[Item], Awaitable[None]], items: Iterable[Item]) -> 
         async with limit:
             await task(item)
 
-    async def gather() -> None:
-        await asyncio.gather(*(limited(item) for item in items))
-
-    asyncio.run(gather())
+    await asyncio.gather(*(limited(item) for item in items))
 
 
 def allocate(path: Path, size: int) -> None:

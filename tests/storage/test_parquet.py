@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from conftest import REPO
-from scorelake.storage.arrays import arrow, numbers, texts
+from scorelake.storage.parquet import arrow, numbers, texts
 
 COUNTED = """
 import sys
