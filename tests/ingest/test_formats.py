@@ -14,7 +14,7 @@ from layouts import LAYOUTS, TABLE, inspect_header, inspect_sample
 from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.ingest_report import IngestReport, format_report
 from scorelake.ingest.job import ingest
-from scorelake.ingest.zips import ZipFile
+from scorelake.ingest.json_stream import ZipFile
 
 Edit = Callable[[Path], None]
 BOTH = {"a": {"value": "C"}, "b": {"value": {"x": 1, "y": 0.5}}}

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest import zips
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import JsonReader, decode
+from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, quote, to_number, to_setting
 
@@ -66,7 +65,7 @@ def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
 
 def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
     """Read the summaries of a finished log, else the journal, else single samples."""
-    with zips.archive_errors(path), zips.ZipFile(path) as archive:
+    with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
         header |= decode(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
