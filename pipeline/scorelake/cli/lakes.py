@@ -121,10 +121,9 @@ def init(
             )
         from scorelake import tasks
         from scorelake.lake.description import described
-        from scorelake.lake.infer import infer_config
+        from scorelake.lake.infer import config_text, infer_config
         from scorelake.lake.listing import listing
         from scorelake.lake.sample import sample_lake
-        from scorelake.lake.template import config_text
         from scorelake.settings import PATIENCE, Settings, load
         from scorelake.storage.disk import replace_text
 
