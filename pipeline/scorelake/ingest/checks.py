@@ -14,8 +14,8 @@ from scorelake.ingest.writer import TargetLake
 
 def check_sources(
     staged: list[StagedSource], target: TargetLake, report: IngestReport
-) -> list[tuple[StagedSource, str]]:
-    """Return the sources to write, each with its outcome column; add the others and the total to the report."""
+) -> tuple[list[StagedSource], str]:
+    """Return the sources to write and their outcome column; add the others and the total to the report."""
     kept = []
     for source in staged:
         newest = _newer_log(source, staged)
@@ -27,13 +27,12 @@ def check_sources(
         else:
             kept.append(source)
     kept, stats = _without_conflicts(kept, report)
-    accepted = _choose_outcomes(kept, target, report)
+    accepted, outcome = _choose_outcome(kept, target, report)
     if len(accepted) != len(kept) or stats.conflicts:
-        stats = _combined_stats([source for source, _ in accepted])
-    report.total = SourceReport()
-    report.total.set_counts(stats, accepted[0][1] if accepted else "passed")
-    report.total.notes = _protocol_notes([source for source, _ in accepted])
-    return accepted
+        stats = _combined_stats(accepted)
+    report.total = SourceReport(notes=_protocol_notes(accepted))
+    report.total.set_counts(stats, outcome if accepted else "passed")
+    return accepted, outcome
 
 
 def _newer_log(source: StagedSource, staged: list[StagedSource]) -> StagedSource | None:
@@ -71,14 +70,14 @@ def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[
     return [source for i, source in enumerate(kept) if i not in stats.conflicting_sources], stats
 
 
-def _choose_outcomes(
+def _choose_outcome(
     kept: list[StagedSource], target: TargetLake, report: IngestReport
-) -> list[tuple[StagedSource, str]]:
+) -> tuple[list[StagedSource], str]:
     """Choose passed or score for the lake, since all its files have the same, and refuse sources that do not fit."""
     has_rewards = any(source.stats.non_binary for source in kept if source.run.outcome == "score")
     has_verdicts = any(source.run.outcome == "passed" for source in kept)
     outcome = target.outcome or ("passed" if has_verdicts or not has_rewards else "score")
-    out = []
+    accepted = []
     for source in kept:
         stats, where = source.stats, source.source.path
         if outcome == "passed" and source.run.outcome == "score" and stats.non_binary:
@@ -89,8 +88,8 @@ def _choose_outcomes(
         elif outcome == "score" and source.run.outcome == "passed":
             report.refused.append(refusal("has verdicts, but the lake has rewards", where, "give another --lake"))
         else:
-            out.append((source, outcome))
-    return out
+            accepted.append(source)
+    return accepted, outcome
 
 
 def _protocol_notes(kept: list[StagedSource]) -> list[str]:

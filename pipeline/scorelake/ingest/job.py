@@ -76,11 +76,11 @@ def ingest(
     changed = _find_changed(sources, target, digest, report)
     with _temporary_folder(target.root) as folder:
         staged = _stage_all(changed, options, folder, report, progress, workers)
-        accepted = check_sources(staged, target, report)
+        accepted, outcome = check_sources(staged, target, report)
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         elif accepted:
-            _write(accepted, target, digest, folder, report)
+            _write(accepted, outcome, target, digest, folder, report)
         else:
             report.status = "unchanged"
     return report
@@ -174,11 +174,11 @@ def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError
 
 
 def _write(
-    accepted: list[tuple[StagedSource, str]], target: TargetLake, digest: str, folder: Path, report: IngestReport
+    sources: list[StagedSource], outcome: str, target: TargetLake, digest: str, folder: Path, report: IngestReport
 ) -> None:
     files: dict[str, Path] = {}
     stored = {}
-    for i, (staged, outcome) in enumerate(accepted):
+    for i, staged in enumerate(sources):
         written = write_files(staged, outcome, digest, folder / f"out-{i}")
         source_report = report_source(staged, outcome, list(written))
         if set(written) <= set(files):
@@ -188,7 +188,6 @@ def _write(
         # "receipt" is the key that earlier versions wrote; it lets a new version replace their files.
         receipt = {"content": staged.source.digest, "options": digest, "receipt": asdict(source_report)}
         stored[staged.source.path] = receipt
-    sources = [staged for staged, _ in accepted]
     has_answers = all(staged.has_answers for staged in sources)
     carried = [name for name in sources[0].carried if all(name in staged.carried for staged in sources)]
-    target.commit(files, stored, accepted[0][1], has_answers, carried)
+    target.commit(files, stored, outcome, has_answers, carried)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from scorelake.lake.sample import Column, LakeSample
+from scorelake.lake.sample import Column, LakeSample, one_line
 from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
 from scorelake.text import toml_text
@@ -205,7 +205,7 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
 
 
 def _lines(inferred: InferredConfig, lake: str) -> Iterator[str]:
-    yield f"# Inferred by `scorelake init` from some rows of {_one_line(lake)}. Review it before you use it."
+    yield f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
     yield from ("", "[columns]")
     for key, choice in inferred.columns.items():
         if choice.column is not None:
@@ -216,7 +216,7 @@ def _lines(inferred: InferredConfig, lake: str) -> Iterator[str]:
             yield _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
             yield _line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected")
             if inferred.unknown:
-                yield f"# Pass or fail? {_one_line(', '.join(inferred.unknown))}"
+                yield f"# Pass or fail? {one_line(', '.join(inferred.unknown))}"
     if inferred.carry:
         yield _columns("carry", inferred.carry, "kept with each problem")
     if inferred.protocol:
@@ -234,13 +234,8 @@ def _columns(key: str, columns: Iterable[Column], why: str) -> str:
 
 
 def _line(setting: str, why: str) -> str:
-    return f"{setting:<34} # {_one_line(why)}"
+    return f"{setting:<34} # {one_line(why)}"
 
 
 def _list(names: Iterable[str]) -> str:
     return f"[{', '.join(toml_text(name) for name in names)}]"
-
-
-def _one_line(text: str) -> str:
-    """Replace control characters, so that the text cannot end its comment."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
