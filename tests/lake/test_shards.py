@@ -59,11 +59,8 @@ def test_more_tasks_at_once_make_smaller_pieces() -> None:
     assert shards.bucket_rows(10**7, run, 4) == 10**7 // 4
     assert shards.bucket_rows(10**7, run, 10) == 10**7 // 20
     assert shards.bucket_rows(10, run, 4) == shards.FEWEST_ROWS
-
-
-def test_explicit_sizes_win() -> None:
     run = Run(shard_mb=3, bucket_rows=5)
-    assert (shards.shard_mb([File("a", 1 << 40, 0)], run, 9), shards.bucket_rows(10**9, run, 9)) == (3, 5)
+    assert (shards.shard_mb(files, run, 9), shards.bucket_rows(10**9, run, 9)) == (3, 5), "explicit sizes win"
 
 
 def test_memory_of_a_task() -> None:
