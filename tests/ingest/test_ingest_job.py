@@ -51,11 +51,8 @@ def test_one_attempt_with_two_verdicts_is_refused(tmp_path: Path) -> None:
     report = load(tmp_path / "lake", one, two, three, skip=True)
     assert [source.source for source in report.sources] == [str(three)]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (0, 1)
-
-
-def test_one_attempt_with_two_verdicts_in_one_file_is_refused(tmp_path: Path) -> None:
     records = [{"problem_id": "p", "attempt": 1, "passed": passed} for passed in (True, False)]
-    report = load(tmp_path / "lake", write_rows(tmp_path / "one.jsonl", *records))
+    report = load(tmp_path / "lake", write_rows(tmp_path / "both.jsonl", *records))
     assert "one attempt, two verdicts" in report.refused[0].what
 
 
@@ -70,11 +67,8 @@ def test_problem_id_with_two_contents_in_two_files_is_refused(tmp_path: Path) ->
 
 def test_the_same_attempt_twice_is_a_duplicate(tmp_path: Path) -> None:
     record = {"problem_id": "p", "attempt": 1, "passed": True}
-    report = load(
-        tmp_path / "lake",
-        write_rows(tmp_path / "one.jsonl", record, record),
-        write_rows(tmp_path / "two.jsonl", record),
-    )
+    one, two = (write_rows(tmp_path / f"{n}.jsonl", *[record] * n) for n in (2, 1))
+    report = load(tmp_path / "lake", one, two)
     assert (report.total.rows, report.total.graded, report.total.duplicate) == (3, 1, 2)
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
     assert ask(tmp_path / "out", "SELECT graded, duplicates FROM run") == [(1, 2)]
@@ -93,17 +87,14 @@ def test_the_same_file_twice_is_a_duplicate(tmp_path: Path) -> None:
 def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
     """Without ids of samples the newest log of a task counts; with them, repeats are recognised."""
     old = write_log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
-    new = write_log(
-        tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], eval_id="E2", created="2026-01-02"
-    )
+    later = {"eval_id": "E2", "created": "2026-01-02"}
+    new = write_log(tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], **later)
     report = load(tmp_path / "lake", old, new, format="auto")
     assert sorted(source.status for source in report.sources) == ["superseded", "written"]
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (2, 2)
-    old = write_log(
-        tmp_path / "old.json", inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, None, uuid="u2")
-    )
-    finished = [inspect_sample("p", 0, 1, uuid="u1"), inspect_sample("q", 0, 1, uuid="u3")]
-    new = write_log(tmp_path / "new.json", *finished, eval_id="E2", created="2026-01-02")
+    first = inspect_sample("p", 0, 1, uuid="u1")
+    old = write_log(tmp_path / "old.json", first, inspect_sample("q", 0, None, uuid="u2"))
+    new = write_log(tmp_path / "new.json", first, inspect_sample("q", 0, 1, uuid="u3"), **later)
     for path in (old, new):
         load(tmp_path / "named", path, format="auto")
     assert lakes.counts(lakes.problems(tmp_path / "named")) == (2, 2)
@@ -132,21 +123,10 @@ def test_numbers_that_are_all_0_or_1_are_verdicts_unless_others_are_not(tmp_path
 
 
 def test_names_survive(tmp_path: Path) -> None:
-    names = [
-        "a/b",
-        "x=y",
-        "007",
-        "7",
-        "%41",
-        "__HIVE_DEFAULT_PARTITION__",
-        "..",
-        "'; DROP TABLE",
-        "é\n\t\x1b[0m",
-        " ",
-    ]
-    records = [
-        {"benchmark": name, "model": name, "subject": name, "problem_id": name, "passed": True} for name in names
-    ]
+    names = ["a/b", "x=y", "007", "7", "%41", "__HIVE_DEFAULT_PARTITION__", "..", " "]
+    names += ["'; DROP TABLE", "é\n\t\x1b[0m"]
+    columns = ("benchmark", "model", "subject", "problem_id")
+    records = [dict.fromkeys(columns, name) | {"passed": True} for name in names]
     load(tmp_path / "lake", write_rows(tmp_path / "names.jsonl", *records))
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL)
     published = ask(tmp_path / "out", "SELECT benchmark, subject, model, problem_id FROM problem_counts ORDER BY ALL")
@@ -160,15 +140,9 @@ def test_lake_of_two_tools_can_be_scored(tmp_path: Path) -> None:
     report = load(tmp_path / "lake", tmp_path / "logs", format="auto", benchmark="toy")
     assert report.status == "written"
     described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
-    assert described == {
-        "version": 1,
-        "protocol": ["temperature", "grader", "setup"],
-        "carry": [],
-        "columns": {
-            **{key: key for key in ("model", "benchmark", "subject", "problem_id", "attempt", "passed")},
-            "answer": "",
-        },
-    }
+    columns = {key: key for key in ("model", "benchmark", "subject", "problem_id", "attempt", "passed")}
+    protocol = ["temperature", "grader", "setup"]
+    assert described == {"version": 1, "protocol": protocol, "carry": [], "columns": columns | {"answer": ""}}
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL, metrics=("pass@1", "pass^3"))
     values = ask(tmp_path / "out", "SELECT metric, value, protocol FROM model_summary ORDER BY ALL")
     assert [value for _, value, _ in values] == pytest.approx([0.5, 0.5, 0.25, 0.25])
@@ -192,9 +166,7 @@ def test_the_description_follows_the_files(tmp_path: Path) -> None:
 
 
 def test_other_options_replace_what_was_read(tmp_path: Path) -> None:
-    path = write_rows(
-        tmp_path / "one.jsonl", {"problem_id": "p", "passed": None}, {"problem_id": "p", "passed": True}
-    )
+    path = write_rows(tmp_path / "one.jsonl", *({"problem_id": "p", "passed": passed} for passed in (None, True)))
     load(tmp_path / "lake", path)
     before = list((tmp_path / "lake").rglob("*.parquet"))
     load(tmp_path / "lake", path, errors="fail", benchmark="other")
@@ -211,26 +183,16 @@ def test_processes_in_parallel_read_the_same(tmp_path: Path) -> None:
     for i in range(3):
         inspect_json(tmp_path / "logs" / str(i), {**TABLE, f"p{i}": [1, 0, 1]})
     bad = write_rows(tmp_path / "logs" / "bad" / "x.jsonl", {"task_id": "HumanEval/1", "passed": "yes"})
-    stages = []
+    steps: list[tuple[str, int, int]] = []
+    written = []
     for workers in (1, 2):
-        report = ingest(
-            [str(tmp_path / "logs")],
-            str(tmp_path / f"lake{workers}"),
-            skip_refused=True,
-            workers=workers,
-            progress=lambda stage, done, of: stages.append((stage, done, of)),
-        )
+        lake, more = tmp_path / f"lake{workers}", {"workers": workers, "skip_refused": True}
+        report = ingest([str(tmp_path / "logs")], str(lake), progress=lambda *step: steps.append(step), **more)
         assert [error.where for error in report.refused] == [str(bad)]
-    first, second = (
-        {
-            path.relative_to(tmp_path / name): path.read_bytes()
-            for path in sorted((tmp_path / name).rglob("*.parquet"))
-        }
-        for name in ("lake1", "lake2")
-    )
-    assert first == second
-    assert {stage for stage, *_ in stages} == {"reading"}
-    assert sum(done == of for _, done, of in stages) == 2
+        written.append({path.relative_to(lake): path.read_bytes() for path in lake.rglob("*.parquet")})
+    assert written[0] == written[1]
+    assert {stage for stage, *_ in steps} == {"reading"}
+    assert sum(done == of for _, done, of in steps) == 2
 
 
 # --- where ingest stops -------------------------------------------------------------------------------------------
@@ -238,25 +200,23 @@ def test_processes_in_parallel_read_the_same(tmp_path: Path) -> None:
 
 def test_wrong_paths_and_lakes_are_refused(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "logs" / "one.jsonl", {"problem_id": "p", "passed": True})
-    with pytest.raises(LakeError, match="no such file or folder"):
-        load(tmp_path / "lake", tmp_path / "none")
-    with pytest.raises(UsageError, match="unknown format inspekt"):
-        load(tmp_path / "lake", path, format="inspekt")
-    with pytest.raises(UsageError, match="local files only"):
-        ingest([str(path)], "s3://bucket/lake")
-    with pytest.raises(UsageError, match="is a file"):
-        load(path, path)
-    foreign = tmp_path / "foreign"
-    load(foreign, path)
-    (foreign / "_scorelake.json").unlink()
-    with pytest.raises(UsageError, match="did not write"):
-        load(foreign, path)
+    lake, foreign, empty = tmp_path / "lake", tmp_path / "foreign", tmp_path / "empty"
+    for folder in (foreign, empty):
+        folder.mkdir()
+
+    def refuse(error: type[Exception], message: str, lake: object, source: Path, format: str = "auto") -> None:  # noqa: A002
+        with pytest.raises(error, match=message):
+            ingest([str(source)], str(lake), format)
+
+    refuse(LakeError, "no such file or folder", lake, tmp_path / "none")
+    refuse(UsageError, "unknown format inspekt", lake, path, "inspekt")
+    refuse(UsageError, "local files only", "s3://bucket/lake", path)
+    refuse(UsageError, "is a file", path, path)
+    refuse(DataError, "no results in 0 files", lake, empty)
+    (foreign / "x.parquet").touch()
+    refuse(UsageError, "did not write", foreign, path)
     (foreign / "_scorelake.json").write_text('{"version": 2}')
-    with pytest.raises(DataError, match="unknown version"):
-        load(foreign, path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no results in 0 files"):
-        load(tmp_path / "lake", tmp_path / "empty", format="auto")
+    refuse(DataError, "unknown version", foreign, path)
 
 
 def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:
@@ -293,13 +253,8 @@ def test_progress_moves_within_a_file(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"problem_id": "p", "passed": true}\n' * 40_000)
     steps: list[tuple[str, int, int]] = []
-    ingest(
-        [str(path)],
-        str(tmp_path / "lake"),
-        "generic",
-        IngestOptions(model="m", benchmark="b"),
-        progress=lambda *step: steps.append(step),
-    )
+    options = IngestOptions(model="m", benchmark="b")
+    ingest([str(path)], str(tmp_path / "lake"), "generic", options, progress=lambda *step: steps.append(step))
     done = [at for _, at, _ in steps]
     assert len(done) == 3
     assert 0 < done[0] < done[1] < done[2] == path.stat().st_size

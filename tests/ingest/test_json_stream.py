@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorelake.errors import DataError
-from scorelake.ingest.json_stream import lines, load, members
+from scorelake.ingest.json_stream import ZipFile, lines, load, members
 from scorelake.ingest.probe import probe
-from scorelake.ingest.zips import ZipFile
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

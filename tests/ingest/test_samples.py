@@ -25,7 +25,13 @@ pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no samples of oth
 SWE = {"benchmark": "swe"}
 TB1, TB2 = "terminal_bench/orchestrator_qwen-3-coder-480B_n5", "terminal_bench/mini-swe-agent_claude-sonnet-4"
 REPORT = "swebench/report/claude-haiku-4-5-20251001.validation"
+BASELINE, POLYDEV = f"{REPORT}-baseline-eval.json", f"{REPORT}-polydev-eval.json"
+SB_CLI = "swebench/sb-cli/swe-bench_verified__test__polydev_v3_30tasks.json"
+M, UNGRADED = {"model": "m"}, {"errors": "ungraded"}
+CYSE = "inspect/cyse2_float_score.json"
+HUMANEVAL = "humaneval/samples_multi.jsonl_results.jsonl"
 VEXP = "vexp-swebench-1774184993333"
+MATH, TOOLS = "verifiers/math-python--gpt-4.1-mini", "verifiers/tool-test--gpt-4.1-mini"
 WORDLE = "verifiers/wordle--qwen--qwen3-30b-a3b-thinking-2507"
 INSPECT = "inspect/generated_0.3.285_zstd_5x4_epochs.eval"
 PHILOSOPHY = "helm/mmlu-subject=philosophy,method=multiple_choice_joint,model=openai_gpt2"
@@ -57,12 +63,8 @@ def load(lake: Path, *names: str, **options: Any) -> IngestReport:
         ("inspect/no_samples_cancelled.json", {}, {"status": "empty", "rows": 0, "warning": "no graded attempts"}),
         ("inspect/simpleqa_header_only.json", {}, {"status": "empty", "rows": 0, "warning": "no graded attempts"}),
         ("inspect/log_with_nan.json", {}, {"status": "empty", "rows": 0, "files": []}),
-        (
-            "inspect/cyse2_float_score.json",
-            {},
-            {"rows": 1, "passed": None, "mean": 0.65, "warning": "accuracy 0.38109"},
-        ),
-        ("inspect/cyse2_float_score.json", {"threshold": 0.5}, {"rows": 1, "passed": 1, "mean": 1}),
+        (CYSE, {}, {"rows": 1, "passed": None, "mean": 0.65, "warning": "accuracy 0.38109"}),
+        (CYSE, {"threshold": 0.5}, {"rows": 1, "passed": 1, "mean": 1}),
         (
             INSPECT,
             {"scorer": "verdict", "subject": "metadata.subject"},
@@ -74,63 +76,27 @@ def load(lake: Path, *names: str, **options: Any) -> IngestReport:
         ("lm_eval/granite", {"filter": "strict-match"}, {"passed": 1, "rows": 1}),
         ("lm_eval/granite", {"filter": "flexible-extract"}, {"passed": 1, "rows": 1}),
         ("harbor", {}, {"rows": 28, "passed": 12, "errors": 4, "mean_errors_failed": 12 / 28, "warning": "0.41573"}),
-        (
-            "harbor",
-            {"errors": "ungraded"},
-            {"graded": 24, "ungraded": 4, "passed": 12, "mean": 0.5, "warning": "0.4"},
-        ),
+        ("harbor", UNGRADED, {"graded": 24, "ungraded": 4, "passed": 12, "mean": 0.5, "warning": "0.4"}),
         (TB1, {}, {"rows": 400, "passed": 77, "errors": 42, "claims": [0.1925, 0.2725, 0.3575, 0.3875]}),
-        (f"{REPORT}-baseline-eval.json", SWE, {"passed": 25, "rows": 40}),
-        (
-            f"{REPORT}-baseline-eval.json",
-            {**SWE, "missing": "fail"},
-            {"passed": 25, "mean": 0.05, "warning": "0.625"},
-        ),
-        (f"{REPORT}-polydev-eval.json", SWE, {"passed": 25, "rows": 40, "mean_errors_failed": 0.625}),
-        (
-            f"{REPORT}-polydev-eval.json",
-            {**SWE, "errors": "ungraded"},
-            {"passed": 25, "mean": 25 / 39, "warning": "0.625"},
-        ),
+        (BASELINE, SWE, {"passed": 25, "rows": 40}),
+        (BASELINE, {**SWE, "missing": "fail"}, {"passed": 25, "mean": 0.05, "warning": "0.625"}),
+        (POLYDEV, SWE, {"passed": 25, "rows": 40, "mean_errors_failed": 0.625}),
+        (POLYDEV, {**SWE, **UNGRADED}, {"passed": 25, "mean": 25 / 39, "warning": "0.625"}),
         (f"swebench/report/{VEXP}.{VEXP}.json", SWE, {"passed": 73, "rows": 100}),
-        (
-            "swebench/sb-cli/swe-bench_verified__test__polydev_v3_30tasks.json",
-            {**SWE, "model": "m"},
-            {"passed": 26, "rows": 30},
-        ),
+        (SB_CLI, {**SWE, "model": "m"}, {"passed": 26, "rows": 30}),
         ("swebench/per_instance", SWE, {"passed": 19, "rows": 24, "model": VEXP, "run": VEXP}),
         ("swebench/experiments_legacy/results.json", {**SWE, "model": "aider"}, {"passed": 79, "rows": 300}),
         ("swebench/pro/gpt-4o-paper/eval_results.json", SWE, {"passed": 36, "rows": 619}),
         ("swebench/pro/claude-sonnet-4-paper/eval_results.json", SWE, {"passed": 166, "rows": 663}),
-        (
-            "verifiers/math-python--gpt-4.1-mini",
-            {},
-            {"passed": 14, "rows": 15, "histogram": {"3": 5}, "note": "identified by prompt and answer"},
-        ),
+        (MATH, {}, {"passed": 14, "rows": 15, "histogram": {"3": 5}, "note": "identified by prompt and answer"}),
         ("verifiers/math-python--gpt-5-nano", {}, {"passed": 15, "rows": 15, "histogram": {"3": 5}}),
-        (
-            "verifiers/tool-test--gpt-4.1-mini",
-            {},
-            {
-                "passed": 15,
-                "histogram": {"3": 5},
-                "warning": "the file reports avg_reward 0, but its attempts give 1",
-            },
-        ),
+        (TOOLS, {}, {"passed": 15, "histogram": {"3": 5}, "warning": "avg_reward 0, but its attempts give 1"}),
         ("verifiers/wordle--gpt-5-mini", {}, {"mean": 1.3806349206, "warning": "avg_reward 0"}),
         (WORDLE, {}, {"mean": 1.1165439153, "warning": "avg_reward 0"}),
         (WORDLE, {"metric": "check_answer_reward_func"}, {"passed": 8, "graded": 15}),
-        (
-            "verifiers/hangman--gpt-5-mini",
-            {},
-            {"mean": 0.325, "note": "5 examples x 5 rollouts; the file has 20 problems in 20 rows"},
-        ),
+        ("verifiers/hangman--gpt-5-mini", {}, {"mean": 0.325, "note": "5 rollouts; the file has 20 problems in 20"}),
         ("verifiers/prime_hosted_run", {}, {"rows": 25, "mean": 1.7852}),
-        (
-            "humaneval/samples_multi.jsonl_results.jsonl",
-            {"model": "m"},
-            {"rows": 166, "histogram": {"1": 162, "2": 2}},
-        ),
+        (HUMANEVAL, M, {"rows": 166, "histogram": {"1": 162, "2": 2}}),
         ("humaneval/samples4.jsonl_results.jsonl", {"model": "m"}, {"passed": 105, "rows": 164}),
         ("humaneval/qwen2.5-coder_7b_results.jsonl", {"model": "m"}, {"passed": 120, "benchmarks": ["humaneval"]}),
         ("livecodebench/Gemma-2-9b-Ins", {}, {"passed": 201, "rows": 600, "model": "Gemma-2-9b-Ins"}),
@@ -204,7 +170,7 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
         ([TB1], {}, {"pass^2": 0.1125, "pass^5": 0.05}),
         ([TB1], {"errors": "ungraded"}, {"pass@1": 0.204375}),
         ([TB2], {"benchmark": "tb"}, {"pass@1": 0.10625, "pass@2": 0.1875, "pass^2": 0.025}),
-        (["verifiers/math-python--gpt-4.1-mini"], {}, {"pass@3": 1.0, "pass^3": 0.8}),
+        ([MATH], {}, {"pass@3": 1.0, "pass^3": 0.8}),
         (["verifiers/wordle--gpt-5-mini"], {}, {"best@2": 1.4088888889, "best@3": 1.4266666667}),
         ([WORDLE], {}, {"best@2": 1.2848550265, "best@3": 1.3249333333}),
         (
@@ -212,7 +178,7 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
             {"metric": "check_answer_reward_func"},
             {"pass@1": 8 / 15, "pass@2": 0.8, "pass^2": 4 / 15, "pass@3": 0.8, "pass^3": 0},
         ),
-        (["humaneval/samples_multi.jsonl_results.jsonl"], {"model": "m"}, {"pass@1": 0.5365853659}),
+        ([HUMANEVAL], M, {"pass@1": 0.5365853659}),
         (["humaneval/samples4.jsonl_results.jsonl"], {"model": "m"}, {"pass@1": 0.6402439024}),
         (["humaneval/qwen2.5-coder_7b_results.jsonl"], {"model": "m"}, {"pass@1": 0.7317073171}),
         (

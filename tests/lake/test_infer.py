@@ -14,10 +14,9 @@ import pytest
 from cloud import upload
 from conftest import ask, attempts, put, run
 from scorelake.errors import DataError
-from scorelake.lake.infer import InferredConfig, infer_config
+from scorelake.lake.infer import InferredConfig, config_text, infer_config
 from scorelake.lake.listing import listing
 from scorelake.lake.sample import sample_lake
-from scorelake.lake.template import config_text
 from scorelake.settings import Settings
 
 MODELS, TASKS, SAMPLES = 2, 6, 3

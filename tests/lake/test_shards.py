@@ -55,11 +55,7 @@ def test_more_tasks_at_once_make_smaller_pieces() -> None:
     assert shards.shard_mb(files, run, 4) == 255
     assert shards.shard_mb(files, run, 10) == 55, "two each, where there are many"
     assert shards.shard_mb(files, run, 1000) == shards.SMALLEST_MB
-
-
-def test_explicit_sizes_win() -> None:
-    run = Run(shard_mb=3)
-    assert shards.shard_mb([File("a", 1 << 40, 0)], run, 9) == 3
+    assert shards.shard_mb([File("a", 1 << 40, 0)], Run(shard_mb=3), 9) == 3, "explicit sizes win"
 
 
 def test_memory_of_a_task() -> None:

@@ -107,7 +107,7 @@ def init(
                 "is there already", where=str(config), hint="--force overwrites it, --config names another"
             )
         from scorelake import settings, tasks
-        from scorelake.lake import description, infer, listing, sample, template
+        from scorelake.lake import description, infer, listing, sample
         from scorelake.storage.disk import replace_text
 
         if description.described(lake, settings.PATIENCE):
@@ -115,7 +115,7 @@ def init(
         listed = listing.listing(lake)
         sampled = sample.sample_lake(listed, settings.Settings())
         inferred = infer.infer_config(sampled)
-        replace_text(config, template.config_text(inferred, lake))
+        replace_text(config, infer.config_text(inferred, lake))
         reporting.inferred(inferred, sampled, lake, config)
         tasks.refuse_misfits(listed.root, listed.files, settings.load(config), lake, every_file=True)
         reporting.next_command(lake, config)

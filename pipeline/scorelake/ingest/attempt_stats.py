@@ -1,7 +1,7 @@
 """Aggregate staged attempts: rows, verdicts, repeats, contradictions, problems by number of attempts.
 
 Staged files have 64-bit hashes of problem and attempt. The attempts are divided by their hash into passes of about
-the same size, so memory does not depend on their number, be they of many problems or of one.
+the same size, so memory does not grow with the number of attempts, but with that of distinct problems.
 """
 
 from __future__ import annotations

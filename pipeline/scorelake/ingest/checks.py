@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scorelake.errors import DataError
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
+from scorelake.ingest.contract import refusal
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
 from scorelake.ingest.staging import StagedSource, describe_mixed
 from scorelake.ingest.writer import TargetLake
@@ -14,26 +14,25 @@ from scorelake.ingest.writer import TargetLake
 
 def check_sources(
     staged: list[StagedSource], target: TargetLake, report: IngestReport
-) -> list[tuple[StagedSource, str]]:
-    """Return the sources to write, each with its outcome column; add the others and the total to the report."""
+) -> tuple[list[StagedSource], str]:
+    """Return the sources to write and their outcome column; add the others and the total to the report."""
     kept = []
     for source in staged:
         newest = _newer_log(source, staged)
         if newest is not None:
             source.run.notes.append(f"skipped: {newest.source.path} is a newer log of the same task")
-        if newest is not None or not source.stats.rows:
-            status = "superseded" if newest is not None else "empty"
-            report.sources.append(report_source(source, "passed", [], status))
+            report.sources.append(report_source(source, "passed", [], "superseded"))
+        elif not source.stats.rows:
+            report.sources.append(report_source(source, "passed", [], "empty"))
         else:
             kept.append(source)
     kept, stats = _without_conflicts(kept, report)
-    accepted = _choose_outcomes(kept, target, report)
+    accepted, outcome = _choose_outcome(kept, target, report)
     if len(accepted) != len(kept) or stats.conflicts:
-        stats = _combined_stats([source for source, _ in accepted])
-    report.total = SourceReport()
-    report.total.set_counts(stats, accepted[0][1] if accepted else "passed")
-    report.total.notes = _protocol_notes([source for source, _ in accepted])
-    return accepted
+        stats = _combined_stats(accepted)
+    report.total = SourceReport(notes=_protocol_notes(accepted))
+    report.total.set_counts(stats, outcome if accepted else "passed")
+    return accepted, outcome
 
 
 def _newer_log(source: StagedSource, staged: list[StagedSource]) -> StagedSource | None:
@@ -41,11 +40,8 @@ def _newer_log(source: StagedSource, staged: list[StagedSource]) -> StagedSource
     run = source.run
     if run.task_id is None or run.has_attempt_ids:
         return None
-    newer = [
-        other
-        for other in staged
-        if other.run.task_id == run.task_id and other.run.created > run.created and other.stats.rows
-    ]
+    logs = [other for other in staged if other.run.task_id == run.task_id and other.stats.rows]
+    newer = [other for other in logs if other.run.created > run.created]
     return max(newer, key=lambda other: (other.run.created, other.run.has_attempt_ids), default=None)
 
 
@@ -62,7 +58,7 @@ def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[
         files = [(source.path, source.identity) for source in kept]
         (i, row), (j, other_row) = find_mixed_rows(files, stats.mixed_problem)
         what = describe_mixed(kept[i], row, other_row, kept[j])
-        report.refused.append(DataError(what, where=str(kept[i].source.path), hint="ingest one of the two"))
+        report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
         return _without_conflicts([source for at, source in enumerate(kept) if at not in (i, j)], report)
     for (i, row), (j, other_row) in stats.conflicts:
         one, two = kept[i].row(row), kept[j].row(other_row)
@@ -70,31 +66,30 @@ def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[
             f"one attempt, two verdicts: problem {one['problem_id']}, attempt {one['attempt']} is "
             f"{one['value']:g} here and {two['value']:g} in {kept[j].source.path}"
         )
-        report.refused.append(DataError(what, where=str(kept[i].source.path), hint="ingest one of the two"))
+        report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
     return [source for i, source in enumerate(kept) if i not in stats.conflicting_sources], stats
 
 
-def _choose_outcomes(
+def _choose_outcome(
     kept: list[StagedSource], target: TargetLake, report: IngestReport
-) -> list[tuple[StagedSource, str]]:
+) -> tuple[list[StagedSource], str]:
     """Choose passed or score for the lake, since all its files have the same, and refuse sources that do not fit."""
     has_rewards = any(source.stats.non_binary for source in kept if source.run.outcome == "score")
     has_verdicts = any(source.run.outcome == "passed" for source in kept)
     outcome = target.outcome or ("passed" if has_verdicts or not has_rewards else "score")
-    out = []
+    accepted = []
     for source in kept:
-        stats, where = source.stats, str(source.source.path)
+        stats, where = source.stats, source.source.path
         if outcome == "passed" and source.run.outcome == "score" and stats.non_binary:
             extent = f"from {stats.minimum:g} to {stats.maximum:g}"
             what = f"{stats.non_binary:,} of {stats.graded:,} values are not 0 or 1 ({extent})"
             hint = "set the smallest reward that passes with --threshold, or ingest rewards into a lake of their own"
-            report.refused.append(DataError(what, where=where, hint=hint))
+            report.refused.append(refusal(what, where, hint))
         elif outcome == "score" and source.run.outcome == "passed":
-            what = "has verdicts, but the lake has rewards"
-            report.refused.append(DataError(what, where=where, hint="give another --lake"))
+            report.refused.append(refusal("has verdicts, but the lake has rewards", where, "give another --lake"))
         else:
-            out.append((source, outcome))
-    return out
+            accepted.append(source)
+    return accepted, outcome
 
 
 def _protocol_notes(kept: list[StagedSource]) -> list[str]:

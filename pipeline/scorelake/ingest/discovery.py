@@ -12,6 +12,8 @@ from scorelake.ingest.formats import FORMATS, GENERIC
 from scorelake.ingest.ingest_report import IngestReport
 from scorelake.ingest.probe import FileProbe, probe
 from scorelake.ingest.staging import MALFORMED
+from scorelake.storage.disk import checksum
+from scorelake.threads import parallel_map
 
 _DATA_SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".parquet", ".gz", ".zip")
 """Files with these names are refused if they are broken; others are skipped."""
@@ -39,12 +41,15 @@ def discover(
             else:
                 run = path if is_named else format_.group(path)
                 groups.setdefault((format_.name, run), []).append(path)
-    sources = []
-    for (name, run), files in groups.items():
-        companions = {path for file in files for path in FORMATS[name].companions(file) if path.is_file()}
-        source = LogSource(run, tuple(sorted({*files})), tuple(sorted(companions - {*files})))
-        sources.append((FORMATS[name], source))
-    return sources
+    return parallel_map(_to_source, groups.items())
+
+
+def _to_source(item: tuple[tuple[str, Path], list[Path]]) -> tuple[LogFormat, LogSource]:
+    """Add the companions, and the checksums that name a source and its attempts."""
+    (name, run), files = item
+    companions = {path for file in files for path in FORMATS[name].companions(file) if path.is_file()}
+    both = tuple(sorted({*files})), tuple(sorted(companions - {*files}))
+    return FORMATS[name], LogSource(run, *both, checksum(*both[0], *both[1]), checksum(*both[0])[:12])
 
 
 def _walk(folder: Path, lake: Path) -> Iterator[Path]:

@@ -51,9 +51,11 @@ class SourceReport:
         self.rows, self.graded, self.ungraded = stats.rows, stats.graded, stats.ungraded
         self.duplicate, self.errors = stats.duplicate, stats.errors
         self.passed = stats.total if outcome == "passed" else None
-        self.mean = _ratio(stats.total, stats.graded)
-        self.mean_errors_failed = _ratio(stats.verdict_total, stats.n_verdicts + stats.errors)
-        self.mean_errors_ungraded = _ratio(stats.verdict_total, stats.n_verdicts)
+        self.mean = stats.total / stats.graded if stats.graded else None
+        if stats.n_verdicts + stats.errors:
+            self.mean_errors_failed = stats.verdict_total / (stats.n_verdicts + stats.errors)
+        if stats.n_verdicts:
+            self.mean_errors_ungraded = stats.verdict_total / stats.n_verdicts
         self.histogram = {str(n): problems for n, problems in stats.histogram.items()}
 
 
@@ -70,43 +72,31 @@ class IngestReport:
     """written, unchanged or refused."""
 
 
-def _ratio(total: float, count: int) -> float | None:
-    return total / count if count else None
-
-
 def report_source(staged: StagedSource, outcome: str, files: Sequence[str], status: str = "written") -> SourceReport:
     """Build the report of one source."""
     run = staged.run
     out = SourceReport(str(staged.source.path), staged.format, status, run.run_id, run.model)
     out.set_counts(staged.stats, outcome)
-    out.rows += run.excluded_rows
-    out.refused = run.excluded_rows
+    out.rows, out.refused = out.rows + run.excluded_rows, run.excluded_rows
     out.benchmarks = sorted({name or run.benchmark or "" for name in staged.benchmarks} - {""})
     out.errors_counted_as = run.errors
-    out.claims = _compare_claims(staged)
-    out.notes = list(run.notes)
-    out.warnings = [_describe_difference(claim) for claim in out.claims if claim["differ"]]
-    out.files = sorted(files)
+    out.notes, out.files = list(run.notes), sorted(files)
+    _compare_claims(staged, out)
     return out
 
 
-def _compare_claims(staged: StagedSource) -> list[dict[str, Any]]:
-    out = []
+def _compare_claims(staged: StagedSource, report: SourceReport) -> None:
+    """Add the tool's own numbers and ours to the report, and a warning for each that differs."""
     for claim in staged.run.claims:
         code = staged.benchmarks.index(claim.benchmark) if claim.benchmark in staged.benchmarks else 0
         ours = staged.stats.metric(claim.metric, code)
         if claim.metric.startswith("pass") and ours is None:
             continue  # k is above the smallest n, or the values are rewards
         differ = ours is None or abs(ours - claim.value) > claim.tolerance
-        out.append({"name": claim.name, "theirs": claim.value, "ours": ours, "differ": differ})
-    return out
-
-
-def _describe_difference(claim: dict[str, Any]) -> str:
-    reported = f"the file reports {claim['name']} {claim['theirs']:.6g}, but"
-    if claim["ours"] is None:
-        return f"{reported} has no graded attempts to check it against"
-    return f"{reported} its attempts give {claim['ours']:.6g}"
+        report.claims.append({"name": claim.name, "theirs": claim.value, "ours": ours, "differ": differ})
+        if differ:
+            found = "has no graded attempts to check it against" if ours is None else f"its attempts give {ours:.6g}"
+            report.warnings.append(f"the file reports {claim.name} {claim.value:.6g}, but {found}")
 
 
 def format_report(report: SourceReport) -> str:

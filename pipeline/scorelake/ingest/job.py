@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,7 +25,6 @@ from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_so
 from scorelake.ingest.staging import StagedSource, Tick, stage
 from scorelake.ingest.writer import TargetLake, write_files
 from scorelake.storage import disk
-from scorelake.threads import parallel_map
 
 VERSION = 1
 """Version of the adapters' results; a higher one reads every source again."""
@@ -77,11 +76,11 @@ def ingest(
     changed = _find_changed(sources, target, digest, report)
     with _temporary_folder(target.root) as folder:
         staged = _stage_all(changed, options, folder, report, progress, workers)
-        accepted = check_sources(staged, target, report)
+        accepted, outcome = check_sources(staged, target, report)
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         elif accepted:
-            _write(accepted, target, digest, folder, report)
+            _write(accepted, outcome, target, digest, folder, report)
         else:
             report.status = "unchanged"
     return report
@@ -92,20 +91,13 @@ def _find_changed(
 ) -> list[tuple[LogFormat, LogSource]]:
     """Return the sources to read; those with the same content and options are reported as unchanged."""
     changed = []
-    for format_, source in parallel_map(_add_digests, sources):
+    for format_, source in sources:
         stored = target.previous(source.path)
         if (stored.get("content"), stored.get("options")) == (source.digest, digest):
             report.sources.append(SourceReport(**stored["receipt"] | {"status": "unchanged"}))
         else:
             changed.append((format_, source))
     return changed
-
-
-def _add_digests(item: tuple[LogFormat, LogSource]) -> tuple[LogFormat, LogSource]:
-    """Add the checksums that name a source and its attempts."""
-    format_, source = item
-    digest, tag = disk.checksum(*source.files, *source.companions), disk.checksum(*source.files)[:12]
-    return format_, replace(source, digest=digest, tag=tag)
 
 
 @contextmanager
@@ -182,11 +174,11 @@ def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError
 
 
 def _write(
-    accepted: list[tuple[StagedSource, str]], target: TargetLake, digest: str, folder: Path, report: IngestReport
+    sources: list[StagedSource], outcome: str, target: TargetLake, digest: str, folder: Path, report: IngestReport
 ) -> None:
     files: dict[str, Path] = {}
     stored = {}
-    for i, (staged, outcome) in enumerate(accepted):
+    for i, staged in enumerate(sources):
         written = write_files(staged, outcome, digest, folder / f"out-{i}")
         source_report = report_source(staged, outcome, list(written))
         if set(written) <= set(files):
@@ -194,12 +186,8 @@ def _write(
         files |= written
         report.sources.append(source_report)
         # "receipt" is the key that earlier versions wrote; it lets a new version replace their files.
-        stored[staged.source.path] = {
-            "content": staged.source.digest,
-            "options": digest,
-            "receipt": asdict(source_report),
-        }
-    sources = [staged for staged, _ in accepted]
+        receipt = {"content": staged.source.digest, "options": digest, "receipt": asdict(source_report)}
+        stored[staged.source.path] = receipt
     has_answers = all(staged.has_answers for staged in sources)
     carried = [name for name in sources[0].carried if all(name in staged.carried for staged in sources)]
-    target.commit(files, stored, accepted[0][1], has_answers, carried)
+    target.commit(files, stored, outcome, has_answers, carried)

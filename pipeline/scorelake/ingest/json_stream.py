@@ -1,4 +1,4 @@
-"""Read JSON of any size one record at a time: JSON Lines, or the elements of one large document.
+"""Read JSON of any size one record at a time: JSON Lines, or the elements of one large document; packed or not.
 
 Python's own parser does the parsing, so that NaN and Infinity, which several tools write, are accepted. A key that
 occurs twice in an object is refused, since the verdict would be ambiguous. Lines end with \\n only: tools write
@@ -11,15 +11,30 @@ import codecs
 import gzip
 import itertools
 import json
+import lzma
 import re
+import struct
+import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 from scorelake.errors import DataError
-from scorelake.ingest import zips
 from scorelake.ingest.values import quote
+from scorelake.storage.parquet import MACHINE
+
+# Inspect compresses the members of its archives with zstd, which Python's own zipfile reads from 3.14 on.
+if sys.version_info >= (3, 14):
+    from zipfile import BadZipFile, ZipFile
+
+    from compression.zstd import ZstdError
+else:
+    from backports.zstd import ZstdError
+    from backports.zstd.zipfile import BadZipFile, ZipFile
+
+__all__ = ["ZipFile"]
 
 CHUNK = 1 << 20
 MAX_RECORD = 1 << 29
@@ -30,6 +45,8 @@ _EDGE = 16
 """Characters before the end of the buffer within which an error may come from reading in chunks."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+_DAMAGED = (BadZipFile, ZstdError, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError, ValueError)
+"""Errors of unpacking what is truncated, damaged (a negative offset is a ValueError), encrypted, or not UTF-8."""
 Watch: TypeAlias = Callable[[IO[bytes]], None]
 """Gets the file that was opened, to report progress."""
 
@@ -47,9 +64,29 @@ DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 @contextmanager
+def archive_errors(path: object) -> Iterator[None]:
+    """Turn errors caused by the content of a file into refusals; errors of the machine pass."""
+    try:
+        yield
+    except (OSError, *_DAMAGED) as error:
+        if isinstance(error, OSError) and error.errno in MACHINE:
+            raise
+        reason = str(error) or type(error).__name__
+        if isinstance(error, UnicodeDecodeError):
+            reason = f"not UTF-8: {error.reason} {error.object[error.start : error.start + 4]!r}"
+        what = f"cannot be read to its end ({reason})"
+        raise DataError(what, where=str(path), hint="copy the complete file again") from None
+
+
+def member_names(archive: ZipFile) -> tuple[str, ...]:
+    """Return the names of the files in an archive, without folders."""
+    return tuple(name for name in archive.namelist() if not name.endswith("/"))
+
+
+@contextmanager
 def open_unpacked(path: Path, watch: Watch | None = None) -> Iterator[IO[bytes]]:
     """Open a file; gzip, and a zip of one file, are unpacked. Damaged archives are refused."""
-    with zips.archive_errors(path), path.open("rb") as plain:
+    with archive_errors(path), path.open("rb") as plain:
         if watch:
             watch(plain)
         magic = plain.read(4)
@@ -58,8 +95,8 @@ def open_unpacked(path: Path, watch: Watch | None = None) -> Iterator[IO[bytes]]
             with gzip.open(plain) as file:
                 yield cast(IO[bytes], file)
         elif magic == ZIP:
-            with zips.ZipFile(plain) as archive:
-                names = [name for name in archive.namelist() if not name.endswith("/")]
+            with ZipFile(plain) as archive:
+                names = member_names(archive)
                 if len(names) != 1:
                     raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
                 with archive.open(names[0]) as file:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest import zips
-from scorelake.ingest.json_stream import DECODER, ZIP, open_unpacked
+from pydantic_core import from_json
+
+from scorelake.ingest.json_stream import DECODER, ZIP, ZipFile, archive_errors, member_names, open_unpacked
 
 HEAD = 1 << 18
 """Bytes that are read; of a longer document, the complete values within them are used."""
 POINTER = b"version https://git-lfs"
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{},]', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def probe(path: Path) -> FileProbe:  # noqa: PLR0911
     if start.startswith(b"PAR1"):
         return FileProbe(path, "parquet")
     if start.startswith(ZIP):
-        names = _member_names(path)
+        with archive_errors(path), ZipFile(path) as archive:
+            names = member_names(archive)
         if len(names) != 1:
             return FileProbe(path, "zip", members=names)
     with open_unpacked(path) as file:
@@ -85,53 +87,26 @@ def probe(path: Path) -> FileProbe:  # noqa: PLR0911
                 return FileProbe(path, "lines", DECODER.decode(line))
             except (ValueError, RecursionError):
                 pass
-    is_broken = len(head) < HEAD and _decode(text) is None
-    value = _decode_prefix(text)
+    value, is_complete = _decode_prefix(text)
     if isinstance(value, list):
         value = value[0] if value else None
     first = value if isinstance(value, dict) else {}
+    is_broken = len(head) < HEAD and not is_complete
     return FileProbe(path, "object" if text[0] == "{" else "list", first, is_broken=is_broken)
 
 
-def _member_names(path: Path) -> tuple[str, ...]:
-    with zips.archive_errors(path):
-        try:
-            with zips.ZipFile(path) as archive:
-                return tuple(name for name in archive.namelist() if not name.endswith("/"))
-        except ValueError as error:  # a negative offset
-            raise EOFError(str(error)) from None
+def _decode_prefix(text: str) -> tuple[Any, bool]:
+    """Decode the beginning of a document, and return whether it is all of it.
 
-
-def _decode(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _decode_prefix(text: str) -> Any:
-    """Decode the beginning of a document: cut it after the last complete value and close what is open.
-
-    '{"a": 1, "b": [2, {"c"' -> {"a": 1, "b": [2, {}]}
+    '{"a": 1, "b": [2, {"c"' -> {"a": 1, "b": [2, {}]}, False
     """
-    stack: list[str] = []
-    cut, closers = 0, ""
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if sign == '"':  # a text that goes on beyond what was read
-            break
-        if sign in "[{":
-            stack.append("]" if sign == "[" else "}")
-            cut = token.end()
-        elif sign in "]}":
-            if not stack or stack.pop() != sign:
-                break
-            cut = token.end()
-        elif sign == ",":
-            cut = token.start()
-        else:
-            continue
-        closers = "".join(reversed(stack))
-        if not stack:
-            break
-    return _decode(text[:cut] + closers)
+    try:
+        value, stop = json.JSONDecoder().raw_decode(text)
+        return value, not text[stop:].strip()
+    except (ValueError, RecursionError):
+        pass
+    try:
+        # Unlike Python's parser this one refuses half of a surrogate pair, which tools write into texts.
+        return from_json(_SURROGATE.sub(r"\\n", text), allow_partial=True), False
+    except ValueError:
+        return None, False

@@ -1,7 +1,8 @@
-"""Read one source into a staged Parquet file and its statistics. Memory does not depend on the size of the source.
+"""Read one source into a staged Parquet file and its statistics.
 
 Attempts are staged because some facts (columns, verdicts or rewards, conflicts) are clear only when all sources have
-been read. Beside the values, the staged file has hashes of problem and attempt for `attempt_stats`.
+been read. Beside the values, the staged file has hashes of problem and attempt for `attempt_stats`. Memory grows with
+the number of distinct problems (their sums and ids), not with that of attempts.
 """
 
 from __future__ import annotations
@@ -88,13 +89,11 @@ def stage(
             if waiting or not count:
                 writer.write(waiting)
         path, codes, carried = writer.path, list(writer.codes), tuple(writer.carried)
-        named = (
-            pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, "answer").count()).collect().row(0, named=True)
-        )
+        frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, "answer").count()).collect()
+        named = frame.row(0, named=True)
         _resolve(run, options, [name for name in ("benchmark", "model") if named[name] < count], source)
-        stats = compute_stats([(path, None)])
         has = named["answer"] > 0, named["subject"] > 0
-        out = StagedSource(source, format.name, path, run, codes, carried, *has, stats)
+        out = StagedSource(source, format.name, path, run, codes, carried, *has, compute_stats([(path, None)]))
         _check(out)
         return out
     except DataError as error:
@@ -122,7 +121,7 @@ def _resolve(run: RunInfo, options: IngestOptions, unnamed: list[str], source: L
         if name is None and column in unnamed:
             raise DataError(f"no {column} in the file", where=str(source.path), hint=f"give --{column}")
         setattr(run, column, None if name is None else values.to_name(name, column))
-    settings = {key: values.to_setting(value) for key, value in run.protocol.items() if key not in options.ignore}
+    settings = _to_settings(run.protocol, options)
     run.protocol = {key: value for key, value in settings.items() if value is not None}
     if run.outcome == "score" and options.threshold is not None:
         run.outcome, run.claims = "passed", []  # the tool's numbers are means of rewards
@@ -191,8 +190,14 @@ class _StageWriter:
             "value": [self._value(value, error) for value, error in zip(raw["value"], errors, strict=True)],
             "error": errors,
             "answer": [values.to_answer(answer) for answer in raw["answer"]],
-            "protocol": [None if settings is None else self._to_json(settings) for settings in raw["protocol"]],
-            "content_hash": [None if content is None else _checksum(str(content)) for content in raw["content"]],
+            "protocol": [
+                None if protocol is None else json.dumps(_to_settings(protocol, self.options), sort_keys=True)
+                for protocol in raw["protocol"]
+            ],
+            "content_hash": [
+                None if content is None else zlib.crc32(str(content).encode("utf-8", "backslashreplace"))
+                for content in raw["content"]
+            ],
         }
         for name in NAMES:
             rows_name_it = name == "benchmark" and self.run.rows_name_benchmark
@@ -210,13 +215,9 @@ class _StageWriter:
             return float(value >= threshold)
         return value
 
-    def _to_json(self, settings: Mapping[str, Any]) -> str:
-        kept = {key: values.to_setting(value) for key, value in settings.items() if key not in self.options.ignore}
-        return json.dumps(kept, sort_keys=True)
 
-
-def _checksum(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "backslashreplace"))
+def _to_settings(protocol: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:
+    return {key: values.to_setting(value) for key, value in protocol.items() if key not in options.ignore}
 
 
 def _to_names(column: Sequence[Any], what: str, is_optional: bool = False) -> list[str | None]:

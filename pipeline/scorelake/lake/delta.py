@@ -39,32 +39,25 @@ def table_files(folder: str, where: str) -> list[File]:
         from deltalake import DeltaTable  # noqa: PLC0415 - an extra
         from deltalake.exceptions import DeltaError  # noqa: PLC0415
     except ImportError:
-        raise UsageError(
-            "this folder is a Delta table, but the package that reads its log is not installed",
-            where=where,
-            hint="pip install 'scorelake[delta]'",
-        ) from None
+        what = "this folder is a Delta table, but the package that reads its log is not installed"
+        raise UsageError(what, where=where, hint="pip install 'scorelake[delta]'") from None
     try:
         table = DeltaTable(folder)
         _check_features(table, where)
         return _files(table, where)
     except (DeltaError, OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(
-            f"the log of this Delta table cannot be read: {first_line(error)}",
-            where=where,
-            hint="repair the table, or export its current rows to Parquet files and score those",
-        ) from None
+        hint = "repair the table, or export its current rows to Parquet files and score those"
+        what = f"the log of this Delta table cannot be read: {first_line(error)}"
+        raise DataError(what, where=where, hint=hint) from None
 
 
 def _check_features(table: Any, where: str) -> None:
     """Refuse tables whose rows differ from those in the files: column mapping and deletion vectors."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     if mode != "none":
-        raise DataError(
-            f"this Delta table maps its columns to other names in its files (delta.columnMapping.mode = {mode})",
-            where=where,
-            hint="copy its rows into a table without column mapping, or export them to Parquet files",
-        )
+        what = f"this Delta table maps its columns to other names in its files (delta.columnMapping.mode = {mode})"
+        hint = "copy its rows into a table without column mapping, or export them to Parquet files"
+        raise DataError(what, where=where, hint=hint)
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return
     try:
@@ -72,11 +65,9 @@ def _check_features(table: Any, where: str) -> None:
     except Exception:  # there are vectors, in a format or file that cannot be read
         has_vectors = True
     if has_vectors:
-        raise DataError(
-            "this Delta table has deletion vectors: deleted rows are still in its files",
-            where=where,
-            hint="rewrite the files (REORG TABLE ... APPLY (PURGE) in Spark), or export the rows to Parquet files",
-        )
+        hint = "rewrite the files (REORG TABLE ... APPLY (PURGE) in Spark), or export the rows to Parquet files"
+        what = "this Delta table has deletion vectors: deleted rows are still in its files"
+        raise DataError(what, where=where, hint=hint)
 
 
 def _files(table: Any, where: str) -> list[File]:
@@ -89,10 +80,7 @@ def _files(table: Any, where: str) -> list[File]:
     for quoted, size, values in zip(paths, sizes, partitions, strict=True):
         path = unquote(quoted)
         if "://" in quoted or path.startswith("/") or ".." in path.split("/"):
-            raise DataError(
-                f"the log of this Delta table names a file outside of its folder: {path}",
-                where=where,
-                hint="score the table that owns the file, or a deep clone of this one",
-            )
+            what = f"the log of this Delta table names a file outside of its folder: {path}"
+            raise DataError(what, where=where, hint="score the table that owns the file, or a deep clone of this one")
         files.append(File(path, size, 0, table=table_columns(nulls | values, {})))
     return files

@@ -81,11 +81,8 @@ def described(location: str, storage: Storage) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _invalid("must be a JSON object", where)
     if content.get("version") != VERSION:
-        raise DataError(
-            f"has version {content.get('version')!r}, but this scorelake reads version {VERSION}",
-            where=where,
-            hint="use the scorelake that wrote it, or ingest again with this one",
-        )
+        what = f"has version {content.get('version')!r}, but this scorelake reads version {VERSION}"
+        raise DataError(what, where=where, hint="use the scorelake that wrote it, or ingest again with this one")
     for key, value in content.items():
         if key not in _TYPES or not isinstance(value, _TYPES[key]):
             raise _invalid(f"{key} is unknown or has the wrong type", where)

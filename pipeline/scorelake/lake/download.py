@@ -59,10 +59,8 @@ def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[st
         store.copy((each, path, _footer_start(path, each.size), _tail(each.size)) for each, path in copies)
         store.copy((each, path, *span) for each, path in copies for span in _spans(path, each.size, columns))
     except ChangedError as error:
-        name = str(error.where).removeprefix(f"{store.url}/")
-        raise DataError(
-            "the file changed or vanished while the lake was read", where=name, hint="run again"
-        ) from None
+        what, name = "the file changed or vanished while the lake was read", str(error.where)
+        raise DataError(what, where=name.removeprefix(f"{store.url}/"), hint="run again") from None
     for file in shard.files:
         os.utime(folder / file.path, ns=(file.mtime_ns, file.mtime_ns))  # readers check that it is unchanged
 
@@ -75,11 +73,8 @@ def _check_names(keys: Sequence[str]) -> None:
         if max(map(len, key.encode().split(b"/"))) > 255:
             reason = "a part of its key is longer than 255 bytes"
         if reason:
-            raise DataError(
-                f"cannot be copied to a disk: {reason}",
-                where=key,
-                hint="rename the object, or leave it out with [lake] exclude",
-            )
+            hint = "rename the object, or leave it out with [lake] exclude"
+            raise DataError(f"cannot be copied to a disk: {reason}", where=key, hint=hint)
 
 
 def _tail(size: int) -> int:

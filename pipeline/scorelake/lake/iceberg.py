@@ -62,23 +62,15 @@ def _errors(location: str) -> Iterator[None]:
     except (ScorelakeError, PermissionError):
         raise
     except ImportError as error:
-        raise UsageError(
-            f"an Iceberg table needs a package that is not installed: {error.name or error}",
-            where=location,
-            hint="pip install 'scorelake[iceberg]'",
-        ) from None
+        what = f"an Iceberg table needs a package that is not installed: {error.name or error}"
+        raise UsageError(what, where=location, hint="pip install 'scorelake[iceberg]'") from None
     except FileNotFoundError as error:
-        raise LakeError(
-            f"no such file: {error.filename or error}",
-            where=location,
-            hint=f"name the current metadata of the table: {USAGE}",
-        ) from None
+        hint = f"name the current metadata of the table: {USAGE}"
+        raise LakeError(f"no such file: {error.filename or error}", where=location, hint=hint) from None
     except Exception as error:
-        raise DataError(
-            f"the metadata of this Iceberg table cannot be read: {first_line(error)}",
-            where=location,
-            hint="repair the table, or export its current rows to Parquet files and score those",
-        ) from None
+        what = f"the metadata of this Iceberg table cannot be read: {first_line(error)}"
+        hint = "repair the table, or export its current rows to Parquet files and score those"
+        raise DataError(what, where=location, hint=hint) from None
 
 
 def _metadata_location(location: str) -> str:
@@ -94,11 +86,9 @@ def _metadata_location(location: str) -> str:
     except NoSuchTableError:
         raise LakeError("the catalog has no such table", where=location, hint=USAGE) from None
     except Exception as error:
-        raise StorageError(
-            f"the catalog {name} cannot be used: {first_line(error)}",
-            where=location,
-            hint="configure it in ~/.pyiceberg.yaml or in PYICEBERG_CATALOG__... variables",
-        ) from None
+        what = f"the catalog {name} cannot be used: {first_line(error)}"
+        hint = "configure it in ~/.pyiceberg.yaml or in PYICEBERG_CATALOG__... variables"
+        raise StorageError(what, where=location, hint=hint) from None
 
 
 def _normalize(location: str) -> str:
@@ -145,11 +135,8 @@ def _table(metadata: Any, where: str, read: Callable[[str], bytes]) -> Any:
 def _files(table: Any, folder: str, current: Callable[[str], str]) -> Iterator[File]:
     schema, specs, mapping = table.schema(), table.specs(), table.name_mapping()
     if mapping is not None and any(len(field.names) > 1 for field in mapping.root):
-        raise DataError(
-            "this Iceberg table gives one column several names (schema.name-mapping.default)",
-            where=folder,
-            hint=EXPORT,
-        )
+        what = "this Iceberg table gives one column several names (schema.name-mapping.default)"
+        raise DataError(what, where=folder, hint=EXPORT)
     defaults = {field.name: getattr(field, "initial_default", None) for field in schema.fields}
     ids = {field.name: field.field_id for field in schema.fields}
     for task in table.scan().plan_files():
@@ -159,11 +146,9 @@ def _files(table: Any, folder: str, current: Callable[[str], str]) -> Iterator[F
         if str(getattr(file.file_format, "value", file.file_format)).upper() != "PARQUET":
             raise DataError(f"a file of this Iceberg table is {file.file_format}, not Parquet: {path}", where=folder)
         if task.delete_files:
-            raise DataError(
-                "this Iceberg table has delete files: deleted rows are still in its files",
-                where=folder,
-                hint="rewrite the files (CALL system.rewrite_data_files in Spark), or export to Parquet files",
-            )
+            what = "this Iceberg table has delete files: deleted rows are still in its files"
+            hint = "rewrite the files (CALL system.rewrite_data_files in Spark), or export to Parquet files"
+            raise DataError(what, where=folder, hint=hint)
         partition = {
             schema.find_column_name(part.source_id): file.partition[i]
             for i, part in enumerate(specs[file.spec_id].fields)

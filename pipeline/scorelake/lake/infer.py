@@ -1,19 +1,20 @@
 """Infer which column of a lake is which, by names, types and values.
 
-The result is a proposal: it is written into a config with the reason for each choice, for a person to review.
+The result is a proposal: `config_text` writes it as a config with the reason for each choice, for a person to review.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from scorelake.lake.sample import Column, LakeSample
+from scorelake.lake.sample import Column, LakeSample, one_line
 from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
+from scorelake.text import toml_text
 
 PASSES = frozenset(
     "c correct pass passed true yes y success successful resolved solved accepted ok right 1 win".split()  # noqa: SIM905
@@ -196,3 +197,45 @@ def _protocol_and_carry(
 
     candidates = [each for each in free if _bare(each.name) in CARRY and each.name not in RESERVED]
     return protocol, tuple(each for each in candidates if each not in protocol and is_constant(each.name))
+
+
+def config_text(inferred: InferredConfig, lake: str) -> str:
+    """Return the text of a scorelake.toml."""
+    return "\n".join(_lines(inferred, lake)) + "\n"
+
+
+def _lines(inferred: InferredConfig, lake: str) -> Iterator[str]:
+    yield f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
+    yield from ("", "[columns]")
+    for key, choice in inferred.columns.items():
+        if choice.column is not None:
+            yield _line(f"{key} = {toml_text(choice.column)}", choice.why)
+        else:
+            yield _line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}")
+        if key == "passed" and (inferred.pass_values or inferred.fail_values or inferred.unknown):
+            yield _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
+            yield _line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected")
+            if inferred.unknown:
+                yield f"# Pass or fail? {one_line(', '.join(inferred.unknown))}"
+    if inferred.carry:
+        yield _columns("carry", inferred.carry, "kept with each problem")
+    if inferred.protocol:
+        yield from ("", "[protocol]", _columns("columns", inferred.protocol, "different values are never pooled"))
+    if inferred.no_attempts:
+        yield from ("", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above"))
+    if inferred.columns["passed"].column is None and inferred.columns["score"].column is not None:
+        why = "scores from here on pass; without a threshold there is no pass@k"
+        yield from ("", "[policy]", _line("# pass_threshold = 0.5", why))
+
+
+def _columns(key: str, columns: Iterable[Column], why: str) -> str:
+    details = "; ".join(f"{column.name}: {column.summary}" for column in columns)
+    return _line(f"{key} = {_list(column.name for column in columns)}", f"{why}; {details}")
+
+
+def _line(setting: str, why: str) -> str:
+    return f"{setting:<34} # {one_line(why)}"
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"[{', '.join(toml_text(name) for name in names)}]"

@@ -51,20 +51,14 @@ def listing(
         refuse_inside(location, out)
     lake = _list(str(location), storage, None if out is None else _absolute(out))
     if not lake.files:
-        raise LakeError(
-            f"no Parquet file inside ({lake.ignored} other files)",
-            where=lake.root,
-            hint=f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored",
-        )
+        hint = f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored"
+        raise LakeError(f"no Parquet file inside ({lake.ignored} other files)", where=lake.root, hint=hint)
     kept = [file for file in lake.files if not any(fnmatchcase(file.path, pattern) for pattern in exclude)]
     excluded = sorted({file.path for file in lake.files} - {file.path for file in kept})
     idle = [pattern for pattern in exclude if not any(fnmatchcase(path, pattern) for path in excluded)]
     if not kept:
-        raise LakeError(
-            f"[lake] exclude leaves none of {len(excluded):,} Parquet files",
-            where=lake.root,
-            hint="check its patterns",
-        )
+        what = f"[lake] exclude leaves none of {len(excluded):,} Parquet files"
+        raise LakeError(what, where=lake.root, hint="check its patterns")
     return replace(lake, files=tuple(sorted(kept)), excluded=tuple(excluded), idle=tuple(idle))
 
 
@@ -187,11 +181,9 @@ def _table(
         try:
             listed = stat(where, file.path) if objects is None else _file(objects[file.path])
         except (FileNotFoundError, KeyError):
-            raise DataError(
-                "the log of the table names this file, but it is missing",
-                where=where,
-                hint="run again; if the error remains, the table is damaged",
-            ) from None
+            what = "the log of the table names this file, but it is missing"
+            hint = "run again; if the error remains, the table is damaged"
+            raise DataError(what, where=where, hint=hint) from None
         if listed.size != file.size:
             raise DataError(f"has {listed.size:,} bytes, but {file.size:,} in the log of the table", where=where)
         files.append(replace(listed, table=file.table))

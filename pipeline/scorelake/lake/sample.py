@@ -22,6 +22,7 @@ from scorelake.storage.files import File, Shard
 
 FILES, GROUPS, ROWS = 8, 3, 3000
 """Number of files, of row groups per file, and of rows per row group."""
+_UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, parquet.DamagedError, UnicodeError, OSError)
 _EXAMPLES, _EXAMPLE_LENGTH = 4, 30
 _KINDS = {"boolean": "booleans", "integer": "whole numbers", "number": "numbers", "text": "texts"}
 
@@ -88,13 +89,7 @@ def sample_lake(lake: LakeListing, settings: Settings) -> LakeSample:
         for file in copy.files:
             try:
                 frames += list(_read(Path(copy.root) / file.path, file, types))
-            except (
-                pa.ArrowException,
-                pl.exceptions.PolarsError,
-                parquet.DamagedError,
-                UnicodeError,
-                OSError,
-            ) as error:
+            except _UNREADABLE as error:
                 trouble = parquet.machine_trouble(error)
                 if trouble is not None:
                     raise trouble from error
@@ -147,6 +142,11 @@ def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(even, how="diagonal_relaxed")
 
 
+def one_line(text: str) -> str:
+    """Replace control characters, so that the text cannot end the line or comment that it is in."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def _shorten(text: str) -> str:
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = one_line(text)
     return line if len(line) <= _EXAMPLE_LENGTH else f"{line[: _EXAMPLE_LENGTH - 3]}..."

@@ -1,4 +1,4 @@
-"""Adapters for the logs of other tools. Every module here binds FORMAT; no other module lists the formats.
+"""Adapters for the logs of other tools. Every module here binds a LogFormat; no other module lists the formats.
 
 To add a format:
 
@@ -46,5 +46,6 @@ from importlib import import_module
 from scorelake.ingest.contract import LogFormat
 
 _MODULES = [import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
-FORMATS: dict[str, LogFormat] = {module.FORMAT.name: module.FORMAT for module in _MODULES}
+_BOUND = [value for module in _MODULES for value in vars(module).values() if isinstance(value, LogFormat)]
+FORMATS = {format_.name: format_ for format_ in _BOUND}
 GENERIC = FORMATS["generic"]

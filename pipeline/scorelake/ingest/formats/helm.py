@@ -46,17 +46,14 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         if options.split is None:
             split = split or next(iter(splits), None)
             if splits - {split}:
-                several = sorted(splits | {str(split)})
-                what = f"{len(several)} splits: {', '.join(several)}"
-                raise refusal(what, source.path, "choose one with --split")
+                choose(splits | {str(split)}, None, "split", "--split", source.path)
         elif options.split not in splits:
             continue
         selected = [item for item in stats if (item[0].get("name"), item[0].get("split")) == (metric, split)]
         if len(selected) > 1:
             raise refusal(f"record {i} has {metric} of {split} twice", source.path)
         name, stat = selected[0] if selected else ({}, {})
-        perturbation = record.get("perturbation") or name.get("perturbation")
-        perturbation = get_object({"perturbation": perturbation}, "perturbation")
+        perturbation = get_object(record, "perturbation") or get_object(name, "perturbation")
         yield AttemptRow(
             record["instance_id"],
             f"{run.run_id}:{record['train_trial_index']}",

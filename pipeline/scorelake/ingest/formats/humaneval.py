@@ -1,15 +1,19 @@
-"""HumanEval-style JSON Lines: one row per sample with task_id and passed."""
+"""HumanEval-style JSON Lines with task_id and passed; and EvalPlus, whose samples are attempts at two benchmarks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.probe import FileProbe, records_with
-from scorelake.ingest.values import to_verdict
+from scorelake.ingest.values import get_object, quote, to_verdict
 
 BENCHMARKS = {"HumanEval": "humaneval", "Mbpp": "mbpp", "MBPP": "mbpp"}
 TEXTS = ("completion", "solution", "generation")
+NAME = re.compile(r"(?P<model>.+)_[a-z]+_temp_(?P<temperature>\d+(?:\.\d+)?)(?:[-_].*?)?[._]eval_results\.json")
+STATUS = {"pass": 1.0, "success": 1.0, "fail": 0.0, "failed": 0.0, "timeout": 0.0, "timed out": 0.0, None: None}
 
 
 def explain(probe: FileProbe) -> str | None:
@@ -17,7 +21,7 @@ def explain(probe: FileProbe) -> str | None:
     return "not graded: rows have task_id but not passed" if is_sample else None
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def read_humaneval(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.run_id = source.tag
     for line, record in source.lines():
         missing = [key for key in ("task_id", "passed") if key not in record]
@@ -29,5 +33,57 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         yield AttemptRow(record["task_id"], f"{source.tag}:{line}", value)
 
 
-DETECT, ABOUT = records_with("task_id", "passed"), "HumanEval-style JSON Lines: task_id and passed"
-FORMAT = LogFormat("humaneval", ABOUT, "passed", "ungraded", DETECT, read, explain=explain)
+def detect_evalplus(probe: FileProbe) -> bool:
+    tasks = probe.first.get("eval")
+    if probe.shape != "object" or not isinstance(tasks, dict) or not tasks:
+        return False
+    first = next(iter(tasks.values()))
+    if isinstance(first, list) and first:
+        return isinstance(first[0], dict) and "base_status" in first[0]
+    return isinstance(first, dict) and {"nfiles", "base"} <= first.keys()
+
+
+def read_evalplus(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.tool, run.rows_name_benchmark = source.tag, "evalplus", True
+    name = NAME.fullmatch(source.file.name)
+    if name:
+        run.model = name["model"].replace("--", "/")
+        run.protocol["temperature"] = float(name["temperature"])
+    elif source.file.name == "eval_results.json":
+        run.model = source.folder.name
+    document: dict[str, Any] = {}
+    benchmark = ""
+    for key, task, value in source.members("eval"):
+        if key != "eval":
+            document[key] = value
+            continue
+        prefix, _, rest = str(task).partition("/")
+        if not rest:
+            raise ValueError(f"task {quote(task)} has no benchmark in its name")
+        benchmark = options.benchmark or prefix.lower()
+        for i, (base, plus) in enumerate(_statuses(value)):
+            both = None if base is None or plus is None else min(base, plus)
+            yield AttemptRow(task, f"{source.tag}:{i}", base, benchmark=benchmark)
+            yield AttemptRow(task, f"{source.tag}:{i}", both, benchmark=f"{benchmark}+")
+    run.protocol["dataset"] = document.get("hash")
+    for kind, name_ in (("base", benchmark), ("plus", f"{benchmark}+")):
+        for metric, value in get_object(document, "pass_at_k", kind).items():
+            if re.fullmatch(r"pass@\d+", metric):
+                run.add_claim(f"{name_} {metric}", value, metric, name_)
+
+
+def _statuses(value: Any) -> Iterator[tuple[float | None, float | None]]:
+    """Yield the base and plus verdicts of every sample, in today's layout or in that until 2024."""
+    if isinstance(value, dict):
+        base, plus = value["base"], value.get("plus") or [[None]] * len(value["base"])
+        if not len(base) == len(plus) == value["nfiles"]:
+            counts = f"{len(base)} base and {len(plus)} plus results"
+            raise ValueError(f"nfiles is {quote(value['nfiles'])}, but there are {counts}")
+        yield from ((STATUS[one[0]], STATUS[two[0]]) for one, two in zip(base, plus, strict=True))
+    else:
+        yield from ((STATUS[sample["base_status"]], STATUS[sample.get("plus_status")]) for sample in value)
+
+
+IS_HUMANEVAL, ABOUT = records_with("task_id", "passed"), "HumanEval-style JSON Lines: task_id and passed"
+HUMANEVAL = LogFormat("humaneval", ABOUT, "passed", "ungraded", IS_HUMANEVAL, read_humaneval, explain=explain)
+EVALPLUS = LogFormat("evalplus", "EvalPlus eval_results.json", "passed", "ungraded", detect_evalplus, read_evalplus)

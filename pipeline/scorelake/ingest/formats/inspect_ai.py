@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest import zips
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import JsonReader, decode
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, quote, to_number, to_setting
 
@@ -28,7 +27,7 @@ def detect(probe: FileProbe) -> bool:
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    scores = ScoreSelector(options.scorer, source.path)
+    names: set[str] = set()
     with source.file.open("rb") as file:
         is_archive = file.read(2) == b"PK"
     header: dict[str, Any] = {}
@@ -39,7 +38,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         uuid, subject_key = sample.get("uuid"), options.subject_key
         has_uuids &= bool(uuid)
         is_invalid = sample.get("invalidation") or sample.get("invalidated")
-        score = {} if is_invalid else scores.select(sample)
+        score = {} if is_invalid else _select_score(sample, options.scorer, names, source.path)
         yield AttemptRow(
             sample["id"],
             str(uuid or f"{run.run_id}:{sample.get('epoch', 1)}"),
@@ -48,10 +47,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             subject=None if subject_key is None else get_object(sample, "metadata").get(subject_key),
         )
     _add_names(header, run, source.path, check_version=is_archive)
-    if scores.chosen is not None and scores.names and scores.chosen not in scores.names:
-        raise refusal(f"no score {scores.chosen}", source.path, f"available: {', '.join(sorted(scores.names))}")
-    _add_protocol(header, run, scores.chosen or next(iter(scores.names), None))
-    if not scores.names:
+    if names:
+        choose(names, options.scorer, "score", "--scorer", source.path)
+    _add_protocol(header, run, options.scorer or next(iter(names), None))
+    if not names:
         run.notes.append("no sample was scored")
     run.has_attempt_ids = has_uuids
 
@@ -66,7 +65,7 @@ def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
 
 def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
     """Read the summaries of a finished log, else the journal, else single samples."""
-    with zips.archive_errors(path), zips.ZipFile(path) as archive:
+    with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
         header |= decode(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
@@ -79,29 +78,21 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
                 reader.finish()
 
 
-class ScoreSelector:
-    """Selects the score that --scorer names, or the only one."""
-
-    def __init__(self, chosen: str | None, where: Path) -> None:
-        self.chosen, self.where = chosen, where
-        self.names: set[str] = set()
-
-    def select(self, sample: dict[str, Any]) -> dict[str, Any]:
-        """Return the score of a sample; {} if it has none."""
-        scores = get_object(sample, "scores")
-        for scorer in scores:
-            value = get_object(scores, scorer).get("value")
-            self.names |= {f"{scorer}.{key}" for key in value} if isinstance(value, dict) else {scorer}
-        if self.chosen is None:
-            if len(self.names) > 1:
-                what = f"{len(self.names)} scores: {', '.join(sorted(self.names))}"
-                raise refusal(what, self.where, "choose one with --scorer")
-            return next(iter(scores.values()), None) or {}
-        if self.chosen in scores:
-            return get_object(scores, self.chosen)
-        scorer, _, key = self.chosen.rpartition(".")
-        values = get_object(scores, scorer).get("value")
-        return {**scores[scorer], "value": values[key]} if isinstance(values, dict) and key in values else {}
+def _select_score(sample: dict[str, Any], chosen: str | None, names: set[str], where: Path) -> dict[str, Any]:
+    """Return the score that --scorer names, or the only one; {} if the sample has none. Names of scores are added."""
+    scores = get_object(sample, "scores")
+    for scorer in scores:
+        value = get_object(scores, scorer).get("value")
+        names |= {f"{scorer}.{key}" for key in value} if isinstance(value, dict) else {scorer}
+    if chosen is None:
+        if len(names) > 1:
+            choose(names, None, "score", "--scorer", where)
+        return next(iter(scores.values()), None) or {}
+    if chosen in scores:
+        return get_object(scores, chosen)
+    scorer, _, key = chosen.rpartition(".")
+    values = get_object(scores, scorer).get("value")
+    return {**scores[scorer], "value": values[key]} if isinstance(values, dict) and key in values else {}
 
 
 def to_value(value: Any) -> float | None:

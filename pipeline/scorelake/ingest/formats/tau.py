@@ -1,28 +1,53 @@
-"""tau2-bench: results.json with all simulations, or with a folder of them next to it."""
+"""tau-bench 1: a JSON list of runs. tau2-bench: results.json with all simulations, or with a folder of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.formats.tau_bench import to_value
 from scorelake.ingest.json_stream import load
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.probe import FileProbe, list_with
 from scorelake.ingest.values import get_object, to_number
 
+NAME = re.compile(
+    r"(?P<strategy>act|react|tool-calling|few-shot)-(?P<model>.+)-(?P<temperature>\d+(?:\.\d+)?)_range_.+_"
+    r"user-(?P<user>.+)-(?P<user_strategy>[a-z_]+)_\d+\.json"
+)
 
-def detect(probe: FileProbe) -> bool:
+
+def read_tau1(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark = source.tag, "tau-bench"
+    run.outcome = "passed" if options.threshold is None else "score"
+    name = NAME.fullmatch(source.file.name)
+    if name:
+        run.model = name["model"]
+        run.protocol = {key: name[key] for key in ("strategy", "user", "user_strategy")}
+        run.protocol["temperature"] = float(name["temperature"])
+    for _, i, record in source.members():
+        reward = to_number(record["reward"], f"run {i}: reward")
+        is_error = reward is None or "error" in get_object(record, "info")
+        attempt = f"{source.tag}:{record.get('trial', 0)}"
+        yield AttemptRow(record["task_id"], attempt, _to_value(reward, options), error=is_error)
+
+
+def _to_value(reward: float | None, options: IngestOptions) -> float | None:
+    """Apply the rule of both tools: an attempt passes with a reward of 1, give or take a millionth."""
+    return reward if reward is None or options.threshold is not None else float(abs(reward - 1) <= 1e-6)
+
+
+def detect_tau2(probe: FileProbe) -> bool:
     info = probe.first.get("info")
     return probe.shape == "object" and isinstance(info, dict) and {"agent_info", "environment_info"} <= info.keys()
 
 
-def companions(path: Path) -> Iterable[Path]:
+def list_simulations(path: Path) -> Iterable[Path]:
     return sorted((path.parent / "simulations").glob("*.json"))
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.benchmark = run.tool = "tau2"
     run.outcome = "passed" if options.threshold is None else "score"
     document: dict[str, Any] = {}
@@ -64,10 +89,12 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 
 def _to_row(simulation: Any, options: IngestOptions, tag: str) -> AttemptRow:
     reward = get_object(simulation, "reward_info").get("reward", simulation.get("reward"))
-    value = to_value(to_number(reward, f"task {simulation['task_id']}: reward"), options)
+    value = _to_value(to_number(reward, f"task {simulation['task_id']}: reward"), options)
     is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
     attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
     return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
 
 
-FORMAT = LogFormat("tau2", "tau2-bench results.json", "passed", "ungraded", detect, read, companions=companions)
+IS_TAU1, ABOUT = list_with("task_id", "reward", "info", "traj"), "tau2-bench results.json"
+TAU1 = LogFormat("tau-bench", "tau-bench 1 result lists", "passed", "fail", IS_TAU1, read_tau1)
+TAU2 = LogFormat("tau2", ABOUT, "passed", "ungraded", detect_tau2, read_tau2, companions=list_simulations)
