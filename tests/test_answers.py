@@ -209,6 +209,7 @@ rows = st.lists(
 
 
 @given(st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass", "off"]))
+@pytest.mark.slow
 @example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
 @example([[("a", 2, False, "B"), ("a", 2, False, "1: " + LONG), ("a", 2, False, "2: " + LONG)]], "all-pass")
 @settings(  # no shrinking: an example is two whole runs

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -113,7 +114,7 @@ class History(RuleBasedStateMachine):
         return f'[duplicates]\nrule = "{self.rule_name}"\n{names}[run]\nshard_mb = {shard}\n'
 
 
-TestHistory = History.TestCase
+TestHistory = pytest.mark.slow(History.TestCase)
 TestHistory.settings = settings(
     max_examples=int(os.environ.get("HISTORIES", "5")),
     stateful_step_count=6,

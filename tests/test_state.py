@@ -260,7 +260,7 @@ class State(RuleBasedStateMachine):
             assert reader.execute("SELECT run_id FROM run WHERE shown").fetchall() == [(run_id,)]
 
 
-TestState = State.TestCase
+TestState = pytest.mark.slow(State.TestCase)
 TestState.settings = settings(
     max_examples=int(os.environ.get("STATES", "4")),
     stateful_step_count=6,

@@ -172,6 +172,7 @@ def test_ranges_contain_ranks_where_models_miss_problems(tmp_path: Path) -> None
 
 @settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
+@pytest.mark.slow
 def test_every_table_keeps_its_promises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """lo <= lift <= hi, and ranks within ranges of ranked models only, whatever the lake."""
     models, problems = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 30))

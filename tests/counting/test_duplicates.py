@@ -107,6 +107,7 @@ rows = st.lists(
 )
 @example([[("a", 0, None), ("a", 0, True)], [("a", 0, False)]], "last", False)
 @settings(max_examples=9, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
 def test_against_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str, small: bool
 ) -> None:

@@ -15,7 +15,7 @@ from scorelake.engines import Engine, local
 from scorelake.errors import DataError, LakeError
 
 
-@pytest.fixture(params=["local", "on_ray"])
+@pytest.fixture(params=["local", pytest.param("on_ray", marks=pytest.mark.slow)])
 def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "local":
         return local

@@ -56,6 +56,7 @@ def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
     assert "6 of 12 = 0.5" in done.stderr
 
 
+@pytest.mark.slow
 def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:
     def run(*arguments: object) -> dict[str, Any]:
         done = cli("ingest", *arguments, "--json")

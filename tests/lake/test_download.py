@@ -117,6 +117,7 @@ def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_pa
     assert run(url, tmp_path / "out", PATIENT).status == "published"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path, seed: int) -> None:
     """A third of all answers is lost, refused or cut, and one body stands still."""
@@ -145,6 +146,7 @@ def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     assert len(reports[1].quarantine) == 2
 
 
+@pytest.mark.slow
 def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/lake")
     (tmp_path / "quick.toml").write_text("[storage]\ntimeout_s = 1\nretry_s = 0.5\n")

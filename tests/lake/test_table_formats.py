@@ -161,6 +161,7 @@ def check_counts(table: Format, out: Path) -> Any:
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", [None, "model"])
 def test_every_version_counts_its_current_rows(table: Format, tmp_path: Path, partition: str | None) -> None:
     out = tmp_path / "out"
@@ -352,6 +353,7 @@ def test_delta_files_outside_of_the_folder_are_refused(delta: Delta, path: str) 
 # --- Iceberg ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_iceberg_table_of_a_catalog(iceberg: Iceberg, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     out = tmp_path / "out"
     iceberg.create(rows("a", True))

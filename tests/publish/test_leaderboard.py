@@ -144,6 +144,7 @@ def fail_to_read_a_frame(db: duckdb.DuckDBPyConnection) -> None:
     raise duckdb.InvalidInputException("reading the object registered as 'frame' failed: KeyboardInterrupt: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [query_forever, fail_to_read_a_frame])
 def test_ctrl_c_during_a_statement_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[duckdb.DuckDBPyConnection], None]

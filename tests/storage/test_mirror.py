@@ -211,6 +211,7 @@ class Elsewhere:
             yield result
 
 
+@pytest.mark.slow
 def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     """Each works in its own mirror, below its own SCORELAKE_CACHE, not in the driver's."""
     lake, url, cache = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
@@ -229,6 +230,7 @@ def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_counts_of_other_machines_are_used(bucket: str, tmp_path: Path) -> None:
     """Parts counted on machines of their own, one of them twice, are picked up by a run."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -257,6 +259,7 @@ def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path) -> None:
     assert keys(f"{bucket}/out") == before
 
 
+@pytest.mark.slow
 def test_the_command_line(bucket: str, cli: Cli, tmp_path: Path) -> None:
     url = f"{bucket}/out"
     assert cli("score", FIXTURES / "lake", "--out", url, "--metrics", "pass@1").returncode == 0
@@ -287,6 +290,7 @@ def of_the_board(method: str, path: str) -> bool:
     return method == "PUT" and path.endswith(BOARD)
 
 
+@pytest.mark.slow
 def test_a_put_that_fails_leaves_no_run(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The snapshot was sent already; without its publication it is no run, and it is taken back."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -305,6 +309,7 @@ def test_a_put_that_fails_leaves_no_run(bucket: str, proxy: Faulty, tmp_path: Pa
     assert ask(url, tmp_path, "SELECT count(DISTINCT run_id) FROM history") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The put succeeded: the object is read, and the run is reported as published."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -318,6 +323,7 @@ def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path
     assert away(lake, url).status == "unchanged"
 
 
+@pytest.mark.slow
 def test_a_store_that_dies_while_it_is_put(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The outcome is unknown: the error says so, the snapshot stays, and the next run finds out."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -337,6 +343,7 @@ def test_a_store_that_dies_while_it_is_put(bucket: str, proxy: Faulty, tmp_path:
     assert all(finding.ok for finding in check.check(Output.at(url, QUICK)))
 
 
+@pytest.mark.slow
 def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     proxy.plan = lambda method, path: "503" if path.endswith(("history.parquet", "runs.parquet")) else None
@@ -358,6 +365,7 @@ def test_gc_refuses_an_address_that_is_not_an_output(bucket: str, cli: Cli) -> N
     assert keys(f"{bucket}/data") == before
 
 
+@pytest.mark.slow
 def test_rollback(bucket: str, cli: Cli, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     first = away(lake, url).run["run_id"]
