@@ -34,7 +34,7 @@ run: $(STAMP) ## Score the bundled lake and show its leaderboard
 test: $(TOOLS) lint ## Lint, then run every test
 	$(BIN)/pytest
 
-test-fast: $(TOOLS) ## Run the tests of daily work, less than a minute
+test-fast: $(TOOLS) ## Run the tests of daily work, without the slow ones
 	$(BIN)/pytest -m "not slow"
 
 browser: ## Install Debian's Chromium and its driver for the tests of the page, where that is possible

@@ -180,6 +180,7 @@ def test_a_session_that_somebody_left_open(tmp_path: Path, cli) -> None:  # type
     assert passes(out) == [("m", 0.5, 2)]
 
 
+@pytest.mark.slow
 def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> None:
     """DuckDB keeps changes in a file beside, and applies them to whatever lies there under the board's name."""
     lake, out = tmp_path / "lake", tmp_path / "out"
@@ -195,6 +196,7 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> N
     assert failed(out) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -232,6 +234,7 @@ def test_a_board_that_was_opened_but_not_changed(tmp_path: Path) -> None:
     assert run(lake, out).status == "unchanged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["garbage", "empty", "gone", "folder", "another database", "an older board"])
 def test_a_board_that_was_replaced(tmp_path: Path, how: str) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
@@ -362,6 +365,7 @@ def test_a_partial_that_says_something_else(tmp_path: Path, before: str, after: 
     equals_a_fresh_run(lake, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["history.parquet", "runs.parquet"])
 @pytest.mark.parametrize("how", ["garbage", "gone", "folder"])
 def test_history_that_was_damaged_comes_back(tmp_path: Path, which: str, how: str) -> None:

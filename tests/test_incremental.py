@@ -27,6 +27,7 @@ def test_only_new_and_changed_files_are_read(tmp_path: Path) -> None:
     assert (report.files_read, report.files_reused, report.problems) == (1, 4, 5)
 
 
+@pytest.mark.slow
 def test_a_damaged_partial_is_counted_again(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, expand([("a", 4, 2)], model="m"))
@@ -41,6 +42,7 @@ def test_a_damaged_partial_is_counted_again(tmp_path: Path) -> None:
     assert tables(out) == before
 
 
+@pytest.mark.slow
 def test_only_settings_that_change_counts_recount(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, attempts(model="m", problem_id="a", score=[0.2, 0.7], passed=[True, False]))

@@ -92,6 +92,7 @@ def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
     assert found["most"][-1] == "attempted 60 of 100 problems, 61 needed to be ranked"
 
 
+@pytest.mark.slow
 def test_n_that_cannot_be_compared_is_not_ranked(tmp_path: Path) -> None:
     """The most models that may all be compared are ranked: here those with four attempts."""
     counts = [

@@ -90,6 +90,7 @@ def test_capacity(engine: Engine) -> None:
     assert engine.memory_gb is None or engine.memory_gb > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", [False, True])
 def test_the_whole_job_is_byte_identical(engine: Engine, tmp_path: Path, rewards: bool) -> None:
     """The same cut of the work, wherever it is done: every file of the snapshot."""

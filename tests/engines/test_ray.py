@@ -337,6 +337,7 @@ def test_an_address_is_for_ray() -> None:
         engines.connect("local", "auto", load())
 
 
+@pytest.mark.slow
 def test_ray_is_an_extra(lake: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules['ray'] = None; import scorelake.cli; scorelake.cli.main()"
     command = [sys.executable, "-c", code, "score", str(lake), "--out", str(tmp_path / "out"), "--engine", "ray"]

@@ -202,6 +202,7 @@ def test_a_column_that_was_added_later_is_null_before(table: Format, tmp_path: P
     check_output(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_object_storage(table: Format, bucket: str, tmp_path: Path) -> None:
     url, out = f"{bucket}/table", tmp_path / "out"
     table.create(rows("a", True, False, True), "model")

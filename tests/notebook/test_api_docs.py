@@ -39,6 +39,7 @@ def test_the_page_is_made_from_docstrings() -> None:
     assert {"scorelake.score", "Board.compare", "Board.plot.matrix", "scorelake.metrics.tailpass"} <= set(headings)
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path: Path) -> None:
     tests = api.examples()
     assert sum(len(test.examples) for test in tests) > 40

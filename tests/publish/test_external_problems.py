@@ -122,6 +122,7 @@ ATTACKS = (
 )
 
 
+@pytest.mark.slow
 def test_a_query_of_a_user_reaches_no_file(both: tuple[Path, Path]) -> None:
     _, external = both
     home = external / "snapshots"
@@ -150,6 +151,7 @@ def test_a_query_of_a_user_for_problems_names_the_files(both: tuple[Path, Path])
         assert board.sql("FROM problem_counts").height == 120
 
 
+@pytest.mark.slow
 def test_check_score_and_rollback_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = external_output(tmp_path)
     assert all(finding.ok for finding in check(Output(out)))

@@ -85,16 +85,19 @@ def several_runs(lake: Path, url: str, tmp_path: Path) -> None:
     assert keys(f"{url}/out") == before, "the loser leaves nothing"
 
 
+@pytest.mark.slow
 def test_several_runs_on_s3(bucket: str, tmp_path: Path) -> None:
     several_runs(tmp_path / "lake", bucket, tmp_path)
 
 
+@pytest.mark.slow
 def test_several_runs_on_azure(container: str, tmp_path: Path) -> None:
     several_runs(tmp_path / "lake", f"{container}/some folder", tmp_path)
     with pytest.raises(LakeError, match="no such bucket or container"):
         away(tmp_path / "lake", "az://nowhere/out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False])
 def test_two_writers_race(bucket: str, proxy: Faulty, tmp_path: Path, first: bool) -> None:
     """Another machine publishes between our look at the leaderboard and our put, with one there before or not."""
@@ -127,6 +130,7 @@ def test_one_machine_one_writer(bucket: str, tmp_path: Path) -> None:
     assert caught.value.where == url
 
 
+@pytest.mark.slow
 def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The store fails for good after two partials; another machine goes on from there."""
     lake, url = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out"
@@ -146,6 +150,7 @@ def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) ->
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """Every third answer is lost, refused or cut: the put that publishes among them."""
     lake, url = fill(tmp_path / "lake", *range(4)), f"{bucket}/out"
@@ -176,6 +181,7 @@ def test_the_mirror_holds_what_the_output_holds(bucket: str, tmp_path: Path) -> 
     assert shard.exists()
 
 
+@pytest.mark.slow
 def test_garbage(bucket: str, tmp_path: Path) -> None:
     lake, url = tmp_path / "lake", f"{bucket}/out"
     for i in range(3):
