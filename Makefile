@@ -8,7 +8,7 @@ TOOLS  := $(VENV)/.tools
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan browser page-shots coverage docs fixtures clean
+.PHONY: help run test test-fast lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan browser page-shots coverage docs fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ run: $(STAMP) ## Score the bundled lake and show its leaderboard
 
 test: $(TOOLS) lint ## Lint, then run every test
 	$(BIN)/pytest
+
+test-fast: $(TOOLS) ## Run the tests of daily work, without the slow ones
+	$(BIN)/pytest -m "not slow"
 
 browser: ## Install Debian's Chromium and its driver for the tests of the page, where that is possible
 	@if command -v chromedriver >/dev/null; then echo "chromedriver is here"; \

@@ -97,6 +97,9 @@ def tables(out: Path) -> dict[str, bytes]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the cluster comes first: so one worker of xdist has all of it, and there is only one cluster."""
     items.sort(key=lambda item: item.path.parent.name != "engines")
+    for item in items:
+        if "nodes" in getattr(item, "fixturenames", ()):  # the cluster alone takes 7 s to start
+            item.add_marker("slow")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

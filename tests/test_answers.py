@@ -48,6 +48,7 @@ def sound(out: Path) -> bool:
     return [finding.detail for finding in check.check(Output(out)) if not finding.ok] == []
 
 
+@pytest.mark.slow
 def test_known_values(tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
     done = cli("score", home, "--out", tmp_path / "out", "--metrics", "vote@3,VOTE@4,pass@1")
@@ -150,6 +151,7 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
         run(home, out)
 
 
+@pytest.mark.slow
 def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     assert run(home, out, metrics=["pass@1"]).files_read == 1
@@ -168,6 +170,7 @@ def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     assert run(home, out, '[compare]\nmetrics = ["vote@1"]\n' + config, metrics=["pass@1"]).files_read == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     run(home, out)
@@ -209,6 +212,7 @@ rows = st.lists(
 
 
 @given(st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass", "off"]))
+@pytest.mark.slow
 @example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
 @example([[("a", 2, False, "B"), ("a", 2, False, "1: " + LONG), ("a", 2, False, "2: " + LONG)]], "all-pass")
 @settings(  # no shrinking: an example is two whole runs

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -231,6 +232,7 @@ def test_an_unreadable_file(tmp_path: Path) -> None:
     assert "locked.parquet: not a readable Parquet file" in refused(tmp_path)
 
 
+@pytest.mark.slow
 def test_huge_row_groups_and_tiny_ones(tmp_path: Path) -> None:
     frame = expand([(f"p{i}", 40, i % 41) for i in range(5000)], model="m")
     put(tmp_path / "lake", frame, "one.parquet", row_group_size=10**9)
@@ -238,6 +240,7 @@ def test_huge_row_groups_and_tiny_ones(tmp_path: Path) -> None:
     accounted(tmp_path, rows_read=400_000, graded=400_000)
 
 
+@pytest.mark.slow
 def test_thousands_of_tiny_files(tmp_path: Path) -> None:
     home = tmp_path / "lake"
     home.mkdir()
@@ -249,13 +252,14 @@ def test_thousands_of_tiny_files(tmp_path: Path) -> None:
     assert again.status == "unchanged"
 
 
+@pytest.mark.slow
 def test_more_than_two_to_the_32_rows(tmp_path: Path) -> None:
     """Five hundred links to one file of ten million equal rows: 5e9 attempts of one problem, counted in 64 bits."""
     home = tmp_path / "lake"
     home.mkdir()
     rows = 10_000_000
-    one = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int8()), ["m"])
-    table = pa.table({"model": one, "problem_id": one, "passed": pa.array([True] * rows)})
+    one = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), ["m"])
+    table = pa.table({"model": one, "problem_id": one, "passed": pa.array(np.ones(rows, bool))})
     pq.write_table(table, home / "000.parquet", row_group_size=rows)
     for i in range(1, 500):
         os.link(home / "000.parquet", home / f"{i:03d}.parquet")
@@ -269,6 +273,7 @@ def test_more_than_two_to_the_32_rows(tmp_path: Path) -> None:
     assert pl.read_parquet(bucket.path).select("n", "c").row(0) == (500 * rows, 500 * rows)
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path: Path) -> None:
     """No file may grow beyond 64 KiB: the run fails with a clear word, and what was published stays."""
     put(tmp_path / "lake", GOOD)
@@ -289,6 +294,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert run(tmp_path / "lake", tmp_path / "out").status == "published"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_interrupted(tmp_path: Path, name: str) -> None:
     import signal

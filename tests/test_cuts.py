@@ -23,7 +23,7 @@ SHAPES = {
     "votes": "[metrics]\nnames = ['pass@1', 'pass@2', 'vote@2', 'vote@3']\n",
     "a learnt prior": "[uncertainty]\nprior = 'empirical'\n",
 }
-CUTS = ("bucket_rows = 60\n", "bucket_rows = 250\nshard_mb = 0.001\n")
+CUT = "bucket_rows = 60\nshard_mb = 0.001\n"
 
 
 def lake(home: Path, shape: str) -> Path:
@@ -55,28 +55,26 @@ def lake(home: Path, shape: str) -> Path:
     return home / shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_buckets_do_not_change_numbers(shape: str, tmp_path: Path) -> None:
     where = lake(tmp_path, shape)
     columns = SHAPES[shape] if "[columns]" in SHAPES[shape] else f'[columns]\ncarry = ["difficulty"]\n{SHAPES[shape]}'
     config = f'by = ["difficulty"]\n{columns}[protocol]\ncolumns = ["temperature"]\n'
-    config += "[compare]\nresamples = 200\nmin_problems = 5\n[run]\n"
+    config += "[compare]\nresamples = 100\nmin_problems = 5\n[run]\n"
     run(where, tmp_path / "single", config)
     want = tables(tmp_path / "single")
     assert sum("problem_counts" in name for name in want) == 1
-    for i, cut in enumerate(CUTS):
-        out = tmp_path / f"cut-{i}"
-        run(where, out, config + cut)
-        got = tables(out)
-        assert sum("problem_counts" in name for name in got) > 2
-        for name in want:
-            if "/" not in name and name.endswith(".parquet"):
-                one, two = (pl.read_parquet(BytesIO(each[name])) for each in (want, got))
-                assert_frame_equal(one, two, rel_tol=1e-12, abs_tol=1e-12)
-        for view in ("problem_counts", "problem_scores"):
-            assert ask(out, f"FROM {view} ORDER BY ALL") == ask(tmp_path / "single", f"FROM {view} ORDER BY ALL"), (
-                view
-            )
-        if i == 0:
-            run(where, tmp_path / "again", config + cut)
-            assert {name: tables(tmp_path / "again")[name] for name in want} == {name: got[name] for name in want}
+    run(where, tmp_path / "cut", config + CUT)
+    got = tables(tmp_path / "cut")
+    assert sum("problem_counts" in name for name in got) > 2
+    for name in want:
+        if "/" not in name and name.endswith(".parquet"):
+            one, two = (pl.read_parquet(BytesIO(each[name])) for each in (want, got))
+            assert_frame_equal(one, two, rel_tol=1e-12, abs_tol=1e-12)
+    for view in ("problem_counts", "problem_scores"):
+        sql = f"FROM {view} ORDER BY ALL"
+        assert ask(tmp_path / "cut", sql) == ask(tmp_path / "single", sql), view
+    if shape.startswith("scores"):  # sums that are rounded
+        run(where, tmp_path / "again", config + CUT)
+        assert tables(tmp_path / "again") == got

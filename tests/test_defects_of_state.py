@@ -161,6 +161,7 @@ class Session:
         self.process.communicate()
 
 
+@pytest.mark.slow
 def test_a_session_that_somebody_left_open(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     lake, out = tmp_path / "lake", tmp_path / "out"
     night(lake, 0)
@@ -178,6 +179,7 @@ def test_a_session_that_somebody_left_open(tmp_path: Path, cli) -> None:  # type
     assert passes(out) == [("m", 0.5, 2)]
 
 
+@pytest.mark.slow
 def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> None:
     """DuckDB keeps changes in a file beside, and applies them to whatever lies there under the board's name."""
     lake, out = tmp_path / "lake", tmp_path / "out"
@@ -193,6 +195,7 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> N
     assert failed(out) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -230,6 +233,7 @@ def test_a_board_that_was_opened_but_not_changed(tmp_path: Path) -> None:
     assert run(lake, out).status == "unchanged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["garbage", "empty", "gone", "folder", "another database", "an older board"])
 def test_a_board_that_was_replaced(tmp_path: Path, how: str) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
@@ -313,7 +317,7 @@ def test_no_link_is_followed_for_writing(tmp_path: Path, name: str) -> None:
     assert list((precious / "folder").iterdir()) == []
 
 
-DAMAGE = [b"", b"{", b"[]", b"null", b"7", b"\xff\xfe\x00", b'{"run": 3}', b"[" * 100_000, None]
+DAMAGE = [b"", b"{", b"null", b"\xff\xfe\x00", b'{"run": 3}', b"[" * 100_000, None]
 
 
 @pytest.fixture(scope="module")
@@ -360,6 +364,7 @@ def test_a_partial_that_says_something_else(tmp_path: Path, before: str, after: 
     equals_a_fresh_run(lake, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["history.parquet", "runs.parquet"])
 @pytest.mark.parametrize("how", ["garbage", "gone", "folder"])
 def test_history_that_was_damaged_comes_back(tmp_path: Path, which: str, how: str) -> None:
@@ -425,6 +430,7 @@ def test_files_can_be_left_out(tmp_path: Path) -> None:
 # --- history for ever ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ten_nights_with_gc_every_night(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     for i in range(10):
@@ -499,6 +505,7 @@ def test_a_board_does_not_lose_its_values_unnoticed(tmp_path: Path) -> None:
     assert run(lake, out, metrics=["pass@1"]).status == "published", "who asks for fewer metrics gets fewer"
 
 
+@pytest.mark.slow
 def test_undo(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     ids = []
@@ -524,6 +531,7 @@ def test_undo(tmp_path: Path) -> None:
     assert shown(out) == report.run["run_id"]
 
 
+@pytest.mark.slow
 def test_undo_on_the_command_line(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     lake, out = tmp_path / "lake", tmp_path / "out"
     for i in range(2):

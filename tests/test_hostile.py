@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import ask, attempts, put, run, snapshot
+from conftest import ask, attempts, put, run
 from scorelake import tasks
-from scorelake.counting import partials
 from scorelake.counting import shard as counting
 from scorelake.errors import DataError, StorageError
 from scorelake.lake.listing import listing
@@ -42,6 +40,7 @@ def ways(out: Path) -> set[str]:
 # --- wrong numbers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_carried_values_that_differ_lose_no_attempt(tmp_path: Path) -> None:
     """More keys than one block of the earlier counter had, two values or none for some problems."""
     i = np.arange(600_000)
@@ -235,6 +234,7 @@ def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
 # --- runs that were killed ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     """By `score`, and by `count`, even where it would be counted together with others."""
     lake, out, part = (str(tmp_path / name) for name in ("lake", "out", "part"))
@@ -334,18 +334,6 @@ def test_long_texts_take_no_more_than_themselves(tmp_path: Path) -> None:
 def test_partials_depend_on_no_version_of_a_library() -> None:
     told = json.dumps(counting.identity(Settings()))
     assert all(version not in told for version in (pl.__version__, pa.__version__, np.__version__))
-
-
-def test_a_damaged_description_is_counted_again(tmp_path: Path) -> None:
-    lake = put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True)).parent
-    run(lake, tmp_path / "out", metrics=["pass@1"])
-    for text in ("", "{", "[]", "{}", '{"identity": 1}'):
-        (told,) = (tmp_path / "out").glob(f"partials/*/{partials.DESCRIPTION}")
-        told.write_text(text)
-        run(lake, tmp_path / "out", metrics=["pass@1"], full=False)
-        assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
-        assert (snapshot(tmp_path / "out") / "manifest.json").exists()
-    shutil.rmtree(tmp_path / "out")
 
 
 # --- found by random and by damaged lakes ---------------------------------------------------------------------

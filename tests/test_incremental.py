@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -26,6 +27,7 @@ def test_only_new_and_changed_files_are_read(tmp_path: Path) -> None:
     assert (report.files_read, report.files_reused, report.problems) == (1, 4, 5)
 
 
+@pytest.mark.slow
 def test_a_damaged_partial_is_counted_again(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, expand([("a", 4, 2)], model="m"))
@@ -40,6 +42,7 @@ def test_a_damaged_partial_is_counted_again(tmp_path: Path) -> None:
     assert tables(out) == before
 
 
+@pytest.mark.slow
 def test_only_settings_that_change_counts_recount(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, attempts(model="m", problem_id="a", score=[0.2, 0.7], passed=[True, False]))
@@ -113,7 +116,7 @@ class History(RuleBasedStateMachine):
         return f'[duplicates]\nrule = "{self.rule_name}"\n{names}[run]\nshard_mb = {shard}\n'
 
 
-TestHistory = History.TestCase
+TestHistory = pytest.mark.slow(History.TestCase)
 TestHistory.settings = settings(
     max_examples=int(os.environ.get("HISTORIES", "5")),
     stateful_step_count=6,

@@ -4,11 +4,8 @@ import csv
 import math
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from conftest import FIXTURES, ask, attempts, expand, put, run, snapshot, tables
 from scorelake import metrics
@@ -50,6 +47,7 @@ def test_the_two_problem_example(tmp_path: Path) -> None:
         assert row == [want.value, want.mu, want.sigma, want.mu_lo, want.mu_hi], name
 
 
+@pytest.mark.slow
 def test_a_lake_of_the_exact_reference_counts(tmp_path: Path) -> None:
     """Each (n, c) of the table is a subject of one problem: its summary is the exact value."""
     with (FIXTURES / "metrics.csv").open() as file:
@@ -229,6 +227,7 @@ def test_nothing_new_changes_nothing(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out" / "snapshots").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_same_bytes_however_the_work_is_cut(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     frame = pl.concat(
@@ -246,6 +245,7 @@ def test_same_bytes_however_the_work_is_cut(tmp_path: Path) -> None:
             assert tables(tmp_path / f"b{i}")[name] == tables(tmp_path / "a")[name], (config, name)
 
 
+@pytest.mark.slow
 def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     import os
 
@@ -253,42 +253,6 @@ def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignor
     env = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     assert cli("score", FIXTURES / "lake", "--out", tmp_path / "one", env=env).returncode == 0
     assert tables(tmp_path / "one") == tables(tmp_path / "many")
-
-
-names = st.sampled_from(ODD) | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
-row = st.fixed_dictionaries(
-    {
-        "model": names,
-        "subject": names,
-        "problem_id": names,
-        "passed": st.sampled_from([True, True, False, None]),
-    }
-)
-
-
-@given(st.lists(st.lists(row, min_size=1, max_size=30), min_size=1, max_size=4), st.booleans())
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_recount_in_sql_agrees_on_random_lakes(
-    tmp_path_factory: pytest.TempPathFactory, files: list[list[dict[str, object]]], small: bool
-) -> None:
-    home = tmp_path_factory.mktemp("random")
-    schema = {"model": pl.String, "subject": pl.String, "problem_id": pl.String, "passed": pl.Boolean}
-    for i, rows in enumerate(files):
-        put(home / "lake", pl.DataFrame(rows, schema=schema), f"{i}.parquet")
-    run(home / "lake", home / "out", "[run]\nshard_mb=0.0001\nbucket_rows=3\n" if small else None)
-    assert [f for f in check.check(Output(home / "out")) if not f.ok] == []
-    everything = [r for rows in files for r in rows]
-    with duckdb.connect(str(home / "out" / "leaderboard.duckdb"), read_only=True) as db:
-        published = db.execute(
-            "SELECT model, subject, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL"
-        ).fetchall()
-    plain: dict[tuple[object, ...], list[int]] = {}
-    for r in everything:
-        tally = plain.setdefault((r["model"], r["subject"], r["problem_id"]), [0, 0, 0])
-        tally[0] += r["passed"] is not None
-        tally[1] += r["passed"] is True
-        tally[2] += r["passed"] is None
-    assert {tuple(p[:3]): list(p[3:]) for p in published} == plain
 
 
 def test_odd_names_in_folders(tmp_path: Path) -> None:

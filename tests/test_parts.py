@@ -78,6 +78,7 @@ def test_parts_do_not_depend_on_the_machine(home: Path, monkeypatch: pytest.Monk
     assert found[0] == found[1] != []
 
 
+@pytest.mark.slow
 def test_the_same_part_twice_at_once(home: Path) -> None:
     """Two hosts that were given the same part: no error, one partial each, nothing left over."""
     command = [sys.executable, "-m", "scorelake", "count", str(home / "lake"), "--out", str(home / "out")]

@@ -18,6 +18,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pages.scored(tmp_path_factory.mktemp("pages") / "scored")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)])
 def test_the_commands_of_a_page(page: str, scored: Path, tmp_path: Path) -> None:
     """In order, in one folder. Where output changed on purpose, `make docs` writes the new one."""

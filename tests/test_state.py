@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from conftest import UNSHRUNK, expand, put
 from scorelake import pipeline as module
+from scorelake import planning
 from scorelake.errors import LockedError, ScorelakeError
 from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.publication import collect_garbage, rollback
@@ -123,7 +124,7 @@ class State(RuleBasedStateMachine):
     @rule(name=st.integers(0, 3), c=st.integers(0, 4))
     def slow_score(self, name: int, c: int) -> None:
         """While one run has listed the lake, it changes, and another tries to publish."""
-        real, tried = module.listing, list[str]()
+        real, tried = planning.listing, list[str]()
 
         def slow(*arguments: Any, **options: Any) -> Any:
             listed = real(*arguments, **options)
@@ -134,7 +135,7 @@ class State(RuleBasedStateMachine):
             return listed
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "listing", slow)
+            patch.setattr(planning, "listing", slow)
             self._score()
         self._write(name, c)
 
@@ -258,7 +259,7 @@ class State(RuleBasedStateMachine):
             assert reader.execute("SELECT run_id FROM run WHERE shown").fetchall() == [(run_id,)]
 
 
-TestState = State.TestCase
+TestState = pytest.mark.slow(State.TestCase)
 TestState.settings = settings(
     max_examples=int(os.environ.get("STATES", "4")),
     stateful_step_count=6,

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 import torture
 
 
+@pytest.mark.slow
 def test_kills(tmp_path: Path) -> None:
     arena = torture.Arena(tmp_path / "arena")
     steps = ("scorelake.publish.leaderboard.build", "os.replace")
@@ -12,13 +15,8 @@ def test_kills(tmp_path: Path) -> None:
     torture.kill_at_random(arena, 1)
 
 
+@pytest.mark.slow
 def test_readers(tmp_path: Path) -> None:
     reads, faults = torture.read_while_publishing(tmp_path, 5, readers=2)
     assert faults == []
     assert reads > 0
-
-
-def test_mutations(tmp_path: Path) -> None:
-    verdicts = torture.mutate(tmp_path, 150)
-    assert verdicts["quarantined"] > 50
-    assert verdicts["unnoticed"] > 0, "without checksums, values change"

@@ -1,8 +1,9 @@
 """Break the job on purpose: `make torture`. The tests run short versions of the same functions.
 
-kills:     SIGKILL before and after every named step, and at random moments
-readers:   three readers during a hundred publications
-mutations: ten thousand damaged input files, with and without checksums of their pages, each counted both ways
+kills:   SIGKILL before and after every named step, and at random moments
+readers: three readers during a hundred publications
+
+Damaged input files are those of `python tests/differential.py --mutate`.
 """
 
 from __future__ import annotations
@@ -18,22 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
-import pyarrow.parquet as pq
 
-from scorelake import synth, tasks
-from scorelake.counting.merge import merge, plan_buckets
-from scorelake.errors import ScorelakeError
-from scorelake.lake.listing import listing
-from scorelake.lake.shards import shards
+from scorelake import synth
 from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output, locked
-from scorelake.settings import Settings, load
+from scorelake.settings import load
 
 STEPS = (
     "scorelake.tasks.count",
@@ -250,120 +245,10 @@ def _reader(out: str, stop, queue) -> None:  # type: ignore[no-untyped-def]
     queue.put((reads, faults))
 
 
-def mutate(home: Path, many: int, seed: int = 0) -> dict[str, int]:
-    """Damage files in `many` ways; a count must be refused, or equal to the undamaged one.
-
-    Where pages have no checksums, values may change without a word; then both ways of counting must agree on them.
-    Arrow ends the process over some files: they are counted in a child, as the command does, and another goes on.
-    """
-    home.mkdir(parents=True, exist_ok=True)
-    verdicts = dict.fromkeys(("quarantined", "refused", "unharmed", "unnoticed", "ended the process"), 0)
-    told = home / "verdicts"
-    told.touch()
-    while (done := len(told.read_text().splitlines())) < many:
-        child = multiprocessing.get_context("spawn").Process(target=_mutate, args=(str(home), done, many, seed))
-        child.start()
-        child.join()
-        if child.exitcode in (-signal.SIGABRT, -signal.SIGSEGV):
-            with told.open("a") as file:
-                file.write("ended the process\n")
-        else:
-            assert child.exitcode == 0, f"mutation {len(told.read_text().splitlines())} of seed {seed}: see above"
-    for verdict in told.read_text().splitlines():
-        verdicts[verdict] += 1
-    return verdicts
-
-
-def _mutate(folder: str, start: int, many: int, seed: int) -> None:
-    """A child's work: one verdict per line."""
-    home = Path(folder)
-    originals = list(_originals(home))
-    with (home / "verdicts").open("a", buffering=1) as told:
-        for i in range(start, many):
-            rng = random.Random(f"{seed} {i}")
-            data, checked, want = originals[i % len(originals)]
-            other = originals[rng.randrange(len(originals))][0]
-            damaged, what = _damaged(data, other, rng), f"mutation {i} of seed {seed}"
-            got = _counts(home, damaged, "query")
-            assert _counts(home, damaged, "auto") == got, f"{what}: the two ways of counting differ"
-            if isinstance(got, str):
-                told.write(f"{got}\n")
-            else:
-                assert got == want or not checked, f"{what}: a wrong count without a word"
-                told.write("unharmed\n" if got == want else "unnoticed\n")
-
-
-def _originals(home: Path) -> Iterator[tuple[bytes, bool, str | tuple[object, ...]]]:
-    """Files of several shapes, whether their pages have checksums, and their counts."""
-    for i, (rewards, rows) in enumerate([(False, 40), (True, 12)]):
-        shutil.rmtree(home / f"made{i}", ignore_errors=True)
-        synth.write(home / f"made{i}", synth.Plan(1, rows, 12, seed=i, rewards=rewards))
-        (path,) = (home / f"made{i}").rglob("*.parquet")
-        table = pq.read_table(path, partitioning=None).append_column(
-            "model", [["m"] * pq.read_metadata(path).num_rows]
-        )
-        shapes: tuple[dict[str, Any], ...] = (
-            {},
-            {"row_group_size": 50, "data_page_version": "2.0"},
-            {"compression": "none", "use_dictionary": False},
-        )
-        for options in shapes:
-            for checked in (True, False):
-                pq.write_table(table, home / "original.parquet", write_page_checksum=checked, **options)
-                data = (home / "original.parquet").read_bytes()
-                want = _counts(home, data, "query")
-                assert _counts(home, data, "auto") == want
-                yield data, checked, want
-
-
-def _damaged(data: bytes, other: bytes, rng: random.Random) -> bytes:
-    kind = rng.randrange(5)
-    at = rng.randrange(len(data))
-    if kind == 0:  # one bit
-        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-    if kind == 1:  # a few bytes
-        mutable = bytearray(data)
-        for _ in range(rng.randint(2, 16)):
-            mutable[rng.randrange(len(data))] = rng.randrange(256)
-        return bytes(mutable)
-    if kind == 2:  # cut off
-        return data[:at]
-    if kind == 3:  # a piece of another file spliced in
-        length = rng.randint(1, 400)
-        start = rng.randrange(len(other))
-        return data[:at] + other[start : start + length] + data[at + length :]
-    length = rng.randint(1, 64)  # a piece cut out, or a hole
-    return data[:at] + (b"" if rng.random() < 0.5 else b"\0" * length) + data[at + length :]
-
-
-def _counts(home: Path, data: bytes, method: str) -> str | tuple[object, ...]:
-    """What the counting stage makes of a file, by the kernel or the query: its counts, or the verdict."""
-    folder = home / "one"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    (folder / "f.parquet").write_bytes(data)
-    listed = listing(folder)
-    (shard,) = shards(listed.root, listed.files, 1)
-    try:
-        partial = tasks.count(tasks.Count(shard, Settings(), str(folder / ".partials"), method=method))
-    except ScorelakeError:
-        return "refused"
-    if partial.quarantine:
-        return "quarantined"
-    if partial.rejected:
-        return "refused"
-    (bucket,) = plan_buckets(folder / ".partials", [partial], folder / "made" / "counts", "error")
-    Path(bucket.path).parent.mkdir(parents=True)
-    merged = merge(bucket)
-    columns = ["benchmark", "subject", "model", "problem_id", "n", "c", "ungraded"]
-    return (merged.duplicates, tuple(pl.read_parquet(bucket.path).select(columns).rows()))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--publications", type=int, default=100)
-    parser.add_argument("--mutations", type=int, default=10_000)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -377,7 +262,6 @@ def main() -> None:
             flush=True,
         )
         assert not faults
-        print(f"mutations: {mutate(home / 'mutations', asked.mutations)}; no wrong count", flush=True)
 
 
 if __name__ == "__main__":

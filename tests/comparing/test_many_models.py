@@ -34,6 +34,7 @@ def _models(missing: float = 0.0) -> list[Row]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [0.0, 0.02])
 def test_every_model_is_compared_with_the_leaders_and_its_neighbours(tmp_path: Path, missing: float) -> None:
     counts = _models(missing)
@@ -61,6 +62,7 @@ def test_every_model_is_compared_with_the_leaders_and_its_neighbours(tmp_path: P
         assert all(row["rank_lo"] is None for row in rows(some, ranks))
 
 
+@pytest.mark.slow
 def test_subjects_share_the_room_of_their_table(tmp_path: Path) -> None:
     out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS})
     told = rows(out, "SELECT subject, count(*) AS pairs FROM subject_comparison GROUP BY ALL ORDER BY ALL")
@@ -68,6 +70,7 @@ def test_subjects_share_the_room_of_their_table(tmp_path: Path) -> None:
     assert sum(row["pairs"] for row in told) <= 6 * MODELS
 
 
+@pytest.mark.slow
 def test_any_other_pair_is_compared_when_asked_for(tmp_path: Path) -> None:
     out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS})
     pair = "model_a = 'm05' AND model_b = 'm20'"
@@ -116,6 +119,7 @@ def _frame(missing: float) -> pl.DataFrame:
     return pl.DataFrame(rows).select(*KEYS, *COUNTS).sort(KEYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [0.0, 0.02])
 def test_buckets_and_memory_do_not_change_results(tmp_path: Path, missing: float) -> None:
     frame = _frame(missing)
@@ -154,6 +158,7 @@ def test_far_too_many_models_are_not_compared_in_advance(tmp_path: Path) -> None
         assert [board.metrics for board in boards] == [[], [], []]
 
 
+@pytest.mark.slow
 def test_pairs_without_a_common_protocol_are_listed_unless_too_many(tmp_path: Path) -> None:
     counts = [
         {"model": f"{kind}{i}", "problem_id": f"p{p}", "n": 1, "c": 1, "temperature": kind}

@@ -227,6 +227,7 @@ def test_clusters_are_drawn_together(tmp_path: Path) -> None:
     assert widths[0] / widths[1] == pytest.approx(10**0.5 * few / many, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     counts = [
@@ -242,6 +243,7 @@ def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
         assert one == two, name
 
 
+@pytest.mark.slow
 def test_large_scores_of_one_benchmark_do_not_blur_another(tmp_path: Path) -> None:
     """Differences count as ties relative to the largest score of their own board."""
     small = [

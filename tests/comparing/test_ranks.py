@@ -92,6 +92,7 @@ def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
     assert found["most"][-1] == "attempted 60 of 100 problems, 61 needed to be ranked"
 
 
+@pytest.mark.slow
 def test_n_that_cannot_be_compared_is_not_ranked(tmp_path: Path) -> None:
     """The most models that may all be compared are ranked: here those with four attempts."""
     counts = [
@@ -172,6 +173,7 @@ def test_ranges_contain_ranks_where_models_miss_problems(tmp_path: Path) -> None
 
 @settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
+@pytest.mark.slow
 def test_every_table_keeps_its_promises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """lo <= lift <= hi, and ranks within ranges of ranked models only, whatever the lake."""
     models, problems = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 30))

@@ -46,6 +46,7 @@ def test_off_counts_every_row(tmp_path: Path) -> None:
     assert ask(tmp_path / "out", SQL) == [("m", "a", 2, 1, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [True, False], ids=["two files", "one file"])
 @pytest.mark.parametrize(("rule", "c"), [("first", 1), ("last", 0), ("any-pass", 1), ("all-pass", 0)])
 def test_conflicts_need_a_rule(tmp_path: Path, rule: str, c: int, apart: bool) -> None:
@@ -82,6 +83,7 @@ def test_attempts_of_any_name(tmp_path: Path, kind: pl.DataType) -> None:
     assert report.run["duplicates"] == 5
 
 
+@pytest.mark.slow
 def test_rewards(tmp_path: Path) -> None:
     same = attempts(model="m", problem_id="a", attempt=[0, 1, 0], score=[0.5, 1.0, 0.5])
     put(tmp_path / "lake", same, "0.parquet")
@@ -107,6 +109,7 @@ rows = st.lists(
 )
 @example([[("a", 0, None), ("a", 0, True)], [("a", 0, False)]], "last", False)
 @settings(max_examples=9, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
 def test_against_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str, small: bool
 ) -> None:

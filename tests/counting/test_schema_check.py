@@ -160,6 +160,7 @@ def test_names_that_toml_must_escape() -> None:
 # --- verdicts in words, through the whole job -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [8, 140_000])
 def test_verdicts_in_words(tmp_path: Path, rows: int) -> None:
     """Counted, and recounted in SQL."""

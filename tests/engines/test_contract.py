@@ -15,7 +15,7 @@ from scorelake.engines import Engine, local
 from scorelake.errors import DataError, LakeError
 
 
-@pytest.fixture(params=["local", "on_ray"])
+@pytest.fixture(params=["local", pytest.param("on_ray", marks=pytest.mark.slow)])
 def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "local":
         return local
@@ -90,6 +90,7 @@ def test_capacity(engine: Engine) -> None:
     assert engine.memory_gb is None or engine.memory_gb > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", [False, True])
 def test_the_whole_job_is_byte_identical(engine: Engine, tmp_path: Path, rewards: bool) -> None:
     """The same cut of the work, wherever it is done: every file of the snapshot."""

@@ -104,7 +104,7 @@ class Paused:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -114,7 +114,7 @@ def until(condition: Callable[[], bool]) -> None:
     ("victim", "stage"),
     [
         *(("worker", stage) for stage in ("tasks.count_all", "tasks.merge_all", "sums.sum_models", "sums.sum_pairs")),
-        ("node", "tasks.count_all"),
+        ("node", "tasks.count_all"),  # later stages of so small a lake have fewer tasks than the cluster has nodes
     ],
 )
 def test_a_lost_worker_or_node_changes_nothing(
@@ -337,6 +337,7 @@ def test_an_address_is_for_ray() -> None:
         engines.connect("local", "auto", load())
 
 
+@pytest.mark.slow
 def test_ray_is_an_extra(lake: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules['ray'] = None; import scorelake.cli; scorelake.cli.main()"
     command = [sys.executable, "-c", code, "score", str(lake), "--out", str(tmp_path / "out"), "--engine", "ray"]

@@ -179,6 +179,7 @@ def test_other_options_replace_what_was_read(tmp_path: Path) -> None:
     assert report.sources[0].status == "written", "what was removed from the lake is read again"
 
 
+@pytest.mark.slow
 def test_processes_in_parallel_read_the_same(tmp_path: Path) -> None:
     for i in range(3):
         inspect_json(tmp_path / "logs" / str(i), {**TABLE, f"p{i}": [1, 0, 1]})

@@ -39,6 +39,7 @@ def test_below_the_config_and_the_flags(tmp_path: Path) -> None:
     assert settings_of(str(tmp_path / "nothing"), None) == settings_of(str(config), None) == Settings()
 
 
+@pytest.mark.slow
 def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     """Two temperatures are two protocols because the lake message so; without its word they are one."""
     lake, out = tmp_path / "lake", tmp_path / "out"

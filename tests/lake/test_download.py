@@ -40,6 +40,7 @@ def wide(lake: Path, name: str = "big.parquet", rows: int = 60_000) -> pl.DataFr
     return frame
 
 
+@pytest.mark.slow
 def test_same_tables_as_from_disk(bucket: str, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/some lake")
     run(FIXTURES / "lake", tmp_path / "disk", by=("difficulty",))
@@ -50,6 +51,7 @@ def test_same_tables_as_from_disk(bucket: str, tmp_path: Path) -> None:
     assert all(finding.ok for finding in check.check(Output(tmp_path / "cloud")))
 
 
+@pytest.mark.slow
 def test_names_and_single_files(bucket: str, tmp_path: Path) -> None:
     name = "model=a%2Fb/subject=it's 007/x=y.parquet"
     put(tmp_path / "lake", expand([("a", 4, 2)]), name)
@@ -62,6 +64,7 @@ def test_names_and_single_files(bucket: str, tmp_path: Path) -> None:
     assert listing(f"{url}/{name}", QUICK).files[0].path == "x=y.parquet"
 
 
+@pytest.mark.slow
 def test_only_new_and_changed_files_are_read(bucket: str, tmp_path: Path) -> None:
     home, out, url = tmp_path / "lake", tmp_path / "out", f"{bucket}/lake"
     for i in range(3):
@@ -78,6 +81,7 @@ def test_only_new_and_changed_files_are_read(bucket: str, tmp_path: Path) -> Non
     assert tables(out) == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_only_used_columns_are_downloaded(bucket: str, tmp_path: Path) -> None:
     frame = wide(tmp_path / "lake")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
@@ -95,6 +99,7 @@ def test_only_used_columns_are_downloaded(bucket: str, tmp_path: Path) -> None:
     assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     wide(tmp_path / "lake")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
@@ -117,6 +122,7 @@ def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_pa
     assert run(url, tmp_path / "out", PATIENT).status == "published"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path, seed: int) -> None:
     """A third of all answers is lost, refused or cut, and one body stands still."""
@@ -133,6 +139,7 @@ def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Pat
     assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
     wide(tmp_path / "lake", "cut.parquet")
@@ -145,6 +152,7 @@ def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     assert len(reports[1].quarantine) == 2
 
 
+@pytest.mark.slow
 def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/lake")
     (tmp_path / "quick.toml").write_text("[storage]\ntimeout_s = 1\nretry_s = 0.5\n")
@@ -168,6 +176,7 @@ def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_pa
     assert b"somebody" not in content
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/lake")
     proxy.plan = lambda method, path: "stall" if "parquet" in path else None

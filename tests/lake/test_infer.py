@@ -148,6 +148,7 @@ def test_names_and_values_do_nothing(tmp_path: Path) -> None:
     assert tree["columns"]["model"] == hostile
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "0.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="none of 1 files has rows that can be read"):
@@ -178,6 +179,7 @@ def test_object_storage(bucket: str, tmp_path: Path) -> None:
     assert chosen(infer(upload(tmp_path / "lake", f"{bucket}/lake"))) == usual()
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     put(tmp_path, foreign(), "my lake/0.parquet")
     done = cli("init", "my lake", cwd=tmp_path)

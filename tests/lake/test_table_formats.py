@@ -150,6 +150,7 @@ def check_counts(table: Format, out: Path) -> Any:
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", [None, "model"])
 def test_every_version_counts_its_current_rows(table: Format, tmp_path: Path, partition: str | None) -> None:
     out = tmp_path / "out"
@@ -190,6 +191,7 @@ def test_a_column_that_was_added_later_is_null_before(table: Format, tmp_path: P
     check_output(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_object_storage(table: Format, bucket: str, tmp_path: Path) -> None:
     url, out = f"{bucket}/table", tmp_path / "out"
     table.create(rows("a", True, False, True), "model")
@@ -336,6 +338,7 @@ def test_delta_files_outside_of_the_folder_and_column_mapping_are_refused(delta:
 # --- Iceberg ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_iceberg_table_of_a_catalog(iceberg: Iceberg, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     out = tmp_path / "out"
     iceberg.create(rows("a", True))

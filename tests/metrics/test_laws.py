@@ -107,6 +107,7 @@ def test_order_and_multiplicity_do_not_matter(pairs: list[tuple[int, int]], k: i
         )
 
 
+@pytest.mark.slow
 @given(counts, draws)
 @settings(max_examples=40)
 def test_all_at_once_equals_one_by_one(pairs: list[tuple[int, int]], k: int) -> None:

@@ -299,6 +299,7 @@ print(_digest(*_all(_scores(9, 3000, 0.05), ResamplePlan(300))), _digest(*_all(_
 """
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit() -> None:
     seen = set()
     for threads in ("1", "3"):

@@ -39,6 +39,7 @@ def test_the_page_is_made_from_docstrings() -> None:
     assert {"scorelake.score", "Board.compare", "Board.plot.matrix", "scorelake.metrics.tailpass"} <= set(headings)
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path: Path) -> None:
     tests = api.examples()
     assert sum(len(test.examples) for test in tests) > 40
@@ -51,6 +52,7 @@ def test_an_example_that_is_wrong_is_noticed(tmp_path: Path, capsys: pytest.Capt
     assert "Got:" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_types_are_accepted(tmp_path: Path) -> None:
     """mypy --strict takes every example of the page and of the notebook; a wrong one it does not."""
     cells = [cell.source for cell in nbformat.read(api.NOTEBOOK, as_version=4).cells if cell.cell_type == "code"]
@@ -65,6 +67,7 @@ def test_types_are_accepted(tmp_path: Path) -> None:
     assert all("wrong.py:2: error: Argument" in line for line in errors)
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_is_stored(tmp_path: Path) -> None:
     """Run from the first cell to the last, in a kernel of its own; `make docs` stores what it shows."""
     stored, shown = nbformat.read(api.NOTEBOOK, as_version=4), api.executed(api.prepared(tmp_path))

@@ -202,6 +202,7 @@ def test_no_temporary_file_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert out.exists()
 
 
+@pytest.mark.slow
 def test_no_temporary_file_remains_after_the_process(tmp_path: Path) -> None:
     code = (
         "import scorelake as sl; board = sl.score([[0, 1], [1, 1]], metrics='pass@1'); other = sl.score([[1]]); "
@@ -222,6 +223,7 @@ def test_a_folder_without_a_leaderboard_is_refused(tmp_path: Path) -> None:
         sl.open(tmp_path).leaderboard()
 
 
+@pytest.mark.slow
 def test_object_storage(bucket: str) -> None:
     """The lake, the output, and the counts for a metric that no table has."""
     upload(FIXTURES / "lake", f"{bucket}/lake")

@@ -155,6 +155,7 @@ def test_the_script_shows_the_table_of_the_file(page: Page) -> None:
     assert page.is_quiet()
 
 
+@pytest.mark.slow
 def test_search_sort_and_pin_are_kept_in_a_link(page: Page) -> None:
     page.open("heavy")
     assert len(page.names()) == 50

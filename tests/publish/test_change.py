@@ -170,6 +170,7 @@ def test_settings() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_order_is_told(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     for model, c in (("a", 8), ("b", 5), ("c", 2)):

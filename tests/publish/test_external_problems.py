@@ -65,6 +65,7 @@ def test_every_view_answers_the_same(both: tuple[Path, Path]) -> None:
     assert len(rows(external, comments)) == 1
 
 
+@pytest.mark.slow
 def test_values_per_problem_stay_in_files_too(tmp_path: Path) -> None:
     """Metrics of scores have one value per problem."""
     frame = pl.DataFrame(
@@ -121,6 +122,7 @@ ATTACKS = (
 )
 
 
+@pytest.mark.slow
 def test_a_query_of_a_user_reaches_no_file(both: tuple[Path, Path]) -> None:
     _, external = both
     home = external / "snapshots"
@@ -149,6 +151,7 @@ def test_a_query_of_a_user_for_problems_names_the_files(both: tuple[Path, Path])
         assert board.sql("FROM problem_counts").height == 120
 
 
+@pytest.mark.slow
 def test_check_score_and_rollback_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = external_output(tmp_path)
     assert all(finding.ok for finding in check(Output(out)))
@@ -162,6 +165,7 @@ def test_check_score_and_rollback_go_on(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(rows(out, "FROM problem_counts")) == 120
 
 
+@pytest.mark.slow
 def test_an_output_that_was_moved_is_published_again(tmp_path: Path, cli: Cli) -> None:
     out, moved, toml = external_output(tmp_path), tmp_path / "moved's [*]", tmp_path / "external.toml"
     toml.write_text(

@@ -99,6 +99,7 @@ def test_every_table_is_documented() -> None:
     assert [table.name for table in PUBLIC if f"`{table.name}`" not in text and table.name != "problem"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bucket", [10_000, 37])
 def test_problems_are_those_of_the_snapshot(bucket: int, tmp_path: Path) -> None:
     """Texts put together from their numbers, carried columns beside them, whatever the number of files."""
@@ -145,6 +146,7 @@ def fail_to_read_a_frame(db: duckdb.DuckDBPyConnection) -> None:
     raise duckdb.InvalidInputException("reading the object registered as 'frame' failed: KeyboardInterrupt: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [query_forever, fail_to_read_a_frame])
 def test_ctrl_c_during_a_statement_is_an_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[duckdb.DuckDBPyConnection], None]

@@ -18,6 +18,7 @@ def gauges(path: Path) -> dict[str, float]:
     return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines)}
 
 
+@pytest.mark.slow
 def test_a_failed_run_reports_the_last_success(tmp_path: Path, cli: Cli) -> None:
     lake, out, file = tmp_path / "lake", tmp_path / "out", tmp_path / "metrics.prom"
     put(lake, expand([("a", 4, 2), ("b", 4, 4)], model='m"\\\n'))
@@ -63,6 +64,7 @@ def test_quiet(tmp_path: Path, cli: Cli) -> None:
     assert "bad.parquet" in cli("score", lake, "--out", out, "--quiet").stderr
 
 
+@pytest.mark.slow
 def test_a_full_stdout(tmp_path: Path, cli: Cli) -> None:
     """The run was published, and nothing else is said."""
     lake, out = tmp_path / "lake", tmp_path / "out"

@@ -18,6 +18,7 @@ def test_every_kept_run_has_a_row(tmp_path: Path) -> None:
     assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY started")] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_reader_keeps_its_version(tmp_path: Path) -> None:
     out = nights(tmp_path, 1)
     with duckdb.connect(str(out / "leaderboard.duckdb"), read_only=True) as reader:
@@ -26,6 +27,7 @@ def test_a_reader_keeps_its_version(tmp_path: Path) -> None:
     assert ask(out, "SELECT max(files) FROM run") == [(2,)]
 
 
+@pytest.mark.slow
 def test_leftovers_are_swept(tmp_path: Path) -> None:
     out = nights(tmp_path, 1)
     dead = disk.temp_path(Path("dead" * 8)).name.replace(
@@ -51,6 +53,7 @@ def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "leaderboard.duckdb").read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_gc_keeps_what_the_published_run_needs(tmp_path: Path) -> None:
     out = Output(nights(tmp_path, 4))
     (tmp_path / "lake" / "0.parquet").unlink()

@@ -67,6 +67,7 @@ def test_two_models_tell_no_discrimination(tmp_path: Path) -> None:
     assert {r["discrimination"] for r in rows(scored(tmp_path, counts), "FROM problem_stats")} == {None}
 
 
+@pytest.mark.slow
 def test_budget_splits_the_variance_without_bias(tmp_path: Path) -> None:
     """Averaged over many lakes the parts are what the simulation put in."""
     rng = np.random.default_rng(9)

@@ -74,6 +74,7 @@ def test_nothing_published(tmp_path: Path) -> None:
         check.check(Output(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [

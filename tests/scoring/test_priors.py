@@ -29,6 +29,7 @@ def _tables(home: Path, prior: Any = None) -> list[list[Row]]:
     return [rows(out, SQL.format(table)) for table in ("model_summary", "subject_summary")]
 
 
+@pytest.mark.slow
 def test_names_are_pseudo_counts(tmp_path: Path) -> None:
     default = _tables(tmp_path / "default")
     assert default == _tables(tmp_path / "uniform", "uniform") == _tables(tmp_path / "ones", [1, 1])
@@ -61,6 +62,7 @@ def test_empirical_is_fitted_per_model_and_mixed(tmp_path: Path) -> None:
             assert row["value"] == pytest.approx(metrics.finite("pass@4", n[here], c[here]).mean(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_empirical_interval_covers_where_the_uniform_one_does_not(tmp_path: Path) -> None:
     """200 models on 50 hard problems each; `make coverage` measures every kind of lake."""
     rng = np.random.default_rng(12)

@@ -70,6 +70,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.booleans(), st.sampled_from([0.0, 0.5, 1.0]))
 def test_every_interval_contains_its_value(

@@ -70,6 +70,7 @@ def test_only_one_of_two_replaces(there: Objects, tmp_path: Path) -> None:
     assert read_all(there, "new") == b"theirs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 1), ("lost", 3)])
 def test_a_few_failures_are_retried(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
     (found,) = there.list()
