@@ -1,5 +1,6 @@
 """Tests, their adjustment and sample sizes against exact fractions and published values."""
 
+import math
 from fractions import Fraction
 from math import comb
 
@@ -45,6 +46,14 @@ def test_every_tail_of_many_tosses_is_the_exact_fraction(tosses: int) -> None:
     for x in range(tosses, -1, -1):
         tail += comb(tosses, x)
         assert got[x] == pytest.approx(float(Fraction(tail, 2**tosses)), rel=3e-12, abs=1e-300)
+
+
+@pytest.mark.parametrize("half", [10**6, 10**8, 2**31])
+def test_the_sign_test_of_many_problems(half: int) -> None:
+    """An even split: half of the outcomes, and half of the middle one, 1 / sqrt(pi half)."""
+    one_sided, two_sided = sign_test(half, half)
+    assert one_sided == pytest.approx(0.5 + 0.5 / math.sqrt(math.pi * half), rel=1e-7)
+    assert (sign_test(half, 0)[0], two_sided) == (1, 1)
 
 
 def test_holm() -> None:

@@ -95,8 +95,8 @@ def _compare_claims(staged: StagedSource, report: SourceReport) -> None:
         differ = ours is None or abs(ours - claim.value) > claim.tolerance
         report.claims.append({"name": claim.name, "theirs": claim.value, "ours": ours, "differ": differ})
         if differ:
-            found = "has no graded attempts to check it against" if ours is None else f"its attempts give {ours:.6g}"
-            report.warnings.append(f"the file reports {claim.name} {claim.value:.6g}, but {found}")
+            result = "has no graded attempts to check it against" if ours is None else f"its attempts give {ours:.6g}"
+            report.warnings.append(f"the file reports {claim.name} {claim.value:.6g}, but {result}")
 
 
 def format_report(report: SourceReport) -> str:
