@@ -30,13 +30,12 @@ def test_random_lakes_are_counted_as_by_a_dictionary(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_damaged_files_are_set_aside_or_come_to_the_same() -> None:
     told: list[str] = []
-    ends = mutate(DAMAGED, 2, told.append)
+    ends = mutate(DAMAGED, 1, told.append)
     assert not any(end in FORBIDDEN for _, end in ends), "\n".join(told)
     assert {"quarantined", "same"} <= {end for _, end in ends} <= set(ENDS)
     assert sum(ends.values()) == DAMAGED
 
 
-@pytest.mark.xfail(strict=False, reason="the kernel fails with ValueError where the query quarantines the file")
 def test_a_page_header_that_hides_all_rows(tmp_path: Path) -> None:
     """File 1 of seed 1 has one byte changed; Arrow then reads 0 of its 66 rows."""
     rng, shape, variant = chosen(1, 1)

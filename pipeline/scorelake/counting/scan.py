@@ -105,10 +105,17 @@ def scan_verified(part: RowGroups, errors: list[BaseException], layout: PartialL
 
 
 def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFrame]:
-    """Yield the columns of row groups batch by batch, in the types of `LakeFile.schema`."""
+    """Yield the columns of row groups batch by batch, in the types of `LakeFile.schema`.
+
+    Raise if their number of rows is not that of the footer: a damaged page header can hide rows from Arrow.
+    """
     file, schema = part.file, part.file.schema
     row = (file.number << FILE_SHIFT) + sum(file.metadata.row_group(i).num_rows for i in range(part.groups[0]))
+    rows = 0
     for batch in parquet.batches(file.path, file.metadata, part.groups, list(schema)):
+        rows += batch.num_rows
+        if rows > part.rows:
+            break
         frame = pl.DataFrame({name: as_series(batch.column(name), kind) for name, kind in schema.items()})
         if ROW in layout.lists or not schema:
             frame = frame.with_columns(pl.Series(ROW, np.arange(row, row + batch.num_rows, dtype=np.uint64)))
@@ -116,6 +123,9 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
         if layout.words and file.canonical.attempt is not None:
             _check_attempts(frame[file.canonical.attempt], BITS_PER_WORD * layout.words)
         yield frame
+    if rows != part.rows:
+        more = "at least " if rows > part.rows else ""
+        raise parquet.DamagedError(f"{more}{rows:,} rows were read where the footer says {part.rows:,}")
 
 
 def _check_attempts(attempts: pl.Series, limit: int) -> None:
