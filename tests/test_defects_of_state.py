@@ -16,7 +16,7 @@ import pytest
 
 from conftest import ask, expand, put, run, snapshot, tables
 from scorelake import pipeline as module
-from scorelake import planning
+from scorelake import stages
 from scorelake.errors import DataError, LakeError, LockedError, StorageError, UsageError
 from scorelake.publish.publication import collect_garbage, rollback
 from scorelake.publish.snapshot import Output, locked
@@ -59,7 +59,7 @@ def test_a_slow_run_cannot_publish_an_older_lake(tmp_path: Path, monkeypatch: py
     """While the slow one has listed and not yet published, another would publish a newer lake: it is told to wait."""
     lake, out, others = tmp_path / "lake", tmp_path / "out", list[str]()
     night(lake, 0)
-    real = planning.listing
+    real = stages.listing
 
     def slow(*arguments: Any, **options: Any) -> Any:
         listed = real(*arguments, **options)
@@ -72,7 +72,7 @@ def test_a_slow_run_cannot_publish_an_older_lake(tmp_path: Path, monkeypatch: py
                 others.append("told to wait")
         return listed
 
-    monkeypatch.setattr(planning, "listing", slow)
+    monkeypatch.setattr(stages, "listing", slow)
     run(lake, out)
     monkeypatch.undo()
     assert others == ["started", "told to wait"]

@@ -23,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from conftest import UNSHRUNK, expand, put
 from scorelake import pipeline as module
-from scorelake import planning
+from scorelake import stages
 from scorelake.errors import LockedError, ScorelakeError
 from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.publication import collect_garbage, rollback
@@ -124,7 +124,7 @@ class State(RuleBasedStateMachine):
     @rule(name=st.integers(0, 3), c=st.integers(0, 4))
     def slow_score(self, name: int, c: int) -> None:
         """While one run has listed the lake, it changes, and another tries to publish."""
-        real, tried = planning.listing, list[str]()
+        real, tried = stages.listing, list[str]()
 
         def slow(*arguments: Any, **options: Any) -> Any:
             listed = real(*arguments, **options)
@@ -135,7 +135,7 @@ class State(RuleBasedStateMachine):
             return listed
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(planning, "listing", slow)
+            patch.setattr(stages, "listing", slow)
             self._score()
         self._write(name, c)
 

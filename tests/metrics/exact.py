@@ -93,3 +93,8 @@ def every_vote(answers: Sequence[str | None], passed: Sequence[bool], k: int) ->
         leaders = [answer for answer in votes if votes[answer] == max(votes.values())] or [None]
         total += sum((weight[answer] for answer in leaders), Fraction(0)) / len(leaders)
     return total / len(draws)
+
+
+def every_draw(answers: str, right: str, k: int) -> Fraction:
+    """The same where every letter is an answer, and the letters in `right` are right."""
+    return every_vote(answers, [answer in right for answer in answers], k)

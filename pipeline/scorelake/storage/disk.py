@@ -22,11 +22,13 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from scorelake.errors import ScorelakeError, StorageError, UsageError
-from scorelake.settings import Storage
 from scorelake.threads import parallel_map
+
+if TYPE_CHECKING:
+    from scorelake.settings import Storage
 
 ABANDONED_AFTER_S = 24 * 3600.0
 """Age at which a temporary file of another machine, whose processes cannot be checked, counts as abandoned."""
