@@ -226,7 +226,6 @@ class Compare(Part):
     min_share: float = Field(0.9, ge=0, le=1)  # of the benchmark's problems that a ranked model has attempted
     margin: float | None = Field(None, gt=0)  # a difference that does not matter
     max_pairs: int = Field(200_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
-    allow_different_n: bool = False
 
 
 class Run(Part):

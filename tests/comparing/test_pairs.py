@@ -103,7 +103,10 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
             _model("b", [1] * 10),
             "not comparable: problem sets differ (10 of 40 and 10 problems in common, 20 needed)",
         ),
-        (_model("b", [1] * 40, n=4), "not comparable: n differs (1 and 4 attempts per problem)"),
+        (
+            _model("b", [1] * 40, n=4),
+            "not comparable: n differs (1 and 4 attempts per problem; at most twice as many are compared)",
+        ),
     ],
 )
 def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], why: str) -> None:
@@ -124,10 +127,12 @@ def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
     assert four["claim"].startswith("not comparable: n is below k = 4 (both models have enough attempts on 5 ")
 
 
-def test_different_n_can_be_allowed(tmp_path: Path) -> None:
-    counts = [*_model("a", [0, 1] * 20), *_model("b", [4, 3] * 20, n=4)]
-    (row,) = rows(scored(tmp_path, counts, compare={"allow_different_n": True}), "FROM comparison")
-    assert (row["claim"], row["lift"]) == ("improvement", pytest.approx(0.375))
+def test_twice_the_attempts_are_compared_but_not_where_the_metric_depends_on_n(tmp_path: Path) -> None:
+    counts = [*_model("a", [0, 1] * 20, n=2), *_model("b", [4, 3] * 20, n=4)]
+    out = scored(tmp_path, counts, compare={"metrics": ["pass@1", "bayes@N"]})
+    bayes, first = rows(out, "FROM comparison ORDER BY metric")
+    assert (first["claim"], first["lift"]) == ("improvement", pytest.approx(0.625))
+    assert bayes["claim"].endswith("(2 and 4 attempts per problem; bayes@N depends on n: compare by avg@N)")
 
 
 def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import ask, attempts, put, run
+from conftest import ask, attempts, expand, put, run
 from counted import Row, rows, scored
 
 _PLACE = (
@@ -92,32 +92,23 @@ def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
     assert found["most"][-1] == "attempted 60 of 100 problems, 61 needed to be ranked"
 
 
-@pytest.mark.slow
-def test_n_that_cannot_be_compared_is_not_ranked(tmp_path: Path) -> None:
-    """The most models that may all be compared are ranked: here those with four attempts."""
-    counts = [
-        *_model("one", [1] * 30),
-        *_model("four", [2] * 30, n=4),
-        *_model("three", [2] * 15, n=3),
-        *_model("three", [2] * 15, n=5, first=15),
-    ]
-    found = _places(scored(tmp_path / "n", counts))
-    assert found["one"][-1] == "n differs (1 attempt per problem, the ranked models share n = 4)"
-    assert {found[name][0] for name in ("four", "three")} == {1, 2}
-    allowed = _places(scored(tmp_path / "any", counts, compare={"allow_different_n": True}))
-    assert allowed["one"][0] == 1
+def test_models_are_ranked_whatever_their_n_is(tmp_path: Path) -> None:
+    """A missed night does not hide the leader. Beyond twice the n no model is called better: ranges say so."""
+    night = _model("large", [6, 7] * 20, n=8), _model("small", [4, 6] * 20, n=16), _model("middle", [3, 2] * 20, n=12)
+    found = _places(scored(tmp_path, [row for rows in night for row in rows]))
+    assert [found[name][0] for name in ("large", "small", "middle")] == [1, 2, 3]
+    far = [*_model("one", [1] * 40), *_model("four", [0, 1] * 20, n=4), *_model("five", [0] * 40, n=5)]
+    found = _places(scored(tmp_path / "far", far))
+    assert [found[name][:3] for name in ("one", "four", "five")] == [(1, 1, 3), (2, 1, 2), (3, 2, 3)]
 
 
-def test_the_n_that_is_told_is_not_that_of_the_model_that_is_left_out(tmp_path: Path) -> None:
-    wide = [*_model("wide", [1] * 15, n=1), *_model("wide", [2] * 15, n=4, first=15)]
-    counts = [*_model("one", [1] * 30), *wide, *(row for who in "ab" for row in _model(who, [2] * 30, n=4))]
-    found = _places(scored(tmp_path, counts))
-    assert found["one"][-1] == "n differs (1 attempt per problem, the ranked models share n = 4)"
-
-
-def test_of_two_groups_by_n_the_one_with_more_attempts_is_ranked(tmp_path: Path) -> None:
-    found = _places(scored(tmp_path, [*_model("one", [1] * 30), *_model("four", [2] * 30, n=4)]))
-    assert (found["four"][0], found["one"][0]) == (1, None)
+def test_ungraded_problems_are_not_called_unattempted(tmp_path: Path) -> None:
+    graded = pl.concat([expand([(f"p{i}", 2, 1) for i in range(40)], model=model) for model in "ab"])
+    few = (pl.col("model") == "b") & pl.col("problem_id").is_in([f"p{i}" for i in range(11)])
+    put(tmp_path / "lake", graded.with_columns(passed=pl.when(~few).then("passed")))
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    ((reason,),) = ask(tmp_path / "out", "SELECT reason FROM leaderboard WHERE model = 'b'")
+    assert reason == "has graded attempts on 29 of 40 problems and only ungraded ones on 11, 36 needed to be ranked"
 
 
 def test_no_value_no_rank(tmp_path: Path) -> None:

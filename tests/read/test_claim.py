@@ -176,7 +176,7 @@ def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
 )
 def test_margins(tmp_path: Path, c: list[int], margin: float, verdict: str, turned: str) -> None:
     counts = [*_model("a", [1, 2] * 20, n=4), *_model("b", c, n=4)]
-    out = str(scored(tmp_path, counts, compare={"margin": margin, "allow_different_n": True}))
+    out = str(scored(tmp_path, counts, compare={"margin": margin}))
     for names, want in (("ab", verdict), ("ba", turned)):
         text = claim(out, *names)
         assert text.splitlines()[0].endswith(f": {want}"), text

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 from zipfile import ZipFile
 
+import numpy as np
 import openpyxl
 import polars as pl
 import pytest
@@ -48,6 +49,25 @@ def test_the_report(out: Path) -> None:
     assert "1 model is not ranked" in told
     assert "\nfew is not ranked: attempted 5 of 36 problems, 33 needed to be ranked\n" in told
     assert _call("report", out) == told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_headline_hides_a_higher_score(tmp_path: Path, seed: int) -> None:
+    """Random boards: the headline begins with the model that has the highest value, ranked or not."""
+    rng = np.random.default_rng(seed)
+    for i in range(5):
+        n, first = int(rng.integers(1, 9)), int(rng.choice([0, 0, 0, 12]))
+        counts = [(f"p{j}", n, int(rng.binomial(n, rng.random()))) for j in range(first, 40)]
+        put(tmp_path / "lake", expand(counts, model=f"m{i}"), f"{i}.parquet")
+    out = tmp_path / "out"
+    run(tmp_path / "lake", out, metrics=["pass@1"])
+    table = asked(out, "SELECT model, value, rank FROM leaderboard WHERE metric = 'pass@1' ORDER BY value DESC")
+    headline = next(line for line in _call("report", out).splitlines() if " default at pass@1" in line)
+    assert headline.startswith(table[0]["model"]), headline
+    if table[0]["rank"] is None:
+        ranked = next(row["model"] for row in table if row["rank"] == 1)
+        assert "but is not ranked: attempted 28 of 40 problems, 36 needed" in headline
+        assert f"Of the ranked models, {ranked} " in headline
 
 
 def test_the_report_links_to_the_page(tmp_path: Path) -> None:

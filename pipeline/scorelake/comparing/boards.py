@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from scorelake.hashing import Hashes
 from scorelake.metrics.bootstrap import MAX_UNITS
-from scorelake.metrics.distributions import Ints
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.scoring.survey import ALL, Survey
 
 
@@ -24,23 +23,16 @@ class Coverage:
     total: int
     """Problems that any model attempted."""
     problems: Ints
-    min_n: Ints
-    max_n: Ints
-    """Fewest and most attempts of a model on a problem."""
+    """Problems with a graded attempt of the model."""
+    ungraded: Ints
+    """Problems of which the model has ungraded attempts only."""
+    mean_n: Floats
+    """Graded attempts of the model per problem."""
 
-    def attempts(self) -> list[str]:
-        """Return the attempts per problem of each model, as text."""
-        return [number_range(low, high) for low, high in zip(self.min_n.tolist(), self.max_n.tolist(), strict=True)]
-
-    def n_differs(self) -> NDArray[np.bool_]:
-        """Flag models whose n have nothing in common, models x models."""
-        below: NDArray[np.bool_] = self.max_n[:, None] < self.min_n
-        return below | below.T
-
-
-def number_range(low: int, high: int) -> str:
-    """Return "4", or "4 to 8"."""
-    return str(low) if low == high else f"{low} to {high}"
+    def n_ratio(self) -> Floats:
+        """Return how many times as many attempts per problem one of two models has, models x models."""
+        ratio: Floats = self.mean_n[:, None] / self.mean_n
+        return np.maximum(ratio, ratio.T)
 
 
 @dataclass(frozen=True)
@@ -79,9 +71,16 @@ class Benchmark:
 
 def list_benchmarks(survey: Survey) -> list[Benchmark]:
     """Return all boards, in the order of benchmark and protocol."""
-    attempted = survey.histograms[ALL].filter(pl.col("n") > 0)
-    keys = ("benchmark", "protocol", "subject", "model")
-    models = attempted.group_by(keys).agg(pl.col("problems").sum(), min_n=pl.col("n").min(), max_n=pl.col("n").max())
+    keys, is_graded = ("benchmark", "protocol", "subject", "model"), pl.col("n") > 0
+    models = (
+        survey.histograms[ALL].group_by(keys)
+        .agg(
+            problems=pl.col("problems").filter(is_graded).sum(),
+            ungraded=pl.col("problems").filter(~is_graded).sum(),
+            graded=(pl.col("n") * pl.col("problems")).sum(),
+        )
+        .filter(pl.col("problems") > 0)
+    )  # fmt: skip
     totals = survey.coverage[ALL].select("benchmark", "protocol", "subject", "attempted")
     problems = {(b, p, s): total for b, p, s, total in totals.iter_rows()}
     out = []
@@ -92,8 +91,8 @@ def list_benchmarks(survey: Survey) -> list[Benchmark]:
             subject = part["subject"][0]
             subjects.append(_board(benchmark, subject, protocol, part, problems[benchmark, protocol, subject]))
         total = sum(board.coverage.total for board in subjects)
-        ends = pl.col("problems").sum(), pl.col("min_n").min(), pl.col("max_n").max()
-        overall = _board(benchmark, None, protocol, frame.group_by("model").agg(ends).sort("model"), total)
+        counts = frame.group_by("model").agg(pl.col("problems", "ungraded", "graded").sum())
+        overall = _board(benchmark, None, protocol, counts.sort("model"), total)
         unit_keys = survey.units[benchmark, protocol]
         clustered = unit_keys is not None and unit_keys.size < total
         few = unit_keys if unit_keys is not None and unit_keys.size <= MAX_UNITS else None
@@ -102,5 +101,6 @@ def list_benchmarks(survey: Survey) -> list[Benchmark]:
 
 
 def _board(benchmark: str, subject: str | None, protocol: str, models: pl.DataFrame, total: int) -> ModelBoard:
-    coverage = Coverage(total, *(models[name].to_numpy() for name in ("problems", "min_n", "max_n")))
+    problems, ungraded, graded = (models[name].to_numpy() for name in ("problems", "ungraded", "graded"))
+    coverage = Coverage(total, problems, ungraded, graded / problems)
     return ModelBoard(benchmark, subject, protocol, models["model"].to_list(), coverage)

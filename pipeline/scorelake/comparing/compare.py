@@ -9,9 +9,18 @@ from itertools import groupby
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.comparing.eligibility import REFUSED, Codes, Counts, comparability, rank_eligibility, refusals
+from scorelake.comparing.eligibility import (
+    N_DIFFERS,
+    REFUSED,
+    Codes,
+    Counts,
+    comparability,
+    rank_eligibility,
+    refusals,
+)
 from scorelake.comparing.sums import BoardId, BoardSums, LakeSums, PairQuery, PairSums
 from scorelake.metrics import Metric
 from scorelake.metrics.board import ModelSums
@@ -171,6 +180,8 @@ class MetricTask:
     number: int
     sums: ModelSums
     result: MetricResult
+    undecided: NDArray[np.bool_]
+    """Which ranked models are not compared with each other, since their n differ."""
     comparison: PairedComparison | None = None
 
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery]]:
@@ -191,7 +202,9 @@ class MetricTask:
         if self.comparison is None:
             a, b = result.a[result.compared], result.b[result.compared]
             confidence, clustered = self.board.plan.confidence, self.board.benchmark.clustered
-            self.comparison = PairedComparison(self.sums, a, b, result.ranked, drawn, confidence, clustered)
+            self.comparison = PairedComparison(
+                self.sums, a, b, result.ranked, drawn, confidence, clustered, self.undecided
+            )
         self.comparison.compare(at, sums.wins, sums.differences)
         if is_last:
             lifts, ranks = self.comparison.finish()
@@ -210,7 +223,7 @@ def _metric_tasks(
     shared = np.broadcast_to(sums.shared, shape)
     for number, (metric, own) in enumerate(zip(chosen, sums.metrics, strict=True)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, compare)
+        codes = comparability(coverage, shared, usable, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         refused = refusals(coverage, codes[a, b], shared[a, b], usable[a, b], a, b, metric, compare)
         valued = has_value(task.board, metric)
@@ -220,16 +233,16 @@ def _metric_tasks(
             ranked = ranked[:0]
         compared = np.flatnonzero(codes[a, b] == 0)
         result = MetricResult(metric, a, b, usable[a, b], refused, compared, ranked, task.plan.resamples)
-        yield MetricTask(task, number, own, result)
+        yield MetricTask(task, number, own, result, codes[np.ix_(ranked, ranked)] == N_DIFFERS)
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
-    """Return whether ranks have ranges: every two ranked models are comparable, on enough problems.
+    """Return whether ranks have ranges: every two ranked models are comparable but for their n, on enough problems.
 
     Where not every pair is compared, the ranked models must be scored on the same problems.
     """
     inside = np.ix_(ranked, ranked)
-    refused = codes[inside][np.triu_indices(ranked.size, 1)]
+    refused = ~np.isin(codes[inside][np.triu_indices(ranked.size, 1)], (0, N_DIFFERS))
     enough = ranked.size > 0 and usable[inside].min() >= settings.compare.min_problems
     same_problems = every_pair or bool((usable[inside] == usable.diagonal()[ranked]).all())
     return bool(enough and same_problems and not refused.any())

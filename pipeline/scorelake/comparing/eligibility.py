@@ -1,4 +1,4 @@
-"""Which models may be compared and ranked: the same problems and about the same n; and the reasons why not."""
+"""Which models may be compared and ranked, and the reasons why not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.comparing.boards import Coverage, number_range
+from scorelake.comparing.boards import Coverage
 from scorelake.metrics import Metric
 from scorelake.metrics.distributions import Ints
 from scorelake.settings import Compare
@@ -17,16 +17,24 @@ Codes = NDArray[np.int8]
 Counts = NDArray[np.integer[Any]]
 REFUSED = "not comparable: "
 """Start of a claim that gives a reason instead of a result."""
+N_DIFFERS = 3
+_MAX_N_RATIO = 2
+"""Of the attempts per problem of two models. The sign-flip test needs symmetric differences: up to here it calls
+equal models different in at most 5.1% of cases, at 1 against 4 attempts in 11%, at 1 against 16 in up to 47%."""
+_DEPEND_ON_N = {"bayes@N": "avg@N", "geom@k": "pass@k or pass^k"}
+"""Metrics whose values are biased by n, so that it must be the same; and what to compare by instead."""
+_SAME_N = 1.05
+"""Largest ratio that counts as the same: some attempts are ungraded."""
 
 
-def comparability(coverage: Coverage, shared: Counts, usable: Counts, settings: Compare) -> Codes:
+def comparability(coverage: Coverage, shared: Counts, usable: Counts, metric: Metric, settings: Compare) -> Codes:
     """Return the reason why two models are not comparable, models x models: 1 to 4, or 0 if they are.
 
     `shared` counts the problems that both attempted, `usable` those on which both have a score.
     """
     few = shared < settings.min_problems
     same_problems = few & (shared == coverage.problems[:, None]) & (shared == coverage.problems)
-    n_differs = coverage.n_differs() if not settings.allow_different_n else np.zeros(few.shape, dtype=bool)
+    n_differs = coverage.n_ratio() > (_SAME_N if metric.family.name in _DEPEND_ON_N else _MAX_N_RATIO)
     conditions = [same_problems, few, n_differs, usable < settings.min_problems]
     return np.asarray(np.select(conditions, np.arange(1, 5, dtype=np.int8), np.int8(0)), dtype=np.int8)
 
@@ -48,7 +56,7 @@ def refusals(
     if not codes.any():
         none = pl.Series([None], dtype=pl.String).new_from_index(0, codes.size)
         return none, none
-    attempts = pl.Series(coverage.attempts(), dtype=pl.String)
+    attempts = pl.Series([f"{n:,.1f}".removesuffix(".0") for n in coverage.mean_n.tolist()], dtype=pl.String)
     out = []
     for one, two in ((a, b), (b, a)):
         pairs = pl.DataFrame({"code": codes, "shared": shared, "usable": usable}).with_columns(
@@ -62,13 +70,15 @@ def refusals(
 
 
 def _reason(metric: Metric, needed: int) -> pl.Expr:
+    instead = _DEPEND_ON_N.get(metric.family.name)
+    n_rule = f"{metric.name} depends on n: compare by {instead}" if instead else "at most twice as many are compared"
     texts = (
         pl.format("too few problems ({} in common, {} needed)", "shared", pl.lit(needed)),
         pl.format(
             "problem sets differ ({} of {} and {} problems in common, {} needed)",
             *("shared", "problems", "other_problems", pl.lit(needed)),
         ),
-        pl.format("n differs ({} and {} attempts per problem)", "n", "other_n"),
+        pl.format(f"n differs ({{}} and {{}} attempts per problem; {n_rule})", "n", "other_n"),
         pl.format(
             f"n is below k = {metric.draws} (both models have enough attempts on {{}} problems, {{}} needed)",
             *("usable", pl.lit(needed)),
@@ -81,26 +91,13 @@ def _reason(metric: Metric, needed: int) -> pl.Expr:
 
 
 def rank_eligibility(coverage: Coverage, settings: Compare) -> list[str | None]:
-    """Return the reason why each model is not ranked; None if it is.
-
-    Models that attempted enough of the problems are ranked, and of those the largest set that may all be compared
-    with each other by their n: ranges that overlap two by two all contain one n.
-    """
+    """Return the reason why each model is not ranked; None if it is. Models are ranked whatever their n is."""
     needed = max(1, int(np.ceil(settings.min_share * coverage.total - 1e-9)))
-    enough = coverage.problems >= needed
-    out: list[str | None] = [
-        None if fine else f"attempted {problems:,} of {coverage.total:,} problems, {needed:,} needed to be ranked"
-        for problems, fine in zip(coverage.problems.tolist(), enough, strict=True)
-    ]
-    if settings.allow_different_n or not enough.any():
-        return out
-    common_n = np.unique(coverage.min_n[enough])[:, None]
-    contains = (coverage.min_n <= common_n) & (coverage.max_n >= common_n) & enough
-    size = contains.sum(axis=1)
-    ranked = contains[np.flatnonzero(size == size.max())[-1]]  # of several sets, the one with the largest n
-    n = number_range(coverage.min_n[ranked].max(), coverage.max_n[ranked].min())
-    for i in np.flatnonzero(enough & ~ranked):
-        attempts = number_range(coverage.min_n[i], coverage.max_n[i])
-        plural = "" if coverage.max_n[i] == 1 else "s"
-        out[i] = f"n differs ({attempts} attempt{plural} per problem, the ranked models share n = {n})"
+    out: list[str | None] = []
+    for problems, ungraded in zip(coverage.problems.tolist(), coverage.ungraded.tolist(), strict=True):
+        verb, more = "attempted", ""
+        if ungraded:
+            verb, more = "has graded attempts on", f" and only ungraded ones on {ungraded:,}"
+        reason = f"{verb} {problems:,} of {coverage.total:,} problems{more}, {needed:,} needed to be ranked"
+        out.append(None if problems >= needed else reason)
     return out

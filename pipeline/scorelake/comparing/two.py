@@ -55,7 +55,7 @@ def _compare(
 ) -> MetricResult:
     first, second = np.array([0]), np.array([1])
     shared, usable = (np.full((2, 2), each.all(axis=0).sum()) for each in (n > 0, ~np.isnan(scores)))
-    code = comparability(coverage, shared, usable, settings.compare)[:1, 1]
+    code = comparability(coverage, shared, usable, metric, settings.compare)[:1, 1]
     refused = refusals(coverage, code, shared[:1, 1], usable[:1, 1], first, second, metric, settings.compare)
     compared, plan, none = np.flatnonzero(code == 0), resample_plan(settings), np.arange(0)
     result = MetricResult(metric, first, second, usable[:1, 1], refused, compared, none, plan.resamples)
@@ -64,9 +64,9 @@ def _compare(
 
 def _coverage(n: Ints) -> Coverage:
     attempted = n > 0
-    none = np.iinfo(np.int64).max  # of a side without attempts: more than any maximum
-    min_n = np.where(attempted, n, none).min(axis=1, initial=none)
-    return Coverage(n.shape[1], attempted.sum(axis=1), min_n, n.max(axis=1, initial=0))
+    shared = n[:, attempted.all(axis=0)]
+    problems, ungraded = attempted.sum(axis=1), np.zeros(len(n), dtype=np.int64)
+    return Coverage(n.shape[1], problems, ungraded, shared.mean(axis=1) if shared.size else np.ones(len(n)))
 
 
 def _units(problems: pl.DataFrame, cluster: str | None) -> Units:

@@ -133,8 +133,18 @@ class PairedComparison:
     """Compare pairs (a, b) of models and rank models, batch by batch, from the sums of their scores."""
 
     def __init__(
-        self, sums: ModelSums, a: Ints, b: Ints, ranked: Ints, drawn: Resamples, confidence: float, clustered: bool
+        self,
+        sums: ModelSums,
+        a: Ints,
+        b: Ints,
+        ranked: Ints,
+        drawn: Resamples,
+        confidence: float,
+        clustered: bool,
+        undecided: NDArray[np.bool_] | None = None,
     ) -> None:
+        self.undecided = undecided
+        """Ranked models, two by two, of which neither is ever above the other; None for none."""
         self.present = np.flatnonzero(sums.counts.any(axis=0))
         """Units with a scored problem: a subject has few of its benchmark's."""
         self.sums, self.counts = sums.sums[:, self.present], sums.counts[:, self.present]
@@ -288,6 +298,8 @@ class PairedComparison:
             both = (a >= 0) & (b >= 0)
             ahead[a[both], b[both]] = self.lifts.t[both]
             ahead -= ahead.T  # row: how far each other model is ahead of this one
+        if self.undecided is not None:
+            ahead = np.where(self.undecided, 0, ahead)
         limit = np.partition(self.farthest, index, axis=1)[:, index, None] * (1 + _ROUNDING)
         lo += np.count_nonzero(ahead > limit, axis=1)
         hi -= np.count_nonzero(-ahead > limit, axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import quote
 
-from scorelake.read.board import BoardRows, Facts, Reader, current_run_id, facts, opened
+from scorelake.read.board import BoardRows, Facts, Line, Reader, current_run_id, facts, opened
+from scorelake.read.numbers import Scale
 from scorelake.text import escape_controls, plural
 
 TOP = 10
@@ -95,13 +97,24 @@ def title(board: BoardRows) -> str:
 
 
 def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
-    """Return two or three sentences on the leader and the models behind it. No rank range has a "best" model."""
+    """Return sentences on the leader and the models behind it; an unranked model with a higher score comes first."""
     lines, scale = board.lines[metric], board.scale(metric)
     where = f"{title(board)} at {metric}"
     ranked = [line for line in lines if line.rank is not None and line.value is not None]
     if not ranked:
         reason = next((line.reason for line in lines if line.reason), "no model has a value")
         return f"No model is ranked on {where}: {reason}."
+    leader = _leader(facts, ranked, where, scale, metric)
+    unranked = [line for line in lines if line.rank is None]
+    highest = max([ranked[0], *unranked], key=lambda line: -math.inf if line.value is None else line.value)
+    if highest is ranked[0]:
+        return leader
+    score = f"{facts.label[highest.model]} has the highest score on {where}, {scale.both(highest.value, None, None)}"
+    return f"{score}, but is not ranked: {highest.reason}. Of the ranked models, {leader}"
+
+
+def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: str) -> str:
+    """Return sentences on the first ranked model and those behind it. No rank range has a "best" model."""
     first = ranked[0]
     tied = [line for line in ranked if line.rank == first.rank]
     others = ranked[len(tied) :]
