@@ -80,6 +80,7 @@ def test_every_power_of_two_by_default(tmp_path: Path) -> None:
     assert [got["vote@1"], got["vote@2"]] == pytest.approx([share, share], rel=1e-14)
 
 
+@pytest.mark.slow
 def test_more_draws_than_attempts(tmp_path: Path) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
     run(home, tmp_path / "out", metrics=["vote@6", "vote@8"])
@@ -89,6 +90,7 @@ def test_more_draws_than_attempts(tmp_path: Path) -> None:
     assert votes(tmp_path / "out")["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
 
 
+@pytest.mark.slow
 def test_what_an_answer_is(tmp_path: Path) -> None:
     """Both verdicts of one text count; no answer, no vote; an attempt without a verdict has none either."""
     rows: list[Row] = [
@@ -106,6 +108,7 @@ def test_what_an_answer_is(tmp_path: Path) -> None:
     assert sound(tmp_path / "fail")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "counts"),
     [
@@ -123,6 +126,7 @@ def test_answers_of_every_type(tmp_path: Path, values: list[object], counts: lis
     assert sound(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_no_votes_without_answers_that_can_be_right(tmp_path: Path) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, False]))
     run(tmp_path / "lake", tmp_path / "out")
@@ -136,6 +140,7 @@ def test_no_votes_without_answers_that_can_be_right(tmp_path: Path) -> None:
     assert votes(tmp_path / "scores") == {"vote@1": 0.5, "vote@2": 0.5}
 
 
+@pytest.mark.slow
 def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, attempts(model="m", problem_id="p", passed=[True, False], answer=["A", "B"]), "0.parquet")
@@ -191,6 +196,7 @@ def test_a_duplicate_does_not_vote_twice(tmp_path: Path) -> None:
     assert sound(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_two_answers_of_one_attempt_need_a_rule(tmp_path: Path) -> None:
     home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
     with pytest.raises(DataError, match=r"1 attempts have conflicting verdicts or answers:\n  m, problem p: at"):
@@ -270,6 +276,7 @@ def _id(answer: str) -> int:
     return int(text_ids(pl.Series([answer]))[0])
 
 
+@pytest.mark.slow
 def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:
     """Incremental equals full, also when a late file repeats attempts."""
     first, second = letters("AABBC", "A") + letters("XYX", "Y", "q"), letters("AABBCDD", "A")

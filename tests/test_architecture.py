@@ -225,6 +225,7 @@ def test_every_module_has_a_layer() -> None:
     assert not unknown, f"say in LAYERS where {', '.join(sorted(unknown))} belongs"
 
 
+@pytest.mark.slow
 def test_the_walls_stand() -> None:
     found = [line for module in everything().values() for line in broken(module)]
     assert not found, "\n" + "\n".join(found)

@@ -50,6 +50,7 @@ def damage(path: Path, at: int, byte: int = 0xFF) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -169,6 +170,7 @@ def test_null_names_are_rejected(tmp_path: Path) -> None:
     accounted(tmp_path, rows_read=10, graded=1, rejected=9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0, 0.5, 2.0])
 def test_outcomes_out_of_range(tmp_path: Path, bad: float) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="a", passed=[1.0, 0.0, None, bad]))
@@ -176,6 +178,7 @@ def test_outcomes_out_of_range(tmp_path: Path, bad: float) -> None:
     accounted(tmp_path, rows_read=4, graded=2, ungraded=1, rejected=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_scores_that_are_not_numbers(tmp_path: Path, bad: float) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="a", score=[1.5, -2.0, None, bad]))

@@ -23,6 +23,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
+@pytest.mark.slow
 def test_score_then_everything_else(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     out = tmp_path / "out"
     scored = cli("score", FIXTURES / "lake", "--out", out)
@@ -45,6 +46,7 @@ def test_score_then_everything_else(tmp_path: Path, cli) -> None:  # type: ignor
     assert cli("gc", out, "--keep", 1).returncode == 0
 
 
+@pytest.mark.slow
 def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     def told(*arguments: object) -> dict[str, object]:
         done = cli("score", *arguments, "--json")
@@ -65,6 +67,7 @@ def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # ty
     assert told(lake, "--out", out)["exit_code"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("frame", "arguments", "code", "says"),
     [
@@ -93,12 +96,14 @@ def test_errors_say_what_where_and_what_next(
     assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_k_above_n_is_said_not_guessed(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     assert cli("score", lake, "--out", tmp_path / "out", "--metrics", "pass@64").returncode == 0
     shown = cli("show", tmp_path / "out", "--metric", "pass@64").stdout
     assert "No value: too few problems have k graded attempts" in shown
 
 
+@pytest.mark.slow
 def test_lake_errors(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "empty").mkdir()
     for arguments, says in (
@@ -110,6 +115,7 @@ def test_lake_errors(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-de
         assert (done.returncode, says in done.stderr) == (5, True)
 
 
+@pytest.mark.slow
 def test_usage_errors(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     assert cli("score", lake).returncode == 2
     assert cli("nonsense").returncode == 2
@@ -122,6 +128,7 @@ def test_usage_errors(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[
     assert (unknown.returncode, "did you mean: pass@" in unknown.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_quarantine(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (lake / "zero.parquet").write_bytes(b"")
     (lake / "text.parquet").write_text("this is not parquet")
@@ -143,6 +150,7 @@ def test_quarantine(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no
     assert cli("check", out).returncode == 0
 
 
+@pytest.mark.slow
 def test_sql_cannot_touch_anything_else(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "secret.txt").write_text("secret")
     assert cli("score", lake, "--out", tmp_path / "out").returncode == 0
@@ -179,6 +187,7 @@ def test_help_is_instant_and_complete(cli) -> None:  # type: ignore[no-untyped-d
         assert f"  {command}" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("imported", "absent"),
     [
@@ -193,6 +202,7 @@ def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:
     """On a pseudo-terminal the run shows its stages; the pipe of the other tests saw none."""
     leader, follower = pty.openpty()

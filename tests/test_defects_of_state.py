@@ -55,6 +55,7 @@ def failed(out: Path) -> list[str]:
 # --- one truth about what is shown ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_slow_run_cannot_publish_an_older_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the slow one has listed and not yet published, another would publish a newer lake: it is told to wait."""
     lake, out, others = tmp_path / "lake", tmp_path / "out", list[str]()
@@ -92,6 +93,7 @@ def clock(days: float) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_ahead(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     night(lake, 0)
@@ -110,6 +112,7 @@ def test_a_clock_that_was_ahead(tmp_path: Path) -> None:
     assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY number")] == [1, 2]
 
 
+@pytest.mark.slow
 def test_somebody_else_has_published_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where locks do not hold (some network file systems), a run whose base is no longer shown publishes nothing."""
     lake, out = tmp_path / "lake", tmp_path / "out"
@@ -269,6 +272,7 @@ def test_a_board_that_was_replaced(tmp_path: Path, how: str) -> None:
 # --- ours or not ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gc_of_a_folder_that_is_none_of_ours(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     put(tmp_path / "data" / "snapshots" / "20260101T000000Z-0123abcd", expand([("a", 4, 2)], model="m"))
     put(tmp_path / "data" / "partials" / ("0" * 32), expand([("a", 4, 2)], model="m"))
@@ -283,6 +287,7 @@ def test_gc_of_a_folder_that_is_none_of_ours(tmp_path: Path, cli) -> None:  # ty
         run(tmp_path / "lake", tmp_path / "data")
 
 
+@pytest.mark.slow
 def test_gc_leaves_what_has_another_name(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     for i in range(3):
@@ -298,6 +303,7 @@ def test_gc_leaves_what_has_another_name(tmp_path: Path) -> None:
     assert len(list(lake.iterdir())) == 3, "a link is removed, not what it leads to"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".lock", "snapshots", "partials"])
 def test_no_link_is_followed_for_writing(tmp_path: Path, name: str) -> None:
     lake, out, precious = tmp_path / "lake", tmp_path / "out", tmp_path / "precious"
@@ -329,6 +335,7 @@ def first_night(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("which", ["manifest.json", "shard.json", "scorelake-output.json", "published.json"])
 def test_damaged_state_is_named_and_mended(
@@ -351,6 +358,7 @@ def test_damaged_state_is_named_and_mended(
     assert run(lake, out).status == "unchanged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [('"read": 4', '"read": 5'), ('"problems": 1', '"problems": "1"')])
 def test_a_partial_that_says_something_else(tmp_path: Path, before: str, after: str) -> None:
     """Valid JSON of the right shape with something wrong in it is not believed."""
@@ -384,6 +392,7 @@ def test_history_that_was_damaged_comes_back(tmp_path: Path, which: str, how: st
     assert pl.read_parquet(out / "history.parquet")["run_id"].n_unique() == 4
 
 
+@pytest.mark.slow
 def test_an_output_inside_its_lake(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     for i in range(3):
@@ -410,6 +419,7 @@ def test_an_output_is_no_lake(tmp_path: Path) -> None:
         run(tmp_path / "out", tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_files_can_be_left_out(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     for date in ("2026-02-03", "2026-02-04"):
@@ -446,6 +456,7 @@ def test_ten_nights_with_gc_every_night(tmp_path: Path) -> None:
     assert failed(out) == []
 
 
+@pytest.mark.slow
 def test_a_crash_between_board_and_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     night(lake, 0)
@@ -470,6 +481,7 @@ def fallen(lake: Path, share: float) -> None:
         put(lake, expand([(f"p{i}", 20, int(20 * share)) for i in range(40)], model=model), f"{model}.parquet")
 
 
+@pytest.mark.slow
 def test_a_fall_of_all_models_is_told(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     fallen(lake, 0.8)
@@ -491,6 +503,7 @@ def test_a_fall_of_all_models_is_told(tmp_path: Path) -> None:
                     ("old", "gone", False, True)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_board_does_not_lose_its_values_unnoticed(tmp_path: Path) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     put(lake, expand([("a", 8, 4), ("b", 8, 2)], model="m"))

@@ -9,6 +9,7 @@ from conftest import ask, attempts, expand, put, run
 from scorelake.errors import DataError, UsageError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gate", "says"),
     [
@@ -31,6 +32,7 @@ def test_each_gate(tmp_path: Path, gate: str, says: str) -> None:
     run(tmp_path / "lake", tmp_path / "out", "[policy]\nmax_rejected = 5\n", allow_quarantine=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["pass@1", " PASS@1 "])
 def test_a_fall(tmp_path: Path, metric: str) -> None:
     config = f'[gates]\nmax_fall = 0.1\nmetric = "{metric}"\n'

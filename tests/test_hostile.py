@@ -83,6 +83,7 @@ def forced(lake: Path, out: Path, method: str, **settings: Any) -> None:
     tasks.count(tasks.Count(shard, chosen, str(out / "partials"), method=method))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "passes"), [(pl.Float32, 1), (pl.Float64, 1)])
 def test_a_threshold_is_compared_in_the_columns_own_precision(tmp_path: Path, kind: Any, passes: int) -> None:
     frame = attempts(model="m", problem_id=["p", "q"], score=pl.Series([0.7, 0.5], dtype=kind))
@@ -160,6 +161,7 @@ def test_checksums_in_some_files_only(tmp_path: Path) -> None:
     assert counts(tmp_path / "out") == [("m", "", "p", 8, 8, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "query"])
 def test_files_without_rows_and_empty_row_groups(tmp_path: Path, method: str) -> None:
     lake = tmp_path / "lake"
@@ -174,6 +176,7 @@ def test_files_without_rows_and_empty_row_groups(tmp_path: Path, method: str) ->
     assert counts(tmp_path / "out") == [("m", "", "p", 1, 1, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "query"])
 def test_attempts_in_some_files_only(tmp_path: Path, method: str) -> None:
     lake = tmp_path / "lake"
@@ -185,6 +188,7 @@ def test_attempts_in_some_files_only(tmp_path: Path, method: str) -> None:
     assert told.run["duplicates"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.EIO])
 def test_trouble_of_the_machine_is_never_remembered_against_a_file(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
@@ -204,6 +208,7 @@ def test_trouble_of_the_machine_is_never_remembered_against_a_file(
     assert run(lake, tmp_path / "out", metrics=["pass@1"]).status == "published"
 
 
+@pytest.mark.slow
 def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
     lake, out = str(tmp_path / "lake"), str(tmp_path / "out")
     for i in range(3):
@@ -269,6 +274,7 @@ def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     assert [row[0] for row in counts(tmp_path / "out")] == ["good", "other"]
 
 
+@pytest.mark.slow
 def test_a_killed_parent_takes_its_child_along(tmp_path: Path) -> None:
     """Or the lock would be held by a job that nobody waits for."""
     put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True))
@@ -301,6 +307,7 @@ def test_a_killed_parent_takes_its_child_along(tmp_path: Path) -> None:
 # --- the cliff, and what else was measured --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_long_texts_take_no_more_than_themselves(tmp_path: Path) -> None:
     """Twenty names of 35,000 letters on 200,000 rows: seven gigabytes, if they were spelled out row by row."""
     rows = 200_000
@@ -339,6 +346,7 @@ def test_partials_depend_on_no_version_of_a_library() -> None:
 # --- found by random and by damaged lakes ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "query"])
 def test_a_repeated_attempt_with_another_carried_value_is_a_repeat(tmp_path: Path, method: str) -> None:
     rows = attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0], level=["easy", "hard"])

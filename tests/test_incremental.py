@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from conftest import UNSHRUNK, attempts, expand, put, run, tables
 
 
+@pytest.mark.slow
 def test_only_new_and_changed_files_are_read(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     for i in range(5):

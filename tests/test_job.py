@@ -69,6 +69,7 @@ def test_a_lake_of_the_exact_reference_counts(tmp_path: Path) -> None:
     assert len(wanted) > 800
 
 
+@pytest.mark.slow
 def test_golden_tables(tmp_path: Path) -> None:
     """Text and whole numbers to the letter, floats to 1e-10 (the last digits may differ between processors)."""
     import make
@@ -83,6 +84,7 @@ def test_golden_tables(tmp_path: Path) -> None:
                 assert a == b or float(a) == pytest.approx(float(b), rel=1e-10, abs=1e-12), (name, got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pl.Boolean, pl.Int8, pl.UInt32, pl.Float32, pl.Float64])
 def test_outcomes_of_every_type(tmp_path: Path, kind: type[pl.DataType]) -> None:
     frame = attempts(model="m", problem_id=["a", "a", "a", "b"], passed=[1, 0, None, 1])
@@ -125,6 +127,7 @@ def test_protocols_are_never_pooled(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ungraded_policies(tmp_path: Path) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id=["a", "a", "b"], passed=[True, None, None]))
     run(tmp_path / "lake", tmp_path / "exclude", metrics=["pass@1"])
@@ -207,6 +210,7 @@ def test_carried_columns_and_slices(tmp_path: Path) -> None:
     assert sliced == [("difficulty", "10", 1.0, 1), ("difficulty", "3", 0.5, 1), ("difficulty", None, 0.0, 1)]
 
 
+@pytest.mark.slow
 def test_a_new_k_rereads_nothing(tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 20, 7), ("b", 20, 1)], model="m"))
     run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
@@ -255,6 +259,7 @@ def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignor
     assert tables(tmp_path / "one") == tables(tmp_path / "many")
 
 
+@pytest.mark.slow
 def test_odd_names_in_folders(tmp_path: Path) -> None:
     from urllib.parse import quote
 
@@ -272,6 +277,7 @@ def test_odd_names_in_folders(tmp_path: Path) -> None:
     assert all(f.ok for f in check.check(Output(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_the_folder_can_be_moved(tmp_path: Path) -> None:
     run(FIXTURES / "lake", tmp_path / "out")
     before = ask(tmp_path / "out", "SELECT count(*), round(sum(value), 6) FROM problem_scores")
@@ -280,6 +286,7 @@ def test_the_folder_can_be_moved(tmp_path: Path) -> None:
     assert ask(tmp_path / "elsewhere", "SELECT count(*), round(sum(value), 6) FROM problem_scores") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [[], ["maj@2", "avg@N", "bayes@N", "geom@2", "g-pass@4_0.5", "pass@3", "geom-ds@2"]]
 )

@@ -30,6 +30,7 @@ def names(out: Path) -> set[str]:
     return {path.name for path in (out / "partials").iterdir()}
 
 
+@pytest.mark.slow
 def test_all_parts_are_the_whole(home: Path) -> None:
     out = Output(home / "out")
     files = [
@@ -48,6 +49,7 @@ def test_parts_may_be_counted_while_a_run_holds_the_lock(home: Path) -> None:
         assert count_part(home / "lake", out, Settings(), 1, 1)
 
 
+@pytest.mark.slow
 def test_only_what_is_new_is_counted(home: Path) -> None:
     out = Output(home / "out")
     run(home / "lake", out.root)
@@ -93,6 +95,7 @@ def test_the_same_part_twice_at_once(home: Path) -> None:
     assert not [name for name in names(home / "out") if name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_quarantine_is_told_and_left_to_score(home: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (home / "lake" / "cut.parquet").write_bytes(b"PAR1 cut")
     done = cli("count", home / "lake", "--out", home / "out", "--shard", "1/1")
@@ -109,6 +112,7 @@ def test_parts_that_are_none(home: Path, shard: str) -> None:
         lakes.part_of(shard)
 
 
+@pytest.mark.slow
 def test_garbage_leaves_what_no_run_has_used_yet(home: Path) -> None:
     out = Output(home / "out")
     run(home / "lake", out.root)

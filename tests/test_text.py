@@ -15,6 +15,7 @@ NASTY = "m\x1b]0;owned\x07\x1b[31m\u202e\u200b\x9b2J\r"
 """A title, a colour, text turned round, a space nobody sees, a one-byte escape, and back to the start."""
 
 
+@pytest.mark.slow
 def test_what_is_not_seen_is_spelled_out() -> None:
     assert escape_controls("plain / ünïcode 🦀") == "plain / ünïcode 🦀"
     assert escape_controls(NASTY) == r"m\x1b]0;owned\x07\x1b[31m\u202e\u200b\x9b2J\r"
@@ -39,6 +40,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
+@pytest.mark.slow
 def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     seen = [cli("score", lake, "--out", out, "--metrics", "pass@1,pass@2")]
@@ -54,6 +56,7 @@ def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
     assert r"m\x1b]0;owned" in seen[-2].stderr
 
 
+@pytest.mark.slow
 def test_counts_in_messages_are_right(lake: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
     said = cli("score", lake, "--out", out).stderr

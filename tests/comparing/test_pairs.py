@@ -56,6 +56,7 @@ def test_claims_follow_the_interval(tmp_path: Path) -> None:
     assert [row["p_holm"] for row in found.values()] == pytest.approx(adjusted.tolist(), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_requested_metrics_subjects_and_an_independent_recomputation(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     n, c = 8, rng.integers(0, 9, (3, 60))
@@ -96,6 +97,7 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
         scored(tmp_path, _example(), compare={"metrics": ["geom-ds@2"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("b", "why"),
     [
@@ -116,6 +118,7 @@ def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], 
     assert {row[name] for name in numbers} == {None}
 
 
+@pytest.mark.slow
 def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
     few = [*_model("a", [0] * 5), *_model("b", [1] * 5)]
     (row,) = rows(scored(tmp_path / "few", few), "FROM comparison")
@@ -154,6 +157,7 @@ def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None
     assert found["a", "c"]["protocol"] is None
 
 
+@pytest.mark.slow
 def test_a_family_is_a_benchmark_a_protocol_and_a_metric(tmp_path: Path) -> None:
     """q and Holm count the pairs of one protocol, of all its subjects, and of no other."""
     rng = np.random.default_rng(12)
@@ -216,6 +220,7 @@ def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
     assert (row["metric"], row["lift"], row["wins_b"], row["claim"]) == ("avg@N", 2, 30, "improvement")
 
 
+@pytest.mark.slow
 def test_clusters_are_drawn_together(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     c = rng.integers(0, 2, (2, 24)).repeat(10, axis=1)

@@ -72,6 +72,7 @@ def test_subjects_have_ranks_of_their_own(out: Path) -> None:
         assert found["y", model] == (1, 1, 3, pytest.approx(1 / 3))
 
 
+@pytest.mark.slow
 def test_a_model_that_tried_the_easiest_problems_does_not_lead(tmp_path: Path) -> None:
     """Thirty of a hundred, or only what it solved: it stands below, with the reason."""
     rng = np.random.default_rng(1)
@@ -84,6 +85,7 @@ def test_a_model_that_tried_the_easiest_problems_does_not_lead(tmp_path: Path) -
     assert found["whole"][4] + found["other"][4] == pytest.approx(1)  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
     counts = [*_model("whole", [1, 0] * 50), *_model("most", [1, 0] * 30)]
     found = _places(scored(tmp_path / "one", counts, compare={"min_share": 0.6}))
@@ -92,6 +94,7 @@ def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
     assert found["most"][-1] == "attempted 60 of 100 problems, 61 needed to be ranked"
 
 
+@pytest.mark.slow
 def test_models_are_ranked_whatever_their_n_is(tmp_path: Path) -> None:
     """A missed night does not hide the leader. Beyond twice the n no model is called better: ranges say so."""
     night = _model("large", [6, 7] * 20, n=8), _model("small", [4, 6] * 20, n=16), _model("middle", [3, 2] * 20, n=12)
@@ -102,6 +105,7 @@ def test_models_are_ranked_whatever_their_n_is(tmp_path: Path) -> None:
     assert [found[name][:3] for name in ("one", "four", "five")] == [(1, 1, 3), (2, 1, 2), (3, 2, 3)]
 
 
+@pytest.mark.slow
 def test_ungraded_problems_are_not_called_unattempted(tmp_path: Path) -> None:
     graded = pl.concat([expand([(f"p{i}", 2, 1) for i in range(40)], model=model) for model in "ab"])
     few = (pl.col("model") == "b") & pl.col("problem_id").is_in([f"p{i}" for i in range(11)])
@@ -123,6 +127,7 @@ def test_no_value_no_rank(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
     import polars as pl
 
@@ -138,6 +143,7 @@ def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
     assert _places(tmp_path / "out")["u"][-1] == "no graded attempt"
 
 
+@pytest.mark.slow
 def test_too_few_problems_give_no_ranges(tmp_path: Path) -> None:
     found = _places(scored(tmp_path, [*_model("a", [1] * 19), *_model("b", [0] * 19)]))
     assert found == {"a": (1, None, None, None, None, None), "b": (2, None, None, None, None, None)}

@@ -40,6 +40,7 @@ def test_agreeing_duplicates_are_counted_and_dropped(tmp_path: Path) -> None:
     assert all(finding.ok for finding in check.check(Output(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_off_counts_every_row(tmp_path: Path) -> None:
     files: list[list[Row]] = [[("a", 0, True), ("a", 0, False)]]
     run(lake(tmp_path, files), tmp_path / "out", '[duplicates]\npolicy = "off"\n')
@@ -62,6 +63,7 @@ def test_conflicts_need_a_rule(tmp_path: Path, rule: str, c: int, apart: bool) -
     assert all(finding.ok for finding in check.check(Output(tmp_path / "out")))
 
 
+@pytest.mark.slow
 def test_duplicates_that_arrive_later(tmp_path: Path) -> None:
     run(lake(tmp_path, [[("a", 0, True), ("a", 1, False)]]), tmp_path / "out")
     report = run(
@@ -71,6 +73,7 @@ def test_duplicates_that_arrive_later(tmp_path: Path) -> None:
     assert report.run["duplicates"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pl.String(), pl.Int64()])
 def test_attempts_of_any_name(tmp_path: Path, kind: pl.DataType) -> None:
     names = ["1", "-5", "99999999999"] if kind == pl.String() else [1, -5, 99999999999]

@@ -60,6 +60,7 @@ def counted(home: Path, out: Path, use_kernel: bool, chunk_rows: int) -> tuple[p
     return pl.concat(frames).sort("chunk", *KEYS), totals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [0, 5, 64, 200])
 def test_the_kernel_equals_the_query(tmp_path: Path, attempts: int) -> None:
     for seed in range(3):

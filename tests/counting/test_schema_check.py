@@ -30,6 +30,7 @@ def refused(home: Path, kind: type[ScorelakeError], config: str | None = None, *
     return error.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"dry_run": True}, {"allow_quarantine": True}])
 def test_everything_at_once_and_the_lines_that_mend_it(tmp_path: Path, options: dict[str, bool]) -> None:
     for i in range(12):

@@ -86,6 +86,7 @@ def test_counts_equal_the_table(layout: Layout, tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "no temporary folder is left"
 
 
+@pytest.mark.slow
 @every
 def test_attempts_without_a_verdict_count_by_rule(layout: Layout, tmp_path: Path) -> None:
     if not layout.nulls:
@@ -102,6 +103,7 @@ def test_attempts_without_a_verdict_count_by_rule(layout: Layout, tmp_path: Path
     assert report.total.mean_errors_failed < report.total.mean_errors_ungraded
 
 
+@pytest.mark.slow
 @every
 def test_ingesting_again_changes_nothing(layout: Layout, tmp_path: Path) -> None:
     layout.write(tmp_path / "logs", TABLE)
@@ -130,6 +132,7 @@ def test_changed_verdict_replaces_the_old_one(layout: Layout, tmp_path: Path) ->
     assert counts(layout, tmp_path / "lake") == expected(table)
 
 
+@pytest.mark.slow
 @every
 def test_truncated_file_is_refused(layout: Layout, tmp_path: Path) -> None:
     path = layout.write(tmp_path / "logs", TABLE)
@@ -157,6 +160,7 @@ def test_truncated_file_is_refused(layout: Layout, tmp_path: Path) -> None:
             assert is_complete, f"{n} of {rows} rows from {cut} of {len(complete)} bytes"
 
 
+@pytest.mark.slow
 @every
 def test_malformed_verdict_is_never_a_pass(layout: Layout, tmp_path: Path) -> None:
     """It is refused, or read as the number it is."""
@@ -217,6 +221,7 @@ def check_survival(layout: Layout, home: Path, lake: Path) -> None:
     check_rows(report)
 
 
+@pytest.mark.slow
 @every_text
 def test_mutated_values(name: str, tmp_path: Path) -> None:
     layout, draw = LAYOUTS[name], random.Random(f"{name} {TIMES}")
@@ -233,6 +238,7 @@ def test_mutated_values(name: str, tmp_path: Path) -> None:
         check_survival(layout, tmp_path / "logs", tmp_path / f"lake-{i}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_mutated_bytes(name: str, tmp_path: Path) -> None:
     layout, draw = LAYOUTS[name], random.Random(f"{name} {TIMES}")
@@ -246,6 +252,7 @@ def test_mutated_bytes(name: str, tmp_path: Path) -> None:
         check_survival(layout, tmp_path / "logs", tmp_path / f"lake-{i}")
 
 
+@pytest.mark.slow
 @every_text
 def test_byte_order_mark_and_line_ends_change_nothing(name: str, tmp_path: Path) -> None:
     path = LAYOUTS[name].write(tmp_path / "logs", TABLE)

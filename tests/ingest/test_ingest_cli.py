@@ -50,6 +50,7 @@ def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli:
     assert rows[1:] == ["0,1.0", "1,0.5"]
 
 
+@pytest.mark.slow
 def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
     generic_csv(tmp_path, TABLE)
     pairs = ("--map", "model=who,problem_id=task.id", "--map", "passed=ok")

@@ -133,6 +133,7 @@ def test_names_survive(tmp_path: Path) -> None:
     assert published == sorted((name,) * 4 for name in names)
 
 
+@pytest.mark.slow
 def test_lake_of_two_tools_can_be_scored(tmp_path: Path) -> None:
     """Protocols are not pooled; columns are carried where all files have them."""
     swebench_report(tmp_path / "logs" / "swe", TABLE)
@@ -250,6 +251,7 @@ def test_files_that_are_not_results_are_listed_or_refused(tmp_path: Path) -> Non
     assert "is not a helm result" in load(tmp_path / "other", named, format="helm").refused[0].what
 
 
+@pytest.mark.slow
 def test_progress_moves_within_a_file(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text('{"problem_id": "p", "passed": true}\n' * 40_000)

@@ -162,6 +162,7 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
     assert "broken JSON at line" in report.refused[0].what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "options", "metrics"),
     [

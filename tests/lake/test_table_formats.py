@@ -176,6 +176,7 @@ def test_every_version_counts_its_current_rows(table: Format, tmp_path: Path, pa
         check_counts(table, out)
 
 
+@pytest.mark.slow
 def test_a_column_that_was_added_later_is_null_before(table: Format, tmp_path: Path) -> None:
     config = '[protocol]\ncolumns = ["grader", "temperature"]\n'
     table.create(rows("a", True, False))
@@ -365,6 +366,7 @@ def test_iceberg_table_that_was_moved(iceberg: Iceberg, tmp_path: Path) -> None:
     assert run(tmp_path / "copy", tmp_path / "out").status == "unchanged"
 
 
+@pytest.mark.slow
 def test_iceberg_columns_that_were_renamed(iceberg: Iceberg, tmp_path: Path) -> None:
     """A column is never null because its file has it under another name."""
     out, config = tmp_path / "out", '[columns]\nsubject = "area"'

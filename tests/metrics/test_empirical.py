@@ -34,6 +34,7 @@ def test_many_problems_reveal_the_prior() -> None:
     assert mixture.weight.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "problems"), [((0.3, 0.7), 30), ((0.5, 3.0), 100), ((2.0, 2.0), 30)])
 def test_the_few_priors_stand_for_the_whole_posterior_of_the_fit(shape: tuple[float, float], problems: int) -> None:
     """Against 40,000 priors on a dense grid, weighted by their marginal likelihood and the weak prior."""

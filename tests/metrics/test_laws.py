@@ -38,6 +38,7 @@ def columns(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     return n, c
 
 
+@pytest.mark.slow
 @given(counts, draws)
 def test_bounds(pairs: list[tuple[int, int]], k: int) -> None:
     n, c = columns(pairs)
@@ -53,6 +54,7 @@ def test_bounds(pairs: list[tuple[int, int]], k: int) -> None:
             assert (variance <= mean * (1 - mean) + 1e-15).all()
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), draws)
 def test_monotone_in_c(n: int, k: int) -> None:
     c = np.arange(n + 1)
@@ -62,6 +64,7 @@ def test_monotone_in_c(n: int, k: int) -> None:
         assert (np.diff(mean) >= -1e-14).all()
 
 
+@pytest.mark.slow
 @given(counts)
 def test_one_draw_is_the_average(pairs: list[tuple[int, int]]) -> None:
     n, c = columns(pairs)
@@ -70,6 +73,7 @@ def test_one_draw_is_the_average(pairs: list[tuple[int, int]]) -> None:
         assert_allclose(metrics.finite(name, n, c), share, rtol=1e-15, atol=0)
 
 
+@pytest.mark.slow
 @given(counts, draws)
 def test_equal_by_definition(pairs: list[tuple[int, int]], k: int) -> None:
     n, c = columns(pairs)
@@ -89,6 +93,7 @@ def test_equal_by_definition(pairs: list[tuple[int, int]], k: int) -> None:
         assert_allclose(x, y, rtol=1e-12)
 
 
+@pytest.mark.slow
 @given(counts, draws, st.randoms(use_true_random=False))
 @settings(max_examples=40)
 def test_order_and_multiplicity_do_not_matter(pairs: list[tuple[int, int]], k: int, rng) -> None:  # type: ignore[no-untyped-def]

@@ -39,6 +39,7 @@ def _ballots(problems: list[Problem]) -> Ballots:
 attempts = st.tuples(st.sampled_from(["A", "B", "C", "D", "E", None]), st.booleans())
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(attempts, max_size=9), min_size=1, max_size=6))
 @settings(max_examples=150)
 def test_every_draw_of_small_problems(problems: list[Problem]) -> None:
@@ -80,12 +81,14 @@ def test_a_million_attempts_against_every_split(own: int) -> None:
     assert got == pytest.approx(by_splits(m, 0, own, k), rel=1e-11, abs=1e-13)
 
 
+@pytest.mark.slow
 def test_hundreds_of_draws_against_every_split() -> None:
     m, singles, k = (150, 120, 90), 40, 240
     got = vote([*m, *[1] * singles], [True, *[False] * (singles + 2)], k)
     assert got == pytest.approx(by_splits(m, singles, 0, k), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_probabilities_of_all_answers_sum_to_one() -> None:
     rng = np.random.default_rng(1)
     for n in (30, 100, 257):

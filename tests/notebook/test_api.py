@@ -33,6 +33,7 @@ def test_public_names_are_documented() -> None:
     assert (Path(sl.__file__).parent / "py.typed").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
@@ -46,11 +47,13 @@ def test_heavy_libraries_are_loaded_on_first_use(code: str, heavy: tuple[str, ..
     assert _python(f"{code}; import sys; print(*[name for name in {heavy} if name in sys.modules])").split() == []
 
 
+@pytest.mark.slow
 def test_submodules_do_not_replace_functions() -> None:
     """`import scorelake.scoring.values` binds a package; sl.score stays the function."""
     _python("import scorelake.scoring.values, scorelake.pipeline, scorelake as sl; sl.score([[1]])")
 
 
+@pytest.mark.slow
 def test_the_calling_process_is_not_changed() -> None:
     """Environment, folder, filters and handlers, random state, BLAS threads and Arrow's allocator stay."""
     _python(
@@ -73,6 +76,7 @@ def test_the_calling_process_is_not_changed() -> None:
     )
 
 
+@pytest.mark.slow
 def test_settings_come_from_a_file_a_dictionary_or_arguments(tmp_path: Path) -> None:
     """Arguments override the config."""
     (tmp_path / "a.toml").write_text('by = ["difficulty"]\n[metrics]\nnames = ["pass@2"]\n[compare]\nseed = 7\n')
@@ -138,6 +142,7 @@ def test_an_unknown_section_is_refused_as_in_a_file(tmp_path: Path) -> None:
     assert errors[0] == errors[1]
 
 
+@pytest.mark.slow
 def test_a_lake_is_scored_as_by_the_job(tmp_path: Path) -> None:
     run(FIXTURES / "lake", tmp_path / "out", metrics=["pass@1"])
     stages: list[str] = []

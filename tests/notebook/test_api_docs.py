@@ -96,6 +96,7 @@ def test_the_table_says_what_is_equal(theirs: str, ours: str) -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_aggregators_of_eval_framework(tmp_path: Path) -> None:
     """Per problem, with carried columns: the mean and pass@8 as a plain group_by has them."""
     (block,) = re.findall(r"```pycon\n(.*?)```", MIGRATING, flags=re.DOTALL)

@@ -76,6 +76,7 @@ def test_unknown_names_and_failed_queries_are_refused(
         query(board)
 
 
+@pytest.mark.slow
 def test_every_table_is_a_frame(board: sl.Board) -> None:
     tables = board.tables
     assert {"model_summary", "leaderboard", "run", "problem_counts"} <= set(tables["name"])
@@ -95,6 +96,7 @@ def test_curve_and_sql(board: sl.Board, out: Path) -> None:
     assert board.rows(query.replace("?", "2"), limit=1) == (frame.columns, frame.rows()[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["pass@4", "maj@3"], ids=["published", "computed now"])
 def test_a_comparison_is_what_the_command_prints(board: sl.Board, out: Path, cli: Cli, metric: str) -> None:
     comparison = board.compare("model-02", "model-01", metric)
@@ -136,6 +138,7 @@ def _lift(board: sl.Board, **options: str) -> float:
     return float(board.compare("a", "b", **options).frame["lift"].item())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_board_is_a_snapshot_of_one_run(tmp_path: Path) -> None:
     """Metrics that no table has come from the counts of the same run, until these are removed."""
     out = tmp_path / "out"
@@ -162,6 +165,7 @@ def test_a_board_is_a_snapshot_of_one_run(tmp_path: Path) -> None:
     board.close()
 
 
+@pytest.mark.slow
 def test_a_board_opened_after_the_next_run_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     late = sl.score(_two_models("b"), metrics="pass@1", out=out)
@@ -176,6 +180,7 @@ def test_a_board_opened_after_the_next_run_is_refused(tmp_path: Path) -> None:
     late.close()
 
 
+@pytest.mark.slow
 def test_no_temporary_file_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: Path) -> None:
     """After close, after with, and when the board is garbage collected."""
     home = tmp_path / "temporary"

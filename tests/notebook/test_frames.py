@@ -47,6 +47,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "convert",
     [
@@ -135,6 +136,7 @@ def test_a_row_without_attempts_is_refused_unless_another_model_attempted_it() -
     assert frame.rows() == [("a", 1, 2), ("b", 2, 2)]
 
 
+@pytest.mark.slow
 def test_a_matrix_has_a_row_per_problem_and_an_entry_per_attempt() -> None:
     matrices: dict[str, Any] = {
         "a": [[1, 0, None], [1, 1], [0]],
@@ -187,6 +189,7 @@ def test_other_values_are_refused(given: Any, message: str, temporary: Path) -> 
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_frame_can_be_published(tmp_path: Path, temporary: Path) -> None:
     out = tmp_path / "out"
     first = sl.score(expand([("p", 4, 1), ("q", 4, 4)], model="m"), out=out, **QUICK)

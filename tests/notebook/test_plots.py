@@ -66,6 +66,7 @@ def test_the_style_is_restricted_to_our_drawings() -> None:
     assert "@media" not in chart_style()
 
 
+@pytest.mark.slow
 def test_several_benchmarks_are_stacked() -> None:
     frames = [expand([(f"p{i}", 2, 1) for i in range(4)], model="m", benchmark=name) for name in ("one", "two")]
     rewards = pl.DataFrame({"model": "m", "benchmark": "two", "problem_id": ["p"], "passed": [True]})
@@ -84,6 +85,7 @@ def test_a_notebook_displays_verdict_and_chart(board: sl.Board) -> None:
     assert board.plot.leaderboard(top=20).svg in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [0, 1, 2])
 def test_a_single_value_has_an_axis(right: int) -> None:
     with sl.score(expand([("p", 2, right)], model="m"), metrics=["pass@1"]) as board:
@@ -110,6 +112,7 @@ def test_save_creates_no_folders(tmp_path: Path) -> None:
     assert (tmp_path / "x.svg").read_text(encoding="utf-8") == "<svg/>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["snapshots", "snapshots/*/problem_counts"])
 def test_missing_files_of_problems_are_named(tmp_path: Path, gone: str) -> None:
     out = tmp_path / "out"

@@ -180,6 +180,7 @@ def test_search_sort_and_pin_are_kept_in_a_link(page: Page) -> None:
     assert page.is_quiet()
 
 
+@pytest.mark.slow
 def test_three_hundred_models(page: Page, pages: Path) -> None:
     """Few elements, however many models; a model that is pinned from far below joins every chart."""
     page.open("heavy")
@@ -215,6 +216,7 @@ def test_three_hundred_models(page: Page, pages: Path) -> None:
     assert page.is_quiet()
 
 
+@pytest.mark.slow
 def test_benchmark_protocol_and_subject(page: Page, pages: Path, outputs: dict[str, Path]) -> None:
     """Each choice shows the numbers of its tables; a link keeps all three."""
     page.open("busy")
@@ -283,6 +285,7 @@ def test_a_link_with_unknown_names_is_ignored(page: Page) -> None:
     assert page.is_quiet()
 
 
+@pytest.mark.slow
 def test_keyboard(page: Page) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -321,6 +324,7 @@ def test_without_script(page: Page, pages: Path) -> None:
     assert not page.all("button")
 
 
+@pytest.mark.slow
 def test_on_a_phone(page: Page) -> None:
     for name in ("plain", "hostile", "busy", "heavy"):
         page.open(name, width=360)
@@ -344,6 +348,7 @@ def test_on_a_phone(page: Page) -> None:
     assert len(page.all(".scores thead button")) == 3
 
 
+@pytest.mark.slow
 def test_print_is_light_and_complete(page: Page) -> None:
     page.open("busy", scheme="dark", media="print")
     assert not page.driver.find_element("id", "controls").is_displayed()
@@ -361,6 +366,7 @@ def test_print_is_light_and_complete(page: Page) -> None:
     page.until(lambda: len(page.names()) == 50)
 
 
+@pytest.mark.slow
 def test_hostile_names_do_nothing(page: Page) -> None:
     page.open("hostile")
     assert len(page.names()) == len(HOSTILE)
@@ -374,6 +380,7 @@ def test_hostile_names_do_nothing(page: Page) -> None:
     assert page.is_quiet()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("name", "width"), [("plain", 1280), ("hostile", 360), ("busy", 768), ("heavy", 1440)])
 def test_accessible(page: Page, name: str, width: int, scheme: str) -> None:

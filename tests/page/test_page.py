@@ -89,6 +89,7 @@ def test_problem_names_can_be_withheld(out: Path, page: str) -> None:
     assert "<h3>Problems</h3>" not in none
 
 
+@pytest.mark.slow
 def test_one_model_and_one_problem(tmp_path: Path) -> None:
     single = build_page(scored(tmp_path / "a", model("m", [4, 2, 1] * 10)))
     assert "There is no other ranked model" in single

@@ -45,6 +45,7 @@ NULL, 1, 2; 8, NULL, 2; 8, 1, NULL; 8, 9, 2; 8, -1, 2; 8, 3, 0; 8, 3, 9; 8, 3, 2
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("macro", ["pass_at_k", "pass_hat_k"])
 def test_macros_are_null_where_undefined(out: Path, macro: str) -> None:
     for arguments in UNDEFINED.split(";"):
@@ -72,6 +73,7 @@ FROM problem_histogram GROUP BY model
 """
 
 
+@pytest.mark.slow
 def test_any_k_from_the_histogram(out: Path, tmp_path: Path) -> None:
     for model, value in ask(out, ANY_K):
         n, c, times = np.array(ask(out, "SELECT n, c, problems FROM problem_histogram WHERE model = ?", model)).T
@@ -82,6 +84,7 @@ def test_any_k_from_the_histogram(out: Path, tmp_path: Path) -> None:
         assert ask(tmp_path / "out", sql) == [("m", 1.0)], "the mean of problems with five attempts"
 
 
+@pytest.mark.slow
 def test_columns_are_those_of_the_schemas(out: Path) -> None:
     """Every table and view has the columns of its schema, in their order, and a comment on each."""
     for table in (*PUBLIC, *INTERNAL):

@@ -55,6 +55,7 @@ def test_a_failed_run_reports_the_last_success(tmp_path: Path, cli: Cli) -> None
     assert gauges(file)["scorelake_rows_new"] == 0
 
 
+@pytest.mark.slow
 def test_quiet(tmp_path: Path, cli: Cli) -> None:
     lake, out = tmp_path / "lake", tmp_path / "out"
     put(lake, expand([("a", 4, 2)], model="m"))

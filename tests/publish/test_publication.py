@@ -13,6 +13,7 @@ from scorelake.publish.snapshot import Output
 from scorelake.storage import disk
 
 
+@pytest.mark.slow
 def test_every_kept_run_has_a_row(tmp_path: Path) -> None:
     out = nights(tmp_path, 3)
     assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY started")] == [1, 2, 3]

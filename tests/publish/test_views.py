@@ -50,6 +50,7 @@ def test_suspicious_is_more_than_chance(tmp_path: Path) -> None:
     assert {r["suspicious"] for r in got[1:]} == {False}
 
 
+@pytest.mark.slow
 def test_models_that_are_equal_elsewhere_tell_no_discrimination(tmp_path: Path) -> None:
     """0.1 + 0.2 is 0.3 + 0 but for its last digit, which is no difference between models."""
     elsewhere = {"a": (1, 2), "b": (3, 0), "c": (0, 3), "d": (2, 1)}
@@ -62,6 +63,7 @@ def test_models_that_are_equal_elsewhere_tell_no_discrimination(tmp_path: Path) 
     assert row["discrimination"] is None
 
 
+@pytest.mark.slow
 def test_two_models_tell_no_discrimination(tmp_path: Path) -> None:
     counts = [{"model": m, "problem_id": p, "n": 2, "c": (p + len(m)) % 3} for m in ("a", "bb") for p in range(9)]
     assert {r["discrimination"] for r in rows(scored(tmp_path, counts), "FROM problem_stats")} == {None}
@@ -104,6 +106,7 @@ def test_budget_of_single_attempts_is_unknown(tmp_path: Path) -> None:
     assert {row[name] for name in ("var_attempts", "share_attempts", "se_one_more_attempt", "var_problems")} == {None}
 
 
+@pytest.mark.slow
 def test_budget_of_problems_that_are_all_alike(tmp_path: Path) -> None:
     counts = [{"model": "a", "problem_id": p, "n": 2, "c": 1} for p in range(20)]
     (row,) = rows(scored(tmp_path, counts), "FROM budget")

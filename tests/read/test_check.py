@@ -109,6 +109,7 @@ def test_a_column_that_only_some_files_have(tmp_path: Path) -> None:
     assert [f.detail for f in check.check(Output(tmp_path / "out")) if not f.ok] == []
 
 
+@pytest.mark.slow
 def test_a_lake_that_changed_before_a_rollback(out: Path, tmp_path: Path) -> None:
     first = snapshot(out).name
     put(tmp_path / "lake", expand([("c", 4, 1)], model="m"), "more.parquet")

@@ -90,6 +90,7 @@ def test_an_unknown_name_suggests_others(out: str, pair: PairRequest, words: str
     assert hint in (raised.value.hint or "")
 
 
+@pytest.mark.slow
 def test_any_metric_on_demand(tmp_path: Path) -> None:
     """The same numbers as if the metric had been compared, but a family of one."""
     counts = [*_model("a", [1, 0, 3, 2] * 10, n=4), *_model("b", [2, 1, 3, 0] * 10, n=4), *_model("c", [1] * 40, n=4)]
@@ -141,6 +142,7 @@ def test_protocols_of_two_models(hot: str) -> None:
         assert text.endswith("not comparable: protocol differs (temperature 0.8 and 0)")
 
 
+@pytest.mark.slow
 def test_two_runs(tmp_path: Path) -> None:
     out, counts = scored(tmp_path, _model("a", [0, 1] * 20)), [*_model("a", [1, 1] * 20), *_model("b", [0, 1] * 20)]
     ((first,),) = [tuple(row.values()) for row in rows(out, "SELECT run_id FROM run")]
@@ -165,6 +167,7 @@ def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
     assert _lines(text)["shows"] == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("c", "margin", "verdict", "turned"),
     [

@@ -51,6 +51,7 @@ def test_the_report(out: Path) -> None:
     assert _call("report", out) == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_headline_hides_a_higher_score(tmp_path: Path, seed: int) -> None:
     """Random boards: the headline begins with the model that has the highest value, ranked or not."""
@@ -70,6 +71,7 @@ def test_no_headline_hides_a_higher_score(tmp_path: Path, seed: int) -> None:
         assert f"Of the ranked models, {ranked} " in headline
 
 
+@pytest.mark.slow
 def test_the_report_links_to_the_page(tmp_path: Path) -> None:
     out = plain(tmp_path)
     assert "](" not in _call("report", out)
@@ -81,6 +83,7 @@ def test_the_report_links_to_the_page(tmp_path: Path) -> None:
     assert "](" not in _call("report", out)
 
 
+@pytest.mark.slow
 def test_movers(tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([(f"p{i}", 4, 1) for i in range(12)], model="m"), "0.parquet")
     run(tmp_path / "lake", tmp_path / "out")
@@ -130,6 +133,7 @@ def test_a_protocol_becomes_columns(tmp_path: Path) -> None:
     assert first["temperature"] == "0.2"
 
 
+@pytest.mark.slow
 def test_xlsx_holds_the_same_numbers_and_texts_as_text(wild: Path, tmp_path: Path) -> None:
     _call("export", wild, tmp_path, "--format", "xlsx")
     book = openpyxl.load_workbook(tmp_path / "leaderboard.xlsx")
@@ -156,6 +160,7 @@ def test_no_leaderboard_is_said(command: tuple[str, ...], tmp_path: Path) -> Non
     assert "no leaderboard here" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [2, 30])
 def test_models_with_the_same_value_share_the_first_place(tmp_path: Path, many: int) -> None:
     """With too few problems for ranges of ranks, and with enough."""

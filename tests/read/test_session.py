@@ -69,6 +69,7 @@ def test_nothing_there(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 def test_tables_are_cut_and_spreadsheets_are_csv(out: Path, cli: Cli) -> None:
     done = cli("sql", out, "SELECT range AS x FROM range(5000)")
     assert done.stdout.count("\n") < 1_020
@@ -77,6 +78,7 @@ def test_tables_are_cut_and_spreadsheets_are_csv(out: Path, cli: Cli) -> None:
     assert cli("sql", out, "SELECT 1", "--spreadsheet", "--format", "json").returncode == 2
 
 
+@pytest.mark.slow
 def test_who_reads_has_seen_enough(out: Path) -> None:
     command = [sys.executable, "-m", "scorelake", "sql", str(out), "SELECT * FROM range(3000000)", "--format", "csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

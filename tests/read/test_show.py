@@ -106,6 +106,7 @@ def test_a_pipe_cuts_nothing(tmp_path: Path) -> None:
     assert f" {name} " in "\n".join(_shown(scored(tmp_path, [*_model(name, [2, 0] * 9), *_model("b", [1, 0] * 9)])))
 
 
+@pytest.mark.slow
 def test_forms_top_and_footer(out: Path) -> None:
     told = json.loads("\n".join(_shown(out, "--format", "json", "--top", "2")))
     assert [row["model"] for row in told] == ["a", "b"]

@@ -31,6 +31,7 @@ def _opened(path: Path, home: Path) -> openpyxl.Workbook:
     return openpyxl.load_workbook(home / "new" / path.name, data_only=True)
 
 
+@pytest.mark.slow
 def test_the_chart_is_of_one_protocol(tmp_path: Path) -> None:
     """Under two protocols a model has two curves; they must not become one line, nor none."""
     rows = [row for t in ("a", "b") for name in ("m", "o") for row in model(name, [4, 2, 1] * 6, temperature=t)]

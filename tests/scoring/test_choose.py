@@ -10,6 +10,7 @@ from scorelake.errors import MetricError
 from scorelake.scoring.choose import MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K
 
 
+@pytest.mark.slow
 def test_default_metrics_stop_at_a_k_that_the_run_names(tmp_path: Path) -> None:
     n = 2 * MAX_DEFAULT_K
     big = attempts(

@@ -32,6 +32,7 @@ def _robust(values: Floats, cluster: list[object]) -> float:
     return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / values.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["pass@1", "pass@4", "avg@N"])
 @pytest.mark.parametrize("prior", ["uniform", "empirical"])
 def test_se_counts_clusters(tmp_path: Path, metric: str, prior: str) -> None:
@@ -53,6 +54,7 @@ def test_se_counts_clusters(tmp_path: Path, metric: str, prior: str) -> None:
                 assert row[column] == (before[column] and pytest.approx(before[column], rel=1e-9))
 
 
+@pytest.mark.slow
 def test_one_problem_per_cluster_is_the_plain_se(tmp_path: Path) -> None:
     counts = [row | {"passage": row["problem_id"]} for row in _counts()]
     plain, alone = (

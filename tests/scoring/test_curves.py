@@ -49,6 +49,7 @@ def test_coverage_is_told(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_clusters_are_the_units(tmp_path: Path) -> None:
     counts = pl.concat([expand([(f"p{i}", 4, 4 * (i // 6))], model="m", passage=i // 3) for i in range(12)])
     put(tmp_path / "lake", counts)

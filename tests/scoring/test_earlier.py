@@ -31,6 +31,7 @@ def config(path: Path, more: str = "") -> str:
     return f'[uncertainty]\nmin_coverage = 0\nprior_lake = "{path}"\n{more}'
 
 
+@pytest.mark.slow
 def test_every_problem_has_its_own_prior(tmp_path: Path) -> None:
     then = lake(tmp_path / "then", THEN)
     run(lake(tmp_path / "now", NOW), tmp_path / "out", config(then, "prior = [2.0, 0.5]"), metrics=NAMES)
@@ -93,6 +94,7 @@ def test_a_rubric(tmp_path: Path) -> None:
     assert got["avg@N"] == pytest.approx([0.6, 0.147196], abs=5e-7)
 
 
+@pytest.mark.slow
 def test_incremental_is_full(tmp_path: Path) -> None:
     now, then = lake(tmp_path / "now", NOW), lake(tmp_path / "then", THEN)
     run(now, tmp_path / "out", config(then), metrics=NAMES)

@@ -22,6 +22,7 @@ def _scored(tmp_path: Path, attempts: list[dict[str, Any]], **settings: Any) -> 
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_the_same_answer_with_two_verdicts(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     attempts = [
@@ -60,6 +61,7 @@ def test_the_same_answer_with_two_verdicts(tmp_path: Path) -> None:
         assert row["examples"] == [str(problem) for *_, problem in worst]
 
 
+@pytest.mark.slow
 def test_a_sure_grader_and_a_lake_without_answers(tmp_path: Path) -> None:
     five = [(p, i) for p in range(5) for i in range(4)]
     sure = [{"model": "m", "problem_id": p, "answer": str(i % 2), "passed": i % 2 == 0} for p, i in five]

@@ -31,6 +31,7 @@ def scores(out: Path) -> dict[str, tuple[Any, ...]]:
     return {name: tuple(row) for name, *row in ask(out, sql)}
 
 
+@pytest.mark.slow
 def test_prior_outcomes_of_a_rubric(tmp_path: Path) -> None:
     """METRICS section 5: with prior outcomes the posterior mean is 0.575 and its deviation 0.084275."""
     levels = "[rubric]\nlevels = [0, 1, 2]\nweights = [0.0, 0.5, 1.0]\n"
@@ -46,6 +47,7 @@ def test_prior_outcomes_of_a_rubric(tmp_path: Path) -> None:
     assert told["max@2"][1] != flat["max@2"][1]
 
 
+@pytest.mark.slow
 def test_a_prior_of_verdicts_on_a_rubric_is_an_error(tmp_path: Path) -> None:
     lake, levels = rubric_lake(tmp_path), "[rubric]\nlevels = [0, 1, 2]\n"
     for prior in ("[2.0, 3.0]", '"jeffreys"', '"empirical"'):
@@ -58,6 +60,7 @@ def test_a_prior_of_verdicts_on_a_rubric_is_an_error(tmp_path: Path) -> None:
     assert scores(tmp_path / "both")["pass@1"][1] == want.mu
 
 
+@pytest.mark.slow
 def test_weights_of_verdicts(tmp_path: Path) -> None:
     """A wrong answer costs a quarter of a right one."""
     marking = "[rubric]\nlevels = [0, 1]\nweights = [-0.25, 1]\n"
@@ -87,6 +90,7 @@ def test_levels_without_a_score_must_be_verdicts(tmp_path: Path) -> None:
         run(tmp_path / "lake", tmp_path / "out", told)
 
 
+@pytest.mark.slow
 def test_spectra_have_names(tmp_path: Path) -> None:
     config = "[spectra]\nsteep = [0.25, 0.75]\nflat = [0.5]\n[metrics]\nspectrum = [0.5, 0.5]\n"
     wanted = ["spectrum-steep@2", "geo-spectrum-steep@2_0.5", "Geo-Spectrum-Flat@1_0.3", "threshold-spectrum@2"]

@@ -31,6 +31,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [{}, {"law": 3.0, "code": 0.5}])
 def test_it_is_the_formula(tmp_path: Path, weights: dict[str, float]) -> None:
     given = "\n".join(f"{name} = {weight}" for name, weight in weights.items())
@@ -51,6 +52,7 @@ def test_it_is_the_formula(tmp_path: Path, weights: dict[str, float]) -> None:
         assert got[4:] == (3, None)
 
 
+@pytest.mark.slow
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     run(lake(tmp_path), tmp_path / "out", metrics=["pass@1", "pass@2"])
     sql = "SELECT metric, model, rank, value IS NULL, lo IS NULL, benchmarks, missing FROM overall ORDER BY 1, 2"
@@ -86,6 +88,7 @@ def test_protocols_are_never_mixed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_parts_without_spread(tmp_path: Path) -> None:
     """All failed, 30 problems each: as if all 60 were one sample. One problem only: no better than one problem."""
     counts = [(f"p{i}", 2, 0) for i in range(30)]

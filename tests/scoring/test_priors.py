@@ -37,6 +37,7 @@ def test_names_are_pseudo_counts(tmp_path: Path) -> None:
     assert jeffreys == _tables(tmp_path / "halves", [0.5, 0.5]) != default
 
 
+@pytest.mark.slow
 def test_empirical_is_fitted_per_model_and_mixed(tmp_path: Path) -> None:
     models, subjects = _tables(tmp_path, "empirical")
     everything = _counts()

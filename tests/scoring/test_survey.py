@@ -50,6 +50,7 @@ def assert_same(one: Survey, other: Survey) -> None:
         assert np.array_equal(keys, other.units[board])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rewards", [False, True])
 @pytest.mark.parametrize("by", [[], ["passage"]])
 @pytest.mark.parametrize("cluster", [None, "passage"])
@@ -82,6 +83,7 @@ def test_a_survey_is_what_polars_counts(tmp_path: Path) -> None:
     assert (survey.graded, survey.ungraded) == (counts["n"].sum(), counts["ungraded"].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [None, "passage"])
 def test_problems_are_resampled_by_their_hash_or_that_of_their_cluster(cluster: str | None) -> None:
     """One row per problem that any model attempted; the first model by name decides the cluster."""

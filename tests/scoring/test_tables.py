@@ -96,6 +96,7 @@ def test_every_interval_contains_its_value(
 REWARDS = attempts(model="m", problem_id=[1, 1, 2, 2, 3, 3], score=[0.1, 0.7, 0.0, 0.4, 0.9, 1.0])
 
 
+@pytest.mark.slow
 def test_bounds_of_rewards(tmp_path: Path) -> None:
     put(tmp_path / "lake", REWARDS)
     run(tmp_path / "lake", tmp_path / "free", metrics=["avg@N", "max@2"])

@@ -167,6 +167,7 @@ def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Pat
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_the_mirror_holds_what_the_output_holds(bucket: str, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0, 1), f"{bucket}/out"
     away(lake, url)
@@ -253,6 +254,7 @@ def test_counts_of_other_machines_are_used(bucket: str, tmp_path: Path) -> None:
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
+@pytest.mark.slow
 def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path) -> None:
     away(fill(tmp_path / "lake", 0), f"{bucket}/out")
     before, dead = keys(f"{bucket}/out"), "20200101T000000Z-0123abcd"
@@ -361,6 +363,7 @@ def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Pa
     assert {"history.parquet", "runs.parquet"} <= keys(url)
 
 
+@pytest.mark.slow
 def test_gc_refuses_an_address_that_is_not_an_output(bucket: str, cli: Cli) -> None:
     there = Objects(f"{bucket}/data", QUICK)
     there.send(
@@ -383,6 +386,7 @@ def test_rollback(bucket: str, cli: Cli, tmp_path: Path) -> None:
     assert away(lake, url).run["number"] == 3
 
 
+@pytest.mark.slow
 def test_an_output_inside_its_lake(bucket: str, tmp_path: Path) -> None:
     url = upload(fill(tmp_path / "lake", 0, 1), f"{bucket}/lake")
     assert away(url, f"{url}/scores").problems == 2
@@ -391,6 +395,7 @@ def test_an_output_inside_its_lake(bucket: str, tmp_path: Path) -> None:
         away(f"{url}/scores/snapshots", f"{url}/scores")
 
 
+@pytest.mark.slow
 def test_the_cache_may_be_relative(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert away(fill(tmp_path / "lake", 0), f"{bucket}/out", cache="here").status == "published"

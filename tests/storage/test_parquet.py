@@ -48,6 +48,7 @@ def test_booleans_and_texts() -> None:
         assert texts(values).equals(pa.array(values, pa.large_string()))
 
 
+@pytest.mark.slow
 def test_counting_and_merging_load_no_pandas(tmp_path: Path) -> None:
     """It is installed here, and takes longer to load than millions of attempts to count."""
     command = [sys.executable, "-c", COUNTED, str(tmp_path / "out"), str(REPO / "fixtures" / "lake")]
