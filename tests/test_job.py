@@ -187,6 +187,16 @@ def test_rubrics(tmp_path: Path) -> None:
         run(tmp_path / "lake", tmp_path / "out", config)
 
 
+def test_rejected_rows_carry_nothing(tmp_path: Path) -> None:
+    rows = pl.DataFrame(
+        {"model": "m", "problem_id": "p", "passed": [1, 0, 7], "attempt": [0, 1, 2], "level": [3, 2, 1]}
+    )
+    put(tmp_path / "lake", rows)
+    config = '[columns]\ncarry = ["level"]\n[policy]\nmax_rejected = 1\n'
+    run(tmp_path / "lake", tmp_path / "out", config, metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT n, c, level FROM problem") == [(2, 1, 2)]
+
+
 def test_carried_columns_and_slices(tmp_path: Path) -> None:
     frame = attempts(
         model="m",

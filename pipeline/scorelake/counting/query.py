@@ -151,12 +151,13 @@ def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:
     names = rows.collect_schema().names()
     protocol = [name for name in names if name.startswith(PROTOCOL_PREFIX)]
     carried = [name.removeprefix(CARRY_PREFIX) for name in names if name.startswith(CARRY_PREFIX)]
+    is_valid = pl.col("outcome") != REJECTED
     return rows.group_by(*NAMED, *protocol).agg(
         pl.len().cast(pl.Int64).alias("rows"),
-        (pl.col("outcome") == REJECTED).sum().cast(pl.Int64).alias("rejected"),
+        (~is_valid).sum().cast(pl.Int64).alias("rejected"),
         *_aggregates(layout),
-        *(pl.col(CARRY_PREFIX + name).min().alias(f"min:{name}") for name in carried),
-        *(pl.col(CARRY_PREFIX + name).max().alias(f"max:{name}") for name in carried),
+        *(pl.col(CARRY_PREFIX + name).filter(is_valid).min().alias(f"min:{name}") for name in carried),
+        *(pl.col(CARRY_PREFIX + name).filter(is_valid).max().alias(f"max:{name}") for name in carried),
     )
 
 
