@@ -188,6 +188,15 @@ def test_attempts_in_some_files_only(tmp_path: Path, method: str) -> None:
     assert told.run["duplicates"] == 1
 
 
+def test_a_full_disk_is_told_from_a_broken_file() -> None:
+    """Polars has no error class for it; a lake of scores on a full disk was blamed on its files."""
+    written = pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device (os error 28)")
+    trouble = parquet.machine_trouble(written)
+    assert isinstance(trouble, StorageError)
+    assert "free disk space" in str(trouble.hint)
+    assert parquet.machine_trouble(pl.exceptions.ComputeError("invalid utf8")) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.EIO])
 def test_trouble_of_the_machine_is_never_remembered_against_a_file(

@@ -101,7 +101,7 @@ def plan_buckets(
 
 def merge(bucket: Bucket) -> Merged:
     """Add the counts of one bucket and write its problems in the order of their keys."""
-    rows = _read(bucket)
+    rows = _read(bucket) if bucket.partials else pl.DataFrame()
     if not rows.height:
         return Merged(0, 0, 0, 0, 0, 0, (), {})
     carried = [name.removeprefix("min:") for name in rows.columns if name.startswith("min:")]

@@ -127,8 +127,7 @@ def count_chunk(
     query = count_query(attempt_rows(chunk, layout, errors), layout)
     lazy = query.map_batches(lambda counts: finish(counts, totals), schema=_schema(query.collect_schema()))
     try:
-        with storage_errors(path):
-            lazy.sink_parquet(path, **options, engine="streaming")
+        lazy.sink_parquet(path, **options, engine="streaming")
     except Exception as error:
         raise errors[0] if errors else error from None  # what a reader raised, before Polars rewrote it
 

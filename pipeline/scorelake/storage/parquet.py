@@ -42,7 +42,7 @@ def machine_trouble(error: BaseException) -> ScorelakeError | None:
     """Return an error of the machine with a hint, or None if the file may be the cause."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
-        match = re.search(r"\[errno (\d+)\]", str(error))
+        match = re.search(r"[\[(](?:errno|os error) (\d+)[\])]", str(error))  # as Arrow and Polars write it
         number = int(match[1]) if match else None
     if isinstance(error, MemoryError):
         # an allocation larger than the machine has its size from a damaged file
@@ -52,6 +52,7 @@ def machine_trouble(error: BaseException) -> ScorelakeError | None:
     if number not in MACHINE:
         return None
     hint = {
+        errno.ENOSPC: "free disk space, then run again; finished counts are kept",
         errno.EMFILE: "raise the limit of open files (ulimit -n), then run again",
         errno.ENOMEM: "limit the memory of the job with --memory, then run again",
         errno.EACCES: "give this user read access to the lake, then run again",
