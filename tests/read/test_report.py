@@ -72,6 +72,14 @@ def test_no_headline_hides_a_higher_score(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
+def test_models_that_are_not_compared_are_not_called_indistinguishable(tmp_path: Path) -> None:
+    for name, n, c in (("many", 8, 7), ("double", 16, 8), ("single", 1, 0)):
+        put(tmp_path / "lake", expand([(f"p{i}", n, c) for i in range(40)], model=name), f"{name}.parquet")
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    text = _call("report", tmp_path / "out")
+    assert "One model is behind. single is not compared with it: the attempts per problem differ too much." in text
+
+
 def test_the_report_links_to_the_page(tmp_path: Path) -> None:
     out = plain(tmp_path)
     assert "](" not in _call("report", out)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Coverage
 from scorelake.metrics import Metric
+from scorelake.metrics.counts import max_n_ratio
 from scorelake.metrics.distributions import Ints
 from scorelake.settings import Compare
 
@@ -18,13 +19,8 @@ Counts = NDArray[np.integer[Any]]
 REFUSED = "not comparable: "
 """Start of a claim that gives a reason instead of a result."""
 N_DIFFERS = 3
-_MAX_N_RATIO = 2
-"""Of the attempts per problem of two models. The sign-flip test needs symmetric differences: up to here it calls
-equal models different in at most 5.1% of cases, at 1 against 4 attempts in 11%, at 1 against 16 in up to 47%."""
-_DEPEND_ON_N = {"bayes@N": "avg@N", "geom@k": "pass@k or pass^k"}
-"""Metrics whose values are biased by n, so that it must be the same; and what to compare by instead."""
-_SAME_N = 1.05
-"""Largest ratio that counts as the same: some attempts are ungraded."""
+_INSTEAD = {"bayes@N": "avg@N", "geom@k": "pass@k or pass^k"}
+"""What to compare by where n must be the same."""
 
 
 def comparability(coverage: Coverage, shared: Counts, usable: Counts, metric: Metric, settings: Compare) -> Codes:
@@ -34,7 +30,7 @@ def comparability(coverage: Coverage, shared: Counts, usable: Counts, metric: Me
     """
     few = shared < settings.min_problems
     same_problems = few & (shared == coverage.problems[:, None]) & (shared == coverage.problems)
-    n_differs = coverage.n_ratio() > (_SAME_N if metric.family.name in _DEPEND_ON_N else _MAX_N_RATIO)
+    n_differs = coverage.n_ratio() > max_n_ratio(metric.name)
     conditions = [same_problems, few, n_differs, usable < settings.min_problems]
     return np.asarray(np.select(conditions, np.arange(1, 5, dtype=np.int8), np.int8(0)), dtype=np.int8)
 
@@ -70,7 +66,7 @@ def refusals(
 
 
 def _reason(metric: Metric, needed: int) -> pl.Expr:
-    instead = _DEPEND_ON_N.get(metric.family.name)
+    instead = _INSTEAD.get(metric.family.name)
     n_rule = f"{metric.name} depends on n: compare by {instead}" if instead else "at most twice as many are compared"
     texts = (
         pl.format("too few problems ({} in common, {} needed)", "shared", pl.lit(needed)),

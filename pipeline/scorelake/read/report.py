@@ -10,6 +10,7 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import quote
 
+from scorelake.metrics.counts import max_n_ratio
 from scorelake.read.board import BoardRows, Facts, Line, Reader, current_run_id, facts, opened
 from scorelake.read.numbers import Scale
 from scorelake.text import escape_controls, plural
@@ -132,8 +133,22 @@ def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: 
         return f"{head} There is no clear winner."
     if first.rank_lo is None:
         return f"{head} Rank ranges were not computed: the metric is not compared, or too few problems are shared."
-    level = [facts.label[line.model] for line in others if line.rank_lo == 1]
-    return f"{head} {_followers(level, len(others) - len(level), 'it' if len(tied) == 1 else 'them')}"
+    apart = [line for line in others if _n_ratio(first, line) > max_n_ratio(metric)]
+    compared = [line for line in others if line not in apart]
+    level = [facts.label[line.model] for line in compared if line.rank_lo == 1]
+    it, the_other = "it" if len(tied) == 1 else "them", "" if apart else "the other "
+    sentences = [head, _followers(level, len(compared) - len(level), it, the_other)] if compared else [head]
+    if apart:
+        are = "is" if len(apart) == 1 else "are"
+        names = _list_models([facts.label[line.model] for line in apart], "other ")
+        sentences.append(f"{names} {are} not compared with {it}: the attempts per problem differ too much.")
+    return " ".join(sentences)
+
+
+def _n_ratio(a: Line, b: Line) -> float:
+    """Return how many times as many attempts per problem one of two models has."""
+    ratio = (a.attempts / a.problems) / (b.attempts / b.problems)
+    return max(ratio, 1 / ratio)
 
 
 def _list_models(models: list[str], other: str = "") -> str:
@@ -143,9 +158,11 @@ def _list_models(models: list[str], other: str = "") -> str:
     return ", ".join(models[:-1]) + (" and " if len(models) > 1 else "") + models[-1]
 
 
-def _followers(level: list[str], behind: int, leader: str) -> str:
+def _followers(level: list[str], behind: int, leader: str, the_other: str) -> str:
     if not level:
-        return "The other model is behind." if behind == 1 else f"The other {_in_words(behind)} models are behind."
+        number = "" if the_other and behind == 1 else f"{_in_words(behind)} "
+        text = f"{the_other}{number}model{' is' if behind == 1 else 's are'} behind."
+        return text[0].upper() + text[1:]
     are = "is" if len(level) == 1 else "are"
     text = f"{_list_models(level, 'other ')} {are} statistically indistinguishable from {leader}"
     if behind == 0:
