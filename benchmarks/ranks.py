@@ -116,10 +116,10 @@ def simulate(task: tuple[int, int]) -> tuple[float, ...]:
     a, b = (table[name].cast(int).to_numpy() for name in ("model_a", "model_b"))
     truth = np.sign(design.behind[a] - design.behind[b])
     said = (table["claim"] == "improvement").to_numpy() * 1 - (table["claim"] == "regression").to_numpy() * 1
-    ranks = result.metrics[0].ranks
-    assert ranks is not None
-    covered = ranks.lo[design.behind == 0] == 1
-    width = (ranks.hi - ranks.lo).mean() / (design.models - 1)
+    losers, winners = np.where(said > 0, (a, b), (b, a))[:, said != 0]
+    lost, won = (np.bincount(models, minlength=design.models) for models in (losers, winners))  # ranges count claims
+    covered = lost[design.behind == 0] == 0
+    width = (design.models - 1 - won - lost).mean() / (design.models - 1)
     false = np.count_nonzero((said != 0) & (said != truth))
     return float(false > 0), false / max(1, np.count_nonzero(said)), float(covered.mean()), float(width)
 
@@ -166,6 +166,37 @@ def skewed_tests(share: float) -> list[str]:
     return out
 
 
+SHAPES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "p = .03": lambda rng, many: np.full(many, 0.03),
+    "95% .97, 5% .02": lambda rng, many: np.where(rng.random(many) < 0.95, 0.97, 0.02),
+    "Beta(.3, .7)": lambda rng, many: rng.beta(0.3, 0.7, many),
+    "Beta(8, 1.2)": lambda rng, many: rng.beta(8, 1.2, many),
+    "60% .05, 40% .9": lambda rng, many: np.where(rng.random(many) < 0.6, 0.05, 0.9),
+    "97% 0, 3% .3": lambda rng, many: np.where(rng.random(many) < 0.97, 0.0, 0.3),
+}
+"""Success rates of problems, the same for both models."""
+
+
+def unequal_n(share: float) -> list[str]:
+    """How often two equal models are told apart at 5%: one with 1, 2 or 4 attempts, one with 16."""
+    out, lakes = [], max(100, round(4000 * share))
+    for name, rates in SHAPES.items():
+        cells = []
+        for n in (1, 2, 4):
+            for problems in (20, 50, 100, 300):
+                rng = np.random.default_rng([n, problems])
+                p = np.stack([rates(rng, problems) for _ in range(lakes)])
+                scores = np.stack([rng.binomial(m, p) / m for m in (n, 16)], axis=1).reshape(2 * lakes, problems)
+                units = Units.of(rng.integers(0, 2**64, problems, dtype=np.uint64))
+                first, differs = 2 * np.arange(lakes), np.ones((2 * lakes, 2 * lakes), dtype=bool)
+                pairs = first, first + 1
+                lifts, _ = compare_scores(scores, units, ResamplePlan(100), pairs, np.arange(0), differs)
+                cells.append(f"{((lifts.p_two_sided <= 0.05) & ((lifts.lo > 0) | (lifts.hi < 0))).mean():.1%}")
+        out.append(f"| {name} | {' | '.join(cells)} |")
+        print(out[-1], flush=True)
+    return out
+
+
 def main(share: float) -> None:
     started = time.perf_counter()
     lines, boards = [], 0
@@ -181,16 +212,18 @@ def main(share: float) -> None:
             boards += many
             print(lines[-1], flush=True)
     tests = skewed_tests(share)
-    DOC.write_text(text(lines, tests, boards), encoding="utf-8")
+    DOC.write_text(text(lines, tests, unequal_n(share), boards), encoding="utf-8")
     print("\n".join(tests), f"\n{boards:,} boards in {time.perf_counter() - started:.0f} s")
 
 
-def text(lines: Sequence[str], tests: Sequence[str], boards: int) -> str:
+def text(lines: Sequence[str], tests: Sequence[str], unequal: Sequence[str], boards: int) -> str:
+    ns = " | ".join(f"{n}:16, {problems}" for n in (1, 2, 4) for problems in (20, 50, 100, 300))
     return f"""# Do claims and ranks hold what they promise?
 
 Made by `make coverage` (benchmarks/ranks.py): {boards:,} simulated boards, each compared and ranked by the code that
-does it for real lakes, with the default settings: 95% confidence, 10,000 resamples and flips, claims by q over all
-pairs of the board.
+does it for real lakes, with the default settings: 95% confidence, 10,000 resamples and flips. A claim needs q <= 5%
+over all pairs of the board, and a difference beyond what chance makes between either model and its rivals (max-T).
+Ranges of ranks count the claims.
 
 - **a false claim**: the share of boards with *any* claim that is false: that one of two equals is better, or the
   worse of two. On a board of equals every claim is false, so it is to be at most 5%, give or take chance.
@@ -216,6 +249,16 @@ p <= 5%, of thousands of such pairs; and how often the interval of the lift cove
 | problems | n | sign-flip test | sign test | interval covers |
 |---|---|---|---|---|
 {chr(10).join(tests)}
+
+## Unequal numbers of attempts
+
+Two models with the same success rate on every problem, one with 1, 2 or 4 attempts per problem, the other with 16.
+The interval of the difference comes from the intervals of both models. How often one is called better than the other
+by pass@1, by attempts and number of problems; it is to be at most about 5%.
+
+| success rates | {ns} |
+|---|{"---|" * 12}
+{chr(10).join(unequal)}
 """
 
 

@@ -1,8 +1,8 @@
 -- leaderboard: models ranked within a benchmark, protocol and metric.
 -- Grain: one row per benchmark, metric, protocol and model.
 -- A model is ranked if it attempted enough of the benchmark ([compare] min_share), whatever its n is; otherwise reason
--- says why not. rank_lo to rank_hi is the range of ranks compatible with the data, from the sign-flip tests of the
--- comparisons; p_best is the share of bootstrap resamples in which the model ranks first.
+-- says why not. rank_lo is one more than the number of models claimed better in pair, rank_hi leaves room for those
+-- claimed worse; p_best is the share of bootstrap resamples in which the model ranks first.
 -- Rank ranges need a compared metric ([compare] metrics) and [compare] min_problems common problems. Models under
 -- different protocols are never ranked against each other.
 CREATE OR REPLACE VIEW leaderboard AS

@@ -20,5 +20,6 @@ SELECT
     p_two_sided,
     p_holm,
     q,
-    claim
+    claim,
+    resamples
 FROM internal.subject_pair;

@@ -19,7 +19,8 @@ SELECT
     p_two_sided,
     p_holm,
     q,
-    claim
+    claim,
+    resamples
 FROM internal.model_pair
 UNION ALL
 SELECT
@@ -39,5 +40,6 @@ SELECT
     p_two_sided,
     p_holm,
     q,
-    claim_a AS claim
+    claim_a AS claim,
+    resamples
 FROM internal.model_pair;

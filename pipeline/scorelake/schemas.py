@@ -150,11 +150,18 @@ PAIR_COLUMNS: Columns = {
         TEXT,
         "improvement, regression, equivalent, not worse or inconclusive (B over A); or why not comparable",
     ),
+    "resamples": (
+        INT,
+        "Bootstrap resamples and sign flips; null if the interval comes from those of both models (n differs)",
+    ),
 }
 RANK_COLUMNS: Columns = {
     "rank": (INT, "Rank by value; null for unranked models"),
-    "rank_lo": (INT, "Best rank compatible with the data; null if the metric is not compared"),
-    "rank_hi": (INT, "Worst rank compatible with the data; null if the metric is not compared"),
+    "rank_lo": (INT, "1 + the number of ranked models that are claimed better; null if the metric is not compared"),
+    "rank_hi": (
+        INT,
+        "The last rank above the ranked models that are claimed worse; null if the metric is not compared",
+    ),
     "p_best": (REAL, "Share of bootstrap resamples in which the model ranks first; ties are split"),
     "reason": (TEXT, "Why the model is not ranked; null for ranked models"),
 }
@@ -263,7 +270,7 @@ _PAIR_ROW: Columns = {
     "p_one_sided_a": (REAL, "One-sided p-value of the sign-flip test that A is better"),
     **{name: PAIR_COLUMNS[name] for name in ("p_two_sided", "p_holm", "q", "claim")},
     "claim_a": (TEXT, "The claim with the models exchanged (A over B)"),
-    "resamples": (INT, "Bootstrap resamples and sign flips"),
+    "resamples": PAIR_COLUMNS["resamples"],
 }
 _RANK_ROW: Columns = {**shared_columns("metric", "model", "protocol"), **RANK_COLUMNS}
 MODEL_PAIR = Table(

@@ -19,7 +19,7 @@ from scorelake.metrics.significance import benjamini_hochberg, holm
 
 COLUMNS = (
     *("benchmark", "metric", "model_a", "model_b", "protocol", "problems", "lift", "lo", "hi", "wins_a", "wins_b"),
-    *("ties", "p_one_sided", "p_two_sided", "p_holm", "q", "claim"),
+    *("ties", "p_one_sided", "p_two_sided", "p_holm", "q", "claim", "resamples"),
 )
 
 
@@ -105,10 +105,6 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
             _model("b", [1] * 10),
             "not comparable: problem sets differ (10 of 40 and 10 problems in common, 20 needed)",
         ),
-        (
-            _model("b", [1] * 40, n=4),
-            "not comparable: n differs (1 and 4 attempts per problem; at most twice as many are compared)",
-        ),
     ],
 )
 def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], why: str) -> None:
@@ -130,12 +126,18 @@ def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
     assert four["claim"].startswith("not comparable: n is below k = 4 (both models have enough attempts on 5 ")
 
 
-def test_twice_the_attempts_are_compared_but_not_where_the_metric_depends_on_n(tmp_path: Path) -> None:
-    counts = [*_model("a", [0, 1] * 20, n=2), *_model("b", [4, 3] * 20, n=4)]
+@pytest.mark.parametrize(("n", "resamples"), [(4, 10_000), (8, None)])
+def test_models_of_unequal_n_are_compared_but_not_where_the_metric_is_biased_by_n(
+    tmp_path: Path, n: int, resamples: int | None
+) -> None:
+    """Beyond twice as many attempts by the intervals of both models, without resamples."""
+    counts = [*_model("a", [0, 1] * 20, n=2), *_model("b", [n, n - n // 4] * 20, n=n)]
     out = scored(tmp_path, counts, compare={"metrics": ["pass@1", "bayes@N"]})
     bayes, first = rows(out, "FROM comparison ORDER BY metric")
     assert (first["claim"], first["lift"]) == ("improvement", pytest.approx(0.625))
-    assert bayes["claim"].endswith("(2 and 4 attempts per problem; bayes@N depends on n: compare by avg@N)")
+    assert first["lo"] < first["lift"] < first["hi"]
+    assert first["resamples"] == resamples
+    assert bayes["claim"].endswith(f"(2 and {n} attempts per problem; bayes@N is biased by n: use avg@N instead)")
 
 
 def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None:

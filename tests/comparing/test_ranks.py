@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from conftest import ask, attempts, expand, put, run
 from counted import Row, rows, scored
+from scorelake.read.board import facts, opened
+from scorelake.read.report import verdict
 
 _PLACE = (
     "SELECT model, rank, rank_lo, rank_hi, could_be_best, p_best, reason FROM leaderboard WHERE metric = 'pass@1'"
@@ -96,13 +98,48 @@ def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_models_are_ranked_whatever_their_n_is(tmp_path: Path) -> None:
-    """A missed night does not hide the leader. Beyond twice the n no model is called better: ranges say so."""
+    """A missed night does not hide the leader."""
     night = _model("large", [6, 7] * 20, n=8), _model("small", [4, 6] * 20, n=16), _model("middle", [3, 2] * 20, n=12)
     found = _places(scored(tmp_path, [row for rows in night for row in rows]))
     assert [found[name][0] for name in ("large", "small", "middle")] == [1, 2, 3]
     far = [*_model("one", [1] * 40), *_model("four", [0, 1] * 20, n=4), *_model("five", [0] * 40, n=5)]
     found = _places(scored(tmp_path / "far", far))
-    assert [found[name][:3] for name in ("one", "four", "five")] == [(1, 1, 3), (2, 1, 2), (3, 2, 3)]
+    assert [found[name][:3] for name in ("one", "four", "five")] == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_ranges_claims_and_the_headline_come_from_one_rule(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    """Of two ranked models one is claimed better, if and only if their ranges count it; the first line names the
+    highest score, or says who is higher and why that model is not ranked."""
+    rng = np.random.default_rng(seed)
+    counts = []
+    for i in range(int(rng.integers(2, 9))):
+        n, share = int(rng.choice([1, 2, 4, 16])), rng.choice([1, 1, 1, 0.6])
+        p = np.clip(rng.beta(2, 2, 60) + rng.normal(0, 0.15), 0, 1)
+        c = rng.binomial(n, p).tolist()[: int(60 * share)]
+        counts += _model(f"m{i}", c, n=n)
+    out = scored(tmp_path_factory.mktemp("board"), counts)
+    board = {row["model"]: row for row in rows(out, "FROM leaderboard WHERE metric = 'pass@1'")}
+    ranked = [name for name, row in board.items() if row["rank_lo"] is not None]
+    pairs = [row for row in rows(out, "FROM pair") if {row["model_a"], row["model_b"]} <= set(ranked)]
+    for name in ranked:
+        worse = sum(pair["claim"] == "improvement" for pair in pairs if pair["model_a"] == name)
+        better = sum(pair["claim"] == "improvement" for pair in pairs if pair["model_b"] == name)
+        row = board[name]
+        assert row["rank_lo"] == min(1 + worse, row["rank"])
+        assert row["rank_hi"] == max(len(ranked) - better, row["rank"])
+    with opened(out) as read:
+        published = facts(read)
+        sentence = verdict(published, published.boards[0], "pass@1")
+    highest = max(row["value"] for row in board.values())
+    assert sentence.split()[0].rstrip(",") in {name for name, row in board.items() if row["value"] == highest}
+    assert ("is not ranked: " in sentence) == all(
+        row["rank"] is None for row in board.values() if row["value"] == highest
+    )
 
 
 @pytest.mark.slow

@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binomtest, norm, t
 
-from scorelake.metrics.board import Differences, ModelSums, Wins
+from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches
 from scorelake.metrics.bootstrap import Units, resample
 from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.interval import interval
 from scorelake.metrics.paired import (
     Lifts,
     PairedComparison,
     Ranks,
     ResamplePlan,
     compare_scores,
-    distances,
-    pair_batches,
 )
 from scorelake.metrics.significance import sign_test
 
@@ -119,9 +118,9 @@ def test_flips_against_a_loop_in_fractions(missing: float, clustered: bool) -> N
             farthest[row] = np.maximum(farthest[row], np.abs([float(x) for x in flips]) / size)
     limit = np.sort(farthest, axis=1)[:, int(np.ceil(0.9 * 301)) - 1]
     for row in range(5):
-        ahead_of_me = [x if a == row else -x for (a, b), x in far.items() if row in (a, b)]
-        assert ranks.lo[row] == 1 + sum(x > limit[row] for x in ahead_of_me)
-        assert ranks.hi[row] == 5 - sum(-x > limit[row] for x in ahead_of_me)
+        rivals = {b if a == row else a: x if a == row else -x for (a, b), x in far.items() if row in (a, b)}
+        assert ranks.lo[row] == 1 + sum(x > max(limit[row], limit[other]) for other, x in rivals.items())
+        assert ranks.hi[row] == 5 - sum(-x > max(limit[row], limit[other]) for other, x in rivals.items())
 
 
 def test_flips_approach_exact_enumeration() -> None:
@@ -280,9 +279,37 @@ def test_sums_of_buckets_add_up(missing: float) -> None:
         wins = [Wins.of(half, a[at], b[at], sums.tolerance) for half, _ in halves]
         own = [Differences.of(half, unit, units.key.size, a[at], b[at]) for half, unit in halves]
         comparison.compare(at, wins[0] + wins[1], own[0] + own[1] if i else None)
-    for got, want in zip(comparison.finish(), compare_scores(scores, units, plan), strict=True):
-        for name, column in vars(want).items():
-            assert getattr(got, name) == pytest.approx(column, abs=1e-12), name
+    got, want = comparison.finish()[0], compare_scores(scores, units, plan)[0]
+    for name, column in vars(want).items():
+        assert getattr(got, name) == pytest.approx(column, abs=1e-12), name
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_pairs_of_unequal_n_combine_the_intervals_of_both_models(missing: float) -> None:
+    """By the formula, from scores one by one: on the same problems, and where each model lacks some."""
+    scores, level = _scores(2, 60, missing), 0.95
+    lifts, _ = compare_scores(scores, _units(60), ResamplePlan(200), n_differs=np.ones((2, 2), dtype=bool))
+    a, b = scores[:, ~np.isnan(scores).any(axis=0)]
+    r, units = np.corrcoef(a, b)[0, 1], np.array([a.size])
+
+    def ends(confidence: float) -> tuple[float, float]:
+        sides = []
+        for side in (a, b):
+            error = np.array([side.std(ddof=1) / side.size**0.5])
+            sides.append(
+                [end.item() for end in interval(side[:1] * 0 + side.mean(), error, units, (0, 1), confidence)]
+            )
+        (lo_a, hi_a), (lo_b, hi_b) = sides
+        x, y, u, v = b.mean() - lo_b, hi_a - a.mean(), hi_b - b.mean(), a.mean() - lo_a
+        lift = b.mean() - a.mean()
+        return lift - (x * x + y * y - 2 * r * x * y) ** 0.5, lift + (u * u + v * v - 2 * r * u * v) ** 0.5
+
+    assert (lifts.lo[0], lifts.hi[0]) == pytest.approx(ends(level), abs=1e-12)
+    assert (lifts.inner_lo[0], lifts.inner_hi[0]) == pytest.approx(ends(0.9), abs=1e-12)
+    at_p = ends(1 - lifts.p_two_sided[0])
+    assert min(map(abs, at_p)) == pytest.approx(0, abs=1e-9)
+    assert min(lifts.p_a[0], lifts.p_b[0]) == pytest.approx(lifts.p_two_sided[0] / 2)
+    assert lifts.p_a[0] + lifts.p_b[0] == pytest.approx(1)
 
 
 def test_fewer_resamples_for_very_many_pairs() -> None:

@@ -75,9 +75,10 @@ def test_no_headline_hides_a_higher_score(tmp_path: Path, seed: int) -> None:
 def test_models_that_are_not_compared_are_not_called_indistinguishable(tmp_path: Path) -> None:
     for name, n, c in (("many", 8, 7), ("double", 16, 8), ("single", 1, 0)):
         put(tmp_path / "lake", expand([(f"p{i}", n, c) for i in range(40)], model=name), f"{name}.parquet")
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
-    text = _call("report", tmp_path / "out")
-    assert "One model is behind. single is not compared with it: the attempts per problem differ too much." in text
+    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1", "bayes@N"])
+    assert "The other two models are behind." in _call("report", tmp_path / "out")
+    text = _call("report", tmp_path / "out", "--metric", "bayes@N")
+    assert "double and single are not compared with it: n differs, and bayes@N is biased by n." in text
 
 
 def test_the_report_links_to_the_page(tmp_path: Path) -> None:

@@ -23,10 +23,12 @@ from scorelake.comparing.eligibility import (
 )
 from scorelake.comparing.sums import BoardId, BoardSums, LakeSums, PairQuery, PairSums
 from scorelake.metrics import Metric
-from scorelake.metrics.board import ModelSums
+from scorelake.metrics.board import ModelSums, pair_batches
 from scorelake.metrics.bootstrap import MAX_UNITS, Resamples, resample
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.paired import Lifts, PairedComparison, Ranks, ResamplePlan, pair_batches
+from scorelake.metrics.paired import MAX_FLIP_RATIO, Lifts, PairedComparison, Ranks, ResamplePlan
+from scorelake.scoring.choose import Outcomes
+from scorelake.scoring.values import metric_bounds
 from scorelake.settings import Settings
 from scorelake.threads import batch_by_size, parallel_map, single_threaded_blas
 
@@ -109,7 +111,10 @@ def compare_boards(
     with single_threaded_blas():
         for batch in batch_by_size(tasks, lambda task: task.size, max_bytes):
             sums = lake.model_sums([task.id for task in batch if len(task.board.models) <= max_models])
-            by_metric = [list(_metric_tasks(task, sums.get(task.id), chosen, has_value, settings)) for task in batch]
+            by_metric = [
+                list(_metric_tasks(task, sums.get(task.id), chosen, has_value, settings, lake.outcomes))
+                for task in batch
+            ]
             _compare_pairs([each for tasks in by_metric for each in tasks], lake, max_bytes)
             for task, mine in zip(batch, by_metric, strict=True):
                 out[task.id[0]].append(BoardResult(task.board, task.unranked, [each.result for each in mine]))
@@ -180,8 +185,9 @@ class MetricTask:
     number: int
     sums: ModelSums
     result: MetricResult
-    undecided: NDArray[np.bool_]
-    """Which ranked models are not compared with each other, since their n differ."""
+    n_differs: NDArray[np.bool_]
+    """Models, two by two, of which one has more than MAX_FLIP_RATIO times as many attempts per problem."""
+    bounds: tuple[float, float]
     comparison: PairedComparison | None = None
 
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery]]:
@@ -203,7 +209,7 @@ class MetricTask:
             a, b = result.a[result.compared], result.b[result.compared]
             confidence, clustered = self.board.plan.confidence, self.board.benchmark.clustered
             self.comparison = PairedComparison(
-                self.sums, a, b, result.ranked, drawn, confidence, clustered, self.undecided
+                self.sums, a, b, result.ranked, drawn, confidence, clustered, self.n_differs, self.bounds
             )
         self.comparison.compare(at, sums.wins, sums.differences)
         if is_last:
@@ -213,13 +219,18 @@ class MetricTask:
 
 
 def _metric_tasks(
-    task: BoardTask, sums: BoardSums | None, chosen: Sequence[Metric], has_value: HasValue, settings: Settings
+    task: BoardTask,
+    sums: BoardSums | None,
+    chosen: Sequence[Metric],
+    has_value: HasValue,
+    settings: Settings,
+    outcomes: Outcomes,
 ) -> Iterator[MetricTask]:
     """Yield a task per metric; none where there are too many models."""
     if sums is None:
         return
     models, coverage, compare = task.board.models, task.board.coverage, settings.compare
-    shape = len(models), len(models)
+    shape, n_differs = (len(models), len(models)), coverage.n_ratio() > MAX_FLIP_RATIO
     shared = np.broadcast_to(sums.shared, shape)
     for number, (metric, own) in enumerate(zip(chosen, sums.metrics, strict=True)):
         usable = np.broadcast_to(own.shared, shape)
@@ -233,7 +244,8 @@ def _metric_tasks(
             ranked = ranked[:0]
         compared = np.flatnonzero(codes[a, b] == 0)
         result = MetricResult(metric, a, b, usable[a, b], refused, compared, ranked, task.plan.resamples)
-        yield MetricTask(task, number, own, result, codes[np.ix_(ranked, ranked)] == N_DIFFERS)
+        differs = n_differs | (codes == N_DIFFERS)
+        yield MetricTask(task, number, own, result, differs, metric_bounds(metric, settings, outcomes))
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:

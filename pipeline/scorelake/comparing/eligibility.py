@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Coverage
 from scorelake.metrics import Metric
-from scorelake.metrics.counts import max_n_ratio
+from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Ints
 from scorelake.settings import Compare
 
@@ -19,8 +19,8 @@ Counts = NDArray[np.integer[Any]]
 REFUSED = "not comparable: "
 """Start of a claim that gives a reason instead of a result."""
 N_DIFFERS = 3
-_INSTEAD = {"bayes@N": "avg@N", "geom@k": "pass@k or pass^k"}
-"""What to compare by where n must be the same."""
+_INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}
+"""What to use where n must be the same."""
 
 
 def comparability(coverage: Coverage, shared: Counts, usable: Counts, metric: Metric, settings: Compare) -> Codes:
@@ -30,7 +30,7 @@ def comparability(coverage: Coverage, shared: Counts, usable: Counts, metric: Me
     """
     few = shared < settings.min_problems
     same_problems = few & (shared == coverage.problems[:, None]) & (shared == coverage.problems)
-    n_differs = coverage.n_ratio() > max_n_ratio(metric.name)
+    n_differs = needs_equal_n(metric.name, coverage.n_ratio())
     conditions = [same_problems, few, n_differs, usable < settings.min_problems]
     return np.asarray(np.select(conditions, np.arange(1, 5, dtype=np.int8), np.int8(0)), dtype=np.int8)
 
@@ -66,8 +66,7 @@ def refusals(
 
 
 def _reason(metric: Metric, needed: int) -> pl.Expr:
-    instead = _INSTEAD.get(metric.family.name)
-    n_rule = f"{metric.name} depends on n: compare by {instead}" if instead else "at most twice as many are compared"
+    n_rule = f"{metric.name} is biased by n: use {_INSTEAD.get(metric.family.name)} instead"
     texts = (
         pl.format("too few problems ({} in common, {} needed)", "shared", pl.lit(needed)),
         pl.format(

@@ -19,15 +19,16 @@ from scorelake.metrics.significance import benjamini_hochberg, holm
 from scorelake.schemas import Table
 from scorelake.settings import Settings
 
-_INNER = ("inner_lo", "inner_hi")
-"""Ends of the narrower interval that margins are tested with; not columns of the table."""
+_UNPUBLISHED = {"inner_lo": pl.Float64(), "inner_hi": pl.Float64(), "separated": pl.Boolean()}
+"""What claims are made with: ends of the narrower interval that margins are tested with, and Lifts.separated."""
+CLAIMED = ("improvement", "regression")
 
 
 def pair_table(
     table: Table, results: Sequence[BoardResult], chosen: Sequence[Metric], keys: tuple[str, ...], settings: Settings
 ) -> pl.DataFrame:
     """Return every pair of every board, and the pairs of models without a common protocol."""
-    schema = table.schema | dict.fromkeys(_INNER, pl.Float64())
+    schema = table.schema | _UNPUBLISHED
     boards = [result.board for result in results]
     strangers = pairs_without_common_protocol(boards, chosen, keys, settings.compare.max_pairs)
     frames = [
@@ -36,7 +37,7 @@ def pair_table(
         pl.DataFrame(strangers, schema),
     ]
     rows = pl.concat(frames, how="diagonal").select(*schema)
-    rows = _add_claims(_adjust(rows), settings).drop(_INNER)
+    rows = _add_claims(_adjust(rows), settings).drop(_UNPUBLISHED)
     order = {metric.name: i for i, metric in enumerate(chosen)}
     position = pl.col("metric").replace_strict(order, return_dtype=pl.Int64)
     return table.check(rows.sort(*keys, "protocol", position, "model_a", "model_b", nulls_last=True))
@@ -46,7 +47,9 @@ def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
     """Return a row per pair: numbers where it is compared, the reason where it is not."""
     lifts, models = result.lifts, pl.Series(board.models, dtype=pl.String)
     ties = lifts.problems - lifts.wins_a - lifts.wins_b
-    numbers = pl.DataFrame({"pair": result.compared, "ties": ties, **vars(lifts)}).drop("problems", "t")
+    resamples = pl.Series(np.full(ties.size, result.resamples)).set(pl.Series(lifts.by_means), None)
+    numbers = pl.DataFrame({"pair": result.compared, "ties": ties, "resamples": resamples, **vars(lifts)})
+    numbers = numbers.drop("problems", "t", "by_means")
     numbers = numbers.rename({"p_b": "p_one_sided", "p_a": "p_one_sided_a"})
     pairs = pl.DataFrame(
         {
@@ -63,7 +66,6 @@ def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
         subject=pl.lit(board.subject, pl.String),
         protocol=pl.lit(board.protocol),
         metric=pl.lit(result.metric.name),
-        resamples=pl.when(pl.col("lift").is_not_null()).then(pl.lit(result.resamples, pl.Int64)),
     )
 
 
@@ -80,10 +82,13 @@ def _adjust(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_claims(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Add the claim that the numbers of a pair support, of B over A and of A over B."""
+    """Add the claim that the numbers of a pair support, of B over A and of A over B.
+
+    Ranges of ranks count these claims, so that no model is called worse than one in whose range it is.
+    """
     margin = settings.compare.margin
-    lo, hi, inner_lo, inner_hi = (pl.col(name) for name in ("lo", "hi", *_INNER))
-    significant = pl.col("q") <= 1 - settings.uncertainty.confidence + 1e-12
+    lo, hi, inner_lo, inner_hi = (pl.col(name) for name in ("lo", "hi", "inner_lo", "inner_hi"))
+    significant = (pl.col("q") <= 1 - settings.uncertainty.confidence + 1e-12) & pl.col("separated")
     columns = []
     for name, low, high, inner_low, inner_high in (
         ("claim", lo, hi, inner_lo, inner_hi),

@@ -7,17 +7,22 @@ from collections.abc import Sequence
 import polars as pl
 
 from scorelake.comparing.compare import BoardResult
+from scorelake.comparing.pairs import CLAIMED
 from scorelake.schemas import Table, rank_of_value
 from scorelake.settings import Settings
 
 
 def rank_table(
-    table: Table, summary: pl.DataFrame, results: Sequence[BoardResult], settings: Settings
+    table: Table, summary: pl.DataFrame, results: Sequence[BoardResult], pairs: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
-    """Return a row per row of the summary, in its order. Rank, range and value are of the same models."""
+    """Return a row per row of the summary, in its order. Rank, range and value are of the same models.
+
+    A model's range leaves out the ranks of the models that `pairs` claims to be better or worse.
+    """
     board = tuple(key for key in ("benchmark", "subject", "protocol") if key in table.columns)
     rows = summary.select(*board, "metric", "model", "value", "problems", "problems_scored")
-    for more in (_eligibility(results, board), _ranges(results, board)):
+    ranges = _ranges(results, board)
+    for more in (_eligibility(results, board), _apply_claims(ranges, pairs, board)):
         keys = [name for name in (*board, "metric", "model") if name in more.columns]
         rows = rows.join(more, on=keys, how="left", validate="m:1", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(reason=_reason(settings))
@@ -54,6 +59,23 @@ def _eligibility(results: Sequence[BoardResult], board: Sequence[str]) -> pl.Dat
         for model, reason in zip(each.board.models, each.unranked, strict=True)
     ]
     return pl.DataFrame(rows, schema, orient="row").select(*board, "model", "unranked")
+
+
+def _apply_claims(ranges: pl.DataFrame, pairs: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
+    """Count the ranked models that are better and worse than each by the claims of pairs."""
+    keys = [*board, "metric"]
+    claimed = pairs.filter(pl.col("claim").is_in(CLAIMED))
+    for side in ("model_a", "model_b"):  # both have a range
+        claimed = claimed.join(ranges, left_on=[*keys, side], right_on=[*keys, "model"], how="semi", nulls_equal=True)
+    b_leads = pl.col("lift") > 0
+    for end, step, model in (
+        ("rank_lo", 1, pl.when(b_leads).then("model_a").otherwise("model_b")),
+        ("rank_hi", -1, pl.when(b_leads).then("model_b").otherwise("model_a")),
+    ):
+        counts = claimed.group_by(*keys, model.alias("model")).agg(_more=pl.len().cast(pl.Int64) * step)
+        ranges = ranges.join(counts, on=[*keys, "model"], how="left", nulls_equal=True, maintain_order="left")
+        ranges = ranges.with_columns(pl.col(end) + pl.col("_more").fill_null(0)).drop("_more")
+    return ranges
 
 
 def _ranges(results: Sequence[BoardResult], board: Sequence[str]) -> pl.DataFrame:

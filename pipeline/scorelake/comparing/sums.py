@@ -204,6 +204,7 @@ class LakeSums:
         in_process: bool,
     ) -> None:
         self.engine_map = engine_map
+        self.outcomes = batches[0][0].outcomes
         self.tasks = [SumTask(batch, benchmarks) for batch in batches]
         if in_process and len(batches) == 1:
             self.tasks = [replace(self.tasks[0], loaded=self.tasks[0].matrices())]

@@ -49,11 +49,13 @@ def comparison_tables(
         overall.append(first)
         only = replace(first, board=replace(first.board, subject=benchmark.subjects[0].subject))
         subjects += others or [only]
+    pairs = pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings)
+    subject_pairs = pair_table(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings)
     return {
-        MODEL_PAIR.name: pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings),
-        SUBJECT_PAIR.name: pair_table(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings),
-        MODEL_RANK.name: rank_table(MODEL_RANK, models, overall, settings),
-        SUBJECT_RANK.name: rank_table(SUBJECT_RANK, by_subject, subjects, settings),
+        MODEL_PAIR.name: pairs,
+        SUBJECT_PAIR.name: subject_pairs,
+        MODEL_RANK.name: rank_table(MODEL_RANK, models, overall, pairs, settings),
+        SUBJECT_RANK.name: rank_table(SUBJECT_RANK, by_subject, subjects, subject_pairs, settings),
     }
 
 

@@ -15,7 +15,7 @@ from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics import Metric
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.paired import compare_scores
+from scorelake.metrics.paired import MAX_FLIP_RATIO, compare_scores
 from scorelake.schemas import MODEL_PAIR
 from scorelake.scoring.buckets import cluster_keys
 from scorelake.settings import Settings
@@ -32,6 +32,7 @@ def compare_two(
     metric: Metric,
     scorer: Scorer,
     settings: Settings,
+    bounds: tuple[float, float],
 ) -> pl.DataFrame:
     """Return the row of model_pair that compares the second side with the first; p-values are not adjusted.
 
@@ -46,12 +47,18 @@ def compare_two(
     scores, n = np.full((2, problems.height), np.nan), np.zeros((2, problems.height), dtype=np.int64)
     scores[side, problem], n[side, problem] = scorer(rows), rows["n"].to_numpy()
     board = ModelBoard(benchmark, None, "", list(names), _coverage(n))
-    result = _compare(scores, n, _units(problems, settings.columns.cluster), board.coverage, metric, settings)
+    result = _compare(scores, n, _units(problems, settings.columns.cluster), board.coverage, metric, settings, bounds)
     return pair_table(MODEL_PAIR, [BoardResult(board, [None, None], [result])], [metric], ("benchmark",), settings)
 
 
 def _compare(
-    scores: Floats, n: Ints, units: Units, coverage: Coverage, metric: Metric, settings: Settings
+    scores: Floats,
+    n: Ints,
+    units: Units,
+    coverage: Coverage,
+    metric: Metric,
+    settings: Settings,
+    bounds: tuple[float, float],
 ) -> MetricResult:
     first, second = np.array([0]), np.array([1])
     shared, usable = (np.full((2, 2), each.all(axis=0).sum()) for each in (n > 0, ~np.isnan(scores)))
@@ -59,7 +66,8 @@ def _compare(
     refused = refusals(coverage, code, shared[:1, 1], usable[:1, 1], first, second, metric, settings.compare)
     compared, plan, none = np.flatnonzero(code == 0), resample_plan(settings), np.arange(0)
     result = MetricResult(metric, first, second, usable[:1, 1], refused, compared, none, plan.resamples)
-    return result.finish(*compare_scores(scores, units, plan, (first[compared], second[compared]), none))
+    pairs, n_differs = (first[compared], second[compared]), coverage.n_ratio() > MAX_FLIP_RATIO
+    return result.finish(*compare_scores(scores, units, plan, pairs, none, n_differs, bounds))
 
 
 def _coverage(n: Ints) -> Coverage:

@@ -141,24 +141,47 @@ def unequal(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Differences:
-    """Row b minus row a over the problems that both are scored on, and their number: pairs x units."""
+    """Row b minus row a over the problems that both are scored on, row a alone, and their number: pairs x units."""
 
     sums: Floats
+    first: Floats
     counts: Floats
 
     @classmethod
     def of(cls, scores: Floats, unit: Ints, units: int, a: Ints, b: Ints) -> Differences:
-        out = cls(np.empty((a.size, units)), np.empty((a.size, units)))
+        out = cls(*(np.empty((a.size, units)) for _ in range(3)))
         onto = unit_matrix(unit, units)
 
         def fill(at: slice) -> None:
-            gap = (scores[b[at]] - scores[a[at]]).T
+            base = scores[a[at]]
+            gap = (scores[b[at]] - base).T
             both = ~np.isnan(gap)
             out.sums[at] = (onto @ np.where(both, gap, 0.0)).T
+            out.first[at] = (onto @ np.where(both, base.T, 0.0)).T
             out.counts[at] = (onto @ both.astype(np.float64)).T
 
         parallel_map(fill, blocks(a.size, 4 * scores.shape[1]), None if scores.size > 1 << 16 else 1)
         return out
 
     def __add__(self, other: Differences) -> Differences:
-        return Differences(self.sums + other.sums, self.counts + other.counts)
+        return Differences(self.sums + other.sums, self.first + other.first, self.counts + other.counts)
+
+
+def distances(rows: Floats) -> Floats:
+    """Return the distances between all rows: from one product, and row by row where that would cancel."""
+    off = rows - np.median(rows, axis=0)
+    square = np.einsum("ij,ij->i", off, off)
+    square_distance = square[:, None] + square - 2 * (off @ off.T)
+    a, b = np.nonzero(np.triu(square_distance <= 1e-6 * (square[:, None] + square), 1))
+    for at in blocks(a.size, rows.shape[1]):
+        gap = rows[b[at]] - rows[a[at]]
+        square_distance[a[at], b[at]] = square_distance[b[at], a[at]] = np.einsum("ij,ij->i", gap, gap)
+    np.fill_diagonal(square_distance, 0)
+    out: Floats = np.sqrt(np.maximum(square_distance, 0))
+    return out
+
+
+def pair_batches(has_own_sums: NDArray[np.bool_], pairs: int) -> list[Ints]:
+    """Return the numbers of pairs without own sums, then those of the others, so many at a time."""
+    own = np.flatnonzero(has_own_sums)
+    return [np.flatnonzero(~has_own_sums), *(own[first : first + pairs] for first in range(0, own.size, pairs))]

@@ -246,11 +246,9 @@ def check_enough(name: str, attempts: Ints, k: int) -> None:
         )
 
 
-def max_n_ratio(metric: str) -> float:
-    """Return how many times as many attempts per problem one of two models may have, if they are to be compared.
+def needs_equal_n(metric: str, n_ratio: Floats | float) -> NDArray[np.bool_]:
+    """Flag pairs of models that cannot be compared: the metric is biased by n, and n differs.
 
-    The sign-flip test needs symmetric differences: up to 2 it calls equal models different in at most 5.1% of cases,
-    at 1 against 4 attempts in 11%, at 1 against 16 in up to 47%. bayes@N and geom@k are biased by n, which must be
-    the same but for some ungraded attempts.
+    Up to a ratio of 1.05 it may differ, for the sake of ungraded attempts.
     """
-    return 1.05 if metric.startswith(("bayes@", "geom@")) else 2.0
+    return np.asarray(n_ratio) > (1.05 if metric.startswith(("bayes@", "geom@")) else np.inf)

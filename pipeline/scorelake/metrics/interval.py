@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -21,7 +22,7 @@ def interval(
     se: Floats,
     units: Floats | Ints,
     bounds: tuple[float, float] = (0.0, 1.0),
-    confidence: float = 0.95,
+    confidence: float | Floats = 0.95,
 ) -> tuple[Floats, Floats]:
     """Compute the confidence interval of values whose problems are a random sample.
 
@@ -34,7 +35,7 @@ def interval(
         Values, their standard errors, and the number of problems or of clusters of them.
     bounds : (float, float)
         Smallest and largest possible value. If infinite, Student's interval is used, which needs two units.
-    confidence : float, default 0.95
+    confidence : float or array, default 0.95
 
     Returns
     -------
@@ -62,7 +63,7 @@ def interval(
     return np.minimum(lo, value), np.maximum(hi, value)  # rounding must not exclude the value
 
 
-def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float) -> Floats:
+def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | Floats) -> Floats:
     """Return the upper end of values in [0, 1]: a quantile of a Beta with half a problem at 1 added."""
     u = np.asarray(units, dtype=np.float64)
     squares = np.where(u > 1, np.minimum(u * (u - 1) * se**2, u * v * (1 - v)), 0.0)
@@ -74,11 +75,66 @@ def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float) -
     hi = np.where(np.isnan(v), np.nan, 1.0)
     rows = np.flatnonzero(inside)
     m, k = m[rows], k[rows]
-    quantile = scipy.special.betaincinv(m * k, (1 - m) * k, (1 + confidence) / 2)
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    normal = np.minimum(m + z * np.sqrt(m * (1 - m) / (k + 1)), 1.0)  # betaincinv is NaN for k beyond 1e14
+    level = np.broadcast_to((1 + np.asarray(confidence)) / 2, v.shape)[rows]
+    quantile = scipy.special.betaincinv(m * k, (1 - m) * k, level)  # NaN for k beyond 1e14: then a normal one
+    normal = np.minimum(m + scipy.special.ndtri(level) * np.sqrt(m * (1 - m) / (k + 1)), 1.0)
     hi[rows] = np.maximum(v[rows], np.where(np.isnan(quantile), normal, quantile))
     return hi
+
+
+_MAX_Z = 7.0
+"""Smaller p-values than this z has (2.6e-12) are given as that."""
+
+
+@dataclass(frozen=True)
+class MeanPairs:
+    """Two means over the same problems, an entry per pair; their difference without assuming equal spreads.
+
+    Where one model has many more attempts per problem, differences are not symmetric and signs cannot be flipped. The
+    ends are those of the two means, put together by the correlation of the problems' values.
+    """
+
+    means: Floats
+    """2 x pairs: of a, and of b."""
+    errors: Floats
+    """Their standard errors, 2 x pairs."""
+    correlation: Floats
+    units: Floats
+    bounds: tuple[float, float]
+
+    @classmethod
+    def of(cls, sums: Floats, counts: Floats, units: Floats, bounds: tuple[float, float]) -> MeanPairs:
+        """Take sums of a and b by unit, 2 x pairs x units, and the problems that were added up, pairs x units."""
+        problems = counts.sum(axis=1)
+        means = sums.sum(axis=2) / problems
+        off = sums - means[:, :, None] * counts
+        groups = np.count_nonzero(counts, axis=1)
+        square = np.einsum("ijk,ijk->ij", off, off)
+        errors = np.sqrt(square * ratio(groups, groups - 1.0)) / problems
+        correlation = ratio(np.einsum("jk,jk->j", *off), np.sqrt(square[0] * square[1]))
+        return cls(means, errors, np.nan_to_num(correlation), np.asarray(units, dtype=np.float64), bounds)
+
+    def interval(self, confidence: float | Floats) -> tuple[Floats, Floats]:
+        """Return the ends of b minus a."""
+        levels = np.tile(np.broadcast_to(confidence, self.units.shape), 2)
+        ends = interval(self.means.ravel(), self.errors.ravel(), np.tile(self.units, 2), self.bounds, levels)
+        (down_a, down_b), (up_a, up_b) = (np.abs(end.reshape(2, -1) - self.means) for end in ends)
+        lift = self.means[1] - self.means[0]
+        return lift - self._reach(down_b, up_a), lift + self._reach(up_b, down_a)
+
+    def _reach(self, x: Floats, y: Floats) -> Floats:
+        out: Floats = np.sqrt(np.maximum(x**2 + y**2 - 2 * self.correlation * x * y, 0))
+        return out
+
+    def p_value(self) -> Floats:
+        """Return two-sided p-values: 1 minus the confidence at which the interval reaches zero, by bisection."""
+        low, high = np.zeros(self.units.size), np.full(self.units.size, _MAX_Z)
+        for _ in range(40):
+            z = (low + high) / 2
+            lo, hi = self.interval(2 * scipy.special.ndtr(z) - 1)
+            excluded = (lo > 0) | (hi < 0)
+            low, high = np.where(excluded, z, low), np.where(excluded, high, z)
+        return 2 * scipy.special.ndtr(-low)
 
 
 def rerun(

@@ -14,11 +14,11 @@ from scorelake.read.names import canonical, check_names, matches_protocol
 
 POWER = 0.8
 _PAIRS = """
-SELECT p.*, f.family, f.resamples, coalesce(protocol.label, '') AS label
+SELECT p.*, f.family, coalesce(protocol.label, '') AS label
 FROM pair AS p
 LEFT JOIN protocol ON protocol.protocol = p.protocol
 LEFT JOIN (
-    SELECT benchmark, protocol, metric, count(q) AS family, max(resamples) AS resamples
+    SELECT benchmark, protocol, metric, count(q) AS family
     FROM internal.model_pair
     GROUP BY ALL
 ) AS f ON f.benchmark = p.benchmark AND f.protocol = p.protocol AND f.metric = p.metric
@@ -73,13 +73,16 @@ class PairResult:
         units = "clusters" if self.settings["columns"]["cluster"] else "problems"
         se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
         lift = detectable_lift(se, confidence, POWER)
+        method, test = "from the intervals of both models: attempts per problem differ", "the same intervals"
+        if row["resamples"]:
+            method = f"paired bootstrap over {units}, {row['resamples']:,} resamples"
+            test = f"signs of the differences of {units} flipped"
         lines = {
             "problems": f"{row['problems']:,}, {self.common}",
-            "lift": f"{row['lift']:+.4f}, {confidence:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} "
-            f"(paired bootstrap over {units}, {row['resamples']:,} resamples)",
+            "lift": f"{row['lift']:+.4f}, {confidence:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} ({method})",
             "wins": f"{self.b} ahead on {row['wins_b']:,}, {self.a} on {row['wins_a']:,}, equal on {row['ties']:,}",
-            "flip test": f"p = {row['p_one_sided']:.3g} one-sided, {row['p_two_sided']:.3g} two-sided "
-            f"(signs of the differences of {units} flipped)",
+            "flip test" if row["resamples"] else "test": f"p = {row['p_one_sided']:.3g} one-sided, "
+            f"{row['p_two_sided']:.3g} two-sided ({test})",
             "q": self._adjusted_p(),
             "shows": self._conclusion(confidence),
             "does not show": "how either does on other kinds of problems, or under another protocol",
@@ -113,7 +116,13 @@ class PairResult:
         if row["lo"] <= 0 <= row["hi"]:
             return "no significant difference; the interval contains zero, which does not prove equality"
         chance = f"; with {self.family:,} pairs this happens by chance" if self.family and self.family > 1 else ""
-        return f"no claim: the interval excludes zero, but q is above {1 - confidence:.2g}{chance}"
+        level = 1 - confidence
+        if row["q"] > level:
+            return f"no claim: the interval excludes zero, but q is above {level:.2g}{chance}"
+        return (
+            "no claim: the models' ranges of ranks overlap, since one of them differs from some rival by as much by "
+            "chance"
+        )
 
 
 def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairResult]:

@@ -10,7 +10,7 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import quote
 
-from scorelake.metrics.counts import max_n_ratio
+from scorelake.metrics.counts import needs_equal_n
 from scorelake.read.board import BoardRows, Facts, Line, Reader, current_run_id, facts, opened
 from scorelake.read.numbers import Scale
 from scorelake.text import escape_controls, plural
@@ -133,7 +133,7 @@ def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: 
         return f"{head} There is no clear winner."
     if first.rank_lo is None:
         return f"{head} Rank ranges were not computed: the metric is not compared, or too few problems are shared."
-    apart = [line for line in others if _n_ratio(first, line) > max_n_ratio(metric)]
+    apart = [line for line in others if needs_equal_n(metric, _n_ratio(first, line))]
     compared = [line for line in others if line not in apart]
     level = [facts.label[line.model] for line in compared if line.rank_lo == 1]
     it, the_other = "it" if len(tied) == 1 else "them", "" if apart else "the other "
@@ -141,7 +141,7 @@ def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: 
     if apart:
         are = "is" if len(apart) == 1 else "are"
         names = _list_models([facts.label[line.model] for line in apart], "other ")
-        sentences.append(f"{names} {are} not compared with {it}: the attempts per problem differ too much.")
+        sentences.append(f"{names} {are} not compared with {it}: n differs, and {metric} is biased by n.")
     return " ".join(sentences)
 
 

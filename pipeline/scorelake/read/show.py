@@ -42,8 +42,8 @@ _NO_RANKS = (
     "NULL::VARCHAR AS reason"
 )
 _RANK_RANGES = (
-    "Rank 1-3: the data cannot tell these models apart; best: share of bootstrap resamples in which the model ranks "
-    "first."
+    "Rank 1-3: no other model is significantly better, and all but two are significantly worse; best: share of "
+    "bootstrap resamples in which the model ranks first."
 )
 _NO_RANK_RANGES = (
     "Rank ranges were not computed for {metric}: it is not in [compare] metrics, or the models share fewer problems "

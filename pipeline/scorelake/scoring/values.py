@@ -89,6 +89,18 @@ def estimate_problems(
     return out
 
 
+def metric_bounds(metric: Metric, settings: Settings, outcomes: Outcomes) -> tuple[float, float]:
+    """Return the smallest and the largest value that a metric can have."""
+    worth = settings.rubric.worth.values()
+    if metric.family.rewards is not None and worth:
+        return min(worth), max(worth)
+    if metric.family.rewards is not None and outcomes.rewards:
+        return settings.rubric.bounds or (-np.inf, np.inf)
+    if metric.family.vote is not None:
+        return 0.0, 1.0
+    return metrics.evaluate([metric], np.array([metric.draws]), np.array([0]), UNIFORM)[0].bounds
+
+
 def problem_values(
     rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
 ) -> list[Floats]:
