@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import polars as pl
@@ -46,6 +47,8 @@ LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes", "prior_re
 
 TEXT, INT, REAL, FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 TIME, TEXTS, CODE = pl.Datetime("us"), pl.List(pl.String()), pl.UInt32()
+SCHEMA_VERSION = 1
+"""In every snapshot and leaderboard; raised when a table or column is renamed, removed or changes its meaning."""
 Columns: TypeAlias = dict[str, tuple[pl.DataType, str]]
 
 
@@ -65,6 +68,19 @@ class Table:
         """Return the frame if it has exactly these columns and types; anything else is a bug."""
         assert dict(frame.schema) == self.schema, f"{self.name}: {frame.schema} is not {self.schema}"
         return frame
+
+    def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Select exactly the columns of this version, whichever version wrote them; missing ones are null."""
+        return frame.select(
+            pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind).alias(name)
+            for name, kind in self.schema.items()
+        )
+
+    def read(self, snapshot: Path) -> pl.DataFrame:
+        """Read the table from a snapshot of any version; empty if that version did not have it."""
+        path = snapshot / f"{self.name}.parquet"
+        frame = pl.read_parquet(path, glob=False) if path.exists() else pl.DataFrame(schema=self.schema)
+        return self.conform(frame)
 
 
 def rank_of_value() -> pl.Expr:

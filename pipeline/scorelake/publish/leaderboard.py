@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import schemas
-from scorelake.publish.runs import RunHistory, conform
+from scorelake.publish.runs import RunHistory
 from scorelake.publish.snapshot import problem_files
 from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
 from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
@@ -31,7 +31,7 @@ _FROM_SNAPSHOT = (
     *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.COUNT_SCORE, *schemas.EVIDENCE),
     *(PROBLEM_HISTOGRAM, schemas.CHANGE),
 )
-"""Tables that are copied from the snapshot's files as they are."""
+"""Tables that are copied from the snapshot's files."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
 _GRADERS = ("grader", "judge")
@@ -52,7 +52,7 @@ def history_in_board(copy: Path) -> RunHistory:
     """Return the runs and scores stored in a copy of a leaderboard."""
     tables = (schemas.RECORD, schemas.HISTORY)
     with duckdb.connect(str(copy), read_only=True) as db:
-        return RunHistory(*(conform(db.table(qualified(table)).pl(), table) for table in tables))
+        return RunHistory(*(table.conform(db.table(qualified(table)).pl()) for table in tables))
 
 
 def build(
@@ -86,17 +86,15 @@ def _load_tables(
     db: duckdb.DuckDBPyConnection, run_id: str, history: RunHistory, snapshot: Path, rolled_back: bool, external: bool
 ) -> None:
     for table in _FROM_SNAPSHOT:
-        file = _parquet(literal(str(snapshot / f"{table.name}.parquet")))
-        db.execute(f"CREATE TABLE {qualified(table)} AS FROM {file}")
-    histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP), glob=False)
-    groups = histogram.unique().sort(GROUP)
+        _load(db, table, table.read(snapshot))
+    groups = PROBLEM_HISTOGRAM.read(snapshot).select(GROUP).unique().sort(GROUP)
     _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
     _load_problems(db, snapshot, external)
     _load(db, PROTOCOL_KEY, protocol_table(groups["protocol"].unique().sort().to_list()))
     for table, frame in history.tables(run_id).items():
         _load(db, table, frame)
-    row = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
-    _load(db, BOARD, pl.DataFrame([row], schema=BOARD.schema))
+    row = (run_id, rolled_back, schemas.SCHEMA_VERSION, __version__, duckdb.__version__)
+    _load(db, BOARD, pl.DataFrame([row], schema=BOARD.schema, orient="row"))
 
 
 def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool) -> None:

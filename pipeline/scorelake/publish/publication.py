@@ -39,7 +39,7 @@ from scorelake.publish.snapshot import (
     problem_files,
     stored_settings,
 )
-from scorelake.schemas import MODEL_SUMMARY
+from scorelake.schemas import MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.storage.disk import (
     BOARD,
     MARK,
@@ -91,7 +91,8 @@ def publish(
         for name, frame in tables.items():
             frame.write_parquet(staged / f"{name}.parquet")
         files = sorted(path for path in staged.rglob("*") if path.is_file())
-        manifest = manifest | {"files": {path.relative_to(staged).as_posix(): checksum(path) for path in files}}
+        checksums = {path.relative_to(staged).as_posix(): checksum(path) for path in files}
+        manifest = manifest | {"schema_version": SCHEMA_VERSION, "files": checksums}
         (staged / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
         snapshot = staged.with_name(staged.name.removeprefix("."))
         atomic_replace(staged, snapshot)
@@ -129,12 +130,9 @@ def rollback(out: Output, name: str) -> Manifest:
     snapshot = out.snapshots / run_id
     if wrong := damaged_files(snapshot, manifest):
         raise DataError(f"damaged or missing: {', '.join(wrong)}", where=str(snapshot), hint="choose another run")
-    if manifest["run"]["version"] != __version__:
-        raise DataError(
-            f"was made by scorelake {manifest['run']['version']}; this is {__version__}",
-            where=str(snapshot),
-            hint="roll back with that version, or score the earlier state of the lake",
-        )
+    if manifest.get("schema_version", 0) > SCHEMA_VERSION:
+        what = f"was written by a later scorelake ({manifest['run']['version']}); this is {__version__}"
+        raise DataError(what, where=str(snapshot), hint="roll back with that version")
     _replace_board(out, manifest, state.history, state, rolled_back=True)
     return manifest
 

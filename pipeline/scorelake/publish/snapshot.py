@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import polars as pl
 from pydantic import ValidationError
 
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
@@ -158,10 +157,6 @@ class Output:
                 with suppress(DataError):
                     manifests.append(self.manifest(path.name))
         return sorted((m for m in manifests if m), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
-
-    def table(self, manifest: Manifest, name: str) -> pl.DataFrame:
-        """Read a table of a snapshot."""
-        return pl.read_parquet(self.snapshots / manifest["run"]["run_id"] / f"{name}.parquet", glob=False)
 
     def current(self) -> Manifest | None:
         """Read the manifest of the published run."""

@@ -48,6 +48,7 @@ BOARD = Table(
     {
         **schemas.RUN_ID,
         "rolled_back": (FLAG, "True after `scorelake rollback`"),
+        "schema_version": (INT, "Version of the tables and columns of this file"),
         "scorelake": (TEXT, "Version of scorelake that built this file"),
         "duckdb": (TEXT, "Version of DuckDB that built this file"),
     },

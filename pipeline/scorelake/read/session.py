@@ -84,6 +84,11 @@ def session(out: Path, problems: bool = False) -> Iterator[duckdb.DuckDBPyConnec
     with db:
         try:
             yield db
+        except (duckdb.BinderException, duckdb.CatalogException) as error:  # of our own queries only
+            raise UsageError(
+                f"this leaderboard was built by another version of scorelake ({str(error).splitlines()[0]})",
+                hint="run `scorelake score` again, or publish a run again with `scorelake rollback OUT RUN`",
+            ) from error
         except (duckdb.PermissionException, duckdb.IOException) as error:
             if not _concerns(error, files):
                 raise
