@@ -9,7 +9,7 @@ SELECT
     drawn.metric,
     drawn.k,
     CASE drawn.family WHEN 'pass@k' THEN pass_at_k(p.n, p.c, drawn.k) ELSE pass_hat_k(p.n, p.c, drawn.k) END AS value
-FROM problem AS p
+FROM problem_counts AS p
 CROSS JOIN (
     SELECT DISTINCT metric, family, k
     FROM model_summary
@@ -17,7 +17,7 @@ CROSS JOIN (
 ) AS drawn
 UNION ALL
 SELECT p.*, shared.metric, shared.k, shared.value
-FROM problem AS p
+FROM problem_counts AS p
 JOIN internal.count_score AS shared ON shared.n = p.n AND shared.c = p.c
 UNION ALL
 SELECT

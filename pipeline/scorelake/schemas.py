@@ -208,7 +208,7 @@ MODEL_COLUMNS, BENCHMARK_COLUMN, SUBJECT_COLUMNS = (
 
 PROBLEM_COUNTS = Table(
     "problem_counts",
-    "One row per problem: n graded and c correct attempts; mean and best score.",
+    "One row per problem: n graded and c correct attempts; mean and best score; carried columns.",
     {**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS},
 )
 PROBLEM_HISTOGRAM = Table(

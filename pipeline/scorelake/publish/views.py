@@ -19,14 +19,14 @@ from scorelake.schemas import (
 _PROBLEM = shared_columns(*schemas.KEYS, *schemas.COUNTS, "reward_mean", "reward_max")
 _MODEL = shared_columns("benchmark", "model", "protocol")
 PROBLEM_GROUP = Table(
-    "problem_group", "Groups of problems; part of the view problem.", {**schemas.GROUP_CODE, **schemas.GROUP_COLUMNS}
+    "problem_group", "Groups of problems; part of problem_counts.", {**schemas.GROUP_CODE, **schemas.GROUP_COLUMNS}
 )
 PROBLEM_NAME = Table(
-    "problem_name", "Problem ids; part of the view problem.", {**schemas.NAME_CODE, **schemas.PROBLEM_ID}
+    "problem_name", "Problem ids; part of problem_counts.", {**schemas.NAME_CODE, **schemas.PROBLEM_ID}
 )
 PROBLEM_COUNT = Table(
     "problem_count",
-    "Counts and carried columns with integer keys; part of the view problem.",
+    "Counts and carried columns with integer keys; part of problem_counts.",
     {**schemas.GROUP_CODE, **schemas.NAME_CODE, **schemas.COUNT_COLUMNS, **schemas.REWARD_COLUMNS},
 )
 PROTOCOL_COLUMNS: Columns = {
@@ -86,7 +86,6 @@ VIEWS = (
     Table(
         "pair", "Paired comparisons of two models, in both orders.", {**shared_columns("benchmark"), **_COMPARISON}
     ),
-    Table("problem", "One row per problem: keys, counts and carried columns.", _PROBLEM),
     schemas.PROBLEM_COUNTS,
     Table(
         "problem_scores",
