@@ -206,7 +206,7 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> N
         "DELETE FROM history",
         "CREATE OR REPLACE VIEW leaderboard AS SELECT 'm' AS model, 1.0 AS value",
         "CREATE TABLE notes AS SELECT 1 AS x",
-        "UPDATE internal.board SET run_id = 'another'",
+        "UPDATE source.board SET run_id = 'another'",
     ],
 )
 def test_a_board_that_was_changed_by_hand(tmp_path: Path, edit: str) -> None:

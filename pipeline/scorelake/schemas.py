@@ -1,7 +1,7 @@
 """Table schemas: the name, type and description of every column, in one list.
 
-It feeds the Parquet files of a snapshot, the tables and comments of leaderboard.duckdb, and docs/tables.md. The views
-are described in views.py.
+It feeds the Parquet files of a snapshot, and the tables and comments of leaderboard.duckdb. What only that file has
+is in publish/views.py.
 """
 
 from __future__ import annotations
@@ -268,8 +268,8 @@ VALUE_COLUMNS: Columns = {
     **shared_columns("metric", "k"),
     "value": (REAL, "Value of one problem; null below k graded attempts"),
 }
-GROUP_CODE: Columns = {"_group": (CODE, "Row number of the group in internal.problem_group")}
-NAME_CODE: Columns = {"_name": (CODE, "Row number of the problem id in internal.problem_name")}
+GROUP_CODE: Columns = {"_group": (CODE, "Row number of the group in source.problem_group")}
+NAME_CODE: Columns = {"_name": (CODE, "Row number of the problem id in source.problem_name")}
 COUNT_SCORE = Table(
     "count_score",
     "Values of the requested pass/fail metrics for every (n, c); source of problem_scores.",

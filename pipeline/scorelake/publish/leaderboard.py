@@ -18,10 +18,11 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import schemas
+from scorelake.publish import views
 from scorelake.publish.runs import RunHistory
 from scorelake.publish.snapshot import problem_files
-from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
-from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
+from scorelake.publish.views import BOARD, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY
+from scorelake.schemas import GROUP, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
 from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
@@ -67,7 +68,7 @@ def build(
             db.execute(f"ATTACH {text_literal(str(path))} AS board (STORAGE_VERSION '{STORAGE_VERSION}')")
             db.execute("USE board")
             db.begin()  # hundreds of small statements, one write to the disk
-            db.execute("CREATE SCHEMA internal")
+            db.execute("CREATE SCHEMA source")
             _load_tables(db, run_id, history, snapshot.resolve(), rolled_back, external)
             for _, sql in view_files():
                 db.execute(sql)
@@ -112,7 +113,7 @@ def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool
     available = pq.read_schema(next(snapshot.glob(f"{PROBLEM_COUNTS.name}/*.parquet"))).names
     own = list(PROBLEM_COUNT.columns)[2:]
     columns = [f"files.{name}" if name in available else f"NULL::DOUBLE AS {name}" for name in own]
-    carried = [name for name in available if name not in (*KEYS, *COUNTS, *LISTS, *PROBLEM_COUNT.columns)]
+    carried = [name for name in available if name not in (*PROBLEM_COUNTS.columns, *schemas.LISTS)]
     columns += [f"files.{identifier(name)}" for name in carried]
     db.execute(f"CREATE {kind} {qualified(PROBLEM_COUNT)} AS {_keyed(columns, files, external)}")
     if any(snapshot.glob(f"{PROBLEM_SCORE.name}/*.parquet")):
@@ -143,13 +144,16 @@ def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> N
 
 
 def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
-    """Comment every table, view and column; columns without a description are named by users."""
-    views = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
-    described = {qualified(table): table for table in (*PUBLIC, *INTERNAL)}
+    """Comment every table, view, macro and column; columns without a description are named by users."""
+    view_names = {
+        name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    }
+    described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES)}
     statements = [
-        f"COMMENT ON {'VIEW' if table.name in views else 'TABLE'} {name} IS {text_literal(table.about)};"
+        f"COMMENT ON {'VIEW' if table.name in view_names else 'TABLE'} {name} IS {text_literal(table.about)};"
         for name, table in described.items()
     ]
+    statements += [f"COMMENT ON {macro} IS {text_literal(about)};" for macro, about in views.MACROS.items()]
     columns = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     for schema, table_name, column in db.execute(columns).fetchall():
         name = f"{schema}.{table_name}"
@@ -203,7 +207,7 @@ def _protocol_column(name: str, values: list[Any]) -> pl.Series:
 
 def qualified(table: Table) -> str:
     """Return the name of a table with its schema."""
-    return f"{'internal' if table in INTERNAL else 'main'}.{table.name}"
+    return f"{'source' if table in views.SOURCES else 'main'}.{table.name}"
 
 
 def view_files() -> list[tuple[str, str]]:

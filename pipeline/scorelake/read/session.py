@@ -105,7 +105,7 @@ def session(out: Path, problems: bool = False) -> Iterator[duckdb.DuckDBPyConnec
 
 def _external_files(db: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the files from which views read the problems; none if they are tables."""
-    views = db.execute("SELECT sql FROM duckdb_views() WHERE schema_name = 'internal'").fetchall()
+    views = db.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
     return sorted(name.replace("''", "'") for (sql,) in views for name in _PARQUET_FILES.findall(sql))
 
 
