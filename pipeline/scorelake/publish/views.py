@@ -6,28 +6,16 @@ The columns of a view are those of its SELECT. Here they are described, in any o
 from __future__ import annotations
 
 from scorelake import schemas
-from scorelake.schemas import (
-    FLAG,
-    GROUP_CODE,
-    GROUP_COLUMNS,
-    INT,
-    MODEL_COLUMNS,
-    NAME_CODE,
-    PROBLEM_COUNTS,
-    PROBLEM_ID,
-    REAL,
-    TEXT,
-    TEXTS,
-    Columns,
-    Table,
-)
+from scorelake.schemas import FLAG, GROUP_COLUMNS, INT, MODEL_COLUMNS, PROBLEM_COUNTS, REAL, TEXT, TEXTS, Table
 
-PROBLEM_GROUP = Table("problem_group", "Groups of problems; part of problem_counts.", GROUP_CODE | GROUP_COLUMNS)
-PROBLEM_NAME = Table("problem_name", "Problem ids; part of problem_counts.", NAME_CODE | PROBLEM_ID)
+PROBLEM_GROUP = Table(
+    "problem_group", "Groups of problems; part of problem_counts.", schemas.GROUP_CODE | GROUP_COLUMNS
+)
+PROBLEM_NAME = Table("problem_name", "Problem ids; part of problem_counts.", schemas.NAME_CODE | schemas.PROBLEM_ID)
 PROBLEM_COUNT = Table(
     "problem_count",
     "Counts and carried columns with integer keys; part of problem_counts.",
-    {**GROUP_CODE, **NAME_CODE, **schemas.COUNT_COLUMNS, **schemas.REWARD_COLUMNS},
+    {**schemas.GROUP_CODE, **schemas.NAME_CODE, **schemas.COUNT_COLUMNS, **schemas.REWARD_COLUMNS},
 )
 PROTOCOL_KEY = Table(
     "protocol_key",
@@ -50,7 +38,7 @@ BOARD = Table(
         "duckdb": (TEXT, "Version of DuckDB that built this file"),
     },
 )
-_COULD_BE_BEST: Columns = {"could_be_best": (FLAG, "True if no other model is significantly better")}
+_COULD_BE_BEST = {"could_be_best": (FLAG, "True if no other model is significantly better")}
 VIEWS = (
     Table(
         "leaderboard",
@@ -84,7 +72,7 @@ VIEWS = (
         "Difficulty and discrimination of every problem across models.",
         {
             **GROUP_COLUMNS,
-            **PROBLEM_ID,
+            **schemas.PROBLEM_ID,
             "models": (INT, "Models with a graded attempt of the problem"),
             "attempts": (INT, "Graded attempts of all models"),
             "solved_by": (INT, "Models that solved it at least once"),
