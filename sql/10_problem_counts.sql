@@ -1,6 +1,11 @@
--- problem_counts: graded (n), correct (c) and ungraded attempts of every problem, and its rewards.
+-- problem_counts: every problem with its keys, counts (n graded, c correct, ungraded), rewards and carried columns.
 -- Grain: one row per benchmark, subject, model, protocol and problem_id.
--- Carried columns (title, difficulty, ...) are in the view problem.
+-- Key texts are stored once, in source.problem_group and source.problem_name; source.problem_count has integers.
 CREATE OR REPLACE VIEW problem_counts AS
-SELECT benchmark, subject, model, protocol, problem_id, n, c, ungraded, reward_mean, reward_max
-FROM problem;
+SELECT
+    groups.* EXCLUDE (_group),
+    names.problem_id,
+    counts.* EXCLUDE (_group, _name)
+FROM source.problem_count AS counts
+JOIN source.problem_group AS groups ON groups._group = counts._group
+JOIN source.problem_name AS names ON names._name = counts._name;

@@ -9,7 +9,7 @@ SELECT
     drawn.metric,
     drawn.k,
     CASE drawn.family WHEN 'pass@k' THEN pass_at_k(p.n, p.c, drawn.k) ELSE pass_hat_k(p.n, p.c, drawn.k) END AS value
-FROM problem AS p
+FROM problem_counts AS p
 CROSS JOIN (
     SELECT DISTINCT metric, family, k
     FROM model_summary
@@ -17,8 +17,8 @@ CROSS JOIN (
 ) AS drawn
 UNION ALL
 SELECT p.*, shared.metric, shared.k, shared.value
-FROM problem AS p
-JOIN internal.count_score AS shared ON shared.n = p.n AND shared.c = p.c
+FROM problem_counts AS p
+JOIN source.count_score AS shared ON shared.n = p.n AND shared.c = p.c
 UNION ALL
 SELECT
     groups.* EXCLUDE (_group),
@@ -27,7 +27,7 @@ SELECT
     own.metric,
     own.k,
     own.value
-FROM internal.problem_score AS own
-JOIN internal.problem_count AS counts ON counts._group = own._group AND counts._name = own._name
-JOIN internal.problem_group AS groups ON groups._group = own._group
-JOIN internal.problem_name AS names ON names._name = own._name;
+FROM source.problem_score AS own
+JOIN source.problem_count AS counts ON counts._group = own._group AND counts._name = own._name
+JOIN source.problem_group AS groups ON groups._group = own._group
+JOIN source.problem_name AS names ON names._name = own._name;

@@ -7,24 +7,14 @@
 -- different protocols are never ranked against each other.
 CREATE OR REPLACE VIEW leaderboard AS
 SELECT
-    summary.benchmark,
-    summary.metric,
-    ranks.rank,
-    ranks.rank_lo,
-    ranks.rank_hi,
-    ranks.rank_lo = 1 AS could_be_best,
-    ranks.p_best,
-    summary.model,
-    summary.protocol,
-    summary.value,
-    summary.lo,
-    summary.hi,
-    summary.problems,
-    summary.problems_scored,
-    summary.problems_of_benchmark,
-    summary.attempts,
-    ranks.reason
-FROM model_summary AS summary
-JOIN internal.model_rank AS ranks
-    ON ranks.benchmark = summary.benchmark AND ranks.metric = summary.metric
-    AND ranks.protocol = summary.protocol AND ranks.model = summary.model;
+    benchmark, metric, rank, rank_lo, rank_hi, rank_lo = 1 AS could_be_best, p_best, model, protocol, value, lo, hi,
+    problems, problems_scored, problems_of_benchmark, attempts, reason
+FROM model_summary JOIN source.model_rank USING (benchmark, metric, protocol, model);
+
+-- subject_leaderboard: the same within each subject.
+-- Grain: one row per benchmark, subject, metric, protocol and model.
+CREATE OR REPLACE VIEW subject_leaderboard AS
+SELECT
+    benchmark, subject, metric, rank, rank_lo, rank_hi, rank_lo = 1 AS could_be_best, p_best, model, protocol, value,
+    lo, hi, problems, problems_scored, problems_of_benchmark, attempts, reason
+FROM subject_summary JOIN source.subject_rank USING (benchmark, subject, metric, protocol, model);

@@ -2,44 +2,11 @@
 -- Grain: one row per benchmark, metric, protocol, model_a and model_b.
 -- The second SELECT exchanges the models: lift and interval change sign, wins are swapped, claim is that of A over B.
 CREATE OR REPLACE VIEW pair AS
-SELECT
-    benchmark,
-    metric,
-    model_a,
-    model_b,
-    protocol,
-    problems,
-    lift,
-    lo,
-    hi,
-    wins_a,
-    wins_b,
-    ties,
-    p_one_sided,
-    p_two_sided,
-    p_holm,
-    q,
-    claim,
-    resamples
-FROM internal.model_pair
+FROM comparison
 UNION ALL
 SELECT
-    benchmark,
-    metric,
-    model_b AS model_a,
-    model_a AS model_b,
-    protocol,
-    problems,
-    0 - lift AS lift,
-    0 - hi AS lo,
-    0 - lo AS hi,
-    wins_b AS wins_a,
-    wins_a AS wins_b,
-    ties,
-    p_one_sided_a AS p_one_sided,
-    p_two_sided,
-    p_holm,
-    q,
-    claim_a AS claim,
-    resamples
-FROM internal.model_pair;
+    * EXCLUDE (p_one_sided_a, claim_a) REPLACE (
+        model_b AS model_a, model_a AS model_b, 0 - lift AS lift, 0 - hi AS lo, 0 - lo AS hi,
+        wins_b AS wins_a, wins_a AS wins_b, p_one_sided_a AS p_one_sided, claim_a AS claim
+    )
+FROM source.model_pair;

@@ -15,8 +15,8 @@ SELECT
     two.c / two.n::DOUBLE - one.c / one.n::DOUBLE AS gap,
     CASE WHEN two.c::HUGEINT * one.n > one.c::HUGEINT * two.n THEN b
         WHEN two.c::HUGEINT * one.n < one.c::HUGEINT * two.n THEN a END AS winner
-FROM problem AS one
-JOIN problem AS two
+FROM problem_counts AS one
+JOIN problem_counts AS two
     ON two.benchmark = one.benchmark AND two.subject = one.subject AND two.protocol = one.protocol
     AND two.problem_id = one.problem_id
 WHERE one.model = a AND two.model = b AND one.n > 0 AND two.n > 0;

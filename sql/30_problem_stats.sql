@@ -8,7 +8,7 @@
 CREATE OR REPLACE VIEW problem_stats AS
 WITH rates AS (
     SELECT benchmark, subject, protocol, problem_id, model, n, c, c / n::DOUBLE AS rate
-    FROM problem
+    FROM problem_counts
     WHERE n > 0 AND c IS NOT NULL
 ),
 others AS (

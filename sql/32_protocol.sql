@@ -4,4 +4,4 @@
 -- names are case-insensitive; a key whose name is taken gets a trailing _.
 CREATE OR REPLACE VIEW protocol AS
 SELECT * EXCLUDE (_grader, _other)
-FROM internal.protocol_key;
+FROM source.protocol_key;

@@ -19,5 +19,5 @@ SELECT
     noise.attempts_odd,
     noise.disagreement,
     noise.examples
-FROM internal.answer_noise AS noise
-JOIN internal.protocol_key AS protocols ON protocols.protocol = noise.protocol;
+FROM source.answer_noise AS noise
+JOIN source.protocol_key AS protocols ON protocols.protocol = noise.protocol;

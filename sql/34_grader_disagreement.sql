@@ -17,7 +17,7 @@ WITH graded AS (
         counts.n,
         counts.c
     FROM problem_counts AS counts
-    JOIN internal.protocol_key AS protocols ON protocols.protocol = counts.protocol
+    JOIN source.protocol_key AS protocols ON protocols.protocol = counts.protocol
     WHERE protocols._grader IS NOT NULL AND counts.n > 0 AND counts.c IS NOT NULL
 ),
 matched AS (

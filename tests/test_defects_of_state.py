@@ -206,7 +206,7 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> N
         "DELETE FROM history",
         "CREATE OR REPLACE VIEW leaderboard AS SELECT 'm' AS model, 1.0 AS value",
         "CREATE TABLE notes AS SELECT 1 AS x",
-        "UPDATE internal.board SET run_id = 'another'",
+        "UPDATE source.board SET run_id = 'another'",
     ],
 )
 def test_a_board_that_was_changed_by_hand(tmp_path: Path, edit: str) -> None:
@@ -553,7 +553,14 @@ def test_undo_on_the_command_line(tmp_path: Path, cli) -> None:  # type: ignore[
     rows = cli("runs", out).stdout.splitlines()
     assert [row.split()[0] for row in rows] == ["1", "2"]
     assert [row.rpartition("  ")[2] for row in rows] == ["kept", "shown"]
-    assert cli("rollback", out, rows[0].split()[1]).returncode == 0
+    assert "newer run" not in cli("show", out).stdout
+    for name in ("1", rows[0].split()[1]):
+        assert "Rolled back to run 1 (" in cli("rollback", out, name).stderr
+    for command in ("show", "report"):
+        assert "This is run 1 of 2, from 20" in cli(command, out).stdout
+    cli("page", out, "--html", tmp_path / "page.html")
+    assert "a newer run exists: scorelake rollback OUT 2" in (tmp_path / "page.html").read_text()
     assert [row.rpartition("  ")[2] for row in cli("runs", out).stdout.splitlines()] == ["shown", "kept"]
-    assert cli("rollback", out, "20260101T000000Z-0123abcd").returncode == 2
+    for name, reason in (("20260101T000000Z-0123abcd", "no such run"), ("9", "no such run"), ("20", "more than one")):
+        assert reason in cli("rollback", out, name).stderr
     assert "MiB; history stays" in cli("gc", out, "--keep", 1).stderr

@@ -55,7 +55,7 @@ def test_carried_values_that_differ_lose_no_attempt(tmp_path: Path) -> None:
         (300_000, 600_000, 200_000)
     ]
     least = frame.group_by("problem_id").agg(pl.col("d").min())
-    found = dict(ask(tmp_path / "out", "SELECT d, count(*) FROM problem GROUP BY d"))
+    found = dict(ask(tmp_path / "out", "SELECT d, count(*) FROM problem_counts GROUP BY d"))
     assert found == dict(least.group_by("d").len().rows())
     assert any("differing values of d" in warning for warning in told.warnings)
 

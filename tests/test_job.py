@@ -194,7 +194,7 @@ def test_rejected_rows_carry_nothing(tmp_path: Path) -> None:
     put(tmp_path / "lake", rows)
     config = '[columns]\ncarry = ["level"]\n[policy]\nmax_rejected = 1\n'
     run(tmp_path / "lake", tmp_path / "out", config, metrics=["pass@1"])
-    assert ask(tmp_path / "out", "SELECT n, c, level FROM problem") == [(2, 1, 2)]
+    assert ask(tmp_path / "out", "SELECT n, c, level FROM problem_counts") == [(2, 1, 2)]
 
 
 def test_carried_columns_and_slices(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.runs import PublishedState, load_state
 from scorelake.publish.snapshot import Output, locked
-from scorelake.schemas import CHANGE, MODEL_SUMMARY
+from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
@@ -242,5 +242,6 @@ def _check_metric_names(settings: Settings) -> Settings:
 
 def _inputs(partials: Sequence[Partial], settings: Settings) -> str:
     """A hash of everything that the published numbers depend on."""
-    inputs = {"partials": [p.name for p in partials], "scoring": settings.scoring(), "version": __version__}
+    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
+    inputs = {"partials": [p.name for p in partials], "scoring": settings.scoring(), **versions}
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

@@ -1,13 +1,14 @@
 """Table schemas: the name, type and description of every column, in one list.
 
-It feeds the Parquet files of a snapshot, the tables and comments of leaderboard.duckdb, and docs/tables.md. The views
-are described in views.py.
+It feeds the Parquet files of a snapshot, and the tables and comments of leaderboard.duckdb. What only that file has
+is in publish/views.py.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import polars as pl
@@ -46,6 +47,8 @@ LISTS = ("rewards", "reward_counts", "answer_counts", "answer_passes", "prior_re
 
 TEXT, INT, REAL, FLAG = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 TIME, TEXTS, CODE = pl.Datetime("us"), pl.List(pl.String()), pl.UInt32()
+SCHEMA_VERSION = 1
+"""In every snapshot and leaderboard; raised when a table or column is renamed, removed or changes its meaning."""
 Columns: TypeAlias = dict[str, tuple[pl.DataType, str]]
 
 
@@ -65,6 +68,18 @@ class Table:
         """Return the frame if it has exactly these columns and types; anything else is a bug."""
         assert dict(frame.schema) == self.schema, f"{self.name}: {frame.schema} is not {self.schema}"
         return frame
+
+    def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Select exactly the columns of this version, whichever version wrote them; missing ones are null."""
+        return frame.select(
+            pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind).alias(name)
+            for name, kind in self.schema.items()
+        )
+
+    def read(self, snapshot: Path) -> pl.DataFrame:
+        """Read the table from a snapshot of any version; empty if that version did not have it."""
+        path = snapshot / f"{self.name}.parquet"
+        return self.conform(pl.read_parquet(path, glob=False)) if path.exists() else pl.DataFrame(schema=self.schema)
 
 
 def rank_of_value() -> pl.Expr:
@@ -131,40 +146,6 @@ _SUMMARY: Columns = {
     **SIZE_COLUMNS,
     "ungraded": (INT, "Attempts without a verdict"),
 }
-PAIR_COLUMNS: Columns = {
-    "model_a": (TEXT, "First model (A)"),
-    "model_b": (TEXT, "Second model (B)"),
-    "protocol": (TEXT, "Protocol of both models; null if they share none"),
-    "problems": (INT, "Problems scored for both models; null if they share no protocol"),
-    "lift": (REAL, "Mean score of B minus mean score of A on those problems; null if not comparable"),
-    "lo": (REAL, "Lower end of the confidence interval of lift (paired bootstrap over problems)"),
-    "hi": (REAL, "Upper end of the confidence interval of lift (paired bootstrap over problems)"),
-    "wins_a": (INT, "Problems on which A scored higher"),
-    "wins_b": (INT, "Problems on which B scored higher"),
-    "ties": (INT, "Problems with equal scores"),
-    "p_one_sided": (REAL, "One-sided p-value of the sign-flip test that B is better"),
-    "p_two_sided": (REAL, "Two-sided p-value of the sign-flip test"),
-    "p_holm": (REAL, "Holm-adjusted p_two_sided, over all pairs of the benchmark, protocol and metric"),
-    "q": (REAL, "Benjamini-Hochberg adjusted p-value (false discovery rate)"),
-    "claim": (
-        TEXT,
-        "improvement, regression, equivalent, not worse or inconclusive (B over A); or why not comparable",
-    ),
-    "resamples": (
-        INT,
-        "Bootstrap resamples and sign flips; null if the interval comes from those of both models (n differs)",
-    ),
-}
-RANK_COLUMNS: Columns = {
-    "rank": (INT, "Rank by value; null for unranked models"),
-    "rank_lo": (INT, "1 + the number of ranked models that are claimed better; null if the metric is not compared"),
-    "rank_hi": (
-        INT,
-        "The last rank above the ranked models that are claimed worse; null if the metric is not compared",
-    ),
-    "p_best": (REAL, "Share of bootstrap resamples in which the model ranks first; ties are split"),
-    "reason": (TEXT, "Why the model is not ranked; null for ranked models"),
-}
 RUN_ID: Columns = {"run_id": (TEXT, "Run id; also the name of its snapshot folder")}
 _NUMBER: Columns = {"number": (INT, "Sequential run number")}
 _STARTED: Columns = {"started": (TIME, "Start of the run, UTC")}
@@ -173,10 +154,7 @@ EARLIER_COUNTS: Columns = {
     "prior_n": (INT, "Graded attempts of the problem in [uncertainty] prior_lake"),
     "prior_c": (INT, "Correct attempts of the problem in [uncertainty] prior_lake"),
 }
-_SHARED: Columns = {
-    **{**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS},
-    **{**_METRIC, **_ESTIMATE, **SIZE_COLUMNS, **RANK_COLUMNS, **RUN_ID},
-}
+_SHARED: Columns = {**GROUP_COLUMNS, **_METRIC, **_ESTIMATE}
 
 
 def shared_columns(*names: str) -> Columns:
@@ -192,7 +170,7 @@ MODEL_COLUMNS, BENCHMARK_COLUMN, SUBJECT_COLUMNS = (
 
 PROBLEM_COUNTS = Table(
     "problem_counts",
-    "One row per problem: n graded and c correct attempts; mean and best score.",
+    "One row per problem: n graded and c correct attempts; mean and best score; carried columns.",
     {**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS},
 )
 PROBLEM_HISTOGRAM = Table(
@@ -252,8 +230,8 @@ VALUE_COLUMNS: Columns = {
     **shared_columns("metric", "k"),
     "value": (REAL, "Value of one problem; null below k graded attempts"),
 }
-GROUP_CODE: Columns = {"_group": (CODE, "Row number of the group in internal.problem_group")}
-NAME_CODE: Columns = {"_name": (CODE, "Row number of the problem id in internal.problem_name")}
+GROUP_CODE: Columns = {"_group": (CODE, "Row number of the group in source.problem_group")}
+NAME_CODE: Columns = {"_name": (CODE, "Row number of the problem id in source.problem_name")}
 COUNT_SCORE = Table(
     "count_score",
     "Values of the requested pass/fail metrics for every (n, c); source of problem_scores.",
@@ -266,13 +244,42 @@ PROBLEM_SCORE = Table(
 )
 _PAIR_ROW: Columns = {
     **shared_columns("metric"),
-    **{name: PAIR_COLUMNS[name] for name in list(PAIR_COLUMNS)[: list(PAIR_COLUMNS).index("p_two_sided")]},
+    "model_a": (TEXT, "First model (A)"),
+    "model_b": (TEXT, "Second model (B)"),
+    "protocol": (TEXT, "Protocol of both models; null if they share none"),
+    "problems": (INT, "Problems scored for both models; null if they share no protocol"),
+    "lift": (REAL, "Mean score of B minus mean score of A on those problems; null if not comparable"),
+    "lo": (REAL, "Lower end of the confidence interval of lift (paired bootstrap over problems)"),
+    "hi": (REAL, "Upper end of the confidence interval of lift (paired bootstrap over problems)"),
+    "wins_a": (INT, "Problems on which A scored higher"),
+    "wins_b": (INT, "Problems on which B scored higher"),
+    "ties": (INT, "Problems with equal scores"),
+    "p_one_sided": (REAL, "One-sided p-value of the sign-flip test that B is better"),
     "p_one_sided_a": (REAL, "One-sided p-value of the sign-flip test that A is better"),
-    **{name: PAIR_COLUMNS[name] for name in ("p_two_sided", "p_holm", "q", "claim")},
+    "p_two_sided": (REAL, "Two-sided p-value of the sign-flip test"),
+    "p_holm": (REAL, "Holm-adjusted p_two_sided, over all pairs of the benchmark, protocol and metric"),
+    "q": (REAL, "Benjamini-Hochberg adjusted p-value (false discovery rate)"),
+    "claim": (
+        TEXT,
+        "improvement, regression, equivalent, not worse or inconclusive (B over A); or why not comparable",
+    ),
     "claim_a": (TEXT, "The claim with the models exchanged (A over B)"),
-    "resamples": PAIR_COLUMNS["resamples"],
+    "resamples": (
+        INT,
+        "Bootstrap resamples and sign flips; null if the interval comes from those of both models (n differs)",
+    ),
 }
-_RANK_ROW: Columns = {**shared_columns("metric", "model", "protocol"), **RANK_COLUMNS}
+_RANK_ROW: Columns = {
+    **shared_columns("metric", "model", "protocol"),
+    "rank": (INT, "Rank by value; null for unranked models"),
+    "rank_lo": (INT, "1 + the number of ranked models that are claimed better; null if the metric is not compared"),
+    "rank_hi": (
+        INT,
+        "The last rank above the ranked models that are claimed worse; null if the metric is not compared",
+    ),
+    "p_best": (REAL, "Share of bootstrap resamples in which the model ranks first; ties are split"),
+    "reason": (TEXT, "Why the model is not ranked; null for ranked models"),
+}
 MODEL_PAIR = Table(
     "model_pair", "Paired comparisons; source of comparison and pair.", {**BENCHMARK_COLUMN, **_PAIR_ROW}
 )
@@ -285,20 +292,20 @@ SUBJECT_RANK = Table(
     "Ranks and rank ranges per subject; source of subject_leaderboard.",
     {**SUBJECT_COLUMNS, **_RANK_ROW},
 )
-NOISE_COLUMNS: Columns = {
-    "problems": (INT, "Problems with an answer"),
-    "answers": (INT, "Distinct answers, summed over problems"),
-    "answers_repeated": (INT, "Answers given by two or more graded attempts"),
-    "answers_mixed": (INT, "Repeated answers that both passed and failed"),
-    "attempts_repeated": (INT, "Attempts with a repeated answer"),
-    "attempts_odd": (INT, "Attempts with the less frequent verdict of their answer"),
-    "disagreement": (REAL, "Probability that two attempts with the same answer were graded differently"),
-    "examples": (TEXTS, "Up to three problems with the most such pairs of attempts"),
-}
 ANSWER_NOISE = Table(
     "answer_noise",
     "Identical answers with different verdicts; source of grader_noise.",
-    {**MODEL_COLUMNS, **NOISE_COLUMNS},
+    {
+        **MODEL_COLUMNS,
+        "problems": (INT, "Problems with an answer"),
+        "answers": (INT, "Distinct answers, summed over problems"),
+        "answers_repeated": (INT, "Answers given by two or more graded attempts"),
+        "answers_mixed": (INT, "Repeated answers that both passed and failed"),
+        "attempts_repeated": (INT, "Attempts with a repeated answer"),
+        "attempts_odd": (INT, "Attempts with the less frequent verdict of their answer"),
+        "disagreement": (REAL, "Probability that two attempts with the same answer were graded differently"),
+        "examples": (TEXTS, "Up to three problems with the most such pairs of attempts"),
+    },
 )
 CHANGE = Table(
     "change",

@@ -13,7 +13,7 @@ from conftest import FIXTURES, REPO, ask, expand, put, run
 from scorelake import metrics
 from scorelake.publish import leaderboard
 from scorelake.publish.leaderboard import qualified, view_files
-from scorelake.publish.views import INTERNAL, PUBLIC
+from scorelake.publish.views import MACROS, PUBLIC, SOURCES, VIEWS
 from scorelake.schemas import KEYS
 
 
@@ -86,20 +86,30 @@ def test_any_k_from_the_histogram(out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_columns_are_those_of_the_schemas(out: Path) -> None:
-    """Every table and view has the columns of its schema, in their order, and a comment on each."""
-    for table in (*PUBLIC, *INTERNAL):
-        assert [row[0] for row in ask(out, f"DESCRIBE {qualified(table)}")] == list(table.columns), table.name
+    """Every table has the columns of its schema, in their order; every table, view, macro and column a comment."""
+    for table in (*PUBLIC, *SOURCES):
+        names = [row[0] for row in ask(out, f"DESCRIBE {qualified(table)}")]
+        assert set(names) <= set(table.columns), table.name
+        assert names == list(table.columns) or table in VIEWS, table.name
     names = ask(out, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'")
     assert {name for (name,) in names} == {table.name for table in PUBLIC}
     own = "comment IS NULL OR comment = 'Carried column of the lake'"
     assert ask(out, f"SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND ({own})") == []
     assert ask(out, "SELECT view_name FROM duckdb_views() WHERE NOT internal AND comment IS NULL") == []
     assert ask(out, "SELECT table_name FROM duckdb_tables() WHERE comment IS NULL") == []
+    macros = "SELECT function_name FROM duckdb_functions() WHERE function_type LIKE '%macro' AND NOT internal"
+    assert {name for (name,) in ask(out, macros)} == {macro.split()[-1] for macro in MACROS}
+    assert ask(out, f"{macros} AND comment IS NULL") == []
+
+
+def test_tables_for_users_are_listed_first(out: Path) -> None:
+    schemas = [schema for _, schema, *_ in ask(out, "SHOW ALL TABLES")]
+    assert schemas == ["main"] * len(PUBLIC) + ["source"] * len(SOURCES)
 
 
 def test_every_table_is_documented() -> None:
     text = (REPO / "docs" / "tables.md").read_text()
-    assert [table.name for table in PUBLIC if f"`{table.name}`" not in text and table.name != "problem"] == []
+    assert [table.name for table in PUBLIC if f"`{table.name}`" not in text] == []
 
 
 @pytest.mark.slow
@@ -110,7 +120,7 @@ def test_problems_are_those_of_the_snapshot(bucket: int, tmp_path: Path) -> None
     parts = sorted(tmp_path.glob("out/snapshots/*/problem_counts/*.parquet"))
     assert (len(parts) > 1) == (bucket == 37)
     want = pl.concat([pl.read_parquet(part) for part in parts]).sort(KEYS)
-    got = "* EXCLUDE (reward_mean, reward_max) FROM problem"
+    got = "* EXCLUDE (reward_mean, reward_max) FROM problem_counts"
     assert [row[0] for row in ask(tmp_path / "out", f"DESCRIBE SELECT {got}")] == want.columns
     assert ask(tmp_path / "out", f"SELECT {got} ORDER BY {', '.join(KEYS)}") == want.rows()
 

@@ -44,7 +44,7 @@ def change_the_balance(out: Path) -> None:
 
 def change_a_table(out: Path) -> None:
     with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
-        db.execute("UPDATE internal.problem_count SET n = n + 1 WHERE _name = 0")
+        db.execute("UPDATE source.problem_count SET n = n + 1 WHERE _name = 0")
 
 
 def change_the_lake(out: Path) -> None:

@@ -41,6 +41,38 @@ def test_one_statement(out: Path, sql: str, says: str) -> None:
         query(out, sql)
 
 
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT ci_low FROM leaderboard", "ci_low is called lo here"),
+        ("SELECT l.ci_high FROM leaderboard AS l", "ci_high is called hi here"),
+        ("SELECT score FROM leaderboard", "score is called value here"),
+        ("SELECT model_name FROM leaderboard", "model_name is called model here"),
+        ("FROM scores", "SHOW TABLES"),
+        (".tables", "SHOW TABLES"),
+        ("SELECT nothing FROM run", ""),
+    ],
+)
+def test_a_wrong_name_is_answered_with_ours(out: Path, sql: str, hint: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        query(out, sql)
+    assert hint in (raised.value.hint or "")
+
+
+def test_errors_of_a_query_are_printed_as_lines(out: Path, cli: Cli) -> None:
+    done = cli("sql", out, "SELECT nothing FROM run")
+    assert (done.returncode, "\\n" in done.stderr) == (2, False)
+    assert done.stderr.splitlines()[-2:] == ["  LINE 1: SELECT nothing FROM run", f"  {' ' * 15}^^^^^^^"]
+
+
+def test_times_with_a_zone_need_no_other_library(out: Path) -> None:
+    sql = "SELECT TIMESTAMPTZ '2026-02-03 04:05:06Z' AS t, range AS i FROM range(3)"
+    columns, rows = query(out, sql, limit=2)
+    assert (columns, [row[1] for row in rows]) == (["t", "i"], [0, 1])
+    assert [row[0].isoformat() for row in rows] == ["2026-02-03T04:05:06+00:00"] * 2
+    assert len(query(out, sql)[1]) == 3
+
+
 def test_valid_json(out: Path) -> None:
     sql = """
         SELECT 'nan'::DOUBLE AS a, '-inf'::DOUBLE AS b, 1.5::DECIMAL(4, 2) AS c, 2::DECIMAL(4, 0) AS d,

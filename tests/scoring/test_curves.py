@@ -31,7 +31,9 @@ def test_the_curve_is_the_summary_at_every_k(tmp_path: Path) -> None:
     for row in both:
         assert row[::2] == row[1::2]
     ((found,),) = ask(tmp_path / "out", "SELECT count(*) FROM curve")
-    ((ends,),) = ask(tmp_path / "out", "SELECT sum(2 * top) FROM (SELECT max(n) AS top FROM problem GROUP BY model)")
+    ((ends,),) = ask(
+        tmp_path / "out", "SELECT sum(2 * top) FROM (SELECT max(n) AS top FROM problem_counts GROUP BY model)"
+    )
     assert found == ends, "every k for which any problem has attempts"
 
 

@@ -51,7 +51,7 @@ def test_every_problem_has_its_own_prior(tmp_path: Path) -> None:
             if name != "bayes@N":
                 ((value,),) = ask(tmp_path / "plain", VALUE, model, name)
                 assert value == got[0], "earlier attempts are no attempts"
-    told = ask(tmp_path / "out", "SELECT model, problem_id, n, c, prior_n, prior_c FROM problem ORDER BY ALL")
+    told = ask(tmp_path / "out", "SELECT model, problem_id, n, c, prior_n, prior_c FROM problem_counts ORDER BY ALL")
     assert told == sorted((*key, *NOW[key], *THEN.get(key, (0, 0))) for key in NOW)
     about = "SELECT DISTINCT column_name FROM duckdb_columns() WHERE comment = 'carried from the lake'"
     assert ask(tmp_path / "out", about) == []

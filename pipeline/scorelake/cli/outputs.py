@@ -38,7 +38,7 @@ def compare(
     ] = None,
     run: Annotated[
         list[str] | None,
-        typer.Option(help="A as it was in this run, B as published. Twice: of A, and of B."),
+        typer.Option(help="A as it was in this run (number or id), B as published. Twice: of A, and of B."),
     ] = None,
 ) -> None:
     """Compare two models on the problems both attempted."""
@@ -116,7 +116,7 @@ def runs(out: Out) -> None:
 
 @app.command()
 def rollback(
-    out: Out, run: Annotated[str, typer.Argument(help="A run that `scorelake runs OUT` lists as kept.")]
+    out: Out, run: Annotated[str, typer.Argument(help="A run that `scorelake runs OUT` lists, by number or id.")]
 ) -> None:
     """Show an earlier run again, until the next `score`."""
     with reporting.failures():
@@ -124,7 +124,8 @@ def rollback(
 
         with snapshot.Output.at(out).held() as output:
             manifest = publication.rollback(output, run)
-        reporting.say(f"Rolled back to {manifest['run']['run_id']}. The next `score` replaces it.")
+        run_id, number = manifest["run"]["run_id"], manifest["run"]["number"]
+        reporting.say(f"Rolled back to run {number} ({run_id}). The next `score` replaces it.")
 
 
 @app.command()

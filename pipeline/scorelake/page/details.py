@@ -35,10 +35,10 @@ SELECT * REPLACE (round(difficulty, 9) AS difficulty)
 FROM problem_stats WHERE benchmark = ? AND protocol = ? ORDER BY round(difficulty, 9), subject, problem_id
 """
 _CELLS = """
-SELECT model, list(position), list(n), list(c)
+SELECT model, list(wanted.position), list(n), list(c)
 FROM problem_counts JOIN (
     SELECT unnest($subjects) AS subject, unnest($ids) AS problem_id, unnest(range(len($ids))) AS position
-) USING (subject, problem_id)
+) AS wanted USING (subject, problem_id)
 WHERE benchmark = $benchmark AND protocol = $protocol AND n > 0 AND c IS NOT NULL GROUP BY model
 """
 Cell = tuple[int, int] | None

@@ -207,7 +207,7 @@ def compare_with_published(
         return Change(files=compare_files([], partials), metric=metric), pl.DataFrame(schema=CHANGE.schema)
     run_id = previous["run"]["run_id"]
     try:
-        before = RunScores(*(out.table(previous, table.name) for table in (MODEL_SUMMARY, PROBLEM_HISTOGRAM)))
+        before = RunScores(*(table.read(out.snapshots / run_id) for table in (MODEL_SUMMARY, PROBLEM_HISTOGRAM)))
         now = RunScores(tables[MODEL_SUMMARY.name], tables[PROBLEM_HISTOGRAM.name])
         by_name = {partial.name: partial for partial in partials}
         counted = [by_name.get(name) or described(out.partials / name) for name in previous["partials"]]

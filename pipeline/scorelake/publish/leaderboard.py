@@ -18,10 +18,11 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from scorelake import schemas
-from scorelake.publish.runs import RunHistory, conform
+from scorelake.publish import views
+from scorelake.publish.runs import RunHistory
 from scorelake.publish.snapshot import problem_files
-from scorelake.publish.views import BOARD, INTERNAL, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY, PUBLIC
-from scorelake.schemas import COUNTS, GROUP, KEYS, LISTS, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
+from scorelake.publish.views import BOARD, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY
+from scorelake.schemas import GROUP, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
 from scorelake.storage.disk import literal
 from scorelake.version import __version__
 
@@ -31,7 +32,7 @@ _FROM_SNAPSHOT = (
     *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.COUNT_SCORE, *schemas.EVIDENCE),
     *(PROBLEM_HISTOGRAM, schemas.CHANGE),
 )
-"""Tables that are copied from the snapshot's files as they are."""
+"""Tables that are copied from the snapshot's files."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
 _GRADERS = ("grader", "judge")
@@ -52,7 +53,7 @@ def history_in_board(copy: Path) -> RunHistory:
     """Return the runs and scores stored in a copy of a leaderboard."""
     tables = (schemas.RECORD, schemas.HISTORY)
     with duckdb.connect(str(copy), read_only=True) as db:
-        return RunHistory(*(conform(db.table(qualified(table)).pl(), table) for table in tables))
+        return RunHistory(*(table.conform(db.table(qualified(table)).pl()) for table in tables))
 
 
 def build(
@@ -67,7 +68,7 @@ def build(
             db.execute(f"ATTACH {text_literal(str(path))} AS board (STORAGE_VERSION '{STORAGE_VERSION}')")
             db.execute("USE board")
             db.begin()  # hundreds of small statements, one write to the disk
-            db.execute("CREATE SCHEMA internal")
+            db.execute("CREATE SCHEMA source")
             _load_tables(db, run_id, history, snapshot.resolve(), rolled_back, external)
             for _, sql in view_files():
                 db.execute(sql)
@@ -86,17 +87,15 @@ def _load_tables(
     db: duckdb.DuckDBPyConnection, run_id: str, history: RunHistory, snapshot: Path, rolled_back: bool, external: bool
 ) -> None:
     for table in _FROM_SNAPSHOT:
-        file = _parquet(literal(str(snapshot / f"{table.name}.parquet")))
-        db.execute(f"CREATE TABLE {qualified(table)} AS FROM {file}")
-    histogram = pl.read_parquet(snapshot / f"{PROBLEM_HISTOGRAM.name}.parquet", columns=list(GROUP), glob=False)
-    groups = histogram.unique().sort(GROUP)
+        _load(db, table, table.read(snapshot))
+    groups = PROBLEM_HISTOGRAM.read(snapshot).select(GROUP).unique().sort(GROUP)
     _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
     _load_problems(db, snapshot, external)
     _load(db, PROTOCOL_KEY, protocol_table(groups["protocol"].unique().sort().to_list()))
     for table, frame in history.tables(run_id).items():
         _load(db, table, frame)
-    row = {"run_id": run_id, "rolled_back": rolled_back, "scorelake": __version__, "duckdb": duckdb.__version__}
-    _load(db, BOARD, pl.DataFrame([row], schema=BOARD.schema))
+    row = (run_id, rolled_back, schemas.SCHEMA_VERSION, __version__, duckdb.__version__)
+    _load(db, BOARD, pl.DataFrame([row], schema=BOARD.schema, orient="row"))
 
 
 def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool) -> None:
@@ -114,7 +113,7 @@ def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool
     available = pq.read_schema(next(snapshot.glob(f"{PROBLEM_COUNTS.name}/*.parquet"))).names
     own = list(PROBLEM_COUNT.columns)[2:]
     columns = [f"files.{name}" if name in available else f"NULL::DOUBLE AS {name}" for name in own]
-    carried = [name for name in available if name not in (*KEYS, *COUNTS, *LISTS, *PROBLEM_COUNT.columns)]
+    carried = [name for name in available if name not in (*PROBLEM_COUNTS.columns, *schemas.LISTS)]
     columns += [f"files.{identifier(name)}" for name in carried]
     db.execute(f"CREATE {kind} {qualified(PROBLEM_COUNT)} AS {_keyed(columns, files, external)}")
     if any(snapshot.glob(f"{PROBLEM_SCORE.name}/*.parquet")):
@@ -145,13 +144,16 @@ def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> N
 
 
 def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
-    """Comment every table, view and column; columns without a description are named by users."""
-    views = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()}
-    described = {qualified(table): table for table in (*PUBLIC, *INTERNAL)}
+    """Comment every table, view, macro and column; columns without a description are named by users."""
+    view_names = {
+        name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    }
+    described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES)}
     statements = [
-        f"COMMENT ON {'VIEW' if table.name in views else 'TABLE'} {name} IS {text_literal(table.about)};"
+        f"COMMENT ON {'VIEW' if table.name in view_names else 'TABLE'} {name} IS {text_literal(table.about)};"
         for name, table in described.items()
     ]
+    statements += [f"COMMENT ON {macro} IS {text_literal(about)};" for macro, about in views.MACROS.items()]
     columns = "SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE NOT internal"
     for schema, table_name, column in db.execute(columns).fetchall():
         name = f"{schema}.{table_name}"
@@ -205,7 +207,7 @@ def _protocol_column(name: str, values: list[Any]) -> pl.Series:
 
 def qualified(table: Table) -> str:
     """Return the name of a table with its schema."""
-    return f"{'internal' if table in INTERNAL else 'main'}.{table.name}"
+    return f"{'source' if table in views.SOURCES else 'main'}.{table.name}"
 
 
 def view_files() -> list[tuple[str, str]]:

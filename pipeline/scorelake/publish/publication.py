@@ -29,8 +29,17 @@ from scorelake.publish.runs import (
     wal_path,
     write_history,
 )
-from scorelake.publish.snapshot import HISTORY_FILE, PUBLISHED_FILE, RUNS_FILE, Manifest, Output, problem_files
-from scorelake.schemas import MODEL_SUMMARY
+from scorelake.publish.snapshot import (
+    HISTORY_FILE,
+    PUBLISHED_FILE,
+    RUNS_FILE,
+    Manifest,
+    Output,
+    match_runs,
+    problem_files,
+    stored_settings,
+)
+from scorelake.schemas import MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.storage.disk import (
     BOARD,
     MARK,
@@ -82,7 +91,8 @@ def publish(
         for name, frame in tables.items():
             frame.write_parquet(staged / f"{name}.parquet")
         files = sorted(path for path in staged.rglob("*") if path.is_file())
-        manifest = manifest | {"files": {path.relative_to(staged).as_posix(): checksum(path) for path in files}}
+        checksums = {path.relative_to(staged).as_posix(): checksum(path) for path in files}
+        manifest = manifest | {"schema_version": SCHEMA_VERSION, "files": checksums}
         (staged / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
         snapshot = staged.with_name(staged.name.removeprefix("."))
         atomic_replace(staged, snapshot)
@@ -104,26 +114,25 @@ def _withdraw(out: Output, snapshot: Path) -> None:
             out.mirror.remove([f"snapshots/{snapshot.name}"])
 
 
-def rollback(out: Output, run_id: str) -> Manifest:
-    """Publish an earlier run again, from its snapshot; under the lock. The next `score` replaces it."""
+def rollback(out: Output, name: str) -> Manifest:
+    """Publish an earlier run again, by its id or number; under the lock. The next `score` replaces it."""
     state = load_state(out)
-    manifest = out.manifest(run_id) if RUN_ID.fullmatch(run_id) else None
-    runs = state.history.runs["run_id"].to_list()
-    if manifest is None or run_id not in runs:
-        kept = [m["run"]["run_id"] for m in out.manifests() if m["run"]["run_id"] in runs]
-        why = "its snapshot has been removed" if run_id in runs else "no such run"
-        raise UsageError(f"{run_id}: {why}", where=out.name, hint=f"available runs: {', '.join(kept) or 'none'}")
+    runs = dict(state.history.runs.select("run_id", "number").iter_rows())
+    matching = match_runs(name, runs)
+    run_id = matching[0] if len(matching) == 1 else ""
+    manifest = out.manifest(run_id) if run_id else None
+    if manifest is None:
+        kept = [f"{m['run']['number']} ({m['run']['run_id']})" for m in out.manifests() if m["run"]["run_id"] in runs]
+        why = "its snapshot has been removed" if run_id else "more than one run" if matching else "no such run"
+        raise UsageError(f"{name}: {why}", where=out.name, hint=f"available runs: {', '.join(kept) or 'none'}")
     if out.mirror:
         out.mirror.complete(run_id)
     snapshot = out.snapshots / run_id
     if wrong := damaged_files(snapshot, manifest):
         raise DataError(f"damaged or missing: {', '.join(wrong)}", where=str(snapshot), hint="choose another run")
-    if manifest["run"]["version"] != __version__:
-        raise DataError(
-            f"was made by scorelake {manifest['run']['version']}; this is {__version__}",
-            where=str(snapshot),
-            hint="roll back with that version, or score the earlier state of the lake",
-        )
+    if manifest.get("schema_version", 0) > SCHEMA_VERSION:
+        what = f"was written by a later scorelake ({manifest['run']['version']}); this is {__version__}"
+        raise DataError(what, where=str(snapshot), hint="roll back with that version")
     _replace_board(out, manifest, state.history, state, rolled_back=True)
     return manifest
 
@@ -144,7 +153,7 @@ def _replace_board(
     from scorelake.publish.leaderboard import build  # noqa: PLC0415  (DuckDB loads slowly)
 
     run_id = manifest["run"]["run_id"]
-    limit = json.loads(manifest["run"]["settings"])["publish"]["max_problems"]
+    limit = stored_settings(manifest).publish.max_problems
     # files in object storage are out of reach for whoever opens the leaderboard
     external = out.mirror is None and manifest["size"]["problems"] > limit
     snapshot, temporary = out.snapshots / run_id, out.root / f".leaderboard-{run_id}"

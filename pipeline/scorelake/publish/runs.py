@@ -175,14 +175,6 @@ def write_history(out: Output, history: RunHistory) -> None:
         disk.atomic_replace(temporary, path)
 
 
-def conform(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-    """Select exactly the columns of this version, whichever version wrote them."""
-    return frame.select(
-        pl.col(name).cast(kind) if name in frame.columns else pl.lit(None, dtype=kind).alias(name)
-        for name, kind in table.schema.items()
-    )
-
-
 def _read_history(out: Output) -> RunHistory | None:
     """Read both files of an output; None unless both exist. Raises if one cannot be read."""
     if not all(path.exists() for path in out.histories):
@@ -190,7 +182,7 @@ def _read_history(out: Output) -> RunHistory | None:
     for path in out.histories:
         path.open("rb").close()  # Polars would read the files inside a folder of this name
     runs, scores = (pl.read_parquet(path, glob=False) for path in out.histories)
-    return RunHistory(conform(runs, RECORD), conform(scores, HISTORY))
+    return RunHistory(RECORD.conform(runs), HISTORY.conform(scores))
 
 
 def _load_history(out: Output, current: CurrentRun, repair: bool) -> tuple[RunHistory, list[str]]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import polars as pl
+from pydantic import ValidationError
 
 from scorelake.errors import DataError, LakeError, LockedError, UsageError
-from scorelake.settings import PATIENCE, Storage
+from scorelake.settings import PATIENCE, Settings, Storage
 from scorelake.storage import disk
 
 if TYPE_CHECKING:
@@ -158,16 +158,27 @@ class Output:
                     manifests.append(self.manifest(path.name))
         return sorted((m for m in manifests if m), key=lambda m: (m["run"]["number"], m["run"]["run_id"]))
 
-    def table(self, manifest: Manifest, name: str) -> pl.DataFrame:
-        """Read a table of a snapshot."""
-        return pl.read_parquet(self.snapshots / manifest["run"]["run_id"] / f"{name}.parquet", glob=False)
-
     def current(self) -> Manifest | None:
         """Read the manifest of the published run."""
         from scorelake.publish.runs import find_current_run  # noqa: PLC0415  (which imports this module)
 
         run_id = find_current_run(self).run_id
         return self.manifest(run_id) if run_id else None
+
+
+def match_runs(name: str, numbers: Mapping[str, int]) -> list[str]:
+    """Return the runs with this id or number; if there are none, those whose id begins so."""
+    exact = [run_id for run_id, number in numbers.items() if name in (run_id, str(number))]
+    return exact or [run_id for run_id in numbers if name and run_id.startswith(name)]
+
+
+def stored_settings(manifest: Manifest) -> Settings:
+    """Return the settings of a run; keys that this version does not have any more are dropped."""
+    run = manifest["run"]
+    try:
+        return Settings.model_validate(json.loads(run["settings"]), extra="ignore")
+    except ValidationError:
+        raise UsageError("has settings that this version does not accept", where=f"run {run['run_id']}") from None
 
 
 def problem_files(snapshot: Path) -> str:

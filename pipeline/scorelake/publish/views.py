@@ -1,43 +1,28 @@
-"""Tables and views that only leaderboard.duckdb has: integer keys of problems, protocols, and the SELECTs of sql/."""
+"""Tables and views that only leaderboard.duckdb has: integer keys of problems, protocols, and the SELECTs of sql/.
+
+The columns of a view are those of its SELECT. Here they are described, in any order and among those of its tables.
+"""
 
 from __future__ import annotations
 
 from scorelake import schemas
-from scorelake.schemas import (
-    FLAG,
-    INT,
-    NOISE_COLUMNS,
-    REAL,
-    SIZE_COLUMNS,
-    TEXT,
-    TEXTS,
-    Columns,
-    Table,
-    shared_columns,
-)
+from scorelake.schemas import FLAG, GROUP_COLUMNS, INT, MODEL_COLUMNS, PROBLEM_COUNTS, REAL, TEXT, TEXTS, Table
 
-_PROBLEM = shared_columns(*schemas.KEYS, *schemas.COUNTS, "reward_mean", "reward_max")
-_MODEL = shared_columns("benchmark", "model", "protocol")
 PROBLEM_GROUP = Table(
-    "problem_group", "Groups of problems; part of the view problem.", {**schemas.GROUP_CODE, **schemas.GROUP_COLUMNS}
+    "problem_group", "Groups of problems; part of problem_counts.", schemas.GROUP_CODE | GROUP_COLUMNS
 )
-PROBLEM_NAME = Table(
-    "problem_name", "Problem ids; part of the view problem.", {**schemas.NAME_CODE, **schemas.PROBLEM_ID}
-)
+PROBLEM_NAME = Table("problem_name", "Problem ids; part of problem_counts.", schemas.NAME_CODE | schemas.PROBLEM_ID)
 PROBLEM_COUNT = Table(
     "problem_count",
-    "Counts and carried columns with integer keys; part of the view problem.",
+    "Counts and carried columns with integer keys; part of problem_counts.",
     {**schemas.GROUP_CODE, **schemas.NAME_CODE, **schemas.COUNT_COLUMNS, **schemas.REWARD_COLUMNS},
 )
-PROTOCOL_COLUMNS: Columns = {
-    **shared_columns("protocol"),
-    "label": (TEXT, "Readable form, such as temperature=0.2, grader=x"),
-}
 PROTOCOL_KEY = Table(
     "protocol_key",
     "Evaluation protocols; source of the view protocol. One more column per protocol key.",
     {
-        **PROTOCOL_COLUMNS,
+        "protocol": GROUP_COLUMNS["protocol"],
+        "label": (TEXT, "Readable form, such as temperature=0.2, grader=x"),
         "_grader": (TEXT, "Grader, if a protocol key names one"),
         "_other": (TEXT, "Remaining protocol settings"),
     },
@@ -48,55 +33,46 @@ BOARD = Table(
     {
         **schemas.RUN_ID,
         "rolled_back": (FLAG, "True after `scorelake rollback`"),
+        "schema_version": (INT, "Version of the tables and columns of this file"),
         "scorelake": (TEXT, "Version of scorelake that built this file"),
         "duckdb": (TEXT, "Version of DuckDB that built this file"),
     },
 )
-
-_RANKED: Columns = {
-    **shared_columns("metric", "rank", "rank_lo", "rank_hi"),
-    "could_be_best": (FLAG, "True if no other model is significantly better"),
-    **shared_columns("p_best", "model", "protocol", "value", "lo", "hi"),
-    **SIZE_COLUMNS,
-    **shared_columns("reason"),
-}
-_COMPARISON: Columns = {**shared_columns("metric"), **schemas.PAIR_COLUMNS}
+_COULD_BE_BEST = {"could_be_best": (FLAG, "True if no other model is significantly better")}
 VIEWS = (
     Table(
         "leaderboard",
         "Models ranked by value, with rank ranges; unranked models have a reason.",
-        {**shared_columns("benchmark"), **_RANKED},
+        schemas.MODEL_SUMMARY.columns | schemas.MODEL_RANK.columns | _COULD_BE_BEST,
     ),
     Table(
         "subject_leaderboard",
         "Models ranked by value within each subject, with rank ranges; unranked models have a reason.",
-        {**shared_columns("benchmark", "subject"), **_RANKED},
+        schemas.SUBJECT_SUMMARY.columns | schemas.SUBJECT_RANK.columns | _COULD_BE_BEST,
     ),
     Table(
         "comparison",
         "Paired comparisons of two models on the problems both attempted; each pair once.",
-        {**shared_columns("benchmark"), **_COMPARISON},
+        schemas.MODEL_PAIR.columns,
     ),
     Table(
         "subject_comparison",
         "Paired comparisons of two models within each subject; each pair once.",
-        {**shared_columns("benchmark", "subject"), **_COMPARISON},
+        schemas.SUBJECT_PAIR.columns,
     ),
-    Table(
-        "pair", "Paired comparisons of two models, in both orders.", {**shared_columns("benchmark"), **_COMPARISON}
-    ),
-    Table("problem", "One row per problem: keys, counts and carried columns.", _PROBLEM),
-    schemas.PROBLEM_COUNTS,
+    Table("pair", "Paired comparisons of two models, in both orders.", schemas.MODEL_PAIR.columns),
+    PROBLEM_COUNTS,
     Table(
         "problem_scores",
         "Value of every metric for every problem; the mean over a group is its summary value.",
-        {**_PROBLEM, **schemas.VALUE_COLUMNS},
+        PROBLEM_COUNTS.columns | schemas.VALUE_COLUMNS,
     ),
     Table(
         "problem_stats",
         "Difficulty and discrimination of every problem across models.",
         {
-            **shared_columns("benchmark", "subject", "protocol", "problem_id"),
+            **GROUP_COLUMNS,
+            **schemas.PROBLEM_ID,
             "models": (INT, "Models with a graded attempt of the problem"),
             "attempts": (INT, "Graded attempts of all models"),
             "solved_by": (INT, "Models that solved it at least once"),
@@ -114,7 +90,7 @@ VIEWS = (
         "budget",
         "Variance of pass@1 split into attempts and problems, and the standard error after adding one of either.",
         {
-            **_MODEL,
+            **MODEL_COLUMNS,
             "value": (REAL, "pass@1"),
             "problems": (INT, "Problems with a graded attempt"),
             "attempts_per_problem": (REAL, "Mean number of graded attempts per problem"),
@@ -127,27 +103,25 @@ VIEWS = (
             "se_one_more_problem": (REAL, "Standard error with one more problem"),
         },
     ),
-    Table("protocol", "Evaluation protocols: a readable label, and one column per protocol key.", PROTOCOL_COLUMNS),
+    Table(
+        "protocol",
+        "Evaluation protocols: a readable label, and one column per protocol key.",
+        PROTOCOL_KEY.columns,
+    ),
     Table(
         "grader_noise",
         "How often the same answer to the same problem both passed and failed.",
         {
-            **shared_columns("benchmark", "model"),
+            **schemas.ANSWER_NOISE.columns,
             "grader": (TEXT, "Grader, if a protocol column names one"),
-            **shared_columns("protocol"),
-            **{name: NOISE_COLUMNS[name] for name in ("problems", "answers", "answers_repeated", "answers_mixed")},
             "share_mixed": (REAL, "answers_mixed as a share of answers_repeated"),
-            **{
-                name: NOISE_COLUMNS[name]
-                for name in ("attempts_repeated", "attempts_odd", "disagreement", "examples")
-            },
         },
     ),
     Table(
         "grader_disagreement",
         "Two graders on the same problems of a model, with bounds on the attempts graded differently.",
         {
-            **shared_columns("benchmark", "model"),
+            **MODEL_COLUMNS,
             "otherwise": (TEXT, "Remaining protocol settings, identical for both graders"),
             "grader_a": (TEXT, "First grader (A)"),
             "grader_b": (TEXT, "Second grader (B)"),
@@ -161,12 +135,16 @@ VIEWS = (
         },
     ),
 )
-
-INTERNAL = (
+MACROS = {
+    "MACRO pass_at_k": "pass@k of n attempts of which c are correct; null if it is not defined",
+    "MACRO pass_hat_k": "pass^k of n attempts of which c are correct; null if it is not defined",
+    "MACRO TABLE head_to_head": "Two models problem by problem: FROM head_to_head('model a', 'model b') ORDER BY gap",
+}
+SOURCES = (
     *(PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT, schemas.PROBLEM_SCORE, schemas.COUNT_SCORE),
     *(PROTOCOL_KEY, schemas.RECORD, BOARD, *schemas.EVIDENCE),
 )
-"""Tables in the schema `internal`, which the views read."""
+"""Tables that only the views read, in the schema `source`: listings have it after `main`."""
 PUBLIC = (
     *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.PROBLEM_HISTOGRAM, schemas.CHANGE),
     *(schemas.RUN, schemas.SETTING, schemas.QUARANTINE, schemas.HISTORY, *VIEWS),

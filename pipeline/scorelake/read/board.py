@@ -102,6 +102,17 @@ class Facts:
     def confidence(self) -> float:
         return float(self.settings["uncertainty"]["confidence"])
 
+    @property
+    def rollback_note(self) -> str:
+        """One line if a newer run exists; empty if this is the newest."""
+        number, newest, started = (self.run[name] for name in ("number", "newest", "started"))
+        if number == newest:
+            return ""
+        return (
+            f"This is run {number} of {newest}, from {started:%Y-%m-%d %H:%M} UTC; a newer run exists: "
+            f"scorelake rollback OUT {newest}"
+        )
+
     def metric(self, name: str | None) -> str:
         """Return the canonical name of a metric, or the default for None; raise if the run does not have it."""
         if name is None:
@@ -167,7 +178,7 @@ def current_run_id(folder: Path) -> str:
 
 def facts(read: Reader) -> Facts:
     """Read the current run with its boards."""
-    (run,) = read.dicts("FROM run WHERE shown")
+    (run,) = read.dicts("SELECT *, (SELECT max(number) FROM run) AS newest FROM run WHERE shown")
     label = dict(read.rows("SELECT protocol, label FROM protocol"))
     boards = [
         BoardRows(benchmark, protocol, label[protocol], _by_metric(row[2:] for row in group))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from scorelake.lake.listing import listing
 from scorelake.publish.leaderboard import identifier, text_literal
 from scorelake.publish.publication import damaged_files
 from scorelake.publish.runs import find_current_run
-from scorelake.publish.snapshot import Manifest, Output
+from scorelake.publish.snapshot import Manifest, Output, stored_settings
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import literal, private_copy
@@ -82,7 +81,7 @@ def _check_tables(out: Output, manifest: Manifest, defect: str) -> Finding:
 
 def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     """Count the lake again in SQL and compare problem by problem."""
-    settings = Settings.model_validate(json.loads(manifest["run"]["settings"]))
+    settings = stored_settings(manifest)
     listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     quarantined = {file for file, _ in manifest["quarantine"]}
     shard = Shard(listed.root, tuple(file for file in listed.files if file.path not in quarantined))

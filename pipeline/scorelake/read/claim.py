@@ -19,7 +19,7 @@ FROM pair AS p
 LEFT JOIN protocol ON protocol.protocol = p.protocol
 LEFT JOIN (
     SELECT benchmark, protocol, metric, count(q) AS family
-    FROM internal.model_pair
+    FROM source.model_pair
     GROUP BY ALL
 ) AS f ON f.benchmark = p.benchmark AND f.protocol = p.protocol AND f.metric = p.metric
 WHERE p.metric = ? AND p.model_a = ? AND p.model_b = ? AND (? IS NULL OR p.benchmark = ?)

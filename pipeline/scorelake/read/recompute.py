@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
 
 from scorelake.comparing.pairs import protocol_difference
 from scorelake.comparing.tables import comparable_metrics
 from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
 from scorelake.metrics.distributions import Floats
-from scorelake.publish.snapshot import Output, locked
+from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.names import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
@@ -102,8 +100,8 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     output = Output.at(out)
     with locked(output) if output.mirror else nullcontext():
         output = output.fresh()
-    manifests: dict[str, Any] = {each["run"]["run_id"]: each["run"] for each in output.manifests()}
-    runs = [_find_run(name, list(manifests)) for name in request.runs]
+    manifests = {each["run"]["run_id"]: each for each in output.manifests()}
+    runs = [_find_run(name, manifests) for name in request.runs]
     if len(runs) < 2 and current not in manifests:
         raise UsageError(
             f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
@@ -122,24 +120,20 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     return _side(output.snapshots, manifests, *a), _side(output.snapshots, manifests, *b)
 
 
-def _find_run(name: str, runs: list[str]) -> str:
-    """Return the run with this id, or the only one whose id begins so."""
-    matching = [run for run in runs if run == name] or [run for run in runs if run.startswith(name)]
+def _find_run(name: str, runs: dict[str, Manifest]) -> str:
+    """Return the run with this id or number, or the only one whose id begins so."""
+    matching = match_runs(name, {run_id: manifest["run"]["number"] for run_id, manifest in runs.items()})
     if len(matching) != 1:
         many = "no run" if not matching else f"{len(matching)} runs"
         raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(runs)}")
     return matching[0]
 
 
-def _side(snapshots: Path, manifests: dict[str, Any], model: str, run: str, protocol: str | None) -> Side:
+def _side(snapshots: Path, manifests: dict[str, Manifest], model: str, run: str, protocol: str | None) -> Side:
     histogram = pl.read_parquet(snapshots / run / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
     check_names("model", histogram["model"].unique().sort().to_list(), (model,))
-    try:
-        settings = Settings.model_validate(json.loads(manifests[run]["settings"]))
-    except ValidationError:
-        raise UsageError("was made with settings that this version does not know", where=f"run {run}") from None
     counts = pl.scan_parquet(bucket_paths(snapshots / run / FOLDER), glob=False)
-    return Side(model, run, settings, counts, histogram, protocol)
+    return Side(model, run, stored_settings(manifests[run]), counts, histogram, protocol)
 
 
 def _protocol_pairs(a: Side, b: Side, ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:

@@ -176,7 +176,7 @@ def _in_words(number: int) -> str:
 
 def warnings(read: Reader, facts: Facts, metric: str) -> tuple[list[str], list[str]]:
     """Return warnings about the current run: those that concern the data themselves, and notes."""
-    run, grave = facts.run, []
+    run, grave = facts.run, [facts.rollback_note] if facts.rollback_note else []
     if run["quarantined"]:
         files = "file was" if run["quarantined"] == 1 else "files were"
         grave.append(f"{run['quarantined']:,} {files} left out as unreadable.")

@@ -12,6 +12,7 @@ from decimal import Decimal
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import duckdb
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 Rows: TypeAlias = list[tuple[Any, ...]]
 MAX_ROWS = 1_000
 """Rows of a query that are printed as a table."""
+_OTHER_NAMES = {
+    **dict.fromkeys(("model_name", "model_id"), "model"),
+    **dict.fromkeys(("dataset", "bench", "suite"), "benchmark"),
+    **dict.fromkeys(("problem", "task_id", "question_id"), "problem_id"),
+    **dict.fromkeys(("ci_lo", "ci_low", "ci_lower", "lower", "low"), "lo"),
+    **dict.fromkeys(("ci_hi", "ci_high", "ci_upper", "upper", "high"), "hi"),
+    **dict.fromkeys(("score", "mean", "accuracy", "acc", "pass_rate"), "value"),
+    **dict.fromkeys(("stderr", "std_err", "std_error", "standard_error"), "se"),
+}
+"""Names that queries try, and our columns."""
 _PARQUET_FILES = re.compile(r"read_parquet\('((?:[^']|'')*)'")
 
 
@@ -73,6 +84,11 @@ def session(out: Path, problems: bool = False) -> Iterator[duckdb.DuckDBPyConnec
     with db:
         try:
             yield db
+        except (duckdb.BinderException, duckdb.CatalogException) as error:  # of our own queries only
+            raise UsageError(
+                f"this leaderboard was built by another version of scorelake ({str(error).splitlines()[0]})",
+                hint="run `scorelake score` again, or publish a run again with `scorelake rollback OUT RUN`",
+            ) from error
         except (duckdb.PermissionException, duckdb.IOException) as error:
             if not _concerns(error, files):
                 raise
@@ -89,7 +105,7 @@ def session(out: Path, problems: bool = False) -> Iterator[duckdb.DuckDBPyConnec
 
 def _external_files(db: duckdb.DuckDBPyConnection) -> list[str]:
     """Return the files from which views read the problems; none if they are tables."""
-    views = db.execute("SELECT sql FROM duckdb_views() WHERE schema_name = 'internal'").fetchall()
+    views = db.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
     return sorted(name.replace("''", "'") for (sql,) in views for name in _PARQUET_FILES.findall(sql))
 
 
@@ -103,8 +119,15 @@ def query(
     """Return column names and rows of one query, at most `limit`; `problems` as for `session`."""
     with session(out, problems) as db, _single_statement(db, sql) as statement:
         result = db.execute(statement, parameters)
-        rows = result.fetchall() if limit is None else result.fetchmany(limit)
-        return [column[0] for column in result.description or ()], rows
+        columns = [column[0] for column in result.description or ()]
+        try:
+            return columns, result.fetchall() if limit is None else result.fetchmany(limit)
+        except duckdb.InvalidInputException as error:
+            if "pytz" not in str(error):
+                raise
+        with db.cursor() as again:  # DuckDB needs pytz for timestamps with a time zone; Arrow does not
+            table = again.sql(statement, params=parameters).to_arrow_table().slice(0, limit)
+        return columns, list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def frame(
@@ -128,6 +151,8 @@ def frame(
 def _single_statement(db: duckdb.DuckDBPyConnection, sql: str) -> Iterator[duckdb.Statement]:
     """Parse the one statement of a query; errors of DuckDB are errors of the query."""
     try:
+        if sql.lstrip().startswith("."):
+            raise UsageError(f"{sql.strip()} is a command of the DuckDB shell", hint='SQL has "SHOW TABLES"')
         statements = db.extract_statements(sql)
         if len(statements) != 1:
             count = f"{len(statements)} statements" if statements else "no statement"
@@ -136,7 +161,16 @@ def _single_statement(db: duckdb.DuckDBPyConnection, sql: str) -> Iterator[duckd
     except duckdb.Error as error:
         if _concerns(error, _external_files(db)):
             raise  # `session` explains it
-        raise UsageError(f"the query failed: {error}") from None
+        lines = indent(str(error), "  ").strip()
+        raise UsageError(f"the query failed: {lines}", hint=_hint(str(error))) from None
+
+
+def _hint(error: str) -> str | None:
+    """Return our name of a column or table that a query called otherwise."""
+    if column := re.search(r'[Cc]olumn (?:named )?"(\w+)"', error):
+        ours = _OTHER_NAMES.get(column[1].lower())
+        return f"{column[1]} is called {ours} here" if ours else None
+    return "`SHOW TABLES` lists the tables and views" if "Table with name" in error else None
 
 
 def _no_leaderboard(path: Path) -> LakeError:

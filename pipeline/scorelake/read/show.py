@@ -255,4 +255,4 @@ def _footer(published: Facts, metric: str, lines: list[Line]) -> list[str]:
         source += f" Warning: {run['quarantined']:,} files were left out as unreadable (table quarantine)."
     if run["rejected"]:
         source += f" Warning: {run['rejected']:,} rows were rejected."
-    return [" ".join(notes), source]
+    return [" ".join(notes), source, *([published.rollback_note] if published.rollback_note else [])]
