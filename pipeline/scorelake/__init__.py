@@ -131,9 +131,12 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     ...     print(published.leaderboard("pass@1")["model"][0])
     model-00
     """
-    from scorelake.notebook.board import open_board  # noqa: PLC0415 - see _LAZY
+    from scorelake.notebook.board import Board  # noqa: PLC0415 - see _LAZY
+    from scorelake.storage.disk import check_location  # noqa: PLC0415
 
-    return open_board(out)
+    board = Board(check_location(out))
+    assert board.folder  # raises at once if there is none
+    return board
 
 
 def __getattr__(name: str) -> Any:

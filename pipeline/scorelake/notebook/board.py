@@ -5,20 +5,19 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from scorelake.errors import UsageError
-from scorelake.notebook.plots import Plots
+from scorelake.notebook.plots import Plots, as_tuple, open_facts
 from scorelake.read import session
-from scorelake.read.board import current_run_id, facts, opened
-from scorelake.read.claim import PairRequest, compare_models
+from scorelake.read.board import current_run_id, opened
+from scorelake.read.claim import PairRequest, PairResult, compare_models
 from scorelake.read.names import check_names
 from scorelake.read.report import verdict
-from scorelake.storage.disk import check_location
 from scorelake.text import escape_control_lines, plural
 
 if TYPE_CHECKING:
@@ -35,28 +34,24 @@ SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' AND NOT
 ORDER BY name
 """
 _ROWS = """
-SELECT * FROM {view} WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {more}
-ORDER BY {order}
+SELECT {first}, * EXCLUDE ({first}) FROM {view}
+WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {more} ORDER BY {order}
 """
 _ORDER = "benchmark, protocol, rank NULLS LAST, value DESC NULLS LAST, model"
 _CURVE = """
-SELECT * FROM curve WHERE model = $model AND ($benchmark IS NULL OR benchmark = $benchmark)
-ORDER BY benchmark, protocol, family, k
+SELECT * FROM curve WHERE list_contains($models, model) AND ($benchmark IS NULL OR benchmark = $benchmark)
+ORDER BY benchmark, protocol, list_position($models, model), family, k
 """
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
-
-
-_COUNTS = ("problems", "wins_a", "wins_b", "ties")
-_NUMBERS = ("problems", "lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
+_PAIR = {
+    **dict.fromkeys(("benchmark", "protocol", "metric", "model_a", "model_b"), str),
+    **{"problems": int, "lift": float, "lo": float, "hi": float, "wins_a": int, "wins_b": int, "ties": int},
+    **dict.fromkeys(("p_one_sided", "p_two_sided", "p_holm", "q"), float),
+    "claim": str,
+}
+"""Columns of `Comparison.frame`."""
 _STYLE = "border-left: 3px solid #0b5a94; padding-left: .8em; margin: .5em 0"
 _ROW = Markup('<tr><th style="text-align: left">{}</th><td style="text-align: left">{}</td></tr>')
-
-
-def open_board(out: object) -> Board:
-    """Return the board of an output; raise at once if there is none."""
-    board = Board(check_location(out))
-    assert board.folder
-    return board
 
 
 class Board:
@@ -108,52 +103,60 @@ class Board:
         Returns
         -------
         polars.DataFrame
-            Value, interval, rank range, and the reason where a model has no rank.
+            Model, value, interval (lo, hi) and rank first; then rank range, counts, and why a model has no rank.
 
         Examples
         --------
-        >>> board.leaderboard("pass@4").select("rank", "model", pl.col("value", "lo", "hi").round(3)).rows()[:2]
-        [(1, 'model-00', 0.843, 0.758, 0.908), (2, 'model-01', 0.739, 0.637, 0.826)]
+        >>> board.leaderboard("pass@4")[:2, :5]
+        shape: (2, 5)
+        ┌──────────┬──────────┬──────────┬──────────┬──────┐
+        │ model    ┆ value    ┆ lo       ┆ hi       ┆ rank │
+        │ ---      ┆ ---      ┆ ---      ┆ ---      ┆ ---  │
+        │ str      ┆ f64      ┆ f64      ┆ f64      ┆ i64  │
+        ╞══════════╪══════════╪══════════╪══════════╪══════╡
+        │ model-00 ┆ 0.843348 ┆ 0.75767  ┆ 0.908021 ┆ 1    │
+        │ model-01 ┆ 0.739269 ┆ 0.637499 ┆ 0.825753 ┆ 2    │
+        └──────────┴──────────┴──────────┴──────────┴──────┘
         """
-        query = {"view": "leaderboard", "more": "", "order": _ORDER}
-        with opened(self.folder) as reader:
-            output = facts(reader)
-            parameters: dict[str, Any] = {"metric": output.metric(metric), "benchmark": benchmark}
-            check_names("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+        query = {"first": "model, value, lo, hi, rank", "view": "leaderboard", "more": "", "order": _ORDER}
+        with open_facts(self.folder, metric, benchmark) as (reader, _, name):
+            parameters = {"metric": name, "benchmark": benchmark}
             if by == "subject":
-                query |= {"view": "subject_leaderboard", "order": f"subject, {_ORDER}"}
+                query |= {"first": f"subject, {query['first']}", "view": "subject_leaderboard"}
+                query["order"] = f"subject, {_ORDER}"
             elif by is not None:
-                slices = [name for (name,) in reader.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
-                check_names("slice", ["subject", *slices], [by])
+                check_names("slice", ["subject", *reader.names("slice", "slice_summary")], [by])
                 parameters["slice"] = by
-                query |= {"view": "slice_summary", "more": "AND slice = $slice"}
+                query |= {"first": "slice_value, model, value, lo, hi", "view": "slice_summary"}
+                query["more"] = "AND slice = $slice"
                 query["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
         return session.frame(self.folder, _ROWS.format(**query), parameters)
 
-    def curve(self, model: str, benchmark: str | None = None) -> pl.DataFrame:
-        """Return pass@k and pass^k of a model for k = 1, 2, 3, ...
+    def curve(self, models: str | Sequence[str], benchmark: str | None = None) -> pl.DataFrame:
+        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ...
 
         Parameters
         ----------
-        model : str
-            Name of the model.
+        models : str or sequence of str
+            Names of models.
         benchmark : str, optional
             By default all benchmarks.
 
         Returns
         -------
         polars.DataFrame
-            One row per family and k, with interval and coverage.
+            One row per model, family and k, with interval and coverage.
 
         Examples
         --------
         >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "coverage").round(3)).rows()
         [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
-        names = self.sql("SELECT DISTINCT model, benchmark FROM model_summary ORDER BY ALL")
-        check_names("model", names["model"].unique(maintain_order=True).to_list(), [model])
-        check_names("benchmark", names["benchmark"].unique().sort().to_list(), [benchmark] if benchmark else [])
-        return session.frame(self.folder, _CURVE, {"model": model, "benchmark": benchmark})
+        names = list(as_tuple(models))
+        with opened(self.folder) as reader:
+            check_names("model", reader.names("model"), names)
+            check_names("benchmark", reader.names("benchmark"), [benchmark])
+        return session.frame(self.folder, _CURVE, {"models": names, "benchmark": benchmark})
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table or view of the output.
@@ -270,20 +273,12 @@ class Board:
           lift           +0.1852, 95% interval +0.1189 to +0.2576 (paired bootstrap over problems, 10,000 resamples)
           ...
         """
-        protocols, runs = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
-        pair = PairRequest(model_a, model_b, metric, benchmark, protocols, runs)
-        results = compare_models(self.folder, self.out, pair)
-        rows = tuple(
-            {"benchmark": result.benchmark, "protocol": result.protocol, "metric": result.metric}
-            | {"model_a": result.a, "model_b": result.b, "claim": result.row["claim"]}
-            | {name: result.row.get(name) for name in _NUMBERS}
-            for result in results
-        )
-        return Comparison(tuple(result.text() for result in results), rows)
+        pair = PairRequest(model_a, model_b, metric, benchmark, as_tuple(protocol), as_tuple(run))
+        return Comparison(tuple(compare_models(self.folder, self.out, pair)))
 
     @property
     def plot(self) -> Plots:
-        """Return the charts: `plot.leaderboard()`, `plot.curve(model)` and `plot.matrix()`."""
+        """Return the charts: `plot.leaderboard()`, `plot.curve(models)` and `plot.matrix()`."""
         return Plots(self.folder)
 
     @property
@@ -325,10 +320,9 @@ class Board:
 
     def _summary(self) -> list[str]:
         """Return size, row accounting, warnings, and the verdict of each benchmark."""
-        with opened(self.folder) as reader:
-            output = facts(reader)
+        with open_facts(self.folder) as (reader, output, metric):
             ((problems,),) = reader.rows(_PROBLEMS)
-        run, metric = output.run, output.metric(None)
+        run = output.run
         size = {"model": len(output.label), "problem": problems, "metric": len(output.families)}
         lines = [
             f"Board: {', '.join(plural(count, noun) for noun, count in size.items())}",
@@ -363,8 +357,12 @@ class Comparison:
     [('model-02', 'model-01', 60, 'improvement')]
     """
 
-    claims: tuple[str, ...]
-    _rows: tuple[dict[str, Any], ...] = field(repr=False)
+    _results: tuple[PairResult, ...]
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Return the claims as text."""
+        return tuple(escape_control_lines(result.text()) for result in self._results)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -377,20 +375,19 @@ class Comparison:
         """
         import polars as pl  # noqa: PLC0415 - loads slowly, and text does not need it
 
-        keys = dict.fromkeys(("benchmark", "protocol", "metric", "model_a", "model_b"), pl.String())
-        numbers = {name: pl.Int64() if name in _COUNTS else pl.Float64() for name in _NUMBERS}
-        return pl.DataFrame(list(self._rows), schema={**keys, **numbers, "claim": pl.String()})
-
-    def __str__(self) -> str:
-        return "\n\n".join(escape_control_lines(claim) for claim in self.claims)
+        rows = [
+            each.row | {"benchmark": each.benchmark, "protocol": each.protocol, "model_a": each.a, "model_b": each.b}
+            for each in self._results
+        ]
+        return pl.DataFrame(rows, schema=_PAIR)
 
     def __repr__(self) -> str:
-        return str(self)
+        return "\n\n".join(self.claims)
 
     def _repr_html_(self) -> str:
         out = Markup("")
         for claim in self.claims:
-            head, *lines = escape_control_lines(claim).split("\n")
+            head, *lines = claim.split("\n")
             rows = Markup("").join(_ROW.format(line[2:17].strip(), line[17:]) for line in lines)
             out += Markup('<div style="{}"><strong>{}</strong><table>{}</table></div>').format(_STYLE, head, rows)
         return str(out)

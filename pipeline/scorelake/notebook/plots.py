@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from scorelake.page import svg
 from scorelake.page.build import read_file
 from scorelake.page.details import problems
 from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
-from scorelake.read.board import facts, opened
+from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.names import check_names, shorten
 from scorelake.read.report import title
 from scorelake.storage.disk import replace_text
@@ -84,6 +86,23 @@ class Drawing:
         return self.svg
 
 
+@contextmanager
+def open_facts(
+    folder: Path, metric: str | None = None, benchmark: str | None = None, models: Sequence[str] = ()
+) -> Iterator[tuple[Reader, Facts, str]]:
+    """Open a session, check names that a user gave, and yield it with its facts and the metric's canonical name."""
+    with opened(folder) as reader:
+        output = facts(reader)
+        check_names("benchmark", list(dict.fromkeys(board.benchmark for board in output.boards)), [benchmark])
+        check_names("model", list(output.label), models)
+        yield reader, output, output.metric(metric)
+
+
+def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one name or several as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 class Panel(NamedTuple):
     """A part of a drawing: its title, its height including the title, and its elements."""
 
@@ -124,15 +143,19 @@ class Plots:
         """
         return self._draw(_leaderboard, metric, benchmark, top)
 
-    def curve(self, model: str, benchmark: str | None = None) -> Drawing:
-        """Draw pass@k and pass^k of a model over k.
+    def curve(
+        self, models: str | Sequence[str] = (), benchmark: str | None = None, family: str | None = None
+    ) -> Drawing:
+        """Draw pass@k or pass^k over k, with a band from lo to hi; dashed where problems have fewer than k attempts.
 
         Parameters
         ----------
-        model : str
-            Name of the model.
+        models : str or sequence of str
+            Names of up to seven models; by default the first seven of each board.
         benchmark : str, optional
             By default all benchmarks.
+        family : {"pass@k", "pass^k"}, optional
+            By default pass@k, and for a single model both.
 
         Returns
         -------
@@ -140,10 +163,17 @@ class Plots:
 
         Examples
         --------
+        >>> board.plot.curve(["model-00", "model-01"])
+        Drawing: synth: pass@k of model-00, model-01
         >>> board.plot.curve("model-00")
         Drawing: synth: pass@k and pass^k of model-00
         """
-        return self._draw(lambda view: _curve(view, model), None, benchmark)
+        names = as_tuple(models)
+        if len(names) > len(svg.MARKERS):
+            raise UsageError(f"{len(names)} curves in one chart", hint=f"choose up to {len(svg.MARKERS)} models")
+        if family is not None:
+            check_names("family", list(CURVES), [family])
+        return self._draw(lambda view: _curves(view, names, family), None, benchmark, models=names)
 
     def matrix(self, benchmark: str | None = None) -> Drawing:
         """Draw models by problems as a heat map: models by rank, problems from easy to hard.
@@ -165,12 +195,14 @@ class Plots:
         return self._draw(_matrix, None, benchmark)
 
     def _draw(
-        self, draw: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
+        self,
+        draw: Callable[[BoardView], Panel | None],
+        metric: str | None,
+        benchmark: str | None,
+        top: int = 50,
+        models: Sequence[str] = (),
     ) -> Drawing:
-        with opened(self._folder) as reader:
-            output = facts(reader)
-            name = output.metric(metric)
-            check_names("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+        with open_facts(self._folder, metric, benchmark, models) as (reader, output, name):
             panels = [
                 draw(view)
                 for view in board_views(output, reader, name, top=top)
@@ -203,17 +235,23 @@ def _leaderboard(view: BoardView) -> Panel:
     return Panel(f"{title(view.board)}: {view.metric}", end + (22 if omitted > 0 else 4), parts)
 
 
-def _curve(view: BoardView, model: str) -> Panel | None:
-    check_names("model", list(view.facts.label), [model])
+def _curves(view: BoardView, models: Sequence[str], family: str | None) -> Panel | None:
+    names = models or [line.model for line in view.lines[: len(svg.MARKERS)]]
+    families = [family] if family else list(CURVES) if len(names) == 1 else ["pass@k"]
     points = curve_points(view)
-    curves = {family: points[family, model] for family in CURVES if (family, model) in points}
-    if not curves:
+    drawn = [key for key in product(families, names) if key in points]
+    if not drawn:
         return None
-    largest = max(point.x for curve in curves.values() for point in curve)
-    area = svg.PlotArea((WIDTH - 2 * PAD, 320), (46, 100, 12, 30), (1, max(largest, 2)), (0, 1), log=True)
-    series = [svg.Series(family, curve, i) for i, (family, curve) in enumerate(curves.items(), start=1)]
-    name = f"{title(view.board)}: pass@k and pass^k of {view.label(model)}"
-    chart = svg.curve_chart(series, area, name, labelled=True)
+    largest = max(point.x for key in drawn for point in points[key])
+    area = svg.PlotArea((WIDTH - 2 * PAD, 320), (46, 130, 12, 30), (1, max(largest, 2)), (0, 1), log=True)
+    series = [
+        svg.Series(key[0] if len(names) == 1 else view.label(key[1]), points[key], i)
+        for i, key in enumerate(drawn, start=1)
+    ]
+    labels = list(dict.fromkeys(shorten(view.label(model), 26) for _, model in drawn))
+    of = ", ".join(labels) if len(labels) <= 3 else f"{len(labels)} models"
+    name = f"{title(view.board)}: {' and '.join(families)} of {of}"
+    chart = svg.curve_chart(series, area, name, labelled=True, bands=True)
     return Panel(name, HEAD + area.size[1], [_inset(chart, PAD, HEAD - 14, *area.size)])
 
 
