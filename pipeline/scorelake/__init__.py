@@ -73,7 +73,8 @@ def score(
     attempts : path, data frame, matrix or dict of matrices
         A lake (a folder of Parquet files, a Delta or Iceberg table, also at s3://, gs:// or az://); a Polars, pandas,
         PyArrow or other Arrow table with a row per attempt; or a matrix with a row per problem, an entry per attempt
-        (1 passed, 0 failed, None ungraded; rows may differ in length, empty: not attempted), or matrices by model.
+        (1 passed, 0 failed, None ungraded, NaN not made; rows may differ in length), or matrices by model, which may
+        differ in width.
     metrics : str or sequence of str
         E.g. ["pass@1", "pass@8"]; by default all that the attempts allow, at k = 1, 2, 4, ...
     columns : dict, optional

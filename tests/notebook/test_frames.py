@@ -162,6 +162,31 @@ def test_a_matrix_has_a_row_per_problem_and_an_entry_per_attempt() -> None:
         assert board.table("model_summary").select("model", "value").rows() == [("model", pytest.approx(1 / 3))]
 
 
+def test_nan_is_an_attempt_that_was_not_made() -> None:
+    """Not a failure and not ungraded: the rows are just shorter. Models of unequal width are ranked."""
+    nan = float("nan")
+    ragged: dict[str, Any] = {
+        "wide": [[1, 0, 1, 1], [0, 1]] * 15,
+        "one": [[1], [0]] * 15,
+        "none": [[0, None], [0]] * 15,
+    }
+    padded = {
+        "wide": np.array([[1, 0, 1, 1], [0, 1, nan, nan]] * 15),
+        "one": [[1, nan], [0, nan]] * 15,
+        "none": np.array([[0, None, nan], [0, nan, nan]] * 15, dtype=object),
+    }
+    with sl.score(ragged, **QUICK) as lists, sl.score(padded, **QUICK) as arrays:
+        assert [name for name in TABLES if not lists.table(name).equals(arrays.table(name))] == []
+        assert arrays.leaderboard().select("model", "rank", "attempts").rows() == [
+            ("wide", 1, 90),
+            ("one", 2, 30),
+            ("none", 3, 30),
+        ]
+        assert arrays.table("problem_counts").filter(model="none")["ungraded"].sum() == 15
+    with sl.score(np.array([[0.5, nan], [nan, 2.0]]), metrics="avg@N", entries="score") as board:
+        assert board.leaderboard("avg@N")["value"].to_list() == [1.25]
+
+
 def test_a_matrix_of_rewards() -> None:
     with sl.score([[0.5, 2.0], [1.0, None]], metrics="avg@N, max@1", entries="score") as board:
         values = dict(board.table("model_summary").select("metric", "value").iter_rows())
@@ -172,7 +197,8 @@ def test_a_matrix_of_rewards() -> None:
     ("given", "message"),
     [
         ([[0, 1], [0.5, 1]], "matrix: 1 rows: not a valid outcome"),
-        ([[1.0, float("nan")]], "not a valid outcome(?!.*folder)"),
+        ([[1.0, float("inf")]], "not a valid outcome(?!.*folder)"),
+        ([[1.0, float("nan")], [float("nan")] * 2], "row 1 has no attempts"),
         ([[0, 1], "01"], "R is no matrix of attempts"),
         ({"a": [["x"]]}, "the matrix of a: an entry must be"),
         ({}, "no matrix"),

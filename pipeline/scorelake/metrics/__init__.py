@@ -1,7 +1,7 @@
 """Metrics of repeated attempts, with their uncertainty, from counts per problem.
 
 `n` is the number of graded attempts of a problem, `c` the number of correct ones, `k` the number of attempts drawn.
-`R` is a matrix of attempts, one row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
+`R` is a matrix of attempts, one row per problem: 1 passed, 0 failed, None or NaN missing; rows may differ in length.
 
 >>> sl.metrics.pass_at_k(n=[5, 5], c=[3, 4], k=2)
 0.95
