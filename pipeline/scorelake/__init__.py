@@ -78,7 +78,8 @@ def score(
     metrics : str or sequence of str
         E.g. ["pass@1", "pass@8"]; by default all that the attempts allow, at k = 1, 2, 4, ...
     columns : dict, optional
-        Mapping from scorelake's column names to yours: {"model": "model_name", "passed": "correct"}.
+        Mapping from scorelake's column names to yours: {"model": "model_name", "passed": "correct"}. If a frame lacks
+        a required column, columns are inferred as by `scorelake init`, and one line of the log, or `warn`, has them.
     by : str or sequence of str
         Columns to score slices by.
     config : path or dict, optional

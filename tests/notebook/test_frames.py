@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ TABLES = ("model_summary", "subject_summary", "problem_counts", "leaderboard", "
 COLUMNS: dict[str, Any] = {"model": "model_name", "problem_id": "task_id", "attempt": "sample_id"}
 COLUMNS |= {"subject": "category", "passed": "correct", "pass_values": ["C"]}
 RESULTS = FIXTURES / "results.parquet"
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 QUICK: dict[str, Any] = {"metrics": ["pass@1", "pass@2"], "config": {"compare": {"resamples": 100}}}
 
 
@@ -81,8 +84,8 @@ def test_a_frame_is_scored_as_a_lake_of_its_rows(
         (attempts(model="m", problem_id=["a", None], passed=[True, False]), {}),
         (attempts(model="m", problem_id=["a", "b"], passed=[True, None]), {"policy": {"ungraded": "error"}}),
         (attempts(model="m", problem_id=["a", "a"], attempt=[1, 1], passed=[True, False]), {}),
-        (attempts(model="m", problem=["a"], passed=[True]), {}),
-        (attempts(model="m", problem_id=["a"], passed=["yes"]), {}),
+        (attempts(model="m", colour=["a"], passed=[True]), {}),
+        (attempts(model="m", problem_id=["a"], passed=["maybe"]), {}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"columns": {"passed": "psased"}}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"policy": {"ungarded": "fail"}}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"metrics": {"names": ["pas@1"]}}),
@@ -113,6 +116,56 @@ def test_errors_are_those_of_a_lake(
         assert str(mine) == text
     assert "scorelake-" not in str(mine)
     assert not list(temporary.iterdir())
+
+
+@pytest.mark.slow
+def test_columns_are_inferred_as_by_init(tmp_path: Path, cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    """The tables are those of the config that init writes, and one line has what to pass to score()."""
+    cli("init", RESULTS, "--config", tmp_path / "init.toml")
+    frame = pl.read_parquet(RESULTS)
+    with sl.score(RESULTS, config=tmp_path / "init.toml", metrics=QUICK["metrics"]) as board:
+        expected = {name: board.table(name) for name in TABLES}
+    given = COLUMNS | {"fail_values": ["I"], "carry": ["difficulty"]}
+    for columns in ({}, {"model": "model_name", "passed": "correct"}):
+        messages: list[str] = []
+        with sl.score(frame.lazy(), columns=columns, metrics=QUICK["metrics"], warn=messages.append) as board:
+            assert [name for name in TABLES if not board.table(name).equals(expected[name])] == []
+        (message,) = messages
+        inferred = {key: name for key, name in given.items() if key not in columns}
+        assert json.loads(message.removeprefix("inferred columns=")) == inferred
+    sl.score(frame, **QUICK).close()
+    (record,) = caplog.records
+    assert record.message.startswith('inferred columns={"model": "model_name", ')
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "message"),
+    [
+        ({"model": "m", "problem_id": ["a"], "passed": [True], "category": "x"}, {}, None),
+        (
+            {"llm": "m", "id": ["a"], "correct": [True]},
+            {"model": "llm", "problem_id": "id", "passed": "correct"},
+            None,
+        ),
+        ({"model": "m", "problem_id": ["a"], "passed": ["C"]}, {}, 'columns={"pass_values": ["C"]}'),
+        ({"model": "m", "problem_id": ["a"], "passed": ["C"]}, {"pass_values": ["C"]}, None),
+        (
+            {"llm": "m", "id": ["a", "b"], "passed": ["C", "I"]},
+            {"pass_values": ["I"]},
+            'columns={"model": "llm", "problem_id": "id"}',
+        ),
+        (
+            {"llm": "m", "id": ["a"], "passed": [True], "temperature": 0.5},
+            {},
+            'columns={"model": "llm", "problem_id": "id"}, config={"protocol": {"columns": ["temperature"]}}',
+        ),
+    ],
+    ids=["canonical", "given", "verdicts", "given verdicts", "verdicts kept", "protocol"],
+)
+def test_only_what_is_missing_is_inferred(columns: dict[str, Any], given: Any, message: str | None) -> None:
+    messages: list[str] = []
+    sl.score(attempts(**columns), columns=given, metrics="pass@1", warn=messages.append).close()
+    assert messages == ([f"inferred {message}"] if message else [])
 
 
 def test_a_hint_names_arguments_instead_of_flags() -> None:
