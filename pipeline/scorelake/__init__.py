@@ -8,9 +8,12 @@ In a notebook:
     board                                    # shows the leader of each benchmark
     board.leaderboard("pass@8")              # any table as a Polars data frame
     board.compare("model-a", "model-b")      # a paired comparison with its interval
-    board.plot.curve("model-a")              # a chart
+    board.plot.curve(["model-a", "model-b"]) # a chart of pass@k over k, with bands
     sl.open("out")                           # the board that `scorelake score --out out` published
     sl.metrics.pass_at_k(n=10, c=3, k=5)     # every metric as a function of counts, or of a matrix of attempts
+
+`score` and `open` return a `Board`, its `compare` a `Comparison`, and each chart is a `Drawing`. `metrics` has
+functions only, `errors` has all that is raised, and `__version__` is the version.
 
 `score` counts attempts as the command line does: the same columns, policies, row accounting and errors. Nothing is
 kept unless `out` is given, and nothing in the calling process is changed: no environment variables, thread counts or
@@ -91,10 +94,6 @@ def score(
     **options
         memory, engine, address, full, allow_quarantine, allow_empty, progress(stage, done, total), warn(message).
 
-    Returns
-    -------
-    Board
-
     Raises
     ------
     ScorelakeError
@@ -116,10 +115,6 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     ----------
     out : path
         An output folder, a leaderboard.duckdb, or an output at s3://, gs:// or az://.
-
-    Returns
-    -------
-    Board
 
     Raises
     ------
@@ -151,4 +146,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import scorelake as sl
-from conftest import FIXTURES, expand, run
+from conftest import FIXTURES, REPO, expand, run
 from scorelake.errors import UsageError
 
 HEAVY = ("numpy", "scipy", "polars", "pyarrow", "duckdb", "pydantic", "numba", "jinja2", "pandas", "typer")
@@ -22,15 +23,22 @@ def _python(code: str) -> str:
 
 
 def test_public_names_are_documented() -> None:
-    public = [name for name in dir(sl) if name in sl.__all__]
-    assert public == ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
-    things = {name: getattr(sl, name) for name in public if name != "__version__"}
+    assert dir(sl) == ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
+    assert [name for name in dir(sl) if f"`{name}`" not in (sl.__doc__ or "")] == []
+    things = {name: getattr(sl, name) for name in dir(sl) if name != "__version__"}
     things |= {name: thing for name, thing in vars(sl.Board).items() if not name.startswith("_")}
-    things |= {name: getattr(sl.metrics, name) for name in sl.metrics.__all__}
     assert [name for name, thing in things.items() if not thing.__doc__] == []
     with pytest.raises(AttributeError, match="no attribute 'scores'"):
         sl.scores  # type: ignore[attr-defined]  # noqa: B018
     assert (Path(sl.__file__).parent / "py.typed").exists()
+
+
+def test_metrics_has_functions_only() -> None:
+    """No modules, imports or types, and each has a section in docs/api.md."""
+    page = (REPO / "docs" / "api.md").read_text(encoding="utf-8")
+    assert dir(sl.metrics) == sorted(sl.metrics.__all__)
+    assert [name for name in dir(sl.metrics) if not inspect.isfunction(getattr(sl.metrics, name))] == []
+    assert [name for name in dir(sl.metrics) if f"## `scorelake.metrics.{name}`" not in page] == []
 
 
 @pytest.mark.slow
