@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from scorelake.errors import UsageError
 from scorelake.notebook.plots import Plots, as_tuple, open_facts
 from scorelake.read import session
-from scorelake.read.board import current_run_id, opened
+from scorelake.read.board import current_run_id
 from scorelake.read.claim import PairRequest, PairResult, compare_models
 from scorelake.read.names import check_names
 from scorelake.read.report import verdict
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 BENCHMARKS = 5
 """A board prints the verdict of this many benchmarks."""
 _TABLES = """
-SELECT table_name AS name, comment AS about FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal
-UNION ALL
-SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal
-ORDER BY name
+SELECT table_name AS name, table_comment AS about FROM information_schema.tables
+WHERE table_schema = 'main' ORDER BY name
 """
 _ROWS = """
 SELECT {first}, * EXCLUDE ({first}) FROM {view}
-WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {more} ORDER BY {order}
+WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) ORDER BY {order}
 """
 _ORDER = "benchmark, protocol, rank NULLS LAST, value DESC NULLS LAST, model"
 _CURVE = """
@@ -54,7 +52,7 @@ _STYLE = "border-left: 3px solid #0b5a94; padding-left: .8em; margin: .5em 0"
 _ROW = Markup('<tr><th style="text-align: left">{}</th><td style="text-align: left">{}</td></tr>')
 
 
-class Board:
+class Board(AbstractContextManager["Board"]):
     """The published tables of one run, returned by `scorelake.score` and `scorelake.open`.
 
     A Board is a snapshot of one run; later runs do not change it. It reads its own copy and takes no locks. The copy,
@@ -89,7 +87,7 @@ class Board:
     def leaderboard(
         self, metric: str | None = None, benchmark: str | None = None, by: str | None = None
     ) -> pl.DataFrame:
-        """Return models ranked by a metric.
+        """Return models ranked by a metric; the first columns are model, value, interval (lo, hi) and rank.
 
         Parameters
         ----------
@@ -100,40 +98,25 @@ class Board:
         by : str, optional
             `subject`, or a column that was scored with `by`: rows per value of it.
 
-        Returns
-        -------
-        polars.DataFrame
-            Model, value, interval (lo, hi) and rank first; then rank range, counts, and why a model has no rank.
-
         Examples
         --------
-        >>> board.leaderboard("pass@4")[:2, :5]
-        shape: (2, 5)
-        ┌──────────┬──────────┬──────────┬──────────┬──────┐
-        │ model    ┆ value    ┆ lo       ┆ hi       ┆ rank │
-        │ ---      ┆ ---      ┆ ---      ┆ ---      ┆ ---  │
-        │ str      ┆ f64      ┆ f64      ┆ f64      ┆ i64  │
-        ╞══════════╪══════════╪══════════╪══════════╪══════╡
-        │ model-00 ┆ 0.843348 ┆ 0.75767  ┆ 0.908021 ┆ 1    │
-        │ model-01 ┆ 0.739269 ┆ 0.637499 ┆ 0.825753 ┆ 2    │
-        └──────────┴──────────┴──────────┴──────────┴──────┘
+        >>> board.leaderboard("pass@4").select("model", pl.col("value", "lo", "hi").round(3), "rank").rows()[:2]
+        [('model-00', 0.843, 0.758, 0.908, 1), ('model-01', 0.739, 0.637, 0.826, 2)]
         """
-        query = {"first": "model, value, lo, hi, rank", "view": "leaderboard", "more": "", "order": _ORDER}
+        view, first, order = "leaderboard", "model, value, lo, hi, rank", _ORDER
         with open_facts(self.folder, metric, benchmark) as (reader, _, name):
             parameters = {"metric": name, "benchmark": benchmark}
             if by == "subject":
-                query |= {"first": f"subject, {query['first']}", "view": "subject_leaderboard"}
-                query["order"] = f"subject, {_ORDER}"
+                view, first, order = "subject_leaderboard", f"subject, {first}", f"subject, {order}"
             elif by is not None:
                 check_names("slice", ["subject", *reader.names("slice", "slice_summary")], [by])
                 parameters["slice"] = by
-                query |= {"first": "slice_value, model, value, lo, hi", "view": "slice_summary"}
-                query["more"] = "AND slice = $slice"
-                query["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
-        return session.frame(self.folder, _ROWS.format(**query), parameters)
+                view, first = "(FROM slice_summary WHERE slice = $slice)", "slice_value, model, value, lo, hi"
+                order = order.replace("rank NULLS LAST", "slice_value")
+        return session.frame(self.folder, _ROWS.format(view=view, first=first, order=order), parameters)
 
     def curve(self, models: str | Sequence[str], benchmark: str | None = None) -> pl.DataFrame:
-        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ...
+        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ..., with interval and coverage.
 
         Parameters
         ----------
@@ -142,20 +125,14 @@ class Board:
         benchmark : str, optional
             By default all benchmarks.
 
-        Returns
-        -------
-        polars.DataFrame
-            One row per model, family and k, with interval and coverage.
-
         Examples
         --------
         >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "coverage").round(3)).rows()
         [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
         names = list(as_tuple(models))
-        with opened(self.folder) as reader:
-            check_names("model", reader.names("model"), names)
-            check_names("benchmark", reader.names("benchmark"), [benchmark])
+        with open_facts(self.folder, benchmark=benchmark) as (_, output, _):
+            check_names("model", list(output.label), names)
         return session.frame(self.folder, _CURVE, {"models": names, "benchmark": benchmark})
 
     def table(self, name: str) -> pl.DataFrame:
@@ -165,10 +142,6 @@ class Board:
         ----------
         name : str
             One of the names in `tables`.
-
-        Returns
-        -------
-        polars.DataFrame
 
         Examples
         --------
@@ -180,12 +153,7 @@ class Board:
 
     @property
     def tables(self) -> pl.DataFrame:
-        """List all tables and views with their descriptions.
-
-        Returns
-        -------
-        polars.DataFrame
-            The columns name and about.
+        """List all tables and views in the columns name and about.
 
         Examples
         --------
@@ -204,10 +172,6 @@ class Board:
         *parameters
             Values for ? in the query.
 
-        Returns
-        -------
-        polars.DataFrame
-
         Examples
         --------
         >>> board.sql("SELECT model, count(*) FROM problem_counts WHERE c > ? GROUP BY ALL ORDER BY ALL", 0).rows()
@@ -216,19 +180,7 @@ class Board:
         return session.frame(self.folder, query, parameters)
 
     def rows(self, query: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run one SELECT as `sql` does, without Polars.
-
-        Parameters
-        ----------
-        query : str
-            A single statement.
-        limit : int, optional
-            The largest number of rows.
-
-        Returns
-        -------
-        tuple
-            Column names and rows.
+        """Run one SELECT as `sql` does, and return column names and at most `limit` rows, without Polars.
 
         Examples
         --------
@@ -261,10 +213,6 @@ class Board:
         run : str or sequence of str
             The run of A, or one for A and one for B; by default the run of this board.
 
-        Returns
-        -------
-        Comparison
-
         Examples
         --------
         >>> board.compare("model-02", "model-01", metric="pass@4")
@@ -291,11 +239,8 @@ class Board:
                 folder = copied.enter_context(session.reading(self.out))
                 run_id = self.report.run["run_id"] if self.report else None
                 if run_id and run_id != (current := current_run_id(folder)):
-                    raise UsageError(
-                        f"run {current} has been published here since run {run_id}, which this board shows",
-                        where=self.out,
-                        hint="scorelake.open(...) shows the current run",
-                    )
+                    what = f"run {current} has been published here since run {run_id}, which this board shows"
+                    raise UsageError(what, where=self.out, hint="scorelake.open(...) shows the current run")
                 self._resources.push(copied.pop_all())
             self._folder = folder
         return self._folder
@@ -303,9 +248,6 @@ class Board:
     def close(self) -> None:
         """Remove the copy, and an output scored without `out`."""
         self._finalizer()
-
-    def __enter__(self) -> Board:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -341,14 +283,7 @@ class Board:
 class Comparison:
     """Result of a paired comparison (returned by `Board.compare`).
 
-    It prints one claim per benchmark and protocol that both models ran under.
-
-    Attributes
-    ----------
-    claims : tuple of str
-        The claims as text.
-    frame : polars.DataFrame
-        The numbers, one row per claim.
+    It prints `claims`, one per benchmark and protocol that both models ran under; `frame` has their numbers.
 
     Examples
     --------
@@ -366,13 +301,7 @@ class Comparison:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Return the numbers, one row per claim.
-
-        Returns
-        -------
-        polars.DataFrame
-            The lift with its interval, wins, p-values, q, and the claim as a word.
-        """
+        """Return one row per claim: the lift with its interval, wins, p-values, q, and the claim as a word."""
         import polars as pl  # noqa: PLC0415 - loads slowly, and text does not need it
 
         rows = [

@@ -43,10 +43,8 @@ Frame: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
 Matrices: TypeAlias = Attempts | Mapping[str, object]
 EntryKind: TypeAlias = Literal["passed", "score"]
 
-FRAME, MATRIX = "frame", "matrix"
-"""The name of such a lake in messages and in the table of runs."""
-UNNAMED = "model"
-"""The model of a matrix without a name."""
+FRAME, MATRIX, UNNAMED = "frame", "matrix", "model"
+"""Names of such lakes in messages and in the table of runs, and of the model of a single matrix."""
 _LOG = logging.getLogger(__name__).warning
 _HINT = "pass a path, a Polars, pandas or Arrow table, a matrix (problems x attempts), or matrices by model"
 
@@ -89,9 +87,8 @@ def score_attempts(
         if lake is not None:
             report = run_score(lake, folder, settings, **job)
         elif is_matrix:
-            report = _score_frame(
-                MATRIX, _from_matrices(attempts, settings, entries or "passed"), folder, settings, job
-            )
+            frame = _from_matrices(attempts, settings, entries or "passed")
+            report = _score_frame(MATRIX, frame, folder, settings, job)
         else:
             frame = _lazy_frame(attempts)
             settings = _infer_columns(frame, settings, config, job.get("warn", _LOG))
@@ -156,7 +153,7 @@ def _infer_columns(
     if not given.keys() <= schema.keys() or (required <= schema.keys() and not is_text):
         return settings
     rows = frame.head(FILES * GROUPS * ROWS).collect()
-    rows = rows.drop(given.values() - given.keys(), strict=False).rename(given)
+    rows = rows.drop(set(given.values()) - given.keys(), strict=False).rename(given)
     inferred = infer_config(sample_frame(rows))
     if inferred.missing:
         return settings
@@ -173,34 +170,29 @@ def _infer_columns(
 
 def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.LazyFrame:
     """Return one row per entry, with problems and attempts numbered from 0."""
-    by_model: Mapping[str, Any] = attempts if isinstance(attempts, Mapping) else {UNNAMED: attempts}
-    if not by_model:
-        raise UsageError("there is no matrix to score", hint=_HINT)
+    is_named = isinstance(attempts, Mapping)
     parsed = {
-        model: parse_matrix(matrix, f"the matrix of {model}" if isinstance(attempts, Mapping) else "R")
-        for model, matrix in by_model.items()
+        model: parse_matrix(matrix, f"the matrix of {model}" if is_named else "R")
+        for model, matrix in (attempts if is_named else {UNNAMED: attempts}).items()
     }
+    if not parsed:
+        raise UsageError("there is no matrix to score", hint=_HINT)
     # No table would show a problem that has no attempts in any matrix.
     attempted = np.concatenate([matrix.problem for matrix in parsed.values()])
     missing = np.setdiff1d(np.arange(max(matrix.problems for matrix in parsed.values())), attempted)
     if missing.size:
-        raise UsageError(
-            f"row {missing[0]} has no attempts" + (f", and {missing.size - 1:,} more rows" * (missing.size > 1)),
-            where=MATRIX,
-            hint="remove the row, or write [None] for a problem with one ungraded attempt",
-        )
-    columns = settings.columns
-    frames = [
-        pl.DataFrame(
-            {
-                columns.model: pl.repeat(str(model), matrix.value.size, dtype=pl.String, eager=True),
-                columns.problem_id: matrix.problem,
-                columns.attempt: matrix.position,
-                getattr(columns, entries): pl.Series(matrix.value).set(pl.Series(~matrix.there), None),
-            }
-        )
-        for model, matrix in parsed.items()
-    ]
+        more = f", and {missing.size - 1:,} more rows" * (missing.size > 1)
+        hint = "remove the row, or write [None] for a problem with one ungraded attempt"
+        raise UsageError(f"row {missing[0]} has no attempts{more}", where=MATRIX, hint=hint)
+    columns, frames = settings.columns, []
+    for model, matrix in parsed.items():
+        outcome = pl.Series(matrix.value).set(pl.Series(~matrix.there), None)
+        rows = {
+            columns.problem_id: matrix.problem,
+            columns.attempt: matrix.position,
+            getattr(columns, entries): outcome,
+        }
+        frames.append(pl.DataFrame(rows).with_columns(pl.lit(str(model)).alias(columns.model)))
     return pl.concat(frames, how="vertical_relaxed").lazy()
 
 
