@@ -74,6 +74,13 @@ def test_curves_of_several_models_have_bands(board: sl.Board) -> None:
     assert {"pass@k", "pass^k"} <= set(texts(board.plot.curve("model-00")))
 
 
+def test_long_names_of_curves_differ() -> None:
+    """They are cut in the middle, where names of one family differ least."""
+    names = [f"lab/a-very-long-name-of-model-{i}" for i in range(3)]
+    with sl.score({name: [[1, 0], [0, 1]] for name in names}, metrics="pass@1") as board:
+        assert {f"a-very-\u2026model-{i}" for i in range(3)} <= set(texts(board.plot.curve()))
+
+
 def test_the_style_is_restricted_to_our_drawings() -> None:
     rules = re.findall(r"([^{}]+)\{[^{}]*\}", chart_style())
     assert len(rules) > 20

@@ -13,6 +13,7 @@ from math import log2
 
 from markupsafe import Markup, escape
 
+from scorelake.read.names import shorten
 from scorelake.read.numbers import ticks
 
 MARKERS = (
@@ -212,8 +213,7 @@ def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: 
     for s, y in labels:
         parts.append(_coloured_line(area, s))
         if labelled:
-            name = s.name.rsplit("/", maxsplit=1)[-1]
-            short = name if len(name) <= 15 else f"{name[:14]}\u2026"
+            short = shorten(s.name.rsplit("/", maxsplit=1)[-1], 15)
             x = area.position(s.points[-1].x, 0)[0]
             parts.append(element("text", short, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
     about = "; ".join(
