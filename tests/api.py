@@ -34,8 +34,6 @@ _TITLE = """# In a notebook: the Python API
 Made from docstrings by `make docs`; every example runs as a test. [notebook.ipynb](notebook.ipynb) is the same as a
 story, and [migrating.md](migrating.md) tells what to call instead of functions of scorio and eval-framework.
 """
-KERNELS = ("finite", "posterior", "finite_levels", "posterior_levels", "summarize_all", "summarize_levels", "vote")
-"""Functions of metrics that are listed without an example."""
 
 
 def entries() -> Iterator[tuple[str, Any]]:
@@ -54,11 +52,8 @@ def entries() -> Iterator[tuple[str, Any]]:
     yield "scorelake.Drawing", sl.Drawing
     yield "scorelake.open", sl.open
     yield "scorelake.metrics", sl.metrics
-    yield "scorelake.metrics.summarize", sl.metrics.summarize
     for name in sl.metrics.__all__:
-        thing = getattr(sl.metrics, name)
-        if name in KERNELS or (">>> " in (thing.__doc__ or "") and name != "summarize"):
-            yield f"scorelake.metrics.{name}", thing
+        yield f"scorelake.metrics.{name}", getattr(sl.metrics, name)
 
 
 def page() -> str:

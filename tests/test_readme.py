@@ -3,7 +3,9 @@
 import re
 import shutil
 import tomllib
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,17 @@ def test_the_commands_of_a_page(page: str, scored: Path, tmp_path: Path) -> None
             assert printed[: len(shown) - 1] == shown[:-1], command
         else:
             assert not shown or printed == shown, command
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme(scored: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As written, one block after another, where the commands have left `out`."""
+    names: dict[str, Any] = {}
+    with chdir(scored):
+        for block in blocks("README.md", "python"):
+            exec(block, names)
+    assert 'inferred columns={"model": "model_name", ' in caplog.text
+    assert names["board"].leaderboard("pass@8")["rank"].to_list() == [1, 2, 3, 4]
 
 
 def test_there_are_commands() -> None:

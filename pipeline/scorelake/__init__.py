@@ -8,9 +8,12 @@ In a notebook:
     board                                    # shows the leader of each benchmark
     board.leaderboard("pass@8")              # any table as a Polars data frame
     board.compare("model-a", "model-b")      # a paired comparison with its interval
-    board.plot.curve("model-a")              # a chart
+    board.plot.curve(["model-a", "model-b"]) # a chart of pass@k over k, with bands
     sl.open("out")                           # the board that `scorelake score --out out` published
     sl.metrics.pass_at_k(n=10, c=3, k=5)     # every metric as a function of counts, or of a matrix of attempts
+
+`score` and `open` return a `Board`, its `compare` a `Comparison`, and each chart is a `Drawing`. `metrics` has
+functions only, `errors` has all that is raised, and `__version__` is the version.
 
 `score` counts attempts as the command line does: the same columns, policies, row accounting and errors. Nothing is
 kept unless `out` is given, and nothing in the calling process is changed: no environment variables, thread counts or
@@ -73,11 +76,13 @@ def score(
     attempts : path, data frame, matrix or dict of matrices
         A lake (a folder of Parquet files, a Delta or Iceberg table, also at s3://, gs:// or az://); a Polars, pandas,
         PyArrow or other Arrow table with a row per attempt; or a matrix with a row per problem, an entry per attempt
-        (1 passed, 0 failed, None ungraded; rows may differ in length, empty: not attempted), or matrices by model.
+        (1 passed, 0 failed, None ungraded, NaN not made; rows may differ in length), or matrices by model, which may
+        differ in width.
     metrics : str or sequence of str
         E.g. ["pass@1", "pass@8"]; by default all that the attempts allow, at k = 1, 2, 4, ...
     columns : dict, optional
-        Mapping from scorelake's column names to yours: {"model": "model_name", "passed": "correct"}.
+        Mapping from scorelake's column names to yours: {"model": "model_name", "passed": "correct"}. If a frame lacks
+        a required column, columns are inferred as by `scorelake init`, and one line of the log, or `warn`, has them.
     by : str or sequence of str
         Columns to score slices by.
     config : path or dict, optional
@@ -88,10 +93,6 @@ def score(
         Whether the entries of a matrix are verdicts (default) or rewards.
     **options
         memory, engine, address, full, allow_quarantine, allow_empty, progress(stage, done, total), warn(message).
-
-    Returns
-    -------
-    Board
 
     Raises
     ------
@@ -115,10 +116,6 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     out : path
         An output folder, a leaderboard.duckdb, or an output at s3://, gs:// or az://.
 
-    Returns
-    -------
-    Board
-
     Raises
     ------
     LakeError
@@ -131,9 +128,12 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     ...     print(published.leaderboard("pass@1")["model"][0])
     model-00
     """
-    from scorelake.notebook.board import open_board  # noqa: PLC0415 - see _LAZY
+    from scorelake.notebook.board import Board  # noqa: PLC0415 - see _LAZY
+    from scorelake.storage.disk import check_location  # noqa: PLC0415
 
-    return open_board(out)
+    board = Board(check_location(out))
+    assert board.folder  # raises at once if there is none
+    return board
 
 
 def __getattr__(name: str) -> Any:
@@ -146,4 +146,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

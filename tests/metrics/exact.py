@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from math import comb
 
 from scorelake import metrics
+from scorelake.metrics.families import Metric
 
 TAUS = ("0.0", "0.25", "0.3", "0.5", "0.7", "1.0")
 SPECTRUM = (0.125, 0.0, 0.5, 0.25)
@@ -69,7 +70,7 @@ def rising(x: int, times: int) -> int:
     return product
 
 
-def named(k: int) -> list[tuple[metrics.Metric, list[Fraction]]]:
+def named(k: int) -> list[tuple[Metric, list[Fraction]]]:
     """Every credit metric at k with its exact credits."""
     pairs = [(metrics.parse(f"{f}@{k}"), credit(f, k)) for f in ("pass", "mg-pass", "maj", "auc")]
     pairs.append((metrics.parse(f"pass^{k}"), credit("pass^", k)))

@@ -51,13 +51,15 @@ def test_ends_of_a_profile_are_pass_at_k_and_pass_hat_k() -> None:
 
 
 def test_ragged_rows_and_missing_attempts() -> None:
-    """None is a missing attempt in lists, object arrays and masked arrays; rows differ in length."""
+    """None is a missing attempt in lists, object arrays and masked arrays, NaN in any; rows differ in length."""
     rows = [[1, None, 0], [1, 1], [0, 1, 0, None, 1]]
     want = np.mean([1, 1, 1 - 1 / comb(4, 2)])
     same(metrics.pass_at_k(R=rows, k=2), want)
     same(metrics.pass_at_k(R=[np.array(row, dtype=object) for row in rows], k=2), want)
     masked = np.ma.masked_invalid([[1, np.nan, 0, np.nan, np.nan], [1, 1] + [np.nan] * 3, [0, 1, 0, np.nan, 1]])
     same(metrics.pass_at_k(R=masked, k=2), want)
+    same(metrics.pass_at_k(R=masked.filled(np.nan), k=2), want)
+    same(metrics.pass_at_k(R=masked.filled(np.nan).tolist(), k=2), want)
     same(metrics.pass_at_k(R=[True, False, True], k=1), 2 / 3)
     summary = metrics.summarize("pass@4", R=rows, min_coverage=0.3)
     assert (summary.value, summary.problems, summary.problems_scored) == (1.0, 3, 1)
@@ -68,7 +70,7 @@ def test_ragged_rows_and_missing_attempts() -> None:
     [
         (lambda: metrics.pass_at_k(R=[[0, 1], [1, 2]], k=1), "an entry must be 0 or 1, got 2"),
         (lambda: metrics.pass_at_k(R=np.array([[0.5, 1.0]]), k=1), "got 0.5"),
-        (lambda: metrics.pass_at_k(R=np.array([[np.nan, 1.0]]), k=1), "got nan"),
+        (lambda: metrics.pass_at_k(R=np.array([[np.inf, 1.0]]), k=1), "got inf"),
         (lambda: metrics.pass_at_k(R=[["1", "0"]], k=1), "a number, a boolean or None, got '1'"),
         (lambda: metrics.pass_at_k(R=[[0, 1], 1], k=1), "no matrix of attempts"),
         (lambda: metrics.pass_at_k(R=[], k=1), "no matrix of attempts"),

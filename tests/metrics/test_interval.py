@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, t
 
 from scorelake import metrics
-from scorelake.metrics.summary import problem_histogram
+from scorelake.metrics.estimate import evaluate
+from scorelake.metrics.summary import aggregate, problem_histogram
 
 
 def one(value: float, se: float, units: float, **options: object) -> tuple[float, float]:
@@ -87,12 +88,12 @@ def test_units_are_problems_scored_or_their_clusters() -> None:
     n, c = np.full(12, 4), np.repeat([0, 1, 4], 4)
     got = metrics.summarize("pass@2", n, c)
     assert (got.lo, got.hi) == one(got.value, got.se, 12)
-    (estimate,) = metrics.evaluate([metrics.parse("pass@2")], n, c, (1.0, 1.0))
+    (estimate,) = evaluate([metrics.parse("pass@2")], n, c, (1.0, 1.0))
     every = np.arange(12)
     histogram, clusters = (
         problem_histogram(group, every, 1, (group[-1] + 1, 12)) for group in (every * 0, every // 4)
     )
-    clustered = metrics.aggregate([estimate], histogram, clusters=(clusters, np.array([0])))[0].first()
+    clustered = aggregate([estimate], histogram, clusters=(clusters, np.array([0])))[0].first()
     assert clustered.value == got.value
     assert (clustered.lo, clustered.hi) == one(clustered.value, clustered.se, 3)
     assert clustered.lo < got.lo < got.hi < clustered.hi

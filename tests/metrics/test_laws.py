@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from scorelake import metrics
+from scorelake.metrics.families import Metric
 
 PARAMETERS = {"g-pass@k_tau": ("0.0", "0.3", "0.5", "1.0"), "geo-spectrum@k": ("0.0", "0.5", "0.8")}
 
 
-def registry(k: int) -> list[metrics.Metric]:
+def registry(k: int) -> list[Metric]:
     """Every family of n and c at k, with a few parameters where there are any."""
     out = []
     for family in metrics.families():

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from scorelake import metrics
+from scorelake.metrics.estimate import evaluate
+from scorelake.metrics.families import Metric
 
 peer = pytest.importorskip("scorio.eval", reason="scorio 0.2.3 is not installed")
 
@@ -48,7 +50,7 @@ def same(ours: object, theirs: object) -> None:
     assert np.asarray(ours) == pytest.approx(np.asarray(theirs), rel=1e-12, abs=1e-12, nan_ok=True)
 
 
-def posterior(name: str | metrics.Metric, **given: Any) -> tuple[float, ...]:
+def posterior(name: str | Metric, **given: Any) -> tuple[float, ...]:
     summary = metrics.summarize(name, **given)
     return summary.mu, summary.sigma, summary.mu_lo, summary.mu_hi
 
@@ -102,7 +104,7 @@ def test_rewards_of_pass_and_fail(weights: tuple[float, float]) -> None:
         for k in (1, 2, 3):
             same(metrics.max_at_k(R=bank, k=k, w=weights), peer.max_at_k(bank, k, weights))
         n, c = np.full(len(bank), bank.shape[1]), bank.sum(axis=1)
-        (estimate,) = metrics.evaluate([metrics.parse("bayes@N")], n, c, (2.0, 3.0), weights)
+        (estimate,) = evaluate([metrics.parse("bayes@N")], n, c, (2.0, 3.0), weights)
         same((estimate.mean.mean(), np.sqrt(estimate.covariance.sum()) / len(bank)), bayes[:2])
 
 

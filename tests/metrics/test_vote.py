@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from scorelake import metrics
 from scorelake.errors import MetricError
-from scorelake.metrics import Ballots, finite
-from scorelake.metrics.vote import vote
+from scorelake.metrics import finite
+from scorelake.metrics.vote import Ballots, vote
 
 Problem = list[tuple[str | None, bool]]
 

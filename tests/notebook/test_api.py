@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import scorelake as sl
-from conftest import FIXTURES, expand, run
+from conftest import FIXTURES, REPO, expand, run
 from scorelake.errors import UsageError
 
 HEAVY = ("numpy", "scipy", "polars", "pyarrow", "duckdb", "pydantic", "numba", "jinja2", "pandas", "typer")
@@ -22,15 +23,22 @@ def _python(code: str) -> str:
 
 
 def test_public_names_are_documented() -> None:
-    public = [name for name in dir(sl) if name in sl.__all__]
-    assert public == ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
-    things = {name: getattr(sl, name) for name in public if name != "__version__"}
+    assert dir(sl) == ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
+    assert [name for name in dir(sl) if f"`{name}`" not in (sl.__doc__ or "")] == []
+    things = {name: getattr(sl, name) for name in dir(sl) if name != "__version__"}
     things |= {name: thing for name, thing in vars(sl.Board).items() if not name.startswith("_")}
-    things |= {name: getattr(sl.metrics, name) for name in sl.metrics.__all__}
     assert [name for name, thing in things.items() if not thing.__doc__] == []
     with pytest.raises(AttributeError, match="no attribute 'scores'"):
         sl.scores  # type: ignore[attr-defined]  # noqa: B018
     assert (Path(sl.__file__).parent / "py.typed").exists()
+
+
+def test_metrics_has_functions_only() -> None:
+    """No modules, imports or types, and each has a section in docs/api.md."""
+    page = (REPO / "docs" / "api.md").read_text(encoding="utf-8")
+    assert dir(sl.metrics) == sorted(sl.metrics.__all__)
+    assert [name for name in dir(sl.metrics) if not inspect.isfunction(getattr(sl.metrics, name))] == []
+    assert [name for name in dir(sl.metrics) if f"## `scorelake.metrics.{name}`" not in page] == []
 
 
 @pytest.mark.slow
@@ -55,21 +63,30 @@ def test_submodules_do_not_replace_functions() -> None:
 
 @pytest.mark.slow
 def test_the_calling_process_is_not_changed() -> None:
-    """Environment, folder, filters and handlers, random state, BLAS threads and Arrow's allocator stay."""
+    """Environment, folder, filters, hooks and handlers, random state, threads and allocators stay."""
     _python(
-        "import logging, os, random, signal, threading, warnings\n"
+        "import logging, multiprocessing, os, random, signal, sys, threading, warnings\n"
         "import numpy as np, threadpoolctl\n"
         "import scorelake as sl\n"
         "def state():\n"
         "    blas = [(pool['internal_api'], pool['num_threads']) for pool in threadpoolctl.threadpool_info()]\n"
         "    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]\n"
         "    numbers = (random.getstate(), np.random.get_state()[1].tolist(), np.geterr())\n"
-        "    others = (os.getcwd(), list(warnings.filters), logging.root.handlers[:], logging.root.level)\n"
-        "    return dict(os.environ), handlers, numbers, blas, others, pa.default_memory_pool().backend_name\n"
+        "    others = (os.getcwd(), list(warnings.filters), sys.path[:], sys.excepthook, threading.excepthook)\n"
+        "    loggers = [logging.root, *(logging.getLogger(name) for name in ('scorelake', 'scorelake.notebook'))]\n"
+        "    logs = [(logger.handlers[:], logger.filters[:], logger.level, logger.propagate) for logger in loggers]\n"
+        "    arrow = (pa.default_memory_pool().backend_name, pa.cpu_count(), pa.io_thread_count())\n"
+        "    libraries = (polars.thread_pool_size(), polars.Config.state(), multiprocessing.get_start_method(True))\n"
+        "    return dict(os.environ), handlers, numbers, blas, others, logs, arrow, libraries\n"
         "import polars, pyarrow as pa, scipy.sparse, scipy.special\n"
         "before = state()\n"
         "with sl.score({'a': [[1, 0], [0, 1]], 'b': [[1], [1]]}, config={'run': {'threads': 1}}) as board:\n"
-        "    board.compare('a', 'b', 'maj@1'), repr(board), board._repr_html_()\n"
+        "    board.compare('a', 'b', 'maj@1'), repr(board), board._repr_html_(), board.plot.curve()\n"
+        f"sl.score('{FIXTURES / 'lake'}', metrics='pass@1').leaderboard()\n"
+        f"sl.score(polars.read_parquet('{FIXTURES / 'results.parquet'}'), metrics='pass@1').sql('FROM run')\n"
+        "sl.metrics.summarize('pass@1', [4], [2])\n"
+        "try: sl.score([[2]])\n"
+        "except sl.errors.ScorelakeError: pass\n"
         "for old, new in zip(before, state(), strict=True):\n"
         "    assert old == new, (old, new)\n"
         "assert threading.active_count() == 1, threading.enumerate()\n"

@@ -18,6 +18,7 @@ import pytest
 import api
 import scorelake as sl
 from conftest import FIXTURES, REPO
+from scorelake.metrics.summary import Summary
 
 MIGRATING = (REPO / "docs" / "migrating.md").read_text(encoding="utf-8")
 TABLE = re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", MIGRATING, flags=re.MULTILINE)
@@ -91,7 +92,7 @@ def test_the_table_says_what_is_equal(theirs: str, ours: str) -> None:
     given |= {"k": 3, "w": [0.0, 0.5, 1.0], "weights": [0.2, 0.3, 0.5]}
     expected = eval(theirs, vars(peer) | given)
     result = eval(ours, {"sl": sl} | given)
-    if isinstance(result, sl.metrics.Summary):
+    if isinstance(result, Summary):
         result = (result.mu, result.sigma, result.mu_lo, result.mu_hi)
     np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 

@@ -40,8 +40,11 @@ def test_leaderboard(board: sl.Board, out: Path) -> None:
     assert frame["model"].to_list() == ["model-00", "model-01", "model-02", "model-03"]
     rows = ask(out, "SELECT value, lo, hi FROM leaderboard WHERE metric = 'pass@4' ORDER BY rank")
     assert frame.select("value", "lo", "hi").rows() == rows
+    assert frame.columns[:5] == ["model", "value", "lo", "hi", "rank"]
+    assert set(frame.columns) == set(board.table("leaderboard").columns)
     assert board.leaderboard()["metric"].unique().to_list() == ["pass@1"]
     subjects = board.leaderboard("pass@1", by="subject")
+    assert subjects.columns[:6] == ["subject", "model", "value", "lo", "hi", "rank"]
     assert subjects.height == 4 * subjects["subject"].n_unique() > 4
     assert set(board.leaderboard("pass@1", "synth", by="difficulty")["slice_value"]) == {"easy", "medium", "hard"}
 
@@ -64,7 +67,10 @@ def test_leaderboard(board: sl.Board, out: Path) -> None:
         (lambda board: board.sql("CREATE TABLE t AS SELECT 1"), "the query failed"),
         (lambda board: board.compare("model-00", "nobody"), "no model nobody"),
         (lambda board: board.compare("model-00", "model-01", protocol=("a", "b", "c")), "two sides"),
+        (lambda board: board.curve(["model-00", "nobody"]), "no model nobody"),
         (lambda board: board.plot.curve("nobody"), "no model nobody"),
+        (lambda board: board.plot.curve(["model-00"] * 8), "8 curves in one chart\n.*up to 7"),
+        (lambda board: board.plot.curve(family="maj@k"), "no family maj@k here\n.*pass@k"),
         (lambda board: board.plot.leaderboard("pass@3"), "no metric pass@3"),
         (lambda board: board.plot.matrix("x"), "no benchmark x"),
     ],
@@ -87,6 +93,9 @@ def test_every_table_is_a_frame(board: sl.Board) -> None:
 def test_curve_and_sql(board: sl.Board, out: Path) -> None:
     ks = board.curve("model-00").filter(family="pass@k")["k"].to_list()
     assert ks == list(range(1, len(ks) + 1))
+    several = board.curve(["model-02", "model-00"])
+    assert several["model"].unique(maintain_order=True).to_list() == ["model-02", "model-00"]
+    assert several.filter(model="model-00").equals(board.curve("model-00"))
     query = "SELECT model, sum(n) AS n, count(*) AS rows FROM problem_counts WHERE c > ? GROUP BY ALL ORDER BY ALL"
     frame = board.sql(query, 2)
     assert frame.rows() == ask(out, query, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ TABLES = ("model_summary", "subject_summary", "problem_counts", "leaderboard", "
 COLUMNS: dict[str, Any] = {"model": "model_name", "problem_id": "task_id", "attempt": "sample_id"}
 COLUMNS |= {"subject": "category", "passed": "correct", "pass_values": ["C"]}
 RESULTS = FIXTURES / "results.parquet"
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 QUICK: dict[str, Any] = {"metrics": ["pass@1", "pass@2"], "config": {"compare": {"resamples": 100}}}
 
 
@@ -81,8 +84,8 @@ def test_a_frame_is_scored_as_a_lake_of_its_rows(
         (attempts(model="m", problem_id=["a", None], passed=[True, False]), {}),
         (attempts(model="m", problem_id=["a", "b"], passed=[True, None]), {"policy": {"ungraded": "error"}}),
         (attempts(model="m", problem_id=["a", "a"], attempt=[1, 1], passed=[True, False]), {}),
-        (attempts(model="m", problem=["a"], passed=[True]), {}),
-        (attempts(model="m", problem_id=["a"], passed=["yes"]), {}),
+        (attempts(model="m", colour=["a"], passed=[True]), {}),
+        (attempts(model="m", problem_id=["a"], passed=["maybe"]), {}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"columns": {"passed": "psased"}}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"policy": {"ungarded": "fail"}}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"metrics": {"names": ["pas@1"]}}),
@@ -113,6 +116,56 @@ def test_errors_are_those_of_a_lake(
         assert str(mine) == text
     assert "scorelake-" not in str(mine)
     assert not list(temporary.iterdir())
+
+
+@pytest.mark.slow
+def test_columns_are_inferred_as_by_init(tmp_path: Path, cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    """The tables are those of the config that init writes, and one line has what to pass to score()."""
+    cli("init", RESULTS, "--config", tmp_path / "init.toml")
+    frame = pl.read_parquet(RESULTS)
+    with sl.score(RESULTS, config=tmp_path / "init.toml", metrics=QUICK["metrics"]) as board:
+        expected = {name: board.table(name) for name in TABLES}
+    given = COLUMNS | {"fail_values": ["I"], "carry": ["difficulty"]}
+    for columns in ({}, {"model": "model_name", "passed": "correct"}):
+        messages: list[str] = []
+        with sl.score(frame.lazy(), columns=columns, metrics=QUICK["metrics"], warn=messages.append) as board:
+            assert [name for name in TABLES if not board.table(name).equals(expected[name])] == []
+        (message,) = messages
+        inferred = {key: name for key, name in given.items() if key not in columns}
+        assert json.loads(message.removeprefix("inferred columns=")) == inferred
+    sl.score(frame, **QUICK).close()
+    (record,) = caplog.records
+    assert record.message.startswith('inferred columns={"model": "model_name", ')
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "message"),
+    [
+        ({"model": "m", "problem_id": ["a"], "passed": [True], "category": "x"}, {}, None),
+        (
+            {"llm": "m", "id": ["a"], "correct": [True]},
+            {"model": "llm", "problem_id": "id", "passed": "correct"},
+            None,
+        ),
+        ({"model": "m", "problem_id": ["a"], "passed": ["C"]}, {}, 'columns={"pass_values": ["C"]}'),
+        ({"model": "m", "problem_id": ["a"], "passed": ["C"]}, {"pass_values": ["C"]}, None),
+        (
+            {"llm": "m", "id": ["a", "b"], "passed": ["C", "I"]},
+            {"pass_values": ["I"]},
+            'columns={"model": "llm", "problem_id": "id"}',
+        ),
+        (
+            {"llm": "m", "id": ["a"], "passed": [True], "temperature": 0.5},
+            {},
+            'columns={"model": "llm", "problem_id": "id"}, config={"protocol": {"columns": ["temperature"]}}',
+        ),
+    ],
+    ids=["canonical", "given", "verdicts", "given verdicts", "verdicts kept", "protocol"],
+)
+def test_only_what_is_missing_is_inferred(columns: dict[str, Any], given: Any, message: str | None) -> None:
+    messages: list[str] = []
+    sl.score(attempts(**columns), columns=given, metrics="pass@1", warn=messages.append).close()
+    assert messages == ([f"inferred {message}"] if message else [])
 
 
 def test_a_hint_names_arguments_instead_of_flags() -> None:
@@ -162,6 +215,31 @@ def test_a_matrix_has_a_row_per_problem_and_an_entry_per_attempt() -> None:
         assert board.table("model_summary").select("model", "value").rows() == [("model", pytest.approx(1 / 3))]
 
 
+def test_nan_is_an_attempt_that_was_not_made() -> None:
+    """Not a failure and not ungraded: the rows are just shorter. Models of unequal width are ranked."""
+    nan = float("nan")
+    ragged: dict[str, Any] = {
+        "wide": [[1, 0, 1, 1], [0, 1]] * 15,
+        "one": [[1], [0]] * 15,
+        "none": [[0, None], [0]] * 15,
+    }
+    padded = {
+        "wide": np.array([[1, 0, 1, 1], [0, 1, nan, nan]] * 15),
+        "one": [[1, nan], [0, nan]] * 15,
+        "none": np.array([[0, None, nan], [0, nan, nan]] * 15, dtype=object),
+    }
+    with sl.score(ragged, **QUICK) as lists, sl.score(padded, **QUICK) as arrays:
+        assert [name for name in TABLES if not lists.table(name).equals(arrays.table(name))] == []
+        assert arrays.leaderboard().select("model", "rank", "attempts").rows() == [
+            ("wide", 1, 90),
+            ("one", 2, 30),
+            ("none", 3, 30),
+        ]
+        assert arrays.table("problem_counts").filter(model="none")["ungraded"].sum() == 15
+    with sl.score(np.array([[0.5, nan], [nan, 2.0]]), metrics="avg@N", entries="score") as board:
+        assert board.leaderboard("avg@N")["value"].to_list() == [1.25]
+
+
 def test_a_matrix_of_rewards() -> None:
     with sl.score([[0.5, 2.0], [1.0, None]], metrics="avg@N, max@1", entries="score") as board:
         values = dict(board.table("model_summary").select("metric", "value").iter_rows())
@@ -172,7 +250,8 @@ def test_a_matrix_of_rewards() -> None:
     ("given", "message"),
     [
         ([[0, 1], [0.5, 1]], "matrix: 1 rows: not a valid outcome"),
-        ([[1.0, float("nan")]], "not a valid outcome(?!.*folder)"),
+        ([[1.0, float("inf")]], "not a valid outcome(?!.*folder)"),
+        ([[1.0, float("nan")], [float("nan")] * 2], "row 1 has no attempts"),
         ([[0, 1], "01"], "R is no matrix of attempts"),
         ({"a": [["x"]]}, "the matrix of a: an entry must be"),
         ({}, "no matrix"),

@@ -58,6 +58,29 @@ def test_the_leaderboard_drawn(board: sl.Board) -> None:
     assert "3 more models" in first
 
 
+def test_curves_of_several_models_have_bands(board: sl.Board) -> None:
+    """A line per model, and a band through lo and hi at every k of the line."""
+    drawing = board.plot.curve(["model-02", "model-00"])
+    assert drawing.title == "synth: pass@k of model-02, model-00"
+    assert [name for name in texts(drawing) if name.startswith("model-")] == ["model-00", "model-02"]
+    bands = re.findall(r'd="M([^"]*)Z" class="band"', drawing.svg)
+    assert [len(band.split("L")) for band in bands] == [12, 12]  # k = 1, 2, 3, 4, 6, 8, up and back
+    frame = board.curve("model-00").filter(family="pass@k", k=1)
+    axis = [12 + (1 - end) * (320 - 12 - 30) for end in (frame["hi"].item(), frame["lo"].item())]
+    ends = [float(point.split(" ")[1]) for point in (bands[0].split("L")[0], bands[0].split("L")[-1])]
+    assert ends == pytest.approx(axis, abs=0.06)
+    assert len(re.findall('class="band"', board.plot.curve().svg)) == 4
+    assert board.plot.curve(family="pass^k").title == "synth: pass^k of 4 models"
+    assert {"pass@k", "pass^k"} <= set(texts(board.plot.curve("model-00")))
+
+
+def test_long_names_of_curves_differ() -> None:
+    """They are cut in the middle, where names of one family differ least."""
+    names = [f"lab/a-very-long-name-of-model-{i}" for i in range(3)]
+    with sl.score({name: [[1, 0], [0, 1]] for name in names}, metrics="pass@1") as board:
+        assert {f"a-very-\u2026model-{i}" for i in range(3)} <= set(texts(board.plot.curve()))
+
+
 def test_the_style_is_restricted_to_our_drawings() -> None:
     rules = re.findall(r"([^{}]+)\{[^{}]*\}", chart_style())
     assert len(rules) > 20

@@ -12,6 +12,8 @@ from scipy.sparse import csr_array
 from conftest import ask, attempts, expand, put, run, tables
 from scorelake import metrics
 from scorelake.errors import DataError, ScorelakeError, UsageError
+from scorelake.metrics.estimate import evaluate
+from scorelake.metrics.summary import aggregate
 from scorelake.read.claim import PairRequest
 from scorelake.read.recompute import compare_stored
 
@@ -42,8 +44,8 @@ def test_every_problem_has_its_own_prior(tmp_path: Path) -> None:
         prior = (2.0 + c0, 0.5 + n0 - c0)
         histogram = csr_array(np.ones((1, n.size)))
         for name in NAMES:
-            (estimate,) = metrics.evaluate([metrics.parse(name)], n, c, prior)
-            want = metrics.aggregate([estimate], histogram, min_coverage=0)[0].first()
+            (estimate,) = evaluate([metrics.parse(name)], n, c, prior)
+            want = aggregate([estimate], histogram, min_coverage=0)[0].first()
             sql = "SELECT value, mu, sigma, lo, hi FROM model_summary WHERE model = ? AND metric = ?"
             (got,) = ask(tmp_path / "out", sql, model, name)
             numbers = (want.value, want.mu, want.sigma, want.lo, want.hi)

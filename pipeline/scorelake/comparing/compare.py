@@ -22,10 +22,10 @@ from scorelake.comparing.eligibility import (
     refusals,
 )
 from scorelake.comparing.sums import BoardId, BoardSums, LakeSums, PairQuery, PairSums
-from scorelake.metrics import Metric
 from scorelake.metrics.board import ModelSums, pair_batches
 from scorelake.metrics.bootstrap import MAX_UNITS, Resamples, resample
 from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.families import Metric
 from scorelake.metrics.paired import MAX_FLIP_RATIO, Lifts, PairedComparison, Ranks, ResamplePlan
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.values import metric_bounds

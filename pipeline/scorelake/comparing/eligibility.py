@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Coverage
-from scorelake.metrics import Metric
 from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Ints
+from scorelake.metrics.families import Metric
 from scorelake.settings import Compare
 
 Codes = NDArray[np.int8]

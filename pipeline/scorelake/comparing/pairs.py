@@ -14,7 +14,7 @@ import polars as pl
 from scorelake.comparing.boards import ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult
 from scorelake.comparing.eligibility import REFUSED
-from scorelake.metrics import Metric
+from scorelake.metrics.families import Metric
 from scorelake.metrics.significance import benjamini_hochberg, holm
 from scorelake.schemas import Table
 from scorelake.settings import Settings

@@ -17,7 +17,7 @@ from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.ranks import rank_table
 from scorelake.comparing.sums import LakeSums
 from scorelake.errors import UsageError
-from scorelake.metrics import Metric
+from scorelake.metrics.families import Metric
 from scorelake.schemas import MODEL_PAIR, MODEL_RANK, MODEL_SUMMARY, SUBJECT_PAIR, SUBJECT_RANK, SUBJECT_SUMMARY
 from scorelake.settings import Settings
 

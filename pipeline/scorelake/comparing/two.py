@@ -12,9 +12,9 @@ from scorelake.comparing.compare import BoardResult, MetricResult, resample_plan
 from scorelake.comparing.eligibility import comparability, refusals
 from scorelake.comparing.pairs import pair_table
 from scorelake.hashing import hash_text, problem_hashes
-from scorelake.metrics import Metric
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.families import Metric
 from scorelake.metrics.paired import MAX_FLIP_RATIO, compare_scores
 from scorelake.schemas import MODEL_PAIR
 from scorelake.scoring.buckets import cluster_keys

@@ -29,8 +29,12 @@ def settings_for(
     columns: Columns | None = None,
     by: str | Sequence[str] = (),
     memory: float | None = None,
+    below: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Settings:
-    """Return the settings: the description of the lake, overridden by the config, overridden by the arguments."""
+    """Return the settings: the description of the lake, overridden by the config, overridden by the arguments.
+
+    Without a lake, `below` takes the place of its description.
+    """
     if not isinstance(columns, Mapping | None):
         raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
     flags = _flatten(config) if isinstance(config, Mapping) else {}
@@ -38,7 +42,7 @@ def settings_for(
     given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
     flags |= {key: value for key, value in given.items() if value not in (None, ())}
     file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))
-    return load(file, **flags) if lake is None else settings_of(lake, file, **flags)
+    return load(file, below=below, **flags) if lake is None else settings_of(lake, file, **flags)
 
 
 def _names(value: Any, argument: str) -> tuple[str, ...]:

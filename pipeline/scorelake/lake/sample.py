@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 
 from scorelake.errors import DataError
@@ -99,6 +100,14 @@ def sample_lake(lake: LakeListing, settings: Settings) -> LakeSample:
     rows = _concat(frames)
     columns = {name: Column(name, types.get(name, "text"), rows[name], name not in types) for name in rows.columns}
     return LakeSample(len(lake.files), len(shard.files), rows, columns)
+
+
+def sample_frame(rows: pl.DataFrame) -> LakeSample:
+    """Return the rows of a data frame as a sample."""
+    flat = rows.select(~(cs.nested() | cs.object() | cs.binary())).with_columns(
+        (cs.categorical() | cs.enum()).cast(pl.String)
+    )
+    return LakeSample(1, 1, flat, {name: Column(name, str(flat[name].dtype), flat[name]) for name in flat.columns})
 
 
 def _choose_files(lake: LakeListing) -> Sequence[File]:

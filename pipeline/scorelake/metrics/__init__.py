@@ -1,7 +1,7 @@
 """Metrics of repeated attempts, with their uncertainty, from counts per problem.
 
 `n` is the number of graded attempts of a problem, `c` the number of correct ones, `k` the number of attempts drawn.
-`R` is a matrix of attempts, one row per problem: 1 passed, 0 failed, None missing; rows may differ in length.
+`R` is a matrix of attempts, one row per problem: 1 passed, 0 failed, None or NaN missing; rows may differ in length.
 
 >>> sl.metrics.pass_at_k(n=[5, 5], c=[3, 4], k=2)
 0.95
@@ -13,20 +13,8 @@
 
 from __future__ import annotations
 
-from scorelake.errors import MetricError
-from scorelake.metrics.counts import Attempts
-from scorelake.metrics.estimate import (
-    Estimate,
-    evaluate,
-    finite,
-    finite_levels,
-    of_answers,
-    of_ends,
-    of_levels,
-    posterior,
-    posterior_levels,
-)
-from scorelake.metrics.families import Family, Metric, families, parse, spectrum, threshold
+from scorelake.metrics.estimate import finite, finite_levels, posterior, posterior_levels
+from scorelake.metrics.families import families, parse, spectrum
 from scorelake.metrics.functions import (
     auc_at_k,
     avg,
@@ -46,14 +34,17 @@ from scorelake.metrics.functions import (
     threshold_spectrum_at_k,
 )
 from scorelake.metrics.interval import interval, rerun
-from scorelake.metrics.summary import Summaries, Summary, aggregate
-from scorelake.metrics.tailpass import Profile, tailpass, tailpass_empirical
-from scorelake.metrics.vote import Ballots, vote
+from scorelake.metrics.tailpass import tailpass, tailpass_empirical
+from scorelake.metrics.vote import vote
 
-__all__ = ["Attempts", "Ballots", "Estimate", "Family", "Metric", "MetricError", "Profile"]
-__all__ += ["Summaries", "Summary", "aggregate", "evaluate", "families", "finite", "finite_levels", "interval"]
-__all__ += ["of_answers", "of_ends", "of_levels", "parse", "posterior", "posterior_levels", "rerun", "spectrum"]
-__all__ += ["summarize", "summarize_all", "summarize_levels", "threshold"]
-__all__ += ["auc_at_k", "avg", "bayes", "g_pass_at_k_tau", "geo_spectrum_at_k", "geom_at_k", "geom_ds_at_k"]
+__all__ = ["auc_at_k", "avg", "bayes", "g_pass_at_k_tau", "geo_spectrum_at_k", "geom_at_k", "geom_ds_at_k"]
 __all__ += ["maj_at_k", "max_at_k", "mg_pass_at_k", "pass_at_k", "pass_hat_k", "tailpass", "tailpass_empirical"]
 __all__ += ["threshold_spectrum_at_k", "vote"]
+# Any metric by its name, and intervals of values.
+__all__ += ["families", "finite", "finite_levels", "interval", "parse", "posterior", "posterior_levels", "rerun"]
+__all__ += ["spectrum", "summarize", "summarize_all", "summarize_levels"]
+
+
+def __dir__() -> list[str]:
+    """Leave out submodules and imports."""
+    return sorted(__all__)

@@ -15,7 +15,7 @@ from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints
 
 Attempts: TypeAlias = NDArray[Any] | Sequence[object]
-"""problems x attempts: a numpy array, masked or not, or lists of lists, which may be ragged and hold None.
+"""problems x attempts: a numpy array, masked or not, or lists of lists, which may be ragged and hold None or NaN.
 
 Type checkers see `list[object]` where some rows hold None, so the type is this wide; entries() checks the rest.
 """
@@ -159,7 +159,17 @@ class Entries:
 
 
 def entries(matrix: Attempts, what: str = "R") -> Entries:
-    """Return the entries of a matrix; raise if it is not a matrix of numbers."""
+    """Return the attempts of a matrix; raise if it is not a matrix of numbers.
+
+    NaN is an attempt that was not made, so that rows of unequal length fit into one array. None and masked
+    entries are attempts without a verdict.
+    """
+    given = _all_entries(matrix, what)
+    made = ~np.isnan(given.value)
+    return Entries(given.value[made], given.there[made], given.problem[made], given.position[made], given.problems)
+
+
+def _all_entries(matrix: Attempts, what: str) -> Entries:
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype.kind in "biuf":
         problem, position = np.divmod(np.arange(matrix.size), max(matrix.shape[1], 1))
         there = ~np.ma.getmaskarray(matrix).ravel()
@@ -186,7 +196,7 @@ def categories(matrix: Attempts, many: int, what: str = "R") -> Ints:
     if odd.any():
         raise MetricError(
             f"{what}: an entry must be {'0 or 1' if many == 2 else f'from 0 to {many - 1}'}, got {value[odd][0]:g}",
-            hint="None stands for a missing attempt; outcomes of more kinds need their weights w",
+            hint="None and NaN stand for a missing attempt; outcomes of more kinds need their weights w",
         )
     code = given.problem[given.there] * many + value.astype(np.int64)
     return np.bincount(code, minlength=given.problems * many).reshape(given.problems, many)

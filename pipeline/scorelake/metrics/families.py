@@ -256,7 +256,13 @@ def as_metric(name: str | Metric) -> Metric:
 
 
 def families() -> list[Family]:
-    """Return every family, in the order of the tables."""
+    """Return every family of metrics, in the order of the tables.
+
+    Examples
+    --------
+    >>> [family.name for family in sl.metrics.families()][:4]
+    ['pass@k', 'pass^k', 'g-pass@k_tau', 'mg-pass@k']
+    """
     return list(FAMILIES)
 
 
@@ -302,7 +308,13 @@ def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Me
 
 
 def spectrum(weights: Sequence[float], label: str = "") -> Metric:
-    """Return the threshold spectrum of the weights w_1..w_k, which are >= 0 with sum <= 1."""
+    """Return the threshold spectrum of the weights w_1..w_k, which are >= 0 with sum <= 1, as a metric.
+
+    Examples
+    --------
+    >>> round(sl.metrics.summarize(sl.metrics.spectrum([0.5, 0.5]), n=[5, 5], c=[3, 4]).value, 3)
+    0.7
+    """
     w = np.asarray(weights, dtype=np.float64)
     if w.ndim != 1 or w.size < 1 or not (w >= 0).all() or w.sum() > 1 + 1e-12:
         title = f"spectrum {label}".strip()

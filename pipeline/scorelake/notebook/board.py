@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from scorelake.errors import UsageError
-from scorelake.notebook.plots import Plots
+from scorelake.notebook.plots import Plots, as_tuple, open_facts
 from scorelake.read import session
-from scorelake.read.board import current_run_id, facts, opened
-from scorelake.read.claim import PairRequest, compare_models
+from scorelake.read.board import current_run_id
+from scorelake.read.claim import PairRequest, PairResult, compare_models
 from scorelake.read.names import check_names
 from scorelake.read.report import verdict
-from scorelake.storage.disk import check_location
 from scorelake.text import escape_control_lines, plural
 
 if TYPE_CHECKING:
@@ -29,37 +28,31 @@ if TYPE_CHECKING:
 BENCHMARKS = 5
 """A board prints the verdict of this many benchmarks."""
 _TABLES = """
-SELECT table_name AS name, comment AS about FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal
-UNION ALL
-SELECT view_name, comment FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal
-ORDER BY name
+SELECT table_name AS name, table_comment AS about FROM information_schema.tables
+WHERE table_schema = 'main' ORDER BY name
 """
 _ROWS = """
-SELECT * FROM {view} WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {more}
-ORDER BY {order}
+SELECT {first}, * EXCLUDE ({first}) FROM {view}
+WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) ORDER BY {order}
 """
 _ORDER = "benchmark, protocol, rank NULLS LAST, value DESC NULLS LAST, model"
 _CURVE = """
-SELECT * FROM curve WHERE model = $model AND ($benchmark IS NULL OR benchmark = $benchmark)
-ORDER BY benchmark, protocol, family, k
+SELECT * FROM curve WHERE list_contains($models, model) AND ($benchmark IS NULL OR benchmark = $benchmark)
+ORDER BY benchmark, protocol, list_position($models, model), family, k
 """
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
-
-
-_COUNTS = ("problems", "wins_a", "wins_b", "ties")
-_NUMBERS = ("problems", "lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
+_PAIR = {
+    **dict.fromkeys(("benchmark", "protocol", "metric", "model_a", "model_b"), str),
+    **{"problems": int, "lift": float, "lo": float, "hi": float, "wins_a": int, "wins_b": int, "ties": int},
+    **dict.fromkeys(("p_one_sided", "p_two_sided", "p_holm", "q"), float),
+    "claim": str,
+}
+"""Columns of `Comparison.frame`."""
 _STYLE = "border-left: 3px solid #0b5a94; padding-left: .8em; margin: .5em 0"
 _ROW = Markup('<tr><th style="text-align: left">{}</th><td style="text-align: left">{}</td></tr>')
 
 
-def open_board(out: object) -> Board:
-    """Return the board of an output; raise at once if there is none."""
-    board = Board(check_location(out))
-    assert board.folder
-    return board
-
-
-class Board:
+class Board(AbstractContextManager["Board"]):
     """The published tables of one run, returned by `scorelake.score` and `scorelake.open`.
 
     A Board is a snapshot of one run; later runs do not change it. It reads its own copy and takes no locks. The copy,
@@ -94,7 +87,7 @@ class Board:
     def leaderboard(
         self, metric: str | None = None, benchmark: str | None = None, by: str | None = None
     ) -> pl.DataFrame:
-        """Return models ranked by a metric.
+        """Return models ranked by a metric; the first columns are model, value, interval (lo, hi) and rank.
 
         Parameters
         ----------
@@ -105,55 +98,42 @@ class Board:
         by : str, optional
             `subject`, or a column that was scored with `by`: rows per value of it.
 
-        Returns
-        -------
-        polars.DataFrame
-            Value, interval, rank range, and the reason where a model has no rank.
-
         Examples
         --------
-        >>> board.leaderboard("pass@4").select("rank", "model", pl.col("value", "lo", "hi").round(3)).rows()[:2]
-        [(1, 'model-00', 0.843, 0.758, 0.908), (2, 'model-01', 0.739, 0.637, 0.826)]
+        >>> board.leaderboard("pass@4").select("model", pl.col("value", "lo", "hi").round(3), "rank").rows()[:2]
+        [('model-00', 0.843, 0.758, 0.908, 1), ('model-01', 0.739, 0.637, 0.826, 2)]
         """
-        query = {"view": "leaderboard", "more": "", "order": _ORDER}
-        with opened(self.folder) as reader:
-            output = facts(reader)
-            parameters: dict[str, Any] = {"metric": output.metric(metric), "benchmark": benchmark}
-            check_names("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+        view, first, order = "leaderboard", "model, value, lo, hi, rank", _ORDER
+        with open_facts(self.folder, metric, benchmark) as (reader, _, name):
+            parameters = {"metric": name, "benchmark": benchmark}
             if by == "subject":
-                query |= {"view": "subject_leaderboard", "order": f"subject, {_ORDER}"}
+                view, first, order = "subject_leaderboard", f"subject, {first}", f"subject, {order}"
             elif by is not None:
-                slices = [name for (name,) in reader.rows("SELECT DISTINCT slice FROM slice_summary ORDER BY ALL")]
-                check_names("slice", ["subject", *slices], [by])
+                check_names("slice", ["subject", *reader.names("slice", "slice_summary")], [by])
                 parameters["slice"] = by
-                query |= {"view": "slice_summary", "more": "AND slice = $slice"}
-                query["order"] = "benchmark, protocol, slice_value, value DESC NULLS LAST, model"
-        return session.frame(self.folder, _ROWS.format(**query), parameters)
+                view, first = "(FROM slice_summary WHERE slice = $slice)", "slice_value, model, value, lo, hi"
+                order = order.replace("rank NULLS LAST", "slice_value")
+        return session.frame(self.folder, _ROWS.format(view=view, first=first, order=order), parameters)
 
-    def curve(self, model: str, benchmark: str | None = None) -> pl.DataFrame:
-        """Return pass@k and pass^k of a model for k = 1, 2, 3, ...
+    def curve(self, models: str | Sequence[str], benchmark: str | None = None) -> pl.DataFrame:
+        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ..., with interval and coverage.
 
         Parameters
         ----------
-        model : str
-            Name of the model.
+        models : str or sequence of str
+            Names of models.
         benchmark : str, optional
             By default all benchmarks.
-
-        Returns
-        -------
-        polars.DataFrame
-            One row per family and k, with interval and coverage.
 
         Examples
         --------
         >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "coverage").round(3)).rows()
         [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
-        names = self.sql("SELECT DISTINCT model, benchmark FROM model_summary ORDER BY ALL")
-        check_names("model", names["model"].unique(maintain_order=True).to_list(), [model])
-        check_names("benchmark", names["benchmark"].unique().sort().to_list(), [benchmark] if benchmark else [])
-        return session.frame(self.folder, _CURVE, {"model": model, "benchmark": benchmark})
+        names = list(as_tuple(models))
+        with open_facts(self.folder, benchmark=benchmark) as (_, output, _):
+            check_names("model", list(output.label), names)
+        return session.frame(self.folder, _CURVE, {"models": names, "benchmark": benchmark})
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table or view of the output.
@@ -162,10 +142,6 @@ class Board:
         ----------
         name : str
             One of the names in `tables`.
-
-        Returns
-        -------
-        polars.DataFrame
 
         Examples
         --------
@@ -177,12 +153,7 @@ class Board:
 
     @property
     def tables(self) -> pl.DataFrame:
-        """List all tables and views with their descriptions.
-
-        Returns
-        -------
-        polars.DataFrame
-            The columns name and about.
+        """List all tables and views in the columns name and about.
 
         Examples
         --------
@@ -201,10 +172,6 @@ class Board:
         *parameters
             Values for ? in the query.
 
-        Returns
-        -------
-        polars.DataFrame
-
         Examples
         --------
         >>> board.sql("SELECT model, count(*) FROM problem_counts WHERE c > ? GROUP BY ALL ORDER BY ALL", 0).rows()
@@ -213,19 +180,7 @@ class Board:
         return session.frame(self.folder, query, parameters)
 
     def rows(self, query: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run one SELECT as `sql` does, without Polars.
-
-        Parameters
-        ----------
-        query : str
-            A single statement.
-        limit : int, optional
-            The largest number of rows.
-
-        Returns
-        -------
-        tuple
-            Column names and rows.
+        """Run one SELECT as `sql` does, and return column names and at most `limit` rows, without Polars.
 
         Examples
         --------
@@ -258,10 +213,6 @@ class Board:
         run : str or sequence of str
             The run of A, or one for A and one for B; by default the run of this board.
 
-        Returns
-        -------
-        Comparison
-
         Examples
         --------
         >>> board.compare("model-02", "model-01", metric="pass@4")
@@ -270,20 +221,12 @@ class Board:
           lift           +0.1852, 95% interval +0.1189 to +0.2576 (paired bootstrap over problems, 10,000 resamples)
           ...
         """
-        protocols, runs = ((given,) if isinstance(given, str) else tuple(given) for given in (protocol, run))
-        pair = PairRequest(model_a, model_b, metric, benchmark, protocols, runs)
-        results = compare_models(self.folder, self.out, pair)
-        rows = tuple(
-            {"benchmark": result.benchmark, "protocol": result.protocol, "metric": result.metric}
-            | {"model_a": result.a, "model_b": result.b, "claim": result.row["claim"]}
-            | {name: result.row.get(name) for name in _NUMBERS}
-            for result in results
-        )
-        return Comparison(tuple(result.text() for result in results), rows)
+        pair = PairRequest(model_a, model_b, metric, benchmark, as_tuple(protocol), as_tuple(run))
+        return Comparison(tuple(compare_models(self.folder, self.out, pair)))
 
     @property
     def plot(self) -> Plots:
-        """Return the charts: `plot.leaderboard()`, `plot.curve(model)` and `plot.matrix()`."""
+        """Return the charts: `plot.leaderboard()`, `plot.curve(models)` and `plot.matrix()`."""
         return Plots(self.folder)
 
     @property
@@ -296,11 +239,8 @@ class Board:
                 folder = copied.enter_context(session.reading(self.out))
                 run_id = self.report.run["run_id"] if self.report else None
                 if run_id and run_id != (current := current_run_id(folder)):
-                    raise UsageError(
-                        f"run {current} has been published here since run {run_id}, which this board shows",
-                        where=self.out,
-                        hint="scorelake.open(...) shows the current run",
-                    )
+                    what = f"run {current} has been published here since run {run_id}, which this board shows"
+                    raise UsageError(what, where=self.out, hint="scorelake.open(...) shows the current run")
                 self._resources.push(copied.pop_all())
             self._folder = folder
         return self._folder
@@ -308,9 +248,6 @@ class Board:
     def close(self) -> None:
         """Remove the copy, and an output scored without `out`."""
         self._finalizer()
-
-    def __enter__(self) -> Board:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -325,10 +262,9 @@ class Board:
 
     def _summary(self) -> list[str]:
         """Return size, row accounting, warnings, and the verdict of each benchmark."""
-        with opened(self.folder) as reader:
-            output = facts(reader)
+        with open_facts(self.folder) as (reader, output, metric):
             ((problems,),) = reader.rows(_PROBLEMS)
-        run, metric = output.run, output.metric(None)
+        run = output.run
         size = {"model": len(output.label), "problem": problems, "metric": len(output.families)}
         lines = [
             f"Board: {', '.join(plural(count, noun) for noun, count in size.items())}",
@@ -347,14 +283,7 @@ class Board:
 class Comparison:
     """Result of a paired comparison (returned by `Board.compare`).
 
-    It prints one claim per benchmark and protocol that both models ran under.
-
-    Attributes
-    ----------
-    claims : tuple of str
-        The claims as text.
-    frame : polars.DataFrame
-        The numbers, one row per claim.
+    It prints `claims`, one per benchmark and protocol that both models ran under; `frame` has their numbers.
 
     Examples
     --------
@@ -363,34 +292,31 @@ class Comparison:
     [('model-02', 'model-01', 60, 'improvement')]
     """
 
-    claims: tuple[str, ...]
-    _rows: tuple[dict[str, Any], ...] = field(repr=False)
+    _results: tuple[PairResult, ...]
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Return the claims as text."""
+        return tuple(escape_control_lines(result.text()) for result in self._results)
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Return the numbers, one row per claim.
-
-        Returns
-        -------
-        polars.DataFrame
-            The lift with its interval, wins, p-values, q, and the claim as a word.
-        """
+        """Return one row per claim: the lift with its interval, wins, p-values, q, and the claim as a word."""
         import polars as pl  # noqa: PLC0415 - loads slowly, and text does not need it
 
-        keys = dict.fromkeys(("benchmark", "protocol", "metric", "model_a", "model_b"), pl.String())
-        numbers = {name: pl.Int64() if name in _COUNTS else pl.Float64() for name in _NUMBERS}
-        return pl.DataFrame(list(self._rows), schema={**keys, **numbers, "claim": pl.String()})
-
-    def __str__(self) -> str:
-        return "\n\n".join(escape_control_lines(claim) for claim in self.claims)
+        rows = [
+            each.row | {"benchmark": each.benchmark, "protocol": each.protocol, "model_a": each.a, "model_b": each.b}
+            for each in self._results
+        ]
+        return pl.DataFrame(rows, schema=_PAIR)
 
     def __repr__(self) -> str:
-        return str(self)
+        return "\n\n".join(self.claims)
 
     def _repr_html_(self) -> str:
         out = Markup("")
         for claim in self.claims:
-            head, *lines = escape_control_lines(claim).split("\n")
+            head, *lines = claim.split("\n")
             rows = Markup("").join(_ROW.format(line[2:17].strip(), line[17:]) for line in lines)
             out += Markup('<div style="{}"><strong>{}</strong><table>{}</table></div>').format(_STYLE, head, rows)
         return str(out)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from markupsafe import Markup
 
@@ -15,31 +17,26 @@ from scorelake.page import svg
 from scorelake.page.build import read_file
 from scorelake.page.details import problems
 from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
-from scorelake.read.board import facts, opened
+from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.names import check_names, shorten
 from scorelake.read.report import title
 from scorelake.storage.disk import replace_text
 
-WIDTH, ROW, HEAD, PAD, NAMES = 760, 26, 48, 12, 200
-"""Of a drawing: its width, a table row, the space for a title, the padding, and the right end of names."""
+WIDTH, HEAD, PAD, NAMES = 760, 48, 12, 200
+"""Width of a drawing, space for its title, padding, and right end of names."""
 _SCORE, _RANGE, _AXIS = NAMES + 110, NAMES + 215, NAMES + 235
 """Right ends of scores and intervals, and the left end of the axis."""
-_LINE = 18
-"""Height of a model in the heat map."""
+_ROW, _LINE = 26, 18
+"""Height of a model in the leaderboard and in the heat map."""
 _STEPS = ("never", "seldom", "sometimes", "mostly", "always")
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
+Panel: TypeAlias = tuple[str, int, list[Markup]]
+"""A part of a drawing: its title, its height including the title, and its elements."""
 
 
 @dataclass(frozen=True, repr=False)
 class Drawing:
-    """A chart as SVG text. Jupyter and VS Code display it.
-
-    Attributes
-    ----------
-    title : str
-        What the chart shows.
-    svg : str
-        The image, including its style.
+    """A chart: `title` is what it shows, `svg` the image with its style. Jupyter and VS Code display it.
 
     Examples
     --------
@@ -53,20 +50,7 @@ class Drawing:
     svg: str
 
     def save(self, path: str | Path) -> None:
-        """Write the image to a file.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file; its folder must exist.
-
-        Raises
-        ------
-        UsageError
-            If the folder does not exist, or the path is a folder.
-        StorageError
-            If the file cannot be written.
-        """
+        """Write the image to a file, in a folder that exists."""
         file = Path(path)
         if not file.parent.is_dir():
             raise UsageError("no such folder", where=str(file.parent), hint="create it, or give another path")
@@ -84,12 +68,20 @@ class Drawing:
         return self.svg
 
 
-class Panel(NamedTuple):
-    """A part of a drawing: its title, its height including the title, and its elements."""
+@contextmanager
+def open_facts(
+    folder: Path, metric: str | None = None, benchmark: str | None = None
+) -> Iterator[tuple[Reader, Facts, str]]:
+    """Open a session and yield it with its facts and the metric's canonical name; raise if a name does not exist."""
+    with opened(folder) as reader:
+        output = facts(reader)
+        check_names("benchmark", reader.names("benchmark"), [benchmark])
+        yield reader, output, output.metric(metric)
 
-    title: str
-    height: int
-    parts: Sequence[Markup]
+
+def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return one name or several as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 class Plots:
@@ -113,10 +105,6 @@ class Plots:
         top : int
             The largest number of models per board.
 
-        Returns
-        -------
-        Drawing
-
         Examples
         --------
         >>> board.plot.leaderboard("pass@4")
@@ -124,26 +112,32 @@ class Plots:
         """
         return self._draw(_leaderboard, metric, benchmark, top)
 
-    def curve(self, model: str, benchmark: str | None = None) -> Drawing:
-        """Draw pass@k and pass^k of a model over k.
+    def curve(
+        self, models: str | Sequence[str] = (), benchmark: str | None = None, family: str | None = None
+    ) -> Drawing:
+        """Draw pass@k or pass^k over k, with a band from lo to hi; dashed where problems have fewer than k attempts.
 
         Parameters
         ----------
-        model : str
-            Name of the model.
+        models : str or sequence of str
+            Names of up to seven models; by default the first seven of each board.
         benchmark : str, optional
             By default all benchmarks.
-
-        Returns
-        -------
-        Drawing
+        family : {"pass@k", "pass^k"}, optional
+            By default pass@k, and for a single model both.
 
         Examples
         --------
+        >>> board.plot.curve(["model-00", "model-01"])
+        Drawing: synth: pass@k of model-00, model-01
         >>> board.plot.curve("model-00")
         Drawing: synth: pass@k and pass^k of model-00
         """
-        return self._draw(lambda view: _curve(view, model), None, benchmark)
+        names = as_tuple(models)
+        if len(names) > len(svg.MARKERS):
+            raise UsageError(f"{len(names)} curves in one chart", hint=f"choose up to {len(svg.MARKERS)} models")
+        check_names("family", list(CURVES), [family])
+        return self._draw(lambda view: _curves(view, names, family), None, benchmark)
 
     def matrix(self, benchmark: str | None = None) -> Drawing:
         """Draw models by problems as a heat map: models by rank, problems from easy to hard.
@@ -152,10 +146,6 @@ class Plots:
         ----------
         benchmark : str, optional
             By default all benchmarks.
-
-        Returns
-        -------
-        Drawing
 
         Examples
         --------
@@ -167,10 +157,7 @@ class Plots:
     def _draw(
         self, draw: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
     ) -> Drawing:
-        with opened(self._folder) as reader:
-            output = facts(reader)
-            name = output.metric(metric)
-            check_names("benchmark", [board.benchmark for board in output.boards], [benchmark] if benchmark else [])
+        with open_facts(self._folder, metric, benchmark) as (reader, output, name):
             panels = [
                 draw(view)
                 for view in board_views(output, reader, name, top=top)
@@ -188,33 +175,40 @@ def _leaderboard(view: BoardView) -> Panel:
     width = WIDTH - PAD - _AXIS
     parts = [_inset(table["axis"], _AXIS, HEAD - 16, width, 14)]
     for i, row in enumerate(shown):
-        y = HEAD + i * ROW
-        at = {"y": y + ROW / 2 + 4}
+        y = HEAD + i * _ROW
+        at = {"y": y + _ROW / 2 + 4}
         parts += [
             svg.element("text", row["rank"], x=PAD + 28, **at, text_anchor="end"),
             svg.element("text", shorten(row["name"], 26), x=PAD + 40, **at, class_="ink"),
             svg.element("text", row["score"] + table["unit"], x=_SCORE, **at, text_anchor="end", class_="ink strong"),
             svg.element("text", row["range"], x=_RANGE, **at, text_anchor="end"),
-            _inset(row["plot"], _AXIS, y, width, ROW),
+            _inset(row["plot"], _AXIS, y, width, _ROW),
         ]
-    end = HEAD + len(shown) * ROW
+    end = HEAD + len(shown) * _ROW
     if omitted > 0:
         parts.append(svg.element("text", f"{omitted:,} more models", x=PAD + 40, y=end + 16))
-    return Panel(f"{title(view.board)}: {view.metric}", end + (22 if omitted > 0 else 4), parts)
+    return f"{title(view.board)}: {view.metric}", end + (22 if omitted > 0 else 4), parts
 
 
-def _curve(view: BoardView, model: str) -> Panel | None:
-    check_names("model", list(view.facts.label), [model])
+def _curves(view: BoardView, models: Sequence[str], family: str | None) -> Panel | None:
+    check_names("model", list(view.facts.label), models)
+    names = models or [line.model for line in view.lines[: len(svg.MARKERS)]]
+    families = [family] if family else list(CURVES) if len(names) == 1 else ["pass@k"]
     points = curve_points(view)
-    curves = {family: points[family, model] for family in CURVES if (family, model) in points}
-    if not curves:
+    drawn = [key for key in product(families, names) if key in points]
+    if not drawn:
         return None
-    largest = max(point.x for curve in curves.values() for point in curve)
-    area = svg.PlotArea((WIDTH - 2 * PAD, 320), (46, 100, 12, 30), (1, max(largest, 2)), (0, 1), log=True)
-    series = [svg.Series(family, curve, i) for i, (family, curve) in enumerate(curves.items(), start=1)]
-    name = f"{title(view.board)}: pass@k and pass^k of {view.label(model)}"
-    chart = svg.curve_chart(series, area, name, labelled=True)
-    return Panel(name, HEAD + area.size[1], [_inset(chart, PAD, HEAD - 14, *area.size)])
+    largest = max(point.x for key in drawn for point in points[key])
+    area = svg.PlotArea((WIDTH - 2 * PAD, 320), (46, 130, 12, 30), (1, max(largest, 2)), (0, 1), log=True)
+    series = [
+        svg.Series(key[0] if len(names) == 1 else view.label(key[1]), points[key], i)
+        for i, key in enumerate(drawn, start=1)
+    ]
+    labels = list(dict.fromkeys(shorten(view.label(model), 26) for _, model in drawn))
+    of = ", ".join(labels) if len(labels) <= 3 else f"{len(labels)} models"
+    name = f"{title(view.board)}: {' and '.join(families)} of {of}"
+    chart = svg.curve_chart(series, area, name, labelled=True, bands=True)
+    return name, HEAD + area.size[1], [_inset(chart, PAD, HEAD - 14, *area.size)]
 
 
 def _matrix(view: BoardView) -> Panel | None:
@@ -231,18 +225,18 @@ def _matrix(view: BoardView) -> Panel | None:
         x, y = NAMES + i * 95, HEAD + height + 18
         parts.append(svg.element("path", d=f"M{x} {y - 4}h12", class_=f"s{i}", stroke_width=10))
         parts.append(svg.element("text", step, x=x + 17, y=y))
-    return Panel(f"{title(view.board)}: models by problems", HEAD + height + 28, parts)
+    return f"{title(view.board)}: models by problems", HEAD + height + 28, parts
 
 
 def _stack(panels: Sequence[Panel]) -> Drawing:
     """Put panels below each other in one image."""
-    name, height = "; ".join(panel.title for panel in panels), sum(panel.height for panel in panels) + 2 * PAD
+    name, height = "; ".join(title for title, _, _ in panels), sum(height for _, height, _ in panels) + 2 * PAD
     background = svg.element("rect", width=WIDTH, height=height, class_="paper")
     parts, y = [svg.element("style", Markup(chart_style())), background], PAD
-    for panel in panels:
-        head = svg.element("text", panel.title, x=PAD, y=18, class_="head")
-        parts.append(_inset(Markup("").join([head, *panel.parts]), 0, y, WIDTH, panel.height))
-        y += panel.height
+    for panel_title, panel_height, panel_parts in panels:
+        head = svg.element("text", panel_title, x=PAD, y=18, class_="head")
+        parts.append(_inset(Markup("").join([head, *panel_parts]), 0, y, WIDTH, panel_height))
+        y += panel_height
     look = {"class_": "scorelake", "style": f"max-width: 100%; height: auto; font-family: {_FONT}"}
     size = {"width": WIDTH, "height": height, "xmlns": "http://www.w3.org/2000/svg"}
     return Drawing(name, str(svg.image((WIDTH, height), name, name, *parts, **look, **size)))
@@ -255,5 +249,5 @@ def _inset(chart: Markup, x: float, y: float, width: float, height: float) -> Ma
 def chart_style() -> str:
     """Return the page's style of charts, restricted to our own drawings."""
     rules = re.findall(r"([^{}]+)\{([^{}]*)\}", read_file("charts.css").replace(":root", ""))
-    selectors = [",".join(f".scorelake {name.strip()}".strip() for name in names.split(",")) for names, _ in rules]
-    return "".join(f"{names}{{{body.strip()}}}" for names, (_, body) in zip(selectors, rules, strict=True))
+    restricted = (re.sub(r"[^,]+", lambda name: f".scorelake {name[0].strip()}".strip(), names) for names, _ in rules)
+    return "".join(f"{names}{{{body.strip()}}}" for names, (_, body) in zip(restricted, rules, strict=True))

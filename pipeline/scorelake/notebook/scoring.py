@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
@@ -18,13 +20,16 @@ import polars as pl
 
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.lake.description import settings_for
+from scorelake.lake.infer import config_text, infer_config
+from scorelake.lake.sample import FILES, GROUPS, ROWS, sample_frame
 from scorelake.metrics.counts import Attempts
 from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.notebook.board import Board
 from scorelake.pipeline import RunReport, run_score
-from scorelake.settings import Settings
+from scorelake.settings import NAMING, Settings
 from scorelake.stages import Progress
 from scorelake.storage.disk import check_location, storage_errors
+from scorelake.text import escape_controls
 
 
 @runtime_checkable
@@ -38,10 +43,9 @@ Frame: TypeAlias = pl.DataFrame | pl.LazyFrame | ArrowStream
 Matrices: TypeAlias = Attempts | Mapping[str, object]
 EntryKind: TypeAlias = Literal["passed", "score"]
 
-FRAME, MATRIX = "frame", "matrix"
-"""The name of such a lake in messages and in the table of runs."""
-UNNAMED = "model"
-"""The model of a matrix without a name."""
+FRAME, MATRIX, UNNAMED = "frame", "matrix", "model"
+"""Names of such lakes in messages and in the table of runs, and of the model of a single matrix."""
+_LOG = logging.getLogger(__name__).warning
 _HINT = "pass a path, a Polars, pandas or Arrow table, a matrix (problems x attempts), or matrices by model"
 
 
@@ -70,18 +74,25 @@ def score_attempts(
     if entries not in (None, "passed", "score"):
         raise UsageError(f"entries must be passed or score, got {entries!r}")
     lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
+    is_matrix = lake is None and isinstance(attempts, np.ndarray | Sequence | Mapping)
     target = None if out is None else check_location(out)
-    settings = settings_for(lake, memory=options.get("memory"), **config)
-    if entries and not is_matrix(attempts):
+    job: dict[str, Any] = {**options}
+    config["memory"] = job.pop("memory", None)
+    settings = settings_for(lake, **config)
+    if entries and not is_matrix:
         hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
         raise UsageError("entries is for matrices only", hint=hint)
-    job: dict[str, Any] = {name: value for name, value in options.items() if name != "memory"}
     with ExitStack() as temporary:
         folder = target or str(Path(temporary.enter_context(TemporaryDirectory(prefix="scorelake-"))) / "out")
-        if lake is None:
-            report = _score_frame(attempts, folder, settings, entries, job)
-        else:
+        if lake is not None:
             report = run_score(lake, folder, settings, **job)
+        elif is_matrix:
+            frame = _from_matrices(attempts, settings, entries or "passed")
+            report = _score_frame(MATRIX, frame, folder, settings, job)
+        else:
+            frame = _lazy_frame(attempts)
+            settings = _infer_columns(frame, settings, config, job.get("warn", _LOG))
+            report = _score_frame(FRAME, frame, folder, settings, job)
         return Board(folder, report, None if target else temporary.pop_all())
 
 
@@ -95,85 +106,94 @@ def _check_options(options: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} must be a function, got {value!r}")
 
 
-def _score_frame(
-    attempts: Any, out: str, settings: Settings, entries: EntryKind | None, job: Mapping[str, Any]
-) -> RunReport:
-    """Score a data frame or matrices by way of a temporary file."""
-    name = MATRIX if is_matrix(attempts) else FRAME
+def _score_frame(name: str, frame: pl.LazyFrame, out: str, settings: Settings, job: Mapping[str, Any]) -> RunReport:
+    """Score a frame by way of a temporary file.
+
+    Columns that the settings do not use are written empty, so that error messages can still list them.
+    """
+    columns = []
+    for column, dtype in frame.collect_schema().items():
+        if column in settings.used and dtype == pl.Object:
+            hint = "cast it to strings, numbers or booleans"
+            raise UsageError(f"{column}: a column of Python objects cannot be counted", where=FRAME, hint=hint)
+        is_writable = not dtype.is_nested() and dtype not in (pl.Object, pl.Null)
+        empty = pl.lit(None, dtype if is_writable else pl.Boolean).alias(column)
+        columns.append(pl.col(column) if column in settings.used else empty)
+    collected = frame.select(columns).collect()
     with TemporaryDirectory(prefix="scorelake-") as folder:
         path = Path(folder) / f"{name}.parquet"
-        write_attempts(attempts, path, settings, entries or "passed")
+        with storage_errors(path):
+            collected.write_parquet(path, compression="lz4")
         try:
             return run_score(str(path), out, settings, called=name, **job)
         except ScorelakeError as error:
             raise _without_file(error, path, name) from None
 
 
-def write_attempts(attempts: Frame | Matrices, path: Path, settings: Settings, entries: EntryKind) -> None:
-    """Write the attempts as Parquet.
-
-    Columns that the settings do not use are written empty, so that error messages can still list them.
-    """
+def _lazy_frame(attempts: Any) -> pl.LazyFrame:
     if isinstance(attempts, pl.LazyFrame):
-        frame = attempts
-    elif is_matrix(attempts):
-        frame = _from_matrices(attempts, settings, entries).lazy()
-    elif isinstance(attempts, ArrowStream):  # a Polars DataFrame is one, too
-        frame = pl.DataFrame(attempts).lazy()
-    else:
-        raise UsageError(f"cannot score a {type(attempts).__name__}", hint=_HINT)
-    schema, columns = frame.collect_schema(), []
-    for name, dtype in schema.items():
-        if name in settings.used and dtype == pl.Object:
-            raise UsageError(
-                f"{name}: a column of Python objects cannot be counted",
-                where=FRAME,
-                hint="cast it to strings, numbers or booleans",
-            )
-        writable = not dtype.is_nested() and dtype not in (pl.Object, pl.Null)
-        empty = pl.lit(None, dtype if writable else pl.Boolean).alias(name)
-        columns.append(pl.col(name) if name in settings.used else empty)
-    collected = frame.select(columns).collect()
-    with storage_errors(path):
-        collected.write_parquet(path, compression="lz4")
+        return attempts
+    if isinstance(attempts, ArrowStream):  # a Polars DataFrame is one, too
+        return pl.DataFrame(attempts).lazy()
+    raise UsageError(f"cannot score a {type(attempts).__name__}", hint=_HINT)
 
 
-def is_matrix(attempts: object) -> bool:
-    """Return whether attempts are a matrix, or several by model."""
-    return isinstance(attempts, np.ndarray | Sequence | Mapping) and not isinstance(attempts, str | bytes)
+def _infer_columns(
+    frame: pl.LazyFrame, settings: Settings, config: Mapping[str, Any], warn: Callable[[str], None]
+) -> Settings:
+    """Infer columns as `scorelake init` does if a required one is missing, and report them as arguments of score().
+
+    Columns that were given stay. If one of these is missing or a required one cannot be inferred, the settings stay,
+    and the job raises its own error.
+    """
+    columns, schema = settings.columns, frame.collect_schema()
+    given = {getattr(columns, key): key for key in columns.model_fields_set.intersection(NAMING)}
+    required = {columns.model, columns.problem_id, columns.passed if columns.passed in schema else columns.score}
+    is_text = schema.get(columns.passed) in (pl.String, pl.Categorical, pl.Enum) and not columns.pass_values
+    if not given.keys() <= schema.keys() or (required <= schema.keys() and not is_text):
+        return settings
+    rows = frame.head(FILES * GROUPS * ROWS).collect()
+    rows = rows.drop(set(given.values()) - given.keys(), strict=False).rename(given)
+    inferred = infer_config(sample_frame(rows))
+    if inferred.missing:
+        return settings
+    below = tomllib.loads(config_text(inferred, FRAME))
+    if columns.pass_values:
+        below["columns"].pop("fail_values", None)  # a given pass value may be among them
+    guessed = settings_for(None, **config, below=below)
+    old, new = (each.model_dump(include={"columns", "protocol", "duplicates"}) for each in (settings, guessed))
+    changed = {part: {key: new[part][key] for key in new[part] if new[part][key] != old[part][key]} for part in new}
+    arguments = {"columns": changed.pop("columns"), "config": {part: keys for part, keys in changed.items() if keys}}
+    warn(f"inferred {', '.join(f'{name}={_json(value)}' for name, value in arguments.items() if value)}")
+    return guessed
 
 
-def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.DataFrame:
+def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.LazyFrame:
     """Return one row per entry, with problems and attempts numbered from 0."""
-    by_model: Mapping[str, Any] = attempts if isinstance(attempts, Mapping) else {UNNAMED: attempts}
-    if not by_model:
-        raise UsageError("there is no matrix to score", hint=_HINT)
+    is_named = isinstance(attempts, Mapping)
     parsed = {
-        model: parse_matrix(matrix, f"the matrix of {model}" if isinstance(attempts, Mapping) else "R")
-        for model, matrix in by_model.items()
+        model: parse_matrix(matrix, f"the matrix of {model}" if is_named else "R")
+        for model, matrix in (attempts if is_named else {UNNAMED: attempts}).items()
     }
+    if not parsed:
+        raise UsageError("there is no matrix to score", hint=_HINT)
     # No table would show a problem that has no attempts in any matrix.
     attempted = np.concatenate([matrix.problem for matrix in parsed.values()])
     missing = np.setdiff1d(np.arange(max(matrix.problems for matrix in parsed.values())), attempted)
     if missing.size:
-        raise UsageError(
-            f"row {missing[0]} has no attempts" + (f", and {missing.size - 1:,} more rows" * (missing.size > 1)),
-            where=MATRIX,
-            hint="remove the row, or write [None] for a problem with one ungraded attempt",
-        )
-    columns = settings.columns
-    frames = [
-        pl.DataFrame(
-            {
-                columns.model: pl.repeat(str(model), matrix.value.size, dtype=pl.String, eager=True),
-                columns.problem_id: matrix.problem,
-                columns.attempt: matrix.position,
-                getattr(columns, entries): pl.Series(matrix.value).set(pl.Series(~matrix.there), None),
-            }
-        )
-        for model, matrix in parsed.items()
-    ]
-    return pl.concat(frames, how="vertical_relaxed")
+        more = f", and {missing.size - 1:,} more rows" * (missing.size > 1)
+        hint = "remove the row, or write [None] for a problem with one ungraded attempt"
+        raise UsageError(f"row {missing[0]} has no attempts{more}", where=MATRIX, hint=hint)
+    columns, frames = settings.columns, []
+    for model, matrix in parsed.items():
+        outcome = pl.Series(matrix.value).set(pl.Series(~matrix.there), None)
+        rows = {
+            columns.problem_id: matrix.problem,
+            columns.attempt: matrix.position,
+            getattr(columns, entries): outcome,
+        }
+        frames.append(pl.DataFrame(rows).with_columns(pl.lit(str(model)).alias(columns.model)))
+    return pl.concat(frames, how="vertical_relaxed").lazy()
 
 
 def _without_file(error: ScorelakeError, path: Path, name: str) -> ScorelakeError:
@@ -193,6 +213,10 @@ def _as_arguments(flags: re.Match[str]) -> str:
     words = shlex.split(flags[1])
     given = list(zip(words[::2], words[1::2], strict=True))
     columns = dict(word.split("=", 1) for flag, word in given if flag == "--column")
-    arguments = [f"columns={json.dumps(columns, ensure_ascii=False)}"] if columns else []
-    arguments += [f"by={json.dumps(word, ensure_ascii=False)}" for flag, word in given if flag == "--by"]
-    return f"to score(): {', '.join(arguments)}"
+    arguments = [f"columns={_json(columns)}"] if columns else []
+    return f"to score(): {', '.join([*arguments, *(f'by={_json(word)}' for flag, word in given if flag == '--by')])}"
+
+
+def _json(value: object) -> str:
+    """Return texts, lists and dictionaries as Python would write them, in one line."""
+    return escape_controls(json.dumps(value, ensure_ascii=False))

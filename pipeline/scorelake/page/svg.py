@@ -13,6 +13,7 @@ from math import log2
 
 from markupsafe import Markup, escape
 
+from scorelake.read.names import shorten
 from scorelake.read.numbers import ticks
 
 MARKERS = (
@@ -199,19 +200,20 @@ def heat_map(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: 
     return image(size, title, about, *parts, class_="heat", preserveAspectRatio="none", tabindex="0")
 
 
-def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: bool) -> Markup:
+def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: bool, bands: bool = False) -> Markup:
     """Draw curves over k on a log2 axis: coloured ones with markers and names, the others as one grey path.
 
-    A curve is dashed where it does not cover all problems, and ends where there is no value.
+    A curve is dashed where it does not cover all problems, and ends where there is no value. With `bands`, coloured
+    curves have a band from lo to hi.
     """
     grey = "".join(area.path(s.points) for s in series if s.colour is None)
     parts = [element("path", d=grey, class_="others")] if grey else []
     labels = _label_heights([s for s in series if s.colour is not None and s.points], area)
+    parts += [_band(area, s) for s, _ in labels if bands]
     for s, y in labels:
         parts.append(_coloured_line(area, s))
         if labelled:
-            name = s.name.rsplit("/", maxsplit=1)[-1]
-            short = name if len(name) <= 15 else f"{name[:14]}\u2026"
+            short = shorten(s.name.rsplit("/", maxsplit=1)[-1], 15)
             x = area.position(s.points[-1].x, 0)[0]
             parts.append(element("text", short, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
     about = "; ".join(
@@ -228,6 +230,15 @@ def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: 
 def markers(shape: int, *points: tuple[float, float]) -> Markup:
     """Draw the same marker at each point."""
     return element("path", d="".join(f"M{x} {y}{MARKERS[shape % len(MARKERS)]}" for x, y in points), class_="mark")
+
+
+def _band(area: PlotArea, s: Series) -> Markup:
+    """Draw the area between lo and hi, as far as there are intervals."""
+    ends = [(p.x, p.lo, p.hi) for p in s.points if p.lo is not None and p.hi is not None]
+    outline = [*(Point(x, hi) for x, _, hi in ends), *(Point(x, lo) for x, lo, _ in reversed(ends))]
+    return element(
+        "g", element("path", d=f"{area.path(outline)}Z" * bool(ends), class_="band"), class_=f"c{s.colour}"
+    )
 
 
 def _coloured_line(area: PlotArea, s: Series) -> Markup:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics import Metric
+from scorelake.metrics.families import Metric
 from scorelake.settings import Settings
 
 TAUS = (0.25, 0.5, 0.75)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from scorelake.metrics import Metric
+from scorelake.metrics.families import Metric
 from scorelake.schemas import COUNT_SCORE, KEYS
 from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.values import metrics_by_input, problem_values

@@ -14,10 +14,11 @@ import numpy as np
 import polars as pl
 
 from scorelake import metrics
-from scorelake.metrics import Metric, Summaries
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Ints
-from scorelake.metrics.summary import Moments, problem_histogram, summarize_moments
+from scorelake.metrics.estimate import evaluate, of_ends
+from scorelake.metrics.families import Metric
+from scorelake.metrics.summary import Moments, Summaries, aggregate, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.moments import GroupMoments
@@ -156,11 +157,11 @@ def _from_counts(
     if prior is None:
         fitted = EmpiricalPrior([each.histogram for each in groups], groups[0].keys)
         n, c, column = fitted.n, fitted.c, fitted.column
-        estimates = [metrics.evaluate(chosen, n, c, each, worth) for each in fitted.priors]
+        estimates = [evaluate(chosen, n, c, each, worth) for each in fitted.priors]
     else:
         histogram = pl.concat([each.histogram.select("n", "c") for each in groups])
         n, c, column = distinct(histogram["n"].to_numpy(), histogram["c"].to_numpy())
-        estimates = [metrics.evaluate(chosen, n, c, prior, worth)]
+        estimates = [evaluate(chosen, n, c, prior, worth)]
     columns = np.split(column, np.cumsum([each.histogram.height for each in groups])[:-1])
     out: list[list[Summaries]] = []
     for i, (each, mine) in enumerate(zip(groups, columns, strict=True)):
@@ -238,8 +239,8 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     if clusters is not None:
         shape = int(clusters[0].max(initial=-1)) + 1, n.size
         by_cluster = problem_histogram(clusters[0], column, problems, shape), clusters[1]
-    estimates = metrics.of_ends(chosen, n, c)
-    made = metrics.aggregate(estimates, matrix, how.confidence, how.min_coverage, clusters=by_cluster)
+    estimates = of_ends(chosen, n, c)
+    made = aggregate(estimates, matrix, how.confidence, how.min_coverage, clusters=by_cluster)
     share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from scorelake import metrics
 from scorelake.errors import DataError
-from scorelake.metrics import Estimate, Metric
 from scorelake.metrics.beta_powers import any_above
 from scorelake.metrics.counts import distinct, totals
 from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_levels
+from scorelake.metrics.families import Metric
+from scorelake.metrics.vote import Ballots
 from scorelake.schemas import EARLIER
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.priors import beta_prior, outcome_weights, problem_priors
@@ -77,14 +78,14 @@ def estimate_problems(
         out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings)))
     if of["answers"]:
         ballots = _ballots(rows)
-        made = parallel_map(lambda metric: metrics.of_answers(metric, ballots), of["answers"])
+        made = parallel_map(lambda metric: of_answers(metric, ballots), of["answers"])
         out.append(ProblemEstimates(of["answers"], made))
     informed = [*of["counts"], *of["earlier"]]
     if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
         once, column = distinct_rows(rows.select("n", "c", EARLIER["n"], EARLIER["c"]))
         n, c = (once[name].to_numpy() for name in ("n", "c"))
         prior = problem_priors(settings, outcomes, once)
-        made = metrics.evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
+        made = evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
         out.append(ProblemEstimates(informed, made, column))
     return out
 
@@ -98,7 +99,7 @@ def metric_bounds(metric: Metric, settings: Settings, outcomes: Outcomes) -> tup
         return settings.rubric.bounds or (-np.inf, np.inf)
     if metric.family.vote is not None:
         return 0.0, 1.0
-    return metrics.evaluate([metric], np.array([metric.draws]), np.array([0]), UNIFORM)[0].bounds
+    return evaluate([metric], np.array([metric.draws]), np.array([0]), UNIFORM)[0].bounds
 
 
 def problem_values(
@@ -111,20 +112,20 @@ def problem_values(
     if counts:
         n, c, inverse = distinct(*(rows[name].to_numpy() for name in ("n", "c")))
         prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
-        made = metrics.evaluate(counts, n, c, prior, outcome_weights(settings, outcomes))
+        made = evaluate(counts, n, c, prior, outcome_weights(settings, outcomes))
         out |= ProblemEstimates(counts, made, inverse).values()
     for each in estimate_problems(rows, others, settings, outcomes):
         out |= each.values()
     return [out[metric] for metric in chosen]
 
 
-def _ballots(rows: pl.DataFrame) -> metrics.Ballots:
+def _ballots(rows: pl.DataFrame) -> Ballots:
     """Concatenate the answers of all problems."""
     lengths = rows[ANSWERS[0]].list.len().cast(pl.Int64).to_numpy()
     full = rows.select(ANSWERS).filter(pl.col(ANSWERS[0]).list.len() > 0)
     count, passes = (full[name].explode().to_numpy() for name in ANSWERS)
     n, c = (rows[name].to_numpy() for name in ("n", "c"))
-    return metrics.Ballots(n, c, np.repeat(np.arange(rows.height), lengths), count, passes)
+    return Ballots(n, c, np.repeat(np.arange(rows.height), lengths), count, passes)
 
 
 # --- rewards -----------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ def _rubric_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Se
     counts = _level_counts(rows, REWARDS, levels)
     if EARLIER_REWARDS[0] in rows.columns:
         mass = mass + _level_counts(rows, EARLIER_REWARDS, levels)
-    return parallel_map(lambda metric: metrics.of_levels(metric, worth, counts, mass), chosen)
+    return parallel_map(lambda metric: of_levels(metric, worth, counts, mass), chosen)
 
 
 def _level_counts(rows: pl.DataFrame, names: Sequence[str], levels: Floats) -> Ints:
