@@ -7,8 +7,10 @@ validation, statistics, writing) is the same for all formats.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
@@ -20,6 +22,9 @@ ErrorRule: TypeAlias = Literal["fail", "ungraded"]
 """How attempts without a verdict count."""
 Outcome: TypeAlias = Literal["passed", "score"]
 """Verdicts; or numbers, which become verdicts only if all of them are 0 or 1."""
+
+CHOICES = ("scorer", "filter", "metric")
+"""Options that choose between verdicts on the same attempts, for every task or for one."""
 
 
 class AttemptRow(NamedTuple):
@@ -66,7 +71,11 @@ class RunInfo:
     subject: str | None = None
     tool: str | None = None
     protocol: dict[str, Any] = field(default_factory=dict)
-    """`temperature` and `grader` have columns of their own; the rest becomes the text of the column `setup`."""
+    """Settings that change what is measured: the columns `temperature` and `grader`, and the others in `setup`."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """Settings that do not, such as commits, package versions and concurrency: recorded, but attempts are pooled."""
+    choices: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Which scorer, filter or metric counts and why, by option and task; "" where there was nothing to choose."""
     claims: list[Claim] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     excluded_rows: int = 0
@@ -93,9 +102,10 @@ class IngestOptions:
     model: str | None = None
     benchmark: str | None = None
     subject: str | None = None
-    scorer: str | None = None
-    filter: str | None = None
-    metric: str | None = None
+    scorer: tuple[str, ...] = ()
+    """NAME for every task that has it, or TASK=NAME; TASK may be a shell pattern. The same for filter and metric."""
+    filter: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
     split: str | None = None
     map: tuple[tuple[str, str], ...] = ()
     true: tuple[str, ...] = ()
@@ -107,20 +117,43 @@ class IngestOptions:
     """Protocol settings that do not separate attempts."""
 
     @classmethod
-    def parse(cls, map: Sequence[str], true: Sequence[str], ignore: Sequence[str], **others: Any) -> IngestOptions:  # noqa: A002
+    def parse(cls, **typed: Any) -> IngestOptions:
         """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
+        lists = {
+            name: tuple(part.strip() for text in value for part in text.split(",") if part.strip())
+            for name, value in typed.items()
+            if isinstance(value, list)
+        }
         pairs: dict[str, str] = {}
-        for part in _split(map):
+        for part in lists.pop("map", ()):
             key, _, theirs = part.partition("=")
             if not (key and theirs) or theirs.count("==") > (key == "passed"):
                 raise UsageError(f"not a pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
             if key in pairs:
                 raise UsageError(f"{key} is mapped twice", where="--map")
             pairs[key] = theirs
-        for name, value in others.items():
+        for option in CHOICES:
+            texts = lists.get(option, ())
+            if any(text[0] == "=" or text[-1] == "=" for text in texts):
+                raise UsageError("not a choice", where=f"--{option}", hint="NAME, or TASK=NAME")
+            for task, count in Counter(_task_and_name(text)[0] for text in texts).items():
+                if count > 1:
+                    raise UsageError(f"{count} choices for {task or 'every task'}", where=f"--{option}")
+        for name, value in typed.items():
             if value == "" or (isinstance(value, float) and not math.isfinite(value)):
                 raise UsageError(f"invalid value {value!r}", where=f"--{name}")
-        return cls(map=tuple(pairs.items()), true=_split(true), ignore=_split(ignore), **others)
+        return cls(**typed | lists | {"map": tuple(pairs.items())})
+
+    def choice(self, option: str, task: str) -> tuple[str, str]:
+        """Return the text of --scorer, --filter or --metric that applies to a task, and the name in it.
+
+        An exact name goes before a pattern, and a pattern before a name for every task; "" if there is no choice.
+        """
+        texts = getattr(self, option)
+        exact = [text for text in texts if _task_and_name(text)[0] == task]
+        matching = [text for text in texts if names_task(text, task)]
+        text = next(iter([*exact, *matching, *(text for text in texts if "=" not in text)]), "")
+        return text, _task_and_name(text)[1]
 
     @property
     def subject_key(self) -> str | None:
@@ -134,8 +167,15 @@ class IngestOptions:
         return None if column == "subject" and self.subject_key is not None else getattr(self, column)
 
 
-def _split(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+def _task_and_name(text: str) -> tuple[str, str]:
+    task, has_task, name = text.partition("=")
+    return (task, name) if has_task else ("", text)
+
+
+def names_task(text: str, task: str) -> bool:
+    """Check whether TASK=NAME is about a task; pkg/task is also called task."""
+    pattern = _task_and_name(text)[0]
+    return any(fnmatchcase(name, pattern) for name in (task, task.rpartition("/")[2]))
 
 
 @dataclass
@@ -216,14 +256,44 @@ def refusal(what: str, where: object, hint: str | None = None) -> DataError:
     return DataError(what, where=str(where), hint=hint)
 
 
-def choose(names: Iterable[str], chosen: str | None, what: str, option: str, where: object) -> str:
-    """Return the only name, or the one chosen by an option; several without a choice are refused."""
-    available = sorted(set(names))
-    if chosen is not None:
-        if chosen not in available:
-            raise refusal(f"no {what} {chosen}", where, f"available: {', '.join(available) or 'none'}")
-        return chosen
-    if len(available) != 1:
-        many = f"{len(available)} {what}s: {', '.join(available)}" if available else f"no {what}"
-        raise refusal(many, where, f"choose one with {option}" if available else None)
-    return available[0]
+def choose(
+    option: str,
+    task: str,
+    names: Iterable[str],
+    options: IngestOptions,
+    run: RunInfo,
+    where: object,
+    what: str = "",
+    order: str = "",
+) -> str:
+    """Return the scorer, filter or metric that counts for a task, and record the reason.
+
+    Parameters
+    ----------
+    names : what the task has, in the default order
+    what : the tool's word for it, where it differs from the option
+    order : description of the default order; without one, several names are refused unless one is chosen
+
+    Raises
+    ------
+    DataError
+        TASK=NAME names what the task does not have.
+    """
+    available, what = list(dict.fromkeys(names)), what or option
+    text, wanted = options.choice(option, task)
+    if wanted in available:
+        name, reason = wanted, f"chosen by --{option} {text}"
+    else:
+        if wanted and ("=" in text or not order):
+            raise refusal(f"no {what} {wanted}", where, f"available: {', '.join(sorted(available)) or 'none'}")
+        if not available or (len(available) > 1 and not order):
+            many = f"{len(available)} {what}s: {', '.join(sorted(available))}" if available else f"no {what}"
+            raise refusal(many, where, f"choose one with --{option}" if available else None)
+        name = available[0]
+        reason = f"it is the first in {order}" if len(available) > 1 else "it is the only one"
+        reason = f"chosen because {f'there is no {wanted}, and ' if wanted else ''}{reason}"
+    others = ", ".join(other for other in available if other != name)
+    is_open = others or wanted not in ("", name)
+    line = f"{task or where}: {what} {name}, {reason}{f'; also there: {others}' if others else ''}"
+    run.choices.setdefault((option, task), line if is_open else "")
+    return name

@@ -41,6 +41,8 @@ class SourceReport:
     """Problems by number of graded attempts."""
     claims: list[dict[str, Any]] = field(default_factory=list)
     """The tool's own numbers and ours."""
+    choices: list[str] = field(default_factory=list)
+    """Which of several scorers, filters or metrics counts for each task, and why."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -80,6 +82,7 @@ def report_source(staged: StagedSource, outcome: str, files: Sequence[str], stat
     out.rows, out.refused = out.rows + run.excluded_rows, run.excluded_rows
     out.benchmarks = sorted({name or run.benchmark or "" for name in staged.benchmarks} - {""})
     out.errors_counted_as = run.errors
+    out.choices = [line for line in run.choices.values() if line]
     out.notes, out.files = list(run.notes), sorted(files)
     _compare_claims(staged, out)
     return out
@@ -121,6 +124,7 @@ def format_report(report: SourceReport) -> str:
         cells = [f"{problems:,} with {n}" for n, problems in list(report.histogram.items())[:6]]
         more = ", ..." if len(report.histogram) > 6 else ""
         lines.append(f"  n         problems by attempts: {', '.join(cells)}{more}")
+    lines += [f"  chosen    {choice}" for choice in report.choices]
     agreeing = [claim for claim in report.claims if not claim["differ"]]
     lines += [f"  agrees    {claim['name']} {claim['theirs']:.6g}" for claim in agreeing]
     lines += [f"  warning   {warning}" for warning in report.warnings]

@@ -118,11 +118,15 @@ def _resolve(run: RunInfo, options: IngestOptions, unnamed: list[str], source: L
         name = options.fixed_name(column) or getattr(run, column) or None
         if column == "benchmark" and run.rows_name_benchmark:
             name = None
-        if name is None and column in unnamed:
-            raise DataError(f"no {column} in the file", where=str(source.path), hint=f"give --{column}")
         setattr(run, column, None if name is None else values.to_name(name, column))
-    settings = _to_settings(run.protocol, options)
-    run.protocol = {key: value for key, value in settings.items() if value is not None}
+    missing = [column for column in unnamed if getattr(run, column) is None]
+    if missing:
+        hint = f"give {' and '.join(f'--{column}' for column in missing)}"
+        raise DataError(f"no {' and no '.join(missing)} in the file", where=str(source.path), hint=hint)
+    run.protocol, run.provenance = (
+        {key: value for key, value in _to_settings(settings, options).items() if value is not None}
+        for settings in (run.protocol, run.provenance)
+    )
     if run.outcome == "score" and options.threshold is not None:
         run.outcome, run.claims = "passed", []  # the tool's numbers are means of rewards
 

@@ -224,6 +224,7 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
         "run": run.run_id or None,
         "format": staged.format,
         "tool": run.tool,
+        "provenance": format_settings(run.provenance),
     }
     columns |= {name: pa.repeat(pa.scalar(text, pa.string()), len(batch)) for name, text in constants.items()}
     return pa.table(columns)
@@ -249,8 +250,13 @@ def _protocol_labels(protocol: dict[str, Any]) -> tuple[float | None, str | None
     if is_number:
         del rest["temperature"]
     grader = rest.pop("grader", None)
-    setup = "; ".join(f"{key}={_format_setting(rest[key])}" for key in sorted(rest))
-    return float(temperature or 0.0) if is_number else None, None if grader is None else str(grader), setup or None
+    setup = format_settings(rest)
+    return float(temperature or 0.0) if is_number else None, None if grader is None else str(grader), setup
+
+
+def format_settings(settings: dict[str, Any]) -> str | None:
+    """Format settings as one text, ordered by key: a=1; b=x."""
+    return "; ".join(f"{key}={_format_setting(settings[key])}" for key in sorted(settings)) or None
 
 
 def _format_setting(value: Any) -> str:

@@ -67,7 +67,7 @@ def _read_samples(
             what = "converted from Inspect, with one score for all epochs"
             raise refusal(what, path, "ingest the .eval log instead")
         name, result = record["evaluation_name"], record.get("evaluation_result_id")
-        if options.metric is not None and result != options.metric:
+        if options.choice("metric", str(name))[1] not in ("", result):
             continue
         if chosen.setdefault(name, result) != result:
             raise refusal(f"{name} has several results: {chosen[name]}, {result}", path, "choose one with --metric")

@@ -48,7 +48,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             run.excluded_rows += 1
             run.notes.append(f"skipped {document['trial_name']}, which is not finished")
         else:
-            yield _to_row(document, path, options, config, details)
+            yield _to_row(document, path, options, run, config, details)
     evals = get_object(job, "stats", "evals")
     if not n_trials:
         yield from _read_job(source, options, run, config, evals)
@@ -60,7 +60,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         **{key: config.get(key) for key in SETTINGS},
         "environment": get_object(config, "environment").get("type"),
         "agent_kwargs": (config.get("agents") or [{}])[0].get("kwargs") or None,
-        "grader": options.metric or "reward",
+        "grader": options.choice("metric", _benchmark(None, config) or "")[1] or "reward",
         **{key: ", ".join(sorted(values)) or None for key, values in details.items()},
     }
     if len(evals) == 1:
@@ -69,7 +69,12 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 
 
 def _to_row(
-    trial: dict[str, Any], path: Path, options: IngestOptions, config: dict[str, Any], details: dict[str, set[str]]
+    trial: dict[str, Any],
+    path: Path,
+    options: IngestOptions,
+    run: RunInfo,
+    config: dict[str, Any],
+    details: dict[str, set[str]],
 ) -> AttemptRow:
     agent, task = get_object(trial, "agent_info"), trial.get("task_id")
     commit = task.get("git_commit_id") if isinstance(task, dict) else None
@@ -79,13 +84,14 @@ def _to_row(
     model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
     # The verifier decides: a trial with an exception may have passed.
     rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
-    key = choose(rewards, options.metric, "reward", "--metric", path) if rewards else ""
+    benchmark = _benchmark(trial.get("source"), config)
+    key = choose("metric", benchmark or "", rewards, options, run, path, "reward") if rewards else ""
     return AttemptRow(
         trial["task_name"],
         trial["trial_name"],
         _to_value(to_number(rewards[key], f"{path}: {key}") if rewards else None, options),
         model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
-        benchmark=_benchmark(trial.get("source"), config),
+        benchmark=benchmark,
         carried={"task_checksum": trial.get("task_checksum")},
         content=trial.get("task_checksum"),
     )
@@ -114,7 +120,7 @@ def _read_job(
     run.benchmark = _benchmark(None, config)
     stats = next(iter(evals.values()))
     rewards = get_object(stats, "reward_stats")
-    key = choose(rewards, options.metric, "reward", "--metric", source.path) if rewards else ""
+    key = choose("metric", run.benchmark or "", rewards, options, run, source.path, "reward") if rewards else ""
     rewarded = [(name, float(reward)) for reward, names in rewards.get(key, {}).items() for name in names]
     failed = dict.fromkeys(name for names in get_object(stats, "exception_stats").values() for name in names)
     # An exception without a reward: there is no verdict.

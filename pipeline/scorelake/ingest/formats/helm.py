@@ -41,12 +41,14 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         if metric is None:
             # exact_match@5 and the like are computed from several outputs and are not attempts.
             names = {str(name["name"]) for name, _ in stats if "@" not in str(name.get("name"))}
-            metric = choose(names, options.metric, "metric", "--metric", source.path)
+            metric = choose("metric", run.benchmark, names, options, run, source.path)
         splits = {str(name.get("split")) for name, _ in stats}
         if options.split is None:
             split = split or next(iter(splits), None)
             if splits - {split}:
-                choose(splits | {str(split)}, None, "split", "--split", source.path)
+                several = sorted(splits | {str(split)})
+                what = f"{len(several)} splits: {', '.join(several)}"
+                raise refusal(what, source.path, "choose one with --split")
         elif options.split not in splits:
             continue
         selected = [item for item in stats if (item[0].get("name"), item[0].get("split")) == (metric, split)]

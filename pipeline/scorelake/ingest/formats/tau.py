@@ -83,8 +83,8 @@ def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterat
         "user_args": user.get("llm_args"),
         "user_implementation": user.get("implementation"),
         "max_steps": info.get("max_steps"),
-        "git_commit": info.get("git_commit"),
     }
+    run.provenance = {"git_commit": info.get("git_commit")}
 
 
 def _to_row(simulation: Any, options: IngestOptions, tag: str) -> AttemptRow:
