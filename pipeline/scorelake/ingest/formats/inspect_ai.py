@@ -88,10 +88,11 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
         documents = [name for name in names if name.endswith(".json")]
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
+            if prefix == SAMPLES:
+                yield decode(archive.read(name).decode("utf-8-sig"), f"{path}: {name}")
+                continue
             with archive.open(name) as file:
-                reader = JsonReader(file, f"{path}: {name}")
-                yield from [reader.value()] if prefix == SAMPLES else (sample for *_, sample in reader.members())
-                reader.finish()
+                yield from (sample for *_, sample in JsonReader(file, f"{path}: {name}").members())
 
 
 def _score_names(scores: dict[str, Any]) -> Iterator[str]:
