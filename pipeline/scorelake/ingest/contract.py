@@ -59,42 +59,6 @@ class Claim(NamedTuple):
     tolerance: float = 1e-6
 
 
-@dataclass
-class RunInfo:
-    """Metadata of one source, filled in by the adapter. It is evaluated after the last attempt."""
-
-    outcome: Outcome
-    errors: ErrorRule
-    run_id: str = ""
-    model: str | None = None
-    benchmark: str | None = None
-    subject: str | None = None
-    tool: str | None = None
-    protocol: dict[str, Any] = field(default_factory=dict)
-    """Settings that change what is measured: the columns `temperature` and `grader`, and the others in `setup`."""
-    provenance: dict[str, Any] = field(default_factory=dict)
-    """Settings that do not, such as commits, package versions and concurrency: recorded, but attempts are pooled."""
-    choices: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Which scorer, filter or metric counts and why, by option and task; "" where there was nothing to choose."""
-    claims: list[Claim] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    excluded_rows: int = 0
-    """Rows that do not count by the format's own rules, such as a torn last line that is written again."""
-    rows_name_benchmark: bool = False
-    """Every row names its benchmark, derived from --benchmark: a file covers several."""
-    unique_attempts: bool = False
-    """An attempt cannot occur twice; if one does, rows differ by something that is not in the file."""
-    task_id: str | None = None
-    """Only the newest source of a task counts, unless attempts have ids by which repeats are recognised."""
-    created: str = ""
-    has_attempt_ids: bool = False
-
-    def add_claim(self, name: str, value: Any, *more: Any, **options: Any) -> None:
-        """Add a Claim if the tool reports a number."""
-        if isinstance(value, int | float):
-            self.claims.append(Claim(name, float(value), *more, **options))
-
-
 @dataclass(frozen=True)
 class IngestOptions:
     """Options of the command line that adapters use. The fields are part of the digest that detects changes."""
@@ -179,6 +143,81 @@ def names_task(text: str, task: str) -> bool:
 
 
 @dataclass
+class RunInfo:
+    """Metadata of one source, filled in by the adapter. It is evaluated after the last attempt."""
+
+    path: Path
+    """The file or folder by which users know the run."""
+    options: IngestOptions
+    outcome: Outcome
+    errors: ErrorRule
+    run_id: str = ""
+    model: str | None = None
+    benchmark: str | None = None
+    subject: str | None = None
+    tool: str | None = None
+    protocol: dict[str, Any] = field(default_factory=dict)
+    """Settings that change what is measured: the columns `temperature` and `grader`, and the others in `setup`."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """Settings that do not, such as commits, package versions and concurrency: recorded, but attempts are pooled."""
+    choices: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Which scorer, filter or metric counts and why, by option and task; "" where there was nothing to choose."""
+    claims: list[Claim] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    excluded_rows: int = 0
+    """Rows that do not count by the format's own rules, such as a torn last line that is written again."""
+    rows_name_benchmark: bool = False
+    """Every row names its benchmark, derived from --benchmark: a file covers several."""
+    unique_attempts: bool = False
+    """An attempt cannot occur twice; if one does, rows differ by something that is not in the file."""
+    task_id: str | None = None
+    """Only the newest source of a task counts, unless attempts have ids by which repeats are recognised."""
+    created: str = ""
+    has_attempt_ids: bool = False
+
+    def add_claim(self, name: str, value: Any, *more: Any, **options: Any) -> None:
+        """Add a Claim if the tool reports a number."""
+        if isinstance(value, int | float):
+            self.claims.append(Claim(name, float(value), *more, **options))
+
+    def choose(
+        self, option: str, task: str, names: Iterable[str], what: str = "", order: str = "", where: object = None
+    ) -> str:
+        """Return the scorer, filter or metric that counts for a task, and record the reason.
+
+        Parameters
+        ----------
+        names : what the task has, in the default order
+        what : the tool's word for it, where it differs from the option
+        order : description of the default order; without one, several names are refused unless one is chosen
+        where : the file that is read, if the source has several
+
+        Raises
+        ------
+        DataError
+            TASK=NAME names what the task does not have.
+        """
+        available, what, where = list(dict.fromkeys(names)), what or option, where or self.path
+        text, wanted = self.options.choice(option, task)
+        if wanted in available:
+            name, reason = wanted, f"chosen by --{option} {text}"
+        elif wanted and ("=" in text or not order):
+            raise refusal(f"no {what} {wanted}", where, f"available: {', '.join(sorted(available)) or 'none'}")
+        elif not available:
+            raise refusal(f"no {what}", where)
+        elif len(available) > 1 and not order:
+            listed = ", ".join(sorted(available))
+            raise refusal(f"{len(available)} {what}s: {listed}", where, f"choose one with --{option}")
+        else:
+            name, lacks = available[0], f"there is no {wanted}, and " if wanted else ""
+            reason = f"chosen because {lacks}it is the {f'first in {order}' if len(available) > 1 else 'only one'}"
+        others = ", ".join(other for other in available if other != name)
+        line = f"{task or where}: {what} {name}, {reason}{f'; also there: {others}' if others else ''}"
+        self.choices.setdefault((option, task), line if others or wanted not in ("", name) else "")
+        return name
+
+
+@dataclass
 class LogSource:
     """The files of one run, and how to read them one record at a time."""
 
@@ -215,6 +254,14 @@ class LogSource:
         """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
         return json_stream.members(self.file, keys, watch=self.watch)
 
+    def records(self, key: str, document: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""
+        for top, name, value in self.members(key):
+            if top == key and name is not None:
+                yield name, value
+            else:
+                document[top] = value
+
     def companion(self, name: str | None = None) -> dict[str, Any]:
         """Load the companion file, by its name if there may be several; {} if there is none."""
         path = next((path for path in self.companions if name in (None, path.name)), None)
@@ -242,6 +289,8 @@ class LogFormat:
     """Return the path that stands for the run, for tools that write one file per attempt."""
     companions: Callable[[Path], Iterable[Path]] = lambda path: ()
     """List the files that may hold metadata of the same run."""
+    passes: Callable[[float], bool] | None = None
+    """The tool's own rule by which a reward passes; --threshold overrides it."""
     explain: Callable[[FileProbe], str | None] = lambda probe: None
     """Say why a file that resembles this format cannot be read, such as samples that were never graded."""
 
@@ -254,46 +303,3 @@ def siblings(*names: str) -> Callable[[Path], Iterable[Path]]:
 def refusal(what: str, where: object, hint: str | None = None) -> DataError:
     """Build the error for a source that must not be counted."""
     return DataError(what, where=str(where), hint=hint)
-
-
-def choose(
-    option: str,
-    task: str,
-    names: Iterable[str],
-    options: IngestOptions,
-    run: RunInfo,
-    where: object,
-    what: str = "",
-    order: str = "",
-) -> str:
-    """Return the scorer, filter or metric that counts for a task, and record the reason.
-
-    Parameters
-    ----------
-    names : what the task has, in the default order
-    what : the tool's word for it, where it differs from the option
-    order : description of the default order; without one, several names are refused unless one is chosen
-
-    Raises
-    ------
-    DataError
-        TASK=NAME names what the task does not have.
-    """
-    available, what = list(dict.fromkeys(names)), what or option
-    text, wanted = options.choice(option, task)
-    if wanted in available:
-        name, reason = wanted, f"chosen by --{option} {text}"
-    else:
-        if wanted and ("=" in text or not order):
-            raise refusal(f"no {what} {wanted}", where, f"available: {', '.join(sorted(available)) or 'none'}")
-        if not available or (len(available) > 1 and not order):
-            many = f"{len(available)} {what}s: {', '.join(sorted(available))}" if available else f"no {what}"
-            raise refusal(many, where, f"choose one with --{option}" if available else None)
-        name = available[0]
-        reason = f"it is the first in {order}" if len(available) > 1 else "it is the only one"
-        reason = f"chosen because {f'there is no {wanted}, and ' if wanted else ''}{reason}"
-    others = ", ".join(other for other in available if other != name)
-    is_open = others or wanted not in ("", name)
-    line = f"{task or where}: {what} {name}, {reason}{f'; also there: {others}' if others else ''}"
-    run.choices.setdefault((option, task), line if is_open else "")
-    return name

@@ -27,7 +27,7 @@ To add a format:
      AttemptRow. Options override both.
    - An attempt needs an id that is the same whenever the file is read: the tool's own, or `source.tag` with the line.
    - Convert values with `values.to_verdict` and `values.to_number`, which refuse what has no clear meaning; look into
-     nested objects with `values.get_object`; choose between several metrics with `contract.choose`. Raise
+     nested objects with `values.get_object`; choose between several metrics with `run.choose`. Raise
      `contract.refusal` for a source that must not be counted. A KeyError or TypeError becomes a refusal by itself.
    - The outcome of LogFormat is "passed" for verdicts and "score" for numbers; its error rule is what the tool does
      with attempts that have no verdict.

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scorelake.ingest.contract import (
-    AttemptRow,
-    IngestOptions,
-    LogFormat,
-    LogSource,
-    RunInfo,
-    choose,
-    refusal,
-    siblings,
-)
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
 from scorelake.ingest.json_stream import load
 from scorelake.ingest.probe import list_with
 from scorelake.ingest.values import get_object, to_number
@@ -41,7 +32,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         if metric is None:
             # exact_match@5 and the like are computed from several outputs and are not attempts.
             names = {str(name["name"]) for name, _ in stats if "@" not in str(name.get("name"))}
-            metric = choose("metric", run.benchmark, names, options, run, source.path)
+            metric = run.choose("metric", run.benchmark, names)
         splits = {str(name.get("split")) for name, _ in stats}
         if options.split is None:
             split = split or next(iter(splits), None)

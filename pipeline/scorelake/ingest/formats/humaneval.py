@@ -53,10 +53,7 @@ def read_evalplus(source: LogSource, options: IngestOptions, run: RunInfo) -> It
         run.model = source.folder.name
     document: dict[str, Any] = {}
     benchmark = ""
-    for key, task, value in source.members("eval"):
-        if key != "eval":
-            document[key] = value
-            continue
+    for task, value in source.records("eval", document):
         prefix, _, rest = str(task).partition("/")
         if not rest:
             raise ValueError(f"task {quote(task)} has no benchmark in its name")

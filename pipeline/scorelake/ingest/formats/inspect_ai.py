@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, quote, to_number, to_setting
@@ -38,7 +38,8 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     header: dict[str, Any] = {}
     names: dict[str, None] = {}
     has_uuids, scorer = True, ""
-    for sample in _read_archive(source.file, header) if is_archive else _read_document(source, header):
+    records = _read_archive(source.file, header) if is_archive else source.records("samples", header)
+    for _, sample in records:
         if not run.run_id:
             _add_names(header, run, source.path)
         uuid, subject_key = sample.get("uuid"), options.subject_key
@@ -61,7 +62,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     _add_names(header, run, source.path, check_version=is_archive)
     if names:
         task, available = str(run.benchmark), _in_order(names, header)
-        chosen = choose("scorer", task, available, options, run, source.path, "score", "the scorers of the log")
+        chosen = run.choose("scorer", task, available, "score", "the scorers of the log")
         if chosen != scorer:
             hint = f"choose it with --scorer {task}={chosen}"
             raise refusal(f"score {chosen} is missing in the first samples", source.path, hint)
@@ -71,15 +72,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     run.has_attempt_ids = has_uuids
 
 
-def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
-    for key, name, value in source.members("samples"):
-        if key == "samples" and name is not None:
-            yield value
-        else:
-            header[key] = value
-
-
-def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
+def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     """Read the summaries of a finished log, else the journal, else single samples."""
     with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
@@ -89,10 +82,10 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
             if prefix == SAMPLES:
-                yield decode(archive.read(name).decode("utf-8-sig"), f"{path}: {name}")
+                yield name, decode(archive.read(name).decode("utf-8-sig"), f"{path}: {name}")
                 continue
             with archive.open(name) as file:
-                yield from (sample for *_, sample in JsonReader(file, f"{path}: {name}").members())
+                yield from ((name, sample) for *_, sample in JsonReader(file, f"{path}: {name}").members())
 
 
 def _score_names(scores: dict[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.probe import records_with
 from scorelake.ingest.values import get_object, to_number, to_setting
 
@@ -45,8 +45,8 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             listed, names = _names(config.get("metric_list"), "metric"), _metrics(record)
             names = [*(name for name in listed if name in names), *names]
             filters = _list_filters(record, config, aggregates, source)
-            metric = choose("metric", task, names, options, run, source.file, order="the metric_list of the task")
-            chosen = choose("filter", task, filters, options, run, source.file, order="the filter_list of the task")
+            metric = run.choose("metric", task, names, order="the metric_list of the task")
+            chosen = run.choose("filter", task, filters, order="the filter_list of the task")
         if record.get("filter", chosen) != chosen:
             continue
         rows += 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_number
 
@@ -27,9 +28,9 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     for line, episode in source.lines(torn=torn):
         where = f"line {line:,}"
         task, benchmark = get_object({"task": episode["task"]}, "task"), get_object(episode, "env").get("id")
-        agent, trace = _select_trace(episode, str(benchmark or ""), options, run, where, source)
+        agent, trace = _select_trace(episode, str(benchmark or ""), run, where)
         metric = options.choice("metric", str(benchmark or ""))[1]
-        value = None if trace is None else _get_reward(trace, metric, where, source)
+        value = None if trace is None else _get_reward(trace, metric, where, source.path)
         step = get_object(episode, "run", "work").get("step", steps[-1] if steps else None)
         model, sampling = _get_model([trace] if trace else episode["traces"])
         yield AttemptRow(
@@ -48,27 +49,25 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         run.notes.append(f"skipped line {torn[0]:,}, which is incomplete; the tool writes the episode again")
 
 
-def _select_trace(
-    episode: Any, task: str, options: IngestOptions, run: RunInfo, where: str, source: LogSource
-) -> tuple[str | None, Any]:
+def _select_trace(episode: Any, task: str, run: RunInfo, where: str) -> tuple[str | None, Any]:
     """Return the trace whose rewards count, and its agent where several have rewards: by default the first."""
     traces = {get_object(trace, "agent").get("name", "agent"): trace for trace in episode["traces"]}
     if len(traces) != len(episode["traces"]):
-        raise refusal(f"{where}: several traces of one agent", source.path)
+        raise refusal(f"{where}: several traces of one agent", run.path)
     rewarded = {name: trace for name, trace in traces.items() if trace.get("rewards")} or traces
     if not rewarded:
         return None, None
-    agent = choose("scorer", task, rewarded, options, run, source.path, "agent", "the traces of an episode")
+    agent = run.choose("scorer", task, rewarded, "agent", "the traces of an episode")
     return agent if len(rewarded) > 1 else None, rewarded[agent]
 
 
-def _get_reward(trace: Any, metric: str, where: str, source: LogSource) -> float | None:
+def _get_reward(trace: Any, metric: str, where: str, path: Path) -> float | None:
     """Return the weighted sum of all rewards, or the reward or metric that --metric names."""
     rewards, metrics = get_object(trace, "rewards"), get_object(trace, "metrics")
     if metric:
         if metric not in {*rewards, *metrics}:
             hint = f"available: {', '.join([*rewards, *metrics])}"
-            raise refusal(f"{where}: no metric {metric}", source.path, hint)
+            raise refusal(f"{where}: no metric {metric}", path, hint)
         value = rewards.get(metric, metrics.get(metric))
         return to_number(value["score"] if isinstance(value, dict) else value, f"{where}: {metric}")
     scores = [None if reward is None else to_number(reward["score"], where) for reward in rewards.values()]

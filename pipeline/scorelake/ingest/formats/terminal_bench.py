@@ -34,10 +34,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     run.protocol = {key: metadata.get(key) for key in SETTINGS}
     run.provenance = {"commit_hash": metadata.get("commit_hash")}
     document: dict[str, Any] = {}
-    for key, name, trial in source.members("results"):
-        if key != "results" or name is None:
-            document[key] = trial
-            continue
+    for _, trial in source.records("results", document):
         value = to_verdict(trial["is_resolved"], f"{trial['trial_name']}: is_resolved")
         yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value)
     run.add_claim("accuracy", document.get("accuracy"))
