@@ -50,8 +50,8 @@ class SourceReport:
 
     def set_counts(self, stats: AttemptStats, outcome: str) -> None:
         """Copy the counts of the statistics."""
-        self.rows, self.graded, self.ungraded = stats.rows, stats.graded, stats.ungraded
-        self.duplicate, self.errors = stats.duplicate, stats.errors
+        for name in ("rows", "graded", "ungraded", "duplicate", "errors"):
+            setattr(self, name, getattr(stats, name))
         self.passed = stats.total if outcome == "passed" else None
         self.mean = stats.total / stats.graded if stats.graded else None
         if stats.n_verdicts + stats.errors:
