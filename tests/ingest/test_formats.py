@@ -161,11 +161,10 @@ def test_refusal(tmp_path: Path, layout: str, change: Edit, options: dict[str, A
 
 # --- which of several verdicts counts -----------------------------------------------------------------------------
 
-LISTED = {
-    "filter_list": [{"name": "x"}, {"name": "none"}],
-    "metric_list": [{"metric": "acc"}, {"metric": "exact_match"}],
-}
-DECLARED = {"eval": inspect_header()["eval"] | {"scorers": [{"name": "pkg/b"}, {"name": "a"}]}}
+FILTERS, METRICS = [{"name": "x"}, {"name": "none"}], [{"metric": "acc"}, {"metric": "exact_match"}]
+SCORERS = {"eval": inspect_header()["eval"] | {"scorers": [{"name": "pkg/b"}, {"name": "a"}]}}
+DECLARED = samples(inspect_sample("p", 0, None, scores=BOTH), **SCORERS)
+FIRST = "chosen because it is the first in"
 
 
 def two_filters(path: Path) -> None:
@@ -179,53 +178,33 @@ def two_filters(path: Path) -> None:
 def two_listed(path: Path) -> None:
     """Rows of two filters and metrics, which the task lists in another order."""
     for other in path.parent.glob("samples_*"):
-        edit_lines(lambda i, record: record.update(filter="x" if i else "none"))(other)
+        TWO_FILTERS(other)
         TWO_METRICS(other)
     for results in path.parent.glob("results_*"):
-        edit(lambda document: document["configs"]["toy"].update(LISTED))(results)
+        edit(lambda each: each["configs"]["toy"].update(filter_list=FILTERS, metric_list=METRICS))(results)
 
 
 @pytest.mark.parametrize(
     ("layout", "change", "options", "choice"),
     [
-        (
-            "inspect_json",
-            TWO_SCORES,
-            {},
-            "score a, chosen because it is the first in the scorers of the log; also there",
-        ),
-        (
-            "inspect_json",
-            samples(inspect_sample("p", 0, None, scores=BOTH), **DECLARED),
-            {},
-            "score b.x, chosen because",
-        ),
+        ("inspect_json", TWO_SCORES, {}, f"score a, {FIRST} the scorers of the log; also there: b.x, b.y"),
+        ("inspect_json", DECLARED, {}, f"score b.x, {FIRST} the scorers of the log"),
         ("inspect_json", TWO_SCORES, {"scorer": ("b.y",)}, "score b.y, chosen by --scorer b.y; also there: a, b.x"),
         ("inspect_json", TWO_SCORES, {"scorer": ("a", "t?y=b.x")}, "score b.x, chosen by --scorer t?y=b.x; also"),
         ("inspect_json", TWO_SCORES, {"scorer": ("t*=a", "toy=b.x")}, "score b.x, chosen by --scorer toy=b.x; also"),
-        (
-            "inspect_json",
-            TWO_SCORES,
-            {"scorer": ("z",)},
-            "score a, chosen because there is no z, and it is the first",
-        ),
-        ("inspect_json", TWO_SCORES, {"scorer": ("other=z",)}, "score a, chosen because it is the first in"),
-        ("lm_eval", two_filters, {}, "filter none, chosen because it is the first in the filter_list of the task"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("z",)}, "score a, chosen because there is no z, and it is the f"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("other=z",)}, f"score a, {FIRST} the scorers of the log"),
+        ("lm_eval", two_filters, {}, f"filter none, {FIRST} the filter_list of the task"),
         ("lm_eval", two_filters, {"filter": ("x",)}, "filter x, chosen by --filter x; also there: none"),
-        ("lm_eval", two_listed, {}, "metric acc, chosen because it is the first in the metric_list of the task"),
-        ("lm_eval", two_listed, {}, "filter x, chosen because it is the first in the filter_list of the task; also"),
+        ("lm_eval", two_listed, {}, f"metric acc, {FIRST} the metric_list of the task"),
+        ("lm_eval", two_listed, {}, f"filter x, {FIRST} the filter_list of the task; also there: none"),
         (
             "lm_eval",
-            lambda path: None,
+            update(),
             {"filter": ("x",)},
-            "filter none, chosen because there is no x, and it is the only",
+            "filter none, chosen because there is no x, and it is the only one",
         ),
-        (
-            "prime_rl",
-            edit_lines(add_judge),
-            {},
-            "agent agent, chosen because it is the first in the traces of an episode",
-        ),
+        ("prime_rl", edit_lines(add_judge), {}, f"agent agent, {FIRST} the traces of an episode"),
     ],
 )
 def test_choice(tmp_path: Path, layout: str, change: Edit, options: dict[str, Any], choice: str) -> None:
@@ -240,21 +219,18 @@ def test_choice(tmp_path: Path, layout: str, change: Edit, options: dict[str, An
 def test_score_that_is_missing_in_the_first_samples_must_be_chosen_by_task(tmp_path: Path) -> None:
     change = samples(*(inspect_sample("p", i, None, scores={name: {"value": 1}}) for i, name in enumerate("ab")))
     change(write(tmp_path, "inspect_json"))
-    assert "b is missing in the first samples (choose it with --scorer toy=b)" in refusals(
-        load(tmp_path, scorer=("b",))
-    )
+    report = load(tmp_path, scorer=("b",))
+    assert "b is missing in the first samples (choose it with --scorer toy=b)" in refusals(report)
     assert load_one(tmp_path, scorer=("toy=b",)).graded == 1
 
 
 def test_one_filter_for_all_tasks_does_not_refuse_those_that_lack_it(tmp_path: Path) -> None:
     two_filters(write(tmp_path, "lm_eval"))
     LAYOUTS["lm_eval"].write(tmp_path / "logs" / "plain", TABLE)
-    inspect = LAYOUTS["inspect_json"].write(tmp_path / "logs" / "inspect", TABLE)
-    TWO_SCORES(inspect)
+    TWO_SCORES(LAYOUTS["inspect_json"].write(tmp_path / "logs" / "inspect", TABLE))
     report = load(tmp_path, filter=("x",), scorer=("b.x",))
     assert not report.refused, refusals(report)
-    graders = {row["grader"] for row in lakes.rows(tmp_path / "lake")}
-    assert graders == {"exact_match,x", "exact_match,none", "b.x"}
+    assert {row["grader"] for row in lakes.rows(tmp_path / "lake")} == {"exact_match,x", "exact_match,none", "b.x"}
 
 
 # --- Inspect ------------------------------------------------------------------------------------------------------
