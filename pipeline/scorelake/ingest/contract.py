@@ -122,9 +122,8 @@ class IngestOptions:
     @property
     def subject_key(self) -> str | None:
         """The metadata key that --subject names, if it names a key and not a subject."""
-        if self.subject is None or not self.subject.startswith("metadata."):
-            return None
-        return self.subject.removeprefix("metadata.")
+        prefix, _, key = (self.subject or "").partition("metadata.")
+        return None if prefix or not key else key
 
     def fixed_name(self, column: str) -> str | None:
         """Return the model, benchmark or subject that was given for all rows."""
@@ -277,7 +276,6 @@ class LogFormat:
     """An adapter: how files of one format are recognised, grouped and read."""
 
     name: str
-    about: str
     outcome: Outcome
     errors: ErrorRule
     """The tool's own rule for attempts without a verdict."""

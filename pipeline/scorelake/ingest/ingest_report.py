@@ -114,11 +114,9 @@ def format_report(report: SourceReport) -> str:
         lines.append(f"  reward    mean {report.mean:.6g}")
     if report.errors:
         counted = f", counted as {report.errors_counted_as}" if report.errors_counted_as else ""
-        means = [
-            "undefined" if mean is None else f"{mean:.6g}"
-            for mean in (report.mean_errors_failed, report.mean_errors_ungraded)
-        ]
-        both = f"mean {means[0]} with them as failures, {means[1]} without them"
+        both_means = (report.mean_errors_failed, report.mean_errors_ungraded)
+        failed, ungraded = ("undefined" if mean is None else f"{mean:.6g}" for mean in both_means)
+        both = f"mean {failed} with them as failures, {ungraded} without them"
         lines.append(f"  errors    {report.errors:,} without a verdict{counted}: {both}")
     if report.histogram:
         cells = [f"{problems:,} with {n}" for n, problems in list(report.histogram.items())[:6]]

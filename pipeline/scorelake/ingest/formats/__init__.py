@@ -16,7 +16,7 @@ To add a format:
            yield AttemptRow(record["task"], f"{source.tag}:{line}", value)
 
 
-   FORMAT = LogFormat("mytool", "mytool results.jsonl", "passed", "ungraded", detect, read)
+   FORMAT = LogFormat("mytool", "passed", "ungraded", detect, read)
    ```
 
    - Exactly one format may accept a file. `read` streams with `source.lines()`, `source.records("rows", rest)` or

@@ -93,6 +93,4 @@ def _read_samples(
         run.notes.append(f"the aggregate reports {total:,} instances, the file has {rows:,}")
 
 
-FORMAT = LogFormat(
-    "every-eval-ever", "Every Eval Ever instances", "passed", "ungraded", detect, read, group, companions
-)
+FORMAT = LogFormat("every-eval-ever", "passed", "ungraded", detect, read, group, companions)

@@ -248,5 +248,4 @@ def _read_csv(path: Path, watch: Watch) -> Iterator[dict[str, Any]]:
         raise refusal("the last line has no end, so the file may be truncated", path, hint)
 
 
-ABOUT = "JSON Lines, JSON, CSV or Parquet with --map"
-FORMAT = LogFormat("generic", ABOUT, "passed", "ungraded", lambda probe: False, read)
+FORMAT = LogFormat("generic", "passed", "ungraded", lambda probe: False, read)

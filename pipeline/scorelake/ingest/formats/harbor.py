@@ -117,6 +117,4 @@ def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> It
         yield AttemptRow(name.rpartition("__")[0] or name, name, reward)
 
 
-FORMAT = LogFormat(
-    "harbor", "Harbor job folders", "passed", "fail", detect, read, group, companions, lambda reward: reward >= 1
-)
+FORMAT = LogFormat("harbor", "passed", "fail", detect, read, group, companions, lambda reward: reward >= 1)

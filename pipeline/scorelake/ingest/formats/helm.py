@@ -62,4 +62,4 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 
 
 DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")
-FORMAT = LogFormat("helm", "HELM per_instance_stats.json", "score", "ungraded", DETECT, read, companions=COMPANIONS)
+FORMAT = LogFormat("helm", "score", "ungraded", DETECT, read, companions=COMPANIONS)

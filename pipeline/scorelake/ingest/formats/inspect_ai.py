@@ -179,4 +179,4 @@ def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> N
                 run.add_claim(f"{label} of {reducer}" if k else label, reported.get("value"), metric)
 
 
-FORMAT = LogFormat("inspect", "Inspect AI logs, .eval and .json", "score", "ungraded", detect, read)
+FORMAT = LogFormat("inspect", "score", "ungraded", detect, read)

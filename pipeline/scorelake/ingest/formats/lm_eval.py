@@ -144,5 +144,6 @@ def _add_protocol(run: RunInfo, grader: str, chosen: str, config: dict[str, Any]
     }
 
 
-DETECT, ABOUT = records_with("doc_id", "resps", "filtered_resps"), "lm-evaluation-harness sample files"
-FORMAT = LogFormat("lm-eval", ABOUT, "score", "ungraded", DETECT, read, companions=companions)
+FORMAT = LogFormat(
+    "lm-eval", "score", "ungraded", records_with("doc_id", "resps", "filtered_resps"), read, companions=companions
+)

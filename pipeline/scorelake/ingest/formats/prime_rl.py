@@ -89,4 +89,4 @@ def _get_model(traces: list[Any]) -> tuple[str | None, dict[str, Any]]:
     return None, {}
 
 
-FORMAT = LogFormat("prime-rl", "verifiers v1 and prime-rl traces.jsonl", "score", "fail", detect, read)
+FORMAT = LogFormat("prime-rl", "score", "fail", detect, read)

@@ -93,8 +93,6 @@ def _to_row(simulation: Any, tag: str) -> AttemptRow:
     return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
 
 
-IS_TAU1, ABOUT = list_with("task_id", "reward", "info", "traj"), "tau2-bench results.json"
-TAU1 = LogFormat("tau-bench", "tau-bench 1 result lists", "passed", "fail", IS_TAU1, read_tau1, passes=passes)
-TAU2 = LogFormat(
-    "tau2", ABOUT, "passed", "ungraded", detect_tau2, read_tau2, companions=list_simulations, passes=passes
-)
+IS_TAU1 = list_with("task_id", "reward", "info", "traj")
+TAU1 = LogFormat("tau-bench", "passed", "fail", IS_TAU1, read_tau1, passes=passes)
+TAU2 = LogFormat("tau2", "passed", "ungraded", detect_tau2, read_tau2, companions=list_simulations, passes=passes)

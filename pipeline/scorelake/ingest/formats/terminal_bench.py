@@ -43,5 +43,4 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             run.add_claim(f"pass@{k}", value, f"pass@{k}")
 
 
-COMPANIONS, ABOUT = siblings("run_metadata.json"), "Terminal-Bench 1 results.json"
-FORMAT = LogFormat("terminal-bench", ABOUT, "passed", "fail", detect, read, companions=COMPANIONS)
+FORMAT = LogFormat("terminal-bench", "passed", "fail", detect, read, companions=siblings("run_metadata.json"))

@@ -101,5 +101,4 @@ def _get_reward(record: dict[str, Any], metric: str, line: int, path: Path) -> A
     return metrics[metric]
 
 
-COMPANIONS = siblings("metadata.json")
-FORMAT = LogFormat("verifiers", "verifiers results.jsonl", "score", "fail", detect, read, companions=COMPANIONS)
+FORMAT = LogFormat("verifiers", "score", "fail", detect, read, companions=siblings("metadata.json"))
