@@ -184,17 +184,8 @@ class RunInfo:
     ) -> str:
         """Return the scorer, filter or metric that counts for a task, and record the reason.
 
-        Parameters
-        ----------
-        names : what the task has, in the default order
-        what : the tool's word for it, where it differs from the option
-        order : description of the default order; without one, several names are refused unless one is chosen
-        where : the file that is read, if the source has several
-
-        Raises
-        ------
-        DataError
-            TASK=NAME names what the task does not have.
+        The names are in the default order, which `order` describes; without one, several are refused unless one is
+        chosen. `what` is the tool's word for the option.
         """
         available, what, where = list(dict.fromkeys(names)), what or option, where or self.path
         text, wanted = self.options.choice(option, task)

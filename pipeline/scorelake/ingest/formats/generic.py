@@ -73,17 +73,13 @@ def _check_mapping(
         f"{name} is a column of scorelake: carry yours under another name" for name in sorted(given.keys() & TAKEN)
     ]
     missing = {name for name in (*FIELDS, *OUTCOMES) if name not in given and get_path(record, name) is _MISSING}
-    hints = []
+    needed = {} if key is not None else {"problem_id": "--map problem_id=..."}
+    needed |= {name: f"--{name}" for name in ("benchmark", "model") if options.fixed_name(name) is None}
+    wrong += [f"no {name}" for name in needed if name in missing]
+    hints = [hint for name, hint in needed.items() if name in missing]
     if "n" not in given and missing >= {*OUTCOMES}:
         wrong.append("neither passed nor score")
-        hints.append("--map passed=... or --map score=...")
-    if key is None and "problem_id" in missing:
-        wrong.append("no problem_id")
-        hints.append("--map problem_id=...")
-    for name in ("benchmark", "model"):
-        if name in missing and options.fixed_name(name) is None:
-            wrong.append(f"no {name}")
-            hints.append(f"--{name}")
+        hints.insert(0, "--map passed=... or --map score=...")
     if wrong:
         keys = pq.read_schema(path).names if probe(path).shape == "parquet" else list(record)
         give = f"give {', '.join(hints)}; " if hints else ""
@@ -181,10 +177,10 @@ def _read_records(
 
     A document that is one object may be one record (`is_single`), like JSON Lines of one line.
     """
-    if probe.shape == "parquet":
-        yield from ((i, None, record) for i, record in enumerate(_read_parquet(probe.path, columns), 1))
-    elif probe.shape == "text":
-        yield from ((i, None, record) for i, record in enumerate(_read_csv(probe.path, source.watch), 1))
+    if probe.shape in ("parquet", "text"):
+        is_parquet = probe.shape == "parquet"
+        rows = _read_parquet(probe.path, columns) if is_parquet else _read_csv(probe.path, source.watch)
+        yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines())
     elif probe.shape in ("list", "object"):
