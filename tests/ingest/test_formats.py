@@ -142,6 +142,7 @@ B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
         ("tau2", edit(lambda results: {"info": results["info"]}), {}, "no folder simulations next to it"),
         ("every_eval_ever", several_epochs, {}, "ingest the .eval log instead"),
         ("every_eval_ever", TWO_RESULTS, {}, "toy has several results: r0, r1 (choose one with --metric)"),
+        ("every_eval_ever", update(), {"metric": ("r0",)}, "no metric r0 (available: toy.accuracy)"),
         ("every_eval_ever", NEW_HASHES, {}, "has conflicting contents"),
         ("every_eval_ever", update(schema_version="0.4.0"), {}, 'schema "0.4.0"'),
         ("helm", lambda path: None, {}, "2 metrics: exact_match, num_references (choose one with --metric)"),
