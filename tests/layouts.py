@@ -509,7 +509,7 @@ LAYOUTS = {
     "tau2": Layout("tau2", tau2),
     "tau2_folder": Layout("tau2", tau2_folder),
     "every_eval_ever": Layout("every-eval-ever", every_eval_ever, lines=True),
-    "helm": Layout("helm", helm, {"metric": "exact_match"}),
+    "helm": Layout("helm", helm, {"metric": ("exact_match",)}),
     "bfcl": Layout("bfcl", bfcl, nulls=False, raw=False),
     "generic_lines": Layout("generic", generic_lines, _MAP, lines=True),
     "generic_json": Layout("generic", generic_json, _MAP),

@@ -236,7 +236,7 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
 
     for source in report.sources:
         say(format_report(source))
-    if len(report.sources) > 1 and report.total.rows:
+    if report.total.rows and (len(report.sources) > 1 or report.total.notes):
         say(format_report(report.total))
     if report.ignored:
         say(f"skipped {len(report.ignored):,} files that are not results, e.g. {report.ignored[0]}")

@@ -119,35 +119,34 @@ B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
 @pytest.mark.parametrize(
     ("layout", "change", "options", "message"),
     [
-        ("inspect_json", TWO_SCORES, {}, "3 scores: a, b.x, b.y (choose one with --scorer)"),
-        ("inspect_json", TWO_SCORES, {"scorer": "c"}, "no score c (available: a, b.x, b.y)"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("toy=c",)}, "no score c (available: a, b.x, b.y)"),
         ("inspect_json", samples(inspect_sample("p", 0, [1, 2])), {}, "score is [1, 2]"),
         ("inspect_json", samples(inspect_sample("p", 0, "maybe")), {}, 'a score of "maybe"'),
         ("inspect_json", samples(inspect_sample("p", 0, 1), version=4), {}, "version 4 of Inspect's log (2 and 3"),
         ("lm_eval", update(doc_id=0), {}, "problem_id 0 has conflicting contents (attempt 1 and attempt"),
-        ("lm_eval", TWO_METRICS, {}, "2 metrics: acc, exact_match (choose one with --metric)"),
-        ("lm_eval", TWO_METRICS, {"metric": "f1"}, "no metric f1"),
+        ("lm_eval", TWO_METRICS, {"metric": ("t*=f1",)}, "no metric f1 (available: acc, exact_match)"),
         ("lm_eval", update(exact_match=[1, 2]), {}, "exact_match is [1, 2]"),
         ("lm_eval", update(resps=[["a", "b"]], filter="majority"), {}, "2 responses and one score in line 1"),
-        ("lm_eval", TWO_FILTERS, {}, "2 filters: none, x (choose one with --filter)"),
+        ("lm_eval", TWO_FILTERS, {"filter": ("toy=y",)}, "no filter y (available: none, x)"),
         ("harbor", TWO_REWARDS, {}, "2 rewards: reward, style (choose one with --metric)"),
         ("harbor", other_checksum, {}, "problem_id a__b-1 has conflicting contents"),
         ("swebench_report", CONTRADICTION, B, "1 instances are resolved and unresolved, such as a__b-1"),
         ("swebench_report", edit(lambda _: {"resolved": ["a__b-1"]}), BM, "no list of submitted instances"),
         ("swebench_report", rename_report, B, "does not show where the model ends (give --model)"),
-        ("verifiers", update(metrics="{}"), {"metric": "x"}, "no metric x in line 1"),
+        ("verifiers", update(metrics="{}"), {"metric": ("x",)}, "no metric x in line 1"),
         ("prime_rl", cut_first_line, {}, "broken JSON at line 1"),
-        ("prime_rl", edit_lines(add_judge), {}, "2 agents: agent, judge"),
+        ("prime_rl", edit_lines(add_judge), {"scorer": ("toy=x",)}, "no agent x (available: agent, judge)"),
         ("evalplus", NEW_STATUS, {}, "KeyError: 'maybe'"),
         ("humaneval", NOT_GRADED, M, "line 6 has no passed: not graded"),
         ("humaneval", update(passed="yes"), M, "--true"),
         ("tau2", edit(lambda results: {"info": results["info"]}), {}, "no folder simulations next to it"),
         ("every_eval_ever", several_epochs, {}, "ingest the .eval log instead"),
         ("every_eval_ever", TWO_RESULTS, {}, "toy has several results: r0, r1 (choose one with --metric)"),
+        ("every_eval_ever", update(), {"metric": ("r0",)}, "no metric r0 (available: toy.accuracy)"),
         ("every_eval_ever", NEW_HASHES, {}, "has conflicting contents"),
         ("every_eval_ever", update(schema_version="0.4.0"), {}, 'schema "0.4.0"'),
         ("helm", lambda path: None, {}, "2 metrics: exact_match, num_references (choose one with --metric)"),
-        ("helm", two_splits, {"metric": "exact_match"}, "2 splits: test, valid (choose one with --split)"),
+        ("helm", two_splits, {"metric": ("exact_match",)}, "2 splits: test, valid (choose one with --split)"),
         ("bfcl", drop_last_line, {}, "by the first line"),
         ("bfcl", lambda path: drop_last_line(path.with_name("simple_result.json")), {}, "simple_score.json"),
         ("bfcl", lambda path: path.with_name("simple_result.json").unlink(), {}, "no result file next to it"),
@@ -159,6 +158,80 @@ def test_refusal(tmp_path: Path, layout: str, change: Edit, options: dict[str, A
     assert report.status == "refused", report.sources
     assert not (tmp_path / "lake").exists()
     assert message in refusals(report)
+
+
+# --- which of several verdicts counts -----------------------------------------------------------------------------
+
+FILTERS, METRICS = [{"name": "x"}, {"name": "none"}], [{"metric": "acc"}, {"metric": "exact_match"}]
+SCORERS = {"eval": inspect_header()["eval"] | {"scorers": [{"name": "pkg/b"}, {"name": "a"}]}}
+DECLARED = samples(inspect_sample("p", 0, None, scores=BOTH), **SCORERS)
+FIRST = "chosen because it is the first in"
+
+
+def two_filters(path: Path) -> None:
+    """The rows of both filters in every file; the results files are removed."""
+    for other in path.parent.glob("samples_*"):
+        text = other.read_text()
+        other.write_text(text + text.replace('"filter": "none"', '"filter": "x"'))
+        other.with_name(other.name.replace("samples_toy", "results")).with_suffix(".json").unlink()
+
+
+def two_listed(path: Path) -> None:
+    """Rows of two filters and metrics, which the task lists in another order."""
+    for other in path.parent.glob("samples_*"):
+        TWO_FILTERS(other)
+        TWO_METRICS(other)
+    for results in path.parent.glob("results_*"):
+        edit(lambda each: each["configs"]["toy"].update(filter_list=FILTERS, metric_list=METRICS))(results)
+
+
+@pytest.mark.parametrize(
+    ("layout", "change", "options", "choice"),
+    [
+        ("inspect_json", TWO_SCORES, {}, f"score a, {FIRST} the scorers of the log; also there: b.x, b.y"),
+        ("inspect_json", DECLARED, {}, f"score b.x, {FIRST} the scorers of the log"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("b.y",)}, "score b.y, chosen by --scorer b.y; also there: a, b.x"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("a", "t?y=b.x")}, "score b.x, chosen by --scorer t?y=b.x; also"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("t*=a", "toy=b.x")}, "score b.x, chosen by --scorer toy=b.x; also"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("z",)}, "score a, chosen because there is no z, and it is the f"),
+        ("inspect_json", TWO_SCORES, {"scorer": ("other=z",)}, f"score a, {FIRST} the scorers of the log"),
+        ("lm_eval", two_filters, {}, f"filter none, {FIRST} the filter_list of the task"),
+        ("lm_eval", two_filters, {"filter": ("x",)}, "filter x, chosen by --filter x; also there: none"),
+        ("lm_eval", two_listed, {}, f"metric acc, {FIRST} the metric_list of the task"),
+        ("lm_eval", two_listed, {}, f"filter x, {FIRST} the filter_list of the task; also there: none"),
+        (
+            "lm_eval",
+            update(),
+            {"filter": ("x",)},
+            "filter none, chosen because there is no x, and it is the only one",
+        ),
+        ("prime_rl", edit_lines(add_judge), {}, f"agent agent, {FIRST} the traces of an episode"),
+    ],
+)
+def test_choice(tmp_path: Path, layout: str, change: Edit, options: dict[str, Any], choice: str) -> None:
+    change(write(tmp_path, layout))
+    report = load(tmp_path, **options)
+    assert not report.refused, refusals(report)
+    assert all(f"  chosen    toy: {choice}" in format_report(source) for source in report.sources)
+    unused = "other=z" in options.get("scorer", ())
+    assert ("no task for --scorer other=z; tasks: toy" in report.total.notes) == unused
+
+
+def test_score_that_is_missing_in_the_first_samples_must_be_chosen_by_task(tmp_path: Path) -> None:
+    change = samples(*(inspect_sample("p", i, None, scores={name: {"value": 1}}) for i, name in enumerate("ab")))
+    change(write(tmp_path, "inspect_json"))
+    report = load(tmp_path, scorer=("b",))
+    assert "b is missing in the first samples (choose it with --scorer toy=b)" in refusals(report)
+    assert load_one(tmp_path, scorer=("toy=b",)).graded == 1
+
+
+def test_one_filter_for_all_tasks_does_not_refuse_those_that_lack_it(tmp_path: Path) -> None:
+    two_filters(write(tmp_path, "lm_eval"))
+    LAYOUTS["lm_eval"].write(tmp_path / "logs" / "plain", TABLE)
+    TWO_SCORES(LAYOUTS["inspect_json"].write(tmp_path / "logs" / "inspect", TABLE))
+    report = load(tmp_path, filter=("x",), scorer=("b.x",))
+    assert not report.refused, refusals(report)
+    assert {row["grader"] for row in lakes.rows(tmp_path / "lake")} == {"exact_match,x", "exact_match,none", "b.x"}
 
 
 # --- Inspect ------------------------------------------------------------------------------------------------------
@@ -182,7 +255,7 @@ def test_inspect_partial_credit_key_of_a_scorer_and_invalidated_samples(tmp_path
     source = load_one(tmp_path)
     assert (source.passed, source.mean, source.ungraded) == (None, 0.75, 1)
     samples(inspect_sample("p", 0, None, scores=BOTH))(path)
-    assert load_one(tmp_path, scorer="b.y").mean == 0.5
+    assert load_one(tmp_path, scorer=("b.y",)).mean == 0.5
     samples(inspect_sample("p", 0, 1, invalidation={"reason": "x"}), inspect_sample("p", 1, 0))(path)
     source = load_one(tmp_path)
     assert (source.graded, source.ungraded) == (1, 1)
@@ -198,16 +271,44 @@ def test_inspect_header_is_a_cross_check(tmp_path: Path) -> None:
     assert "the log's status is error" in format_report(source)
 
 
-def test_inspect_temperatures_are_not_pooled_unless_ignored(tmp_path: Path) -> None:
-    for i, temperature in enumerate((0.0, 1.0)):
-        log = inspect_header(eval_id=f"E{i}", task_id=f"T{i}") | {"plan": {"config": {"temperature": temperature}}}
-        (tmp_path / "logs" / str(i)).mkdir(parents=True)
+TOOLS = {"solver": "use_tools", "params": {"tools": ["bash"], "new": 1}, "params_passed": {"tools": ["bash"]}}
+
+
+@pytest.mark.parametrize(
+    ("about", "plan", "setting"),
+    [
+        ({}, {"config": {"temperature": 1.0}}, "temperature"),
+        ({}, {"config": {"top_p": 0.9}}, "top_p"),
+        ({}, {"steps": [{"solver": "system_message", "params": {"template": "Think."}}]}, "solver"),
+        ({}, {"steps": [TOOLS]}, "solver"),
+        ({"task_args_passed": {"fewshot": 5}}, {}, "task_args"),
+        ({"config": {"epochs_reducer": ["pass_at_2"]}}, {}, "epochs_reducer"),
+        ({"config": {"message_limit": 10}}, {}, "message_limit"),
+        ({"model_roles": {"grader": {"model": "g"}}}, {}, "model_roles"),
+        ({"scorers": [{"name": "pkg/match", "options": {"location": "end"}}]}, {}, "grader"),
+        ({"revision": {"commit": "abc"}}, {}, None),
+        ({"packages": {"inspect_ai": "0.3.9"}}, {}, None),
+        ({"config": {"epochs_reducer": ["mean"], "max_samples": 4, "limit": 3}}, {}, None),
+        ({}, {"config": {"max_connections": 7, "timeout": 60, "max_retries": 2}}, None),
+    ],
+)
+def test_inspect_settings_that_change_what_is_measured_are_not_pooled(
+    tmp_path: Path, about: dict[str, Any], plan: dict[str, Any], setting: str | None
+) -> None:
+    for i, (more, steps) in enumerate([({}, {}), (about, plan)]):
         path = tmp_path / "logs" / str(i) / "x.json"
+        path.parent.mkdir(parents=True)
+        log = inspect_header(eval_id=f"E{i}", task_id=f"T{i}", **more) | {"plan": steps}
         path.write_text(json.dumps(log | {"samples": [inspect_sample("p", 0, 1)]}))
-    assert "differ in temperature and are not pooled" in load(tmp_path).total.notes[0]
-    assert len(lakes.problems(tmp_path / "lake")) == 2
-    load(tmp_path, ignore=("temperature",))
-    assert len(lakes.problems(tmp_path / "lake")) == 1
+    notes = load(tmp_path).total.notes
+    assert len(lakes.problems(tmp_path / "lake")) == (1 if setting is None else 2)
+    assert not notes if setting is None else f"differ in {setting} and are not pooled" in notes[0]
+    if setting is not None:
+        load(tmp_path, ignore=(setting,))
+        assert len(lakes.problems(tmp_path / "lake")) == 1
+    recorded = {row["provenance"] for row in lakes.rows(tmp_path / "lake")}
+    assert recorded <= {None, "commit=abc", "inspect_ai=0.3.9", "max_connections=7; max_retries=2; timeout=60"}
+    assert (recorded == {None}) == (setting is not None or "config" in about)
 
 
 def test_inspect_damaged_member(tmp_path: Path) -> None:
@@ -301,7 +402,7 @@ def test_verifiers_metrics_errors_and_metadata(tmp_path: Path) -> None:
     assert "the file reports avg_reward 0" in source.warnings[0]
     assert "metadata reports 7 examples x 3 rollouts; the file has 4 problems in 12 rows" in source.notes
     assert (source.errors, source.errors_counted_as) == (2, "fail")
-    source = load_one(tmp_path, metric="m", errors="ungraded")
+    source = load_one(tmp_path, metric=("m",), errors="ungraded")
     assert (source.passed, source.graded) == (5, 10)
 
 
@@ -314,7 +415,7 @@ def test_prime_rl_torn_line_is_excluded_and_agents_are_chosen(tmp_path: Path) ->
     assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {"org/m@step 7"}
     path.write_text(complete)
     edit_lines(add_judge)(path)
-    assert load_one(tmp_path, scorer="judge").passed == 0
+    assert load_one(tmp_path, scorer=("judge",)).passed == 0
 
 
 # --- others -------------------------------------------------------------------------------------------------------
@@ -372,7 +473,7 @@ def test_every_eval_ever_errors_and_chosen_metric(tmp_path: Path) -> None:
     source = load_one(tmp_path)
     assert (source.graded, source.ungraded) == (11, 1)
     TWO_RESULTS(path)
-    assert load_one(tmp_path, metric="r0").rows == 6
+    assert load_one(tmp_path, metric=("r0",)).rows == 6
 
 
 def test_helm_split_claim_and_perturbation(tmp_path: Path) -> None:
@@ -380,11 +481,11 @@ def test_helm_split_claim_and_perturbation(tmp_path: Path) -> None:
     two_splits(path)
     stats = [{"name": {"name": "exact_match", "split": "test"}, "mean": 0.25}]
     path.with_name("stats.json").write_text(json.dumps(stats))
-    source = load_one(tmp_path, metric="exact_match", split="test")
+    source = load_one(tmp_path, metric=("exact_match",), split="test")
     assert source.rows == 11
     assert "the file reports exact_match of test 0.25" in source.warnings[0]
     edit(lambda records: records[1]["stats"][0]["name"].update(perturbation={"name": "typos"}))(path)
-    load(tmp_path, metric="exact_match", split="test")
+    load(tmp_path, metric=("exact_match",), split="test")
     setups = {row["setup"] for row in lakes.rows(tmp_path / "lake")}
     assert sorted("perturbation=typos" in setup for setup in setups) == [False, True]
 
@@ -432,7 +533,11 @@ def test_generic_documents(tmp_path: Path, text: str, pairs: str, rows: int | No
         ('{"problem_id": 1, "ok": "true"}', "passed=ok", "name the texts that mean passed with --true"),
         ('{"problem_id": 1, "ok": 0.5}', "passed=ok", "record 1: ok is 0.5, which is neither true nor false"),
         ('{"problem_id": 1, "x": 1}', "passed=ok", "no key ok for passed (the first record has: problem_id, x)"),
-        ('{"id": 1, "ok": 1}', "passed=ok", "has no problem_id"),
+        (
+            '{"id": 1, "ok": 1}',
+            "passed=ok",
+            "no problem_id (give --map problem_id=...; the first record has: id, ok)",
+        ),
         ('{"problem_id": 1, "ok": 1}\n{"problem_id": 2}', "passed=ok", "record 2 has no ok"),
         ('{"problem_id": 1, "s": "x"}', "score=s", 's is "x", which is not a finite number'),
         ('{"problem_id": 1, "s": 1e999}', "score=s", "not a finite number"),
@@ -450,6 +555,21 @@ def test_generic_documents(tmp_path: Path, text: str, pairs: str, rows: int | No
 def test_generic_refusals(tmp_path: Path, text: str, pairs: str, message: str) -> None:
     name = "x.jsonl" if text[0] == "{" else "x.csv"
     assert message in refusals(load_table(tmp_path, text, name, map=pairs))
+
+
+def test_generic_reports_all_missing_mappings_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"id": 1, "n": 3}\n')
+    pairs = (("answer", "pred"), ("level", "hard"), ("run", "id"))
+    (error,) = ingest([str(path)], str(tmp_path / "lake"), "generic", IngestOptions(map=pairs)).refused
+    for part in ("no key pred for answer", "no key hard for level", "no problem_id", "neither passed nor score"):
+        assert part in error.what
+    assert "no benchmark; no model" in error.what
+    assert "run is a column of scorelake" in error.what
+    assert str(error.hint).endswith("--benchmark, --model; the first record has: id, n")
+    (tmp_path / "lines.jsonl").write_text('{"task_id": "t", "passed": true}\n')
+    (error,) = ingest([str(tmp_path / "lines.jsonl")], str(tmp_path / "lake")).refused
+    assert (error.what, error.hint) == ("no benchmark and no model in the file", "give --benchmark and --model")
 
 
 def test_generic_counts_and_carried_columns(tmp_path: Path) -> None:

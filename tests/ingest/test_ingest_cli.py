@@ -114,16 +114,19 @@ def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
         ({"map": ["passed=a==b==c"]}, "not a pair"),
         ({"map": ["problem_id=a==b"]}, "not a pair"),
         ({"map": ["passed=a,passed=b"]}, "passed is mapped twice"),
+        ({"scorer": ["a", "b"]}, "--scorer: 2 choices for every task"),
+        ({"filter": ["t=a,t=b"]}, "--filter: 2 choices for t"),
+        ({"metric": ["t="]}, "--metric: not a choice"),
         ({"model": ""}, "--model: invalid value ''"),
         ({"threshold": float("nan")}, "--threshold: invalid value nan"),
     ],
 )
 def test_options_that_say_nothing(typed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        IngestOptions.parse(**{"map": [], "true": [], "ignore": [], **typed})
+        IngestOptions.parse(**typed)
 
 
 def test_options_as_typed() -> None:
-    options = IngestOptions.parse(["passed=a==b, model=m", "x=y"], ["C,P"], ["commit"], model="m")
+    options = IngestOptions.parse(map=["passed=a==b, model=m", "x=y"], true=["C,P"], ignore=["commit"], model="m")
     assert dict(options.map) == {"passed": "a==b", "model": "m", "x": "y"}
     assert (options.true, options.ignore, options.model) == (("C", "P"), ("commit",), "m")

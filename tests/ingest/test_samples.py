@@ -67,14 +67,14 @@ def load(lake: Path, *names: str, **options: Any) -> IngestReport:
         (CYSE, {"threshold": 0.5}, {"rows": 1, "passed": 1, "mean": 1}),
         (
             INSPECT,
-            {"scorer": "verdict", "subject": "metadata.subject"},
+            {"scorer": ("verdict",), "subject": "metadata.subject"},
             {"rows": 20, "graded": 18, "passed": 10, "errors": 2, "claims": [8 / 15, 23 / 30, 0.3]},
         ),
         ("lm_eval/gpt-4o", {}, {"passed": 390, "graded": 397, "format": "lm-eval", "n_claims": 1}),
         ("lm_eval/meta-llama__Llama-3.1-8B-Instruct", {}, {"passed": 5, "graded": 10, "n_claims": 1}),
         ("lm_eval/eee", {}, {"passed": 0, "graded": 10, "n_claims": 1}),
-        ("lm_eval/granite", {"filter": "strict-match"}, {"passed": 1, "rows": 1}),
-        ("lm_eval/granite", {"filter": "flexible-extract"}, {"passed": 1, "rows": 1}),
+        ("lm_eval/granite", {"filter": ("strict-match",)}, {"passed": 1, "rows": 1}),
+        ("lm_eval/granite", {"filter": ("flexible-extract",)}, {"passed": 1, "rows": 1}),
         ("harbor", {}, {"rows": 28, "passed": 12, "errors": 4, "mean_errors_failed": 12 / 28, "warning": "0.41573"}),
         ("harbor", UNGRADED, {"graded": 24, "ungraded": 4, "passed": 12, "mean": 0.5, "warning": "0.4"}),
         (TB1, {}, {"rows": 400, "passed": 77, "errors": 42, "claims": [0.1925, 0.2725, 0.3575, 0.3875]}),
@@ -93,7 +93,7 @@ def load(lake: Path, *names: str, **options: Any) -> IngestReport:
         (TOOLS, {}, {"passed": 15, "histogram": {"3": 5}, "warning": "avg_reward 0, but its attempts give 1"}),
         ("verifiers/wordle--gpt-5-mini", {}, {"mean": 1.3806349206, "warning": "avg_reward 0"}),
         (WORDLE, {}, {"mean": 1.1165439153, "warning": "avg_reward 0"}),
-        (WORDLE, {"metric": "check_answer_reward_func"}, {"passed": 8, "graded": 15}),
+        (WORDLE, {"metric": ("check_answer_reward_func",)}, {"passed": 8, "graded": 15}),
         ("verifiers/hangman--gpt-5-mini", {}, {"mean": 0.325, "note": "5 rollouts; the file has 20 problems in 20"}),
         ("verifiers/prime_hosted_run", {}, {"rows": 25, "mean": 1.7852}),
         (HUMANEVAL, M, {"rows": 166, "histogram": {"1": 162, "2": 2}}),
@@ -106,12 +106,16 @@ def load(lake: Path, *names: str, **options: Any) -> IngestReport:
         (TAU, {"model": "m", "errors": "ungraded"}, {"passed": 3, "graded": 6, "ungraded": 13}),
         ("eee/676f4465-ce78-411a-9f5a-c97b3d2eac4f.json", {}, {"status": "empty", "note": "so no attempts"}),
         ("eee/demo", {}, {"passed": 1, "rows": 1, "model": "demo-org/demo-model", "warning": "0.75"}),
-        (PHILOSOPHY, {"metric": "exact_match", "split": "test"}, {"passed": 1, "rows": 9, "n_claims": 1}),
-        (PHILOSOPHY, {"metric": "exact_match", "split": "valid"}, {"passed": 0, "rows": 1, "model": "openai/gpt2"}),
-        (HELLASWAG, {"metric": "exact_match"}, {"passed": 3, "rows": 10}),
-        (QA, {"metric": "f1_score", "split": "test"}, {"rows": 4, "mean": 0.1742424242}),
-        (QA, {"metric": "f1_score", "split": "valid"}, {"rows": 1, "mean": 0.0}),
-        (QA, {"metric": "exact_match", "split": "test"}, {"rows": 4, "passed": 0}),
+        (PHILOSOPHY, {"metric": ("exact_match",), "split": "test"}, {"passed": 1, "rows": 9, "n_claims": 1}),
+        (
+            PHILOSOPHY,
+            {"metric": ("exact_match",), "split": "valid"},
+            {"passed": 0, "rows": 1, "model": "openai/gpt2"},
+        ),
+        (HELLASWAG, {"metric": ("exact_match",)}, {"passed": 3, "rows": 10}),
+        (QA, {"metric": ("f1_score",), "split": "test"}, {"rows": 4, "mean": 0.1742424242}),
+        (QA, {"metric": ("f1_score",), "split": "valid"}, {"rows": 1, "mean": 0.0}),
+        (QA, {"metric": ("exact_match",), "split": "test"}, {"rows": 4, "passed": 0}),
         ("generic", {**MMLU, "errors": "fail"}, {"passed": 23, "graded": 151, "errors": 27, "mean": 23 / 151}),
         ("generic", MMLU, {"passed": 23, "graded": 124, "ungraded": 27, "mean": 23 / 124}),
     ],
@@ -136,9 +140,9 @@ def test_source_report(tmp_path: Path, name: str, options: dict[str, Any], expec
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        ([INSPECT], {}, "2 scores: length, verdict (choose one with --scorer)"),
+        ([INSPECT], {"scorer": ("toy=x",)}, "no score x (available: length, verdict)"),
         (["lm_eval/three_filters"], {}, "3 filters (get-answer1, get-answer2, get-option)"),
-        (["lm_eval/granite"], {}, "2 filters: flexible-extract, strict-match"),
+        (["lm_eval/granite"], {"filter": ("gsm*=x",)}, "no filter x (available: flexible-extract, strict-match)"),
         ([TB2], {}, "no benchmark in the file (give --benchmark)"),
         (["swebench/sb-cli"], SWE, "give --model"),
         (["swebench/report"], {}, "no benchmark in the file (give --benchmark)"),
@@ -147,7 +151,7 @@ def test_source_report(tmp_path: Path, name: str, options: dict[str, Any], expec
         (["humaneval/samples4.jsonl_results.jsonl"], {}, "give --model"),
         (["tau2/dir_format_no_simulations"], {}, "no folder simulations next to it"),
         ([PHILOSOPHY], {}, "choose one with --metric"),
-        ([PHILOSOPHY], {"metric": "exact_match"}, "2 splits: test, valid (choose one with --split)"),
+        ([PHILOSOPHY], {"metric": ("exact_match",)}, "2 splits: test, valid (choose one with --split)"),
     ],
 )
 def test_refusal(tmp_path: Path, names: list[str], options: dict[str, Any], message: str) -> None:
@@ -167,7 +171,7 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
     ("names", "options", "metrics"),
     [
         (["inspect/popularity_2x2_epochs.eval"], {}, {"pass@2": 1.0, "pass^2": 0.5}),
-        ([INSPECT], {"scorer": "verdict"}, {"pass@1": 8 / 15, "pass@3": 0.95, "pass^3": 0.25}),
+        ([INSPECT], {"scorer": ("verdict",)}, {"pass@1": 8 / 15, "pass@3": 0.95, "pass^3": 0.25}),
         ([TB1], {}, {"pass^2": 0.1125, "pass^5": 0.05}),
         ([TB1], {"errors": "ungraded"}, {"pass@1": 0.204375}),
         ([TB2], {"benchmark": "tb"}, {"pass@1": 0.10625, "pass@2": 0.1875, "pass^2": 0.025}),
@@ -176,7 +180,7 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
         ([WORDLE], {}, {"best@2": 1.2848550265, "best@3": 1.3249333333}),
         (
             [WORDLE],
-            {"metric": "check_answer_reward_func"},
+            {"metric": ("check_answer_reward_func",)},
             {"pass@1": 8 / 15, "pass@2": 0.8, "pass^2": 4 / 15, "pass@3": 0.8, "pass^3": 0},
         ),
         ([HUMANEVAL], M, {"pass@1": 0.5365853659}),
@@ -201,7 +205,12 @@ def test_metrics_of_the_lake(
 @pytest.mark.parametrize(
     ("name", "options", "columns", "expected"),
     [
-        (INSPECT, {"scorer": "verdict", "subject": "metadata.subject"}, ["subject"], {("alg",), ("geo",), ("num",)}),
+        (
+            INSPECT,
+            {"scorer": ("verdict",), "subject": "metadata.subject"},
+            ["subject"],
+            {("alg",), ("geo",), ("num",)},
+        ),
         ("inspect/popularity_2x2_epochs.eval", {}, ["benchmark"], {("popularity",)}),
         ("harbor", {}, ["benchmark", "model"], {("terminal-bench@2.0", "openclaw openai/z-ai/glm-5")}),
         (TB1, {}, ["model"], {("orchestrator_qwen-3-coder-480B_n5",)}),
@@ -209,7 +218,7 @@ def test_metrics_of_the_lake(
         ("livecodebench/Gemma-2-9b-Ins", {}, ["difficulty", "subject"], {("easy", "HumanEval")}),
         ("tau2/mock_gpt-4.1-mini_10_tasks", {}, ["subject"], {("mock",)}),
         ("eee/demo", {}, ["subject", "answer", "benchmark"], {("arithmetic", "4", "demo-source.demo_bench")}),
-        (PHILOSOPHY, {"metric": "exact_match", "split": "test"}, ["subject"], {("philosophy",)}),
+        (PHILOSOPHY, {"metric": ("exact_match",), "split": "test"}, ["subject"], {("philosophy",)}),
     ],
 )
 def test_columns_of_the_lake(
@@ -259,19 +268,17 @@ def test_evalplus_has_two_benchmarks(tmp_path: Path, name: str, base: int, plus:
     assert model or source.model == name.split("/", maxsplit=1)[0]
 
 
-def test_graders_and_commits_are_not_pooled(tmp_path: Path) -> None:
+def test_graders_are_not_pooled_and_commits_are(tmp_path: Path) -> None:
     report = load(tmp_path / "graders", "lm_eval/upstage__SOLAR-10.7B-Instruct-v1.0")
     assert sorted((source.passed, source.graded) for source in report.sources) == [(0, 10), (8, 10)]
     assert "differ in grader" in report.total.notes[0]
     problems = lakes.problems(tmp_path / "graders")
     assert (len(problems), {len(values) for values in problems.values()}) == (20, {1})
     names = [f"tau2/{folder.name}" for folder in sorted((SAMPLES / "tau2").glob("airline*"))]
-    report = load(tmp_path / "commits", *names)
-    assert {len(values) for values in lakes.problems(tmp_path / "commits").values()} == {1}
-    assert "--protocol-ignore git_commit pools them" in report.total.notes[0]
-    load(tmp_path / "pooled", *names, ignore=("git_commit",))
-    ((values),) = lakes.problems(tmp_path / "pooled").values()
+    load(tmp_path / "commits", *names)
+    ((values),) = lakes.problems(tmp_path / "commits").values()
     assert sorted(values) == [False, False, True]
+    assert len({row["provenance"] for row in lakes.rows(tmp_path / "commits")}) == 3
 
 
 def test_several_runs(tmp_path: Path) -> None:

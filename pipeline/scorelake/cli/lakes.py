@@ -129,9 +129,16 @@ def ingest(
     model: Annotated[str | None, typer.Option(help="The model, where the files do not name it.")] = None,
     benchmark: Annotated[str | None, typer.Option(help="The benchmark, where the files do not name it.")] = None,
     subject: Annotated[str | None, typer.Option(help="The subject, or for Inspect metadata.KEY.")] = None,
-    scorer: Annotated[str | None, typer.Option(help="Inspect: SCORER or SCORER.KEY. prime-rl: the agent.")] = None,
-    filter: Annotated[str | None, typer.Option(help="lm-eval: which filter's verdicts.")] = None,  # noqa: A002
-    metric: Annotated[str | None, typer.Option(help="Which metric or reward, where there are several.")] = None,
+    scorer: Annotated[
+        list[str] | None,
+        typer.Option(help="Inspect: SCORER or SCORER.KEY; prime-rl: the agent. Or TASK=SCORER. Repeatable."),
+    ] = None,
+    filter: Annotated[  # noqa: A002
+        list[str] | None, typer.Option(help="lm-eval: which filter's verdicts. Or TASK=FILTER. Repeatable.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Which metric or reward. Or TASK=METRIC. Repeatable.")
+    ] = None,
     split: Annotated[str | None, typer.Option(help="HELM: which split.")] = None,
     map: Annotated[list[str] | None, typer.Option(help="KEY=THEIRS, such as passed=correct. Repeatable.")] = None,  # noqa: A002
     true: Annotated[list[str] | None, typer.Option(help="A text that means passed. Repeatable.")] = None,
@@ -153,11 +160,12 @@ def ingest(
     with reporting.failures(output):
         from scorelake.ingest import contract, job
 
-        names = {"model": model, "benchmark": benchmark, "subject": subject, "scorer": scorer, "filter": filter}
+        lists = {"scorer": scorer, "filter": filter, "metric": metric, "map": map, "true": true}
+        lists |= {"ignore": protocol_ignore}
+        names = {"model": model, "benchmark": benchmark, "subject": subject, "split": split, "threshold": threshold}
         rules = {"errors": errors and str(errors), "missing": missing and str(missing)}
-        names |= {"metric": metric, "split": split, **rules}
-        parse = contract.IngestOptions.parse
-        options = parse(map or [], true or [], protocol_ignore or [], threshold=threshold, **names)
+        typed = {name: value or [] for name, value in lists.items()} | names | rules
+        options = contract.IngestOptions.parse(**typed)
         with reporting.progress_bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, output)

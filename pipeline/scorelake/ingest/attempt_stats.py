@@ -112,8 +112,8 @@ class AttemptStats:
                 *(pl.col(name).get(value.arg_min()).alias(f"low_{name}") for name in ("source", "row")),
                 *(pl.col(name).get(value.arg_max()).alias(f"high_{name}") for name in ("source", "row")),
             )
-            for *_, i, row, j, other in pairs.head(MAX_CONFLICTS - len(self.conflicts)).iter_rows():
-                self.conflicts.append(((i, row), (j, other)))
+            shown = pairs.head(MAX_CONFLICTS - len(self.conflicts)).iter_rows()
+            self.conflicts += [((i, row), (j, other)) for *_, i, row, j, other in shown]
 
 
 def compute_stats(files: StagedFiles, limit: int = LIMIT) -> AttemptStats:
@@ -121,7 +121,7 @@ def compute_stats(files: StagedFiles, limit: int = LIMIT) -> AttemptStats:
     out = AttemptStats()
     n_passes = max(1, -(-sum(pq.read_metadata(path).num_rows for path, _ in files) // limit))
     value, error, content = pl.col("value"), pl.col("error"), pl.col("content_hash")
-    problems: list[pl.DataFrame] = []
+    problems: pl.DataFrame | None = None
     for i in range(n_passes if files else 0):
         rows = _collect(files, pl.col("attempt_hash") % n_passes == i)
         attempts = rows.group_by(HASHES, maintain_order=True).agg(
@@ -136,25 +136,20 @@ def compute_stats(files: StagedFiles, limit: int = LIMIT) -> AttemptStats:
             content_high=content.max(),
         )
         out.add(rows, attempts)
-        sums = pl.concat([*problems, attempts.select("problem_hash", *_PROBLEM)]) if problems else attempts
-        problems = [sums.group_by("problem_hash", maintain_order=True).agg(*_PROBLEM.values())]
-    for sums in problems:
-        mixed = sums.filter(pl.col("content_low") != pl.col("content_high"))
+        sums = attempts if problems is None else pl.concat([problems, attempts.select(problems.columns)])
+        problems = sums.group_by("problem_hash", maintain_order=True).agg(
+            pl.col("benchmark_code").first(),
+            pl.col("n", "total").sum(),
+            pl.col("content_low").min(),
+            pl.col("content_high").max(),
+        )
+    if problems is not None:
+        mixed = problems.filter(pl.col("content_low") != pl.col("content_high"))
         out.mixed_problem = None if mixed.is_empty() else int(mixed["problem_hash"][0])
-        cells = sums.group_by("benchmark_code", "n", pl.col("total").floor().alias("c"), maintain_order=True)
+        cells = problems.group_by("benchmark_code", "n", pl.col("total").floor().alias("c"), maintain_order=True)
         counts = cells.agg(pl.len(), pl.col("total").sum())
         out.cells = {(code, n, c): (count, total) for code, n, c, count, total in counts.iter_rows()}
     return out
-
-
-_PROBLEM = {
-    "benchmark_code": pl.col("benchmark_code").first(),
-    "n": pl.col("n").sum(),
-    "total": pl.col("total").sum(),
-    "content_low": pl.col("content_low").min(),
-    "content_high": pl.col("content_high").max(),
-}
-"""Columns of a problem, and how those of its attempts add up."""
 
 
 def _collect(files: StagedFiles, condition: pl.Expr) -> pl.DataFrame:

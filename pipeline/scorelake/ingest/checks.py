@@ -29,7 +29,7 @@ def check_sources(
     kept, stats = _without_conflicts(kept, report)
     accepted, outcome = _choose_outcome(kept, target, report)
     if len(accepted) != len(kept) or stats.conflicts:
-        stats = _combined_stats(accepted)
+        stats = compute_stats([(source.path, source.identity) for source in accepted])
     report.total = SourceReport(notes=_protocol_notes(accepted))
     report.total.set_counts(stats, outcome if accepted else "passed")
     return accepted, outcome
@@ -45,17 +45,11 @@ def _newer_log(source: StagedSource, staged: list[StagedSource]) -> StagedSource
     return max(newer, key=lambda other: (other.run.created, other.run.has_attempt_ids), default=None)
 
 
-def _combined_stats(staged: list[StagedSource]) -> AttemptStats:
-    if len(staged) == 1:
-        return staged[0].stats
-    return compute_stats([(source.path, source.identity) for source in staged])
-
-
 def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[list[StagedSource], AttemptStats]:
     """Refuse sources that contradict each other; return the others and the statistics of all."""
-    stats = _combined_stats(kept)
+    files = [(source.path, source.identity) for source in kept]
+    stats = kept[0].stats if len(kept) == 1 else compute_stats(files)
     if stats.mixed_problem is not None:
-        files = [(source.path, source.identity) for source in kept]
         (i, row), (j, other_row) = find_mixed_rows(files, stats.mixed_problem)
         what = describe_mixed(kept[i], row, other_row, kept[j])
         report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))

@@ -7,8 +7,10 @@ validation, statistics, writing) is the same for all formats.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
@@ -20,6 +22,9 @@ ErrorRule: TypeAlias = Literal["fail", "ungraded"]
 """How attempts without a verdict count."""
 Outcome: TypeAlias = Literal["passed", "score"]
 """Verdicts; or numbers, which become verdicts only if all of them are 0 or 1."""
+
+CHOICES = ("scorer", "filter", "metric")
+"""Options that choose between verdicts on the same attempts, for every task or for one."""
 
 
 class AttemptRow(NamedTuple):
@@ -54,10 +59,95 @@ class Claim(NamedTuple):
     tolerance: float = 1e-6
 
 
+@dataclass(frozen=True)
+class IngestOptions:
+    """Options of the command line that adapters use. The fields are part of the digest that detects changes."""
+
+    model: str | None = None
+    benchmark: str | None = None
+    subject: str | None = None
+    scorer: tuple[str, ...] = ()
+    """NAME for every task that has it, or TASK=NAME; TASK may be a shell pattern. The same for filter and metric."""
+    filter: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ()
+    split: str | None = None
+    map: tuple[tuple[str, str], ...] = ()
+    true: tuple[str, ...] = ()
+    threshold: float | None = None
+    errors: ErrorRule | None = None
+    missing: ErrorRule | None = None
+    """How problems that were never attempted count; by default they are no rows."""
+    ignore: tuple[str, ...] = ()
+    """Protocol settings that do not separate attempts."""
+
+    @classmethod
+    def parse(cls, **typed: Any) -> IngestOptions:
+        """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
+        lists = {
+            name: tuple(part.strip() for text in value for part in text.split(",") if part.strip())
+            for name, value in typed.items()
+            if isinstance(value, list)
+        }
+        pairs: dict[str, str] = {}
+        for part in lists.pop("map", ()):
+            key, _, theirs = part.partition("=")
+            if not (key and theirs) or theirs.count("==") > (key == "passed"):
+                raise UsageError(f"not a pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
+            if key in pairs:
+                raise UsageError(f"{key} is mapped twice", where="--map")
+            pairs[key] = theirs
+        for option in CHOICES:
+            texts = lists.get(option, ())
+            if any(text[0] == "=" or text[-1] == "=" for text in texts):
+                raise UsageError("not a choice", where=f"--{option}", hint="NAME, or TASK=NAME")
+            for task, count in Counter(_task_and_name(text)[0] for text in texts).items():
+                if count > 1:
+                    raise UsageError(f"{count} choices for {task or 'every task'}", where=f"--{option}")
+        for name, value in typed.items():
+            if value == "" or (isinstance(value, float) and not math.isfinite(value)):
+                raise UsageError(f"invalid value {value!r}", where=f"--{name}")
+        return cls(**typed | lists | {"map": tuple(pairs.items())})
+
+    def choice(self, option: str, task: str) -> tuple[str, str]:
+        """Return the text of --scorer, --filter or --metric that applies to a task, and the name in it.
+
+        An exact name goes before a pattern, and a pattern before a name for every task; "" if there is no choice.
+        """
+        texts = getattr(self, option)
+        exact = [text for text in texts if _task_and_name(text)[0] == task]
+        matching = [text for text in texts if names_task(text, task)]
+        text = next(iter([*exact, *matching, *(text for text in texts if "=" not in text)]), "")
+        return text, _task_and_name(text)[1]
+
+    @property
+    def subject_key(self) -> str | None:
+        """The metadata key that --subject names, if it names a key and not a subject."""
+        prefix, _, key = (self.subject or "").partition("metadata.")
+        return None if prefix or not key else key
+
+    def fixed_name(self, column: str) -> str | None:
+        """Return the model, benchmark or subject that was given for all rows."""
+        return None if column == "subject" and self.subject_key is not None else getattr(self, column)
+
+
+def _task_and_name(text: str) -> tuple[str, str]:
+    task, has_task, name = text.partition("=")
+    return (task, name) if has_task else ("", text)
+
+
+def names_task(text: str, task: str) -> bool:
+    """Check whether TASK=NAME is about a task; pkg/task is also called task."""
+    pattern = _task_and_name(text)[0]
+    return any(fnmatchcase(name, pattern) for name in (task, task.rpartition("/")[2]))
+
+
 @dataclass
 class RunInfo:
     """Metadata of one source, filled in by the adapter. It is evaluated after the last attempt."""
 
+    path: Path
+    """The file or folder by which users know the run."""
+    options: IngestOptions
     outcome: Outcome
     errors: ErrorRule
     run_id: str = ""
@@ -66,7 +156,11 @@ class RunInfo:
     subject: str | None = None
     tool: str | None = None
     protocol: dict[str, Any] = field(default_factory=dict)
-    """`temperature` and `grader` have columns of their own; the rest becomes the text of the column `setup`."""
+    """Settings that change what is measured: the columns `temperature` and `grader`, and the others in `setup`."""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """Settings that do not, such as commits, package versions and concurrency: recorded, but attempts are pooled."""
+    choices: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Which scorer, filter or metric counts and why, by option and task; "" where there was nothing to choose."""
     claims: list[Claim] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     excluded_rows: int = 0
@@ -85,57 +179,32 @@ class RunInfo:
         if isinstance(value, int | float):
             self.claims.append(Claim(name, float(value), *more, **options))
 
+    def choose(
+        self, option: str, task: str, names: Iterable[str], what: str = "", order: str = "", where: object = None
+    ) -> str:
+        """Return the scorer, filter or metric that counts for a task, and record the reason.
 
-@dataclass(frozen=True)
-class IngestOptions:
-    """Options of the command line that adapters use. The fields are part of the digest that detects changes."""
-
-    model: str | None = None
-    benchmark: str | None = None
-    subject: str | None = None
-    scorer: str | None = None
-    filter: str | None = None
-    metric: str | None = None
-    split: str | None = None
-    map: tuple[tuple[str, str], ...] = ()
-    true: tuple[str, ...] = ()
-    threshold: float | None = None
-    errors: ErrorRule | None = None
-    missing: ErrorRule | None = None
-    """How problems that were never attempted count; by default they are no rows."""
-    ignore: tuple[str, ...] = ()
-    """Protocol settings that do not separate attempts."""
-
-    @classmethod
-    def parse(cls, map: Sequence[str], true: Sequence[str], ignore: Sequence[str], **others: Any) -> IngestOptions:  # noqa: A002
-        """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
-        pairs: dict[str, str] = {}
-        for part in _split(map):
-            key, _, theirs = part.partition("=")
-            if not (key and theirs) or theirs.count("==") > (key == "passed"):
-                raise UsageError(f"not a pair: {part}", where="--map", hint="KEY=THEIRS, such as passed=correct")
-            if key in pairs:
-                raise UsageError(f"{key} is mapped twice", where="--map")
-            pairs[key] = theirs
-        for name, value in others.items():
-            if value == "" or (isinstance(value, float) and not math.isfinite(value)):
-                raise UsageError(f"invalid value {value!r}", where=f"--{name}")
-        return cls(map=tuple(pairs.items()), true=_split(true), ignore=_split(ignore), **others)
-
-    @property
-    def subject_key(self) -> str | None:
-        """The metadata key that --subject names, if it names a key and not a subject."""
-        if self.subject is None or not self.subject.startswith("metadata."):
-            return None
-        return self.subject.removeprefix("metadata.")
-
-    def fixed_name(self, column: str) -> str | None:
-        """Return the model, benchmark or subject that was given for all rows."""
-        return None if column == "subject" and self.subject_key is not None else getattr(self, column)
-
-
-def _split(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+        The names are in the default order, which `order` describes; without one, several are refused unless one is
+        chosen. `what` is the tool's word for the option.
+        """
+        available, what, where = list(dict.fromkeys(names)), what or option, where or self.path
+        text, wanted = self.options.choice(option, task)
+        if wanted in available:
+            name, reason = wanted, f"chosen by --{option} {text}"
+        elif wanted and ("=" in text or not order):
+            raise refusal(f"no {what} {wanted}", where, f"available: {', '.join(sorted(available)) or 'none'}")
+        elif not available:
+            raise refusal(f"no {what}", where)
+        elif len(available) > 1 and not order:
+            listed = ", ".join(sorted(available))
+            raise refusal(f"{len(available)} {what}s: {listed}", where, f"choose one with --{option}")
+        else:
+            name, lacks = available[0], f"there is no {wanted}, and " if wanted else ""
+            reason = f"chosen because {lacks}it is the {f'first in {order}' if len(available) > 1 else 'only one'}"
+        others = ", ".join(other for other in available if other != name)
+        line = f"{task or where}: {what} {name}, {reason}{f'; also there: {others}' if others else ''}"
+        self.choices.setdefault((option, task), line if others or wanted not in ("", name) else "")
+        return name
 
 
 @dataclass
@@ -175,6 +244,14 @@ class LogSource:
         """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
         return json_stream.members(self.file, keys, watch=self.watch)
 
+    def records(self, key: str, document: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""
+        for top, name, value in self.members(key):
+            if top == key and name is not None:
+                yield name, value
+            else:
+                document[top] = value
+
     def companion(self, name: str | None = None) -> dict[str, Any]:
         """Load the companion file, by its name if there may be several; {} if there is none."""
         path = next((path for path in self.companions if name in (None, path.name)), None)
@@ -190,7 +267,6 @@ class LogFormat:
     """An adapter: how files of one format are recognised, grouped and read."""
 
     name: str
-    about: str
     outcome: Outcome
     errors: ErrorRule
     """The tool's own rule for attempts without a verdict."""
@@ -202,6 +278,8 @@ class LogFormat:
     """Return the path that stands for the run, for tools that write one file per attempt."""
     companions: Callable[[Path], Iterable[Path]] = lambda path: ()
     """List the files that may hold metadata of the same run."""
+    passes: Callable[[float], bool] | None = None
+    """The tool's own rule by which a reward passes; --threshold overrides it."""
     explain: Callable[[FileProbe], str | None] = lambda probe: None
     """Say why a file that resembles this format cannot be read, such as samples that were never graded."""
 
@@ -214,16 +292,3 @@ def siblings(*names: str) -> Callable[[Path], Iterable[Path]]:
 def refusal(what: str, where: object, hint: str | None = None) -> DataError:
     """Build the error for a source that must not be counted."""
     return DataError(what, where=str(where), hint=hint)
-
-
-def choose(names: Iterable[str], chosen: str | None, what: str, option: str, where: object) -> str:
-    """Return the only name, or the one chosen by an option; several without a choice are refused."""
-    available = sorted(set(names))
-    if chosen is not None:
-        if chosen not in available:
-            raise refusal(f"no {what} {chosen}", where, f"available: {', '.join(available) or 'none'}")
-        return chosen
-    if len(available) != 1:
-        many = f"{len(available)} {what}s: {', '.join(available)}" if available else f"no {what}"
-        raise refusal(many, where, f"choose one with {option}" if available else None)
-    return available[0]

@@ -21,11 +21,11 @@ _NO_CONTENT = {"pointer": ("is a git-LFS pointer, not a result", "git lfs pull")
 
 
 def discover(
-    paths: Sequence[Path], only: LogFormat | None, is_mapped: bool, lake: Path, report: IngestReport
+    paths: Sequence[str], only: LogFormat | None, is_mapped: bool, lake: Path, report: IngestReport
 ) -> list[tuple[LogFormat, LogSource]]:
     """Find all results below the paths. A file that was named must be one; in a folder, other files are skipped."""
     groups: dict[tuple[str, Path], list[Path]] = {}
-    for root in paths:
+    for root in map(Path, paths):
         if not root.exists():
             hint = "give the files or folders of a tool's results"
             raise LakeError("no such file or folder", where=str(root), hint=hint)

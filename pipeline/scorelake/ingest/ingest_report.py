@@ -41,6 +41,8 @@ class SourceReport:
     """Problems by number of graded attempts."""
     claims: list[dict[str, Any]] = field(default_factory=list)
     """The tool's own numbers and ours."""
+    choices: list[str] = field(default_factory=list)
+    """Which of several scorers, filters or metrics counts for each task, and why."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -48,8 +50,8 @@ class SourceReport:
 
     def set_counts(self, stats: AttemptStats, outcome: str) -> None:
         """Copy the counts of the statistics."""
-        self.rows, self.graded, self.ungraded = stats.rows, stats.graded, stats.ungraded
-        self.duplicate, self.errors = stats.duplicate, stats.errors
+        for name in ("rows", "graded", "ungraded", "duplicate", "errors"):
+            setattr(self, name, getattr(stats, name))
         self.passed = stats.total if outcome == "passed" else None
         self.mean = stats.total / stats.graded if stats.graded else None
         if stats.n_verdicts + stats.errors:
@@ -80,6 +82,7 @@ def report_source(staged: StagedSource, outcome: str, files: Sequence[str], stat
     out.rows, out.refused = out.rows + run.excluded_rows, run.excluded_rows
     out.benchmarks = sorted({name or run.benchmark or "" for name in staged.benchmarks} - {""})
     out.errors_counted_as = run.errors
+    out.choices = [line for line in run.choices.values() if line]
     out.notes, out.files = list(run.notes), sorted(files)
     _compare_claims(staged, out)
     return out
@@ -111,16 +114,15 @@ def format_report(report: SourceReport) -> str:
         lines.append(f"  reward    mean {report.mean:.6g}")
     if report.errors:
         counted = f", counted as {report.errors_counted_as}" if report.errors_counted_as else ""
-        means = [
-            "undefined" if mean is None else f"{mean:.6g}"
-            for mean in (report.mean_errors_failed, report.mean_errors_ungraded)
-        ]
-        both = f"mean {means[0]} with them as failures, {means[1]} without them"
+        both_means = (report.mean_errors_failed, report.mean_errors_ungraded)
+        failed, ungraded = ("undefined" if mean is None else f"{mean:.6g}" for mean in both_means)
+        both = f"mean {failed} with them as failures, {ungraded} without them"
         lines.append(f"  errors    {report.errors:,} without a verdict{counted}: {both}")
     if report.histogram:
         cells = [f"{problems:,} with {n}" for n, problems in list(report.histogram.items())[:6]]
         more = ", ..." if len(report.histogram) > 6 else ""
         lines.append(f"  n         problems by attempts: {', '.join(cells)}{more}")
+    lines += [f"  chosen    {choice}" for choice in report.choices]
     agreeing = [claim for claim in report.claims if not claim["differ"]]
     lines += [f"  agrees    {claim['name']} {claim['theirs']:.6g}" for claim in agreeing]
     lines += [f"  warning   {warning}" for warning in report.warnings]

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from scorelake.errors import DataError, StorageError, UsageError
 from scorelake.ingest.checks import check_sources
-from scorelake.ingest.contract import IngestOptions, LogFormat, LogSource
+from scorelake.ingest.contract import CHOICES, IngestOptions, LogFormat, LogSource, names_task
 from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
@@ -26,7 +26,7 @@ from scorelake.ingest.staging import StagedSource, Tick, stage
 from scorelake.ingest.writer import TargetLake, write_files
 from scorelake.storage import disk
 
-VERSION = 1
+VERSION = 2
 """Version of the adapters' results; a higher one reads every source again."""
 PARALLEL_BYTES = 16 << 20
 """Size of all sources above which several processes are worth their start."""
@@ -61,14 +61,13 @@ def ingest(
     """
     options = options or IngestOptions()
     if any(disk.is_remote(location) for location in (lake, *paths)):
-        what = "ingest reads and writes local files only"
-        raise UsageError(what, where=lake, hint="ingest locally, then upload the lake")
+        hint = "ingest locally, then upload the lake"
+        raise UsageError("ingest reads and writes local files only", where=lake, hint=hint)
     formats = ", ".join(sorted(FORMATS))
     if format_name not in ("auto", *FORMATS):
         raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {formats}")
     target, report = TargetLake.open(Path(lake)), IngestReport()
-    only = FORMATS.get(format_name)
-    sources = discover([Path(path) for path in paths], only, bool(options.map), target.root, report)
+    sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
     if not sources and not report.refused:
         what = f"no results in {len(report.ignored):,} files"
         raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {formats}")
@@ -77,6 +76,7 @@ def ingest(
     with _temporary_folder(target.root) as folder:
         staged = _stage_all(changed, options, folder, report, progress, workers)
         accepted, outcome = check_sources(staged, target, report)
+        report.total.notes += _unused_choices(options, staged) if len(changed) == len(sources) else []
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         elif accepted:
@@ -98,6 +98,18 @@ def _find_changed(
         else:
             changed.append((format_, source))
     return changed
+
+
+def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[str]:
+    """List the choices for tasks that no source has, which may be misspelled."""
+    tasks = {task for source in staged for _, task in source.run.choices}
+    tasks |= {str(name) for source in staged for name in (source.run.benchmark, *source.benchmarks) if name}
+    return [
+        f"no task for --{option} {text}; tasks: {', '.join(sorted(tasks))}"
+        for option in CHOICES
+        for text in getattr(options, option)
+        if "=" in text and not any(names_task(text, task) for task in tasks)
+    ]
 
 
 @contextmanager

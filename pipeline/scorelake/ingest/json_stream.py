@@ -109,19 +109,14 @@ def decode(text: str, where: str, line: int | None = None) -> Any:
     """Decode one JSON value. Errors name the line: the given one, or that within the text."""
     try:
         return DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        raise _broken(error.msg, where, line or error.lineno, error.colno) from None
     except (ValueError, RecursionError) as error:
-        raise _broken(_reason(error), where, line or 1, 1) from None
+        raise _broken(error, where, line or int(getattr(error, "lineno", 1)), getattr(error, "colno", 1)) from None
 
 
-def _broken(what: str, where: str, line: int, column: int) -> DataError:
+def _broken(error: Exception | str, where: str, line: int, column: int) -> DataError:
+    what = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
     hint = "the file is truncated or was edited"
     return DataError(f"broken JSON at line {line:,}, column {column:,}: {what}", where=where, hint=hint)
-
-
-def _reason(error: BaseException) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def load(path: Path) -> Any:
@@ -190,9 +185,7 @@ def members(
     document that is a list have the key "". A truncated document and text after its end are refused.
     """
     with open_unpacked(path, watch) as file:
-        reader = JsonReader(file, str(path), chunk)
-        yield from reader.members(keys)
-        reader.finish()
+        yield from JsonReader(file, str(path), chunk).members(keys)
 
 
 class JsonReader:
@@ -216,6 +209,8 @@ class JsonReader:
                 yield from ((name, inner, self.value()) for inner in self.items())
             else:
                 yield name, None, self.value()
+        if self.peek():
+            raise self.broken("text after the end of the document")
 
     def items(self) -> Iterator[Any]:
         """Yield every index of the list, or key of the object, that begins here; the caller takes each value."""
@@ -246,20 +241,14 @@ class JsonReader:
         self.at += 1
         return key
 
-    def finish(self) -> None:
-        """Refuse text after the document."""
-        if self.peek():
-            raise self.broken("text after the end of the document")
-
     def peek(self) -> str:
         """Return the next character that is not whitespace; "" at the end."""
         while True:
             space = _SPACE.match(self.text, self.at)
             self.at = space.end() if space else self.at
-            if self.at < len(self.text):
-                return self.text[self.at]
-            if not self.read_more():
-                return ""
+            if self.at < len(self.text) or self.is_complete:
+                return self.text[self.at : self.at + 1]
+            self.read_more()
 
     def value(self) -> Any:
         """Decode the value that begins here; read on until it is complete."""
@@ -271,19 +260,16 @@ class JsonReader:
                 if self.is_complete or left > _EDGE or (left and not isinstance(value, int | float)):
                     self.at = stop
                     return value
-            except json.JSONDecodeError as error:
-                may_be_cut = error.pos >= len(self.text) - _EDGE or error.msg.startswith("Unterminated")
-                if self.is_complete or not may_be_cut:
-                    self.at = error.pos
-                    raise self.broken(error.msg) from None
             except (ValueError, RecursionError) as error:
-                raise self.broken(_reason(error)) from None
+                at = error.pos if isinstance(error, json.JSONDecodeError) else -1
+                may_be_cut = at >= len(self.text) - _EDGE or str(error).startswith("Unterminated")
+                if self.is_complete or not may_be_cut:
+                    self.at = max(at, self.at)
+                    raise self.broken(error) from None
             self.read_more()
 
-    def read_more(self) -> bool:
+    def read_more(self) -> None:
         """Read as much again as is waiting, so that a large value is decoded only a few times."""
-        if self.is_complete:
-            return False
         waiting = len(self.text) - self.at
         if waiting > MAX_RECORD:
             raise DataError(f"one record is longer than {MAX_RECORD:,} characters", where=self.where)
@@ -292,7 +278,6 @@ class JsonReader:
         self.line, self.column = self.line_and_column()
         self.text = self.text[self.at :] + self.decoder.decode(raw, final=self.is_complete)
         self.at = 0
-        return not self.is_complete
 
     def line_and_column(self) -> tuple[int, int]:
         """Return the line from 1 and the column from 0 of the current position."""
@@ -300,7 +285,7 @@ class JsonReader:
         breaks = past.count("\n")
         return self.line + breaks, len(past) - past.rfind("\n") - 1 if breaks else self.column + len(past)
 
-    def broken(self, what: str) -> DataError:
+    def broken(self, error: Exception | str) -> DataError:
         """Build the error for the current position."""
         line, column = self.line_and_column()
-        return _broken(what, self.where, line, column + 1)
+        return _broken(error, self.where, line, column + 1)

@@ -56,10 +56,12 @@ class StagedSource:
         protocol = json.dumps(self.run.protocol, sort_keys=True, default=str)
         return self.run.benchmark, self.run.subject, self.run.model, protocol
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the staged attempts."""
+    def batches(self, rows: int, n_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the staged attempts in batches of about this size, whichever is smaller."""
         with pq.ParquetFile(self.path) as file:
-            yield from file.iter_batches(BATCH)
+            sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
+            bytes_per_row = max(1, sum(sizes) // max(1, file.metadata.num_rows))
+            yield from file.iter_batches(min(rows, max(1, n_bytes // bytes_per_row)))
 
     def row(self, index: int) -> dict[str, Any]:
         """Return one staged attempt, for messages."""
@@ -75,9 +77,11 @@ def stage(
 ) -> StagedSource:
     """Read and check every attempt of a source. DataError names the source and the record that is wrong."""
     count = 0
-    run = RunInfo(format.outcome, options.errors or format.errors)
+    run = RunInfo(source.path, options, format.outcome, options.errors or format.errors)
+    if format.passes and options.threshold is not None:
+        run.outcome = "score"
     try:
-        with closing(_StageWriter(folder, run, options)) as writer:
+        with closing(_StageWriter(folder, run, format.passes)) as writer:
             waiting: list[AttemptRow] = []
             for row in format.read(source, options, run):
                 waiting.append(row)
@@ -91,7 +95,7 @@ def stage(
         path, codes, carried = writer.path, list(writer.codes), tuple(writer.carried)
         frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, "answer").count()).collect()
         named = frame.row(0, named=True)
-        _resolve(run, options, [name for name in ("benchmark", "model") if named[name] < count], source)
+        _resolve(run, [name for name in ("benchmark", "model") if named[name] < count])
         has = named["answer"] > 0, named["subject"] > 0
         out = StagedSource(source, format.name, path, run, codes, carried, *has, compute_stats([(path, None)]))
         _check(out)
@@ -112,17 +116,22 @@ def _after(count: int) -> str:
     return f", after {count:,} attempts" if count else ""
 
 
-def _resolve(run: RunInfo, options: IngestOptions, unnamed: list[str], source: LogSource) -> None:
+def _resolve(run: RunInfo, unnamed: list[str]) -> None:
     """Complete the metadata with the options, and refuse a source without model or benchmark."""
+    options = run.options
     for column in NAMES:
         name = options.fixed_name(column) or getattr(run, column) or None
         if column == "benchmark" and run.rows_name_benchmark:
             name = None
-        if name is None and column in unnamed:
-            raise DataError(f"no {column} in the file", where=str(source.path), hint=f"give --{column}")
         setattr(run, column, None if name is None else values.to_name(name, column))
-    settings = _to_settings(run.protocol, options)
-    run.protocol = {key: value for key, value in settings.items() if value is not None}
+    missing = [column for column in unnamed if getattr(run, column) is None]
+    if missing:
+        hint = f"give {' and '.join(f'--{column}' for column in missing)}"
+        raise DataError(f"no {' and no '.join(missing)} in the file", where=str(run.path), hint=hint)
+    run.protocol, run.provenance = (
+        {key: value for key, value in _to_settings(settings, options).items() if value is not None}
+        for settings in (run.protocol, run.provenance)
+    )
     if run.outcome == "score" and options.threshold is not None:
         run.outcome, run.claims = "passed", []  # the tool's numbers are means of rewards
 
@@ -149,8 +158,8 @@ def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: Staged
 class _StageWriter:
     """Writes batches of attempts to the staged file."""
 
-    def __init__(self, folder: Path, run: RunInfo, options: IngestOptions) -> None:
-        self.run, self.options = run, options
+    def __init__(self, folder: Path, run: RunInfo, passes: Callable[[float], bool] | None) -> None:
+        self.run, self.options, self.passes = run, run.options, passes
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "attempts.parquet"
         self.writer: pq.ParquetWriter | None = None
@@ -211,9 +220,11 @@ class _StageWriter:
         if is_error:
             return 0.0 if self.run.errors == "fail" else None
         threshold = self.options.threshold
-        if value is not None and threshold is not None and self.run.outcome == "score":
+        if value is None:
+            return None
+        if threshold is not None and self.run.outcome == "score":
             return float(value >= threshold)
-        return value
+        return value if self.passes is None else float(self.passes(value))
 
 
 def _to_settings(protocol: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:

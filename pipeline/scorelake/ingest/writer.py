@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ _MAX_BENCHMARKS = 1000
 """A source with more has something else in that column."""
 _MAX_FOLDER = 240
 _GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 24
+"""Size of a row group: large enough to read well, small enough for memory."""
 
 
 @dataclass(frozen=True)
@@ -145,46 +146,20 @@ def write_files(staged: StagedSource, outcome: str, options_digest: str, folder:
         raise DataError(what, where=str(staged.source.path), hint="map another column")
     folder.mkdir()
     out: dict[str, Path] = {}
-    writers: dict[str, _RowGroupWriter] = {}
+    writers: dict[str, pq.ParquetWriter] = {}
     with ExitStack() as open_files:
-        for batch in staged.batches():
+        for batch in staged.batches(_GROUP_ROWS, _GROUP_BYTES):
             column = pc.fill_null(batch.column("benchmark"), staged.run.benchmark or "")
             for benchmark in column.unique().to_pylist():
+                table = _to_table(batch.filter(pc.equal(column, benchmark)), staged, outcome)
                 if benchmark not in writers:
                     file_name = f"{_file_digest(staged, options_digest, benchmark)}.parquet"
                     path = out[f"benchmark={folder_name(benchmark)}/{file_name}"] = folder / file_name
-                    writers[benchmark] = open_files.enter_context(closing(_RowGroupWriter(path)))
-                rows = batch.filter(pc.equal(column, benchmark))
-                writers[benchmark].add(_to_table(rows, staged, outcome))
+                    # Page checksums let `score` detect a damaged file instead of counting wrong values.
+                    writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
+                    writers[benchmark] = open_files.enter_context(writer)
+                writers[benchmark].write_table(table)
     return out
-
-
-class _RowGroupWriter:
-    """Writes a Parquet file in row groups that are large enough to read well and fit into memory."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.writer: pq.ParquetWriter | None = None
-        self.waiting: list[pa.Table] = []
-
-    def add(self, table: pa.Table) -> None:
-        self.waiting.append(table)
-        if sum(map(len, self.waiting)) >= _GROUP_ROWS or sum(each.nbytes for each in self.waiting) >= _GROUP_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        table = pa.concat_tables(self.waiting)
-        self.waiting = []
-        if self.writer is None:
-            # Page checksums let `score` detect a damaged file instead of counting wrong values.
-            self.writer = pq.ParquetWriter(self.path, table.schema, compression="zstd", write_page_checksum=True)
-        self.writer.write_table(table)
-
-    def close(self) -> None:
-        if self.waiting:
-            self.flush()
-        if self.writer is not None:
-            self.writer.close()
 
 
 def _file_digest(staged: StagedSource, options_digest: str, benchmark: str) -> str:
@@ -224,6 +199,7 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
         "run": run.run_id or None,
         "format": staged.format,
         "tool": run.tool,
+        "provenance": format_settings(run.provenance),
     }
     columns |= {name: pa.repeat(pa.scalar(text, pa.string()), len(batch)) for name, text in constants.items()}
     return pa.table(columns)
@@ -249,8 +225,13 @@ def _protocol_labels(protocol: dict[str, Any]) -> tuple[float | None, str | None
     if is_number:
         del rest["temperature"]
     grader = rest.pop("grader", None)
-    setup = "; ".join(f"{key}={_format_setting(rest[key])}" for key in sorted(rest))
-    return float(temperature or 0.0) if is_number else None, None if grader is None else str(grader), setup or None
+    setup = format_settings(rest)
+    return float(temperature or 0.0) if is_number else None, None if grader is None else str(grader), setup
+
+
+def format_settings(settings: dict[str, Any]) -> str | None:
+    """Format settings as one text, ordered by key: a=1; b=x."""
+    return "; ".join(f"{key}={_format_setting(settings[key])}" for key in sorted(settings)) or None
 
 
 def _format_setting(value: Any) -> str:

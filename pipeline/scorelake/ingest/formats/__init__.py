@@ -16,26 +16,19 @@ To add a format:
            yield AttemptRow(record["task"], f"{source.tag}:{line}", value)
 
 
-   FORMAT = LogFormat("mytool", "mytool results.jsonl", "passed", "ungraded", detect, read)
+   FORMAT = LogFormat("mytool", "passed", "ungraded", detect, read)
    ```
 
-   - `detect` decides by content. Exactly one format may accept a file.
-   - `read` streams: `source.lines()` for JSON Lines, `source.members("rows")` for one large document,
-     `source.companion("metadata.json")` for a small file of metadata. These refuse what is broken.
-   - `run` takes model, benchmark, subject, run id, protocol settings, notes, and numbers that the tool reports itself
-     (`run.add_claim`). It may be filled in at any time until the last attempt. A name that only rows have goes into
-     AttemptRow. Options override both.
+   - Exactly one format may accept a file. `read` streams with `source.lines()`, `source.records("rows", rest)` or
+     `source.members()`, which refuse what is broken; `source.companion("metadata.json")` loads a small file.
+   - `run` may be filled in until the last attempt; names of rows go into AttemptRow. Options override both.
    - An attempt needs an id that is the same whenever the file is read: the tool's own, or `source.tag` with the line.
-   - Convert values with `values.to_verdict` and `values.to_number`, which refuse what has no clear meaning; look into
-     nested objects with `values.get_object`; choose between several metrics with `contract.choose`. Raise
-     `contract.refusal` for a source that must not be counted. A KeyError or TypeError becomes a refusal by itself.
-   - The outcome of LogFormat is "passed" for verdicts and "score" for numbers; its error rule is what the tool does
-     with attempts that have no verdict.
-   - Tools that write one file per attempt, or metadata into other files, define `group` and `companions`.
+   - `values.to_verdict`, `to_number` and `get_object` refuse what has no clear meaning; `run.choose` chooses between
+     several metrics; `contract.refusal` refuses a source. A KeyError or TypeError becomes a refusal by itself.
 
-2. Add a layout to tests/layouts.py that writes a table of verdicts as the tool would. Counts, repeated runs,
-   truncated files, changed verdicts and malformed values are then tested for the new format without further code.
-3. Add traps of the format to tests/ingest/test_formats.py, and a row to the table in docs/ingest.md.
+2. Add a layout to tests/layouts.py that writes a table of verdicts as the tool would: the laws that all formats keep
+   are then tested without further code. Add traps of the format to tests/ingest/test_formats.py, and a row to the
+   table in docs/ingest.md.
 """
 
 from __future__ import annotations

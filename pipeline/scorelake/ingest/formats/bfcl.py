@@ -52,5 +52,6 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     yield from (AttemptRow(problem, run.run_id, float(problem not in failed)) for problem in problems)
 
 
-DETECT = records_with("accuracy", "correct_count", "total_count")
-FORMAT = LogFormat("bfcl", "BFCL score files", "passed", "fail", DETECT, read, companions=companions)
+FORMAT = LogFormat(
+    "bfcl", "passed", "fail", records_with("accuracy", "correct_count", "total_count"), read, companions=companions
+)

@@ -56,6 +56,7 @@ def _read_samples(
     results = {result.get("evaluation_name"): result for result in aggregate.get("evaluation_results") or []}
     library = str(get_object(aggregate, "eval_library").get("name", "inspect"))
     chosen: dict[Any, Any] = {}
+    skipped: dict[Any, set[str]] = {}
     rows = 0
     for line, record in source.lines(path):
         rows += 1
@@ -67,7 +68,8 @@ def _read_samples(
             what = "converted from Inspect, with one score for all epochs"
             raise refusal(what, path, "ingest the .eval log instead")
         name, result = record["evaluation_name"], record.get("evaluation_result_id")
-        if options.metric is not None and result != options.metric:
+        if options.choice("metric", str(name))[1] not in ("", result):
+            skipped.setdefault(name, set()).add(str(result))
             continue
         if chosen.setdefault(name, result) != result:
             raise refusal(f"{name} has several results: {chosen[name]}, {result}", path, "choose one with --metric")
@@ -85,6 +87,8 @@ def _read_samples(
             content=record.get("sample_hash"),
             protocol=get_object(results.get(name) or {}, "generation_config") or None,
         )
+    for name in skipped.keys() - chosen.keys():
+        run.choose("metric", str(name), skipped[name])  # raises, since the task has other metrics only
     for name in chosen:
         score = get_object(results.get(name) or {}, "score_details").get("score")
         run.add_claim(f"score of {name}", score, benchmark=name)
@@ -93,6 +97,4 @@ def _read_samples(
         run.notes.append(f"the aggregate reports {total:,} instances, the file has {rows:,}")
 
 
-FORMAT = LogFormat(
-    "every-eval-ever", "Every Eval Ever instances", "passed", "ungraded", detect, read, group, companions
-)
+FORMAT = LogFormat("every-eval-ever", "passed", "ungraded", detect, read, group, companions)

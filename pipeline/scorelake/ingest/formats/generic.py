@@ -24,7 +24,11 @@ PROTOCOL = ("temperature", "grader", "setup")
 COUNTS = ("n", "c")
 RECORDS = "records"
 """Maps the key of a document at which the records are."""
-TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", *RESERVED} - {*FIELDS, *OUTCOMES, *COUNTS}
+TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", "provenance", *RESERVED} - {
+    *FIELDS,
+    *OUTCOMES,
+    *COUNTS,
+}
 """Names that a carried column cannot have."""
 MAX_COUNT = 1_000_000
 """Maximum number of attempts in a row of counts."""
@@ -37,11 +41,6 @@ _MISSING = object()
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     given = dict(options.map)
-    if len({*COUNTS} & given.keys()) == 1:
-        raise refusal("n and c must be mapped together", source.path, "--map n=... --map c=...")
-    taken = sorted(given.keys() & TAKEN)
-    if taken:
-        raise refusal(f"{taken[0]} is a column of scorelake", source.path, "carry yours under another name")
     run.run_id = source.tag
     below = given.pop(RECORDS, None)
     mapping = {name: name for name in (*FIELDS, *OUTCOMES)} | given
@@ -53,20 +52,38 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     converter: _Converter | None = None
     for i, key, record in _read_records(source, seen, columns, below, is_single):
         if converter is None:
-            _check_keys(record, given, source)
+            _check_mapping(record, key, given, options, source.file)
             has_verdicts = bool(given.keys() & {"passed", "n"}) or get_path(record, "passed") is not _MISSING
             run.outcome = "passed" if has_verdicts else "score"
             converter = _Converter(mapping, run.outcome, options.true, seen.shape == "text", source.tag)
         yield from converter.to_rows(i, key, record)
 
 
-def _check_keys(record: dict[str, Any], given: dict[str, str], source: LogSource) -> None:
-    """Refuse a mapping to a key that the first record does not have: it is a mistake, not a column of nulls."""
-    for name, theirs in given.items():
-        for key in theirs.split("=="):
-            if get_path(record, key) is _MISSING:
-                keys = ", ".join(list(record)[:20])
-                raise refusal(f"no key {key} for {name}", source.path, f"the first record has: {keys}")
+def _check_mapping(
+    record: dict[str, Any], key: Any, given: dict[str, str], options: IngestOptions, path: Path
+) -> None:
+    """Refuse everything that is wrong with the mapping at once.
+
+    A mapping to a key that the first record does not have is a mistake, not a column of nulls.
+    """
+    parts = [(name, part) for name, theirs in given.items() for part in theirs.split("==")]
+    wrong = [f"no key {part} for {name}" for name, part in parts if get_path(record, part) is _MISSING]
+    wrong += ["n and c must be mapped together"] if len({*COUNTS} & given.keys()) == 1 else []
+    wrong += [
+        f"{name} is a column of scorelake: carry yours under another name" for name in sorted(given.keys() & TAKEN)
+    ]
+    missing = {name for name in (*FIELDS, *OUTCOMES) if name not in given and get_path(record, name) is _MISSING}
+    needed = {} if key is not None else {"problem_id": "--map problem_id=..."}
+    needed |= {name: f"--{name}" for name in ("benchmark", "model") if options.fixed_name(name) is None}
+    wrong += [f"no {name}" for name in needed if name in missing]
+    hints = [hint for name, hint in needed.items() if name in missing]
+    if "n" not in given and missing >= {*OUTCOMES}:
+        wrong.append("neither passed nor score")
+        hints.insert(0, "--map passed=... or --map score=...")
+    if wrong:
+        keys = pq.read_schema(path).names if probe(path).shape == "parquet" else list(record)
+        give = f"give {', '.join(hints)}; " if hints else ""
+        raise refusal("; ".join(wrong), path, f"{give}the first record has: {', '.join(keys[:20])}")
 
 
 def get_path(record: Any, path: str) -> Any:
@@ -116,11 +133,8 @@ class _Converter:
     def _value(self, record: dict[str, Any], i: int) -> float | None:
         left, is_comparison, right = self.key.partition("==")
         value, where = get_path(record, left), f"record {i:,}: {left}"
-        if value is _MISSING and self.outcome == "passed":
-            raise DataError(f"record {i:,} has no {left}")
         if value is _MISSING:
-            hint = "name one with --map passed=... or --map score=..."
-            raise DataError(f"record {i:,} has neither passed nor {left}", hint=hint)
+            raise DataError(f"record {i:,} has no {left}")
         if is_comparison:
             other = self._get(record, right)
             return None if value in (None, "") or other is None else float(value == other)
@@ -163,10 +177,10 @@ def _read_records(
 
     A document that is one object may be one record (`is_single`), like JSON Lines of one line.
     """
-    if probe.shape == "parquet":
-        yield from ((i, None, record) for i, record in enumerate(_read_parquet(probe.path, columns), 1))
-    elif probe.shape == "text":
-        yield from ((i, None, record) for i, record in enumerate(_read_csv(probe.path, source.watch), 1))
+    if probe.shape in ("parquet", "text"):
+        is_parquet = probe.shape == "parquet"
+        rows = _read_parquet(probe.path, columns) if is_parquet else _read_csv(probe.path, source.watch)
+        yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines())
     elif probe.shape in ("list", "object"):
@@ -230,5 +244,4 @@ def _read_csv(path: Path, watch: Watch) -> Iterator[dict[str, Any]]:
         raise refusal("the last line has no end, so the file may be truncated", path, hint)
 
 
-ABOUT = "JSON Lines, JSON, CSV or Parquet with --map"
-FORMAT = LogFormat("generic", ABOUT, "passed", "ungraded", lambda probe: False, read)
+FORMAT = LogFormat("generic", "passed", "ungraded", lambda probe: False, read)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import load_object
 from scorelake.ingest.probe import FileProbe, probe
 from scorelake.ingest.values import get_object, to_number
@@ -31,7 +31,6 @@ def companions(path: Path) -> Iterable[Path]:
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.tool, run.run_id = "harbor", group(source.file.resolve()).name
-    run.outcome = "passed" if options.threshold is None else "score"
     config = source.companion("config.json")
     job: dict[str, Any] = {}
     details: dict[str, set[str]] = {"tasks": set(), "agent_version": set()}
@@ -48,10 +47,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             run.excluded_rows += 1
             run.notes.append(f"skipped {document['trial_name']}, which is not finished")
         else:
-            yield _to_row(document, path, options, config, details)
+            yield _to_row(document, path, run, config, details)
     evals = get_object(job, "stats", "evals")
     if not n_trials:
-        yield from _read_job(source, options, run, config, evals)
+        yield from _read_job(run, config, evals)
     elif isinstance(job.get("n_total_trials"), int) and job["n_total_trials"] != n_trials:
         run.notes.append(f"the job reports {job['n_total_trials']:,} trials, {n_trials:,} are here")
     if n_trials and job and job.get("finished_at") is None:
@@ -60,7 +59,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         **{key: config.get(key) for key in SETTINGS},
         "environment": get_object(config, "environment").get("type"),
         "agent_kwargs": (config.get("agents") or [{}])[0].get("kwargs") or None,
-        "grader": options.metric or "reward",
+        "grader": options.choice("metric", _benchmark(None, config) or "")[1] or "reward",
         **{key: ", ".join(sorted(values)) or None for key, values in details.items()},
     }
     if len(evals) == 1:
@@ -69,7 +68,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 
 
 def _to_row(
-    trial: dict[str, Any], path: Path, options: IngestOptions, config: dict[str, Any], details: dict[str, set[str]]
+    trial: dict[str, Any], path: Path, run: RunInfo, config: dict[str, Any], details: dict[str, set[str]]
 ) -> AttemptRow:
     agent, task = get_object(trial, "agent_info"), trial.get("task_id")
     commit = task.get("git_commit_id") if isinstance(task, dict) else None
@@ -79,13 +78,14 @@ def _to_row(
     model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
     # The verifier decides: a trial with an exception may have passed.
     rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
-    key = choose(rewards, options.metric, "reward", "--metric", path) if rewards else ""
+    benchmark = _benchmark(trial.get("source"), config)
+    key = run.choose("metric", benchmark or "", rewards, "reward", where=path) if rewards else ""
     return AttemptRow(
         trial["task_name"],
         trial["trial_name"],
-        _to_value(to_number(rewards[key], f"{path}: {key}") if rewards else None, options),
+        to_number(rewards[key], f"{path}: {key}") if rewards else None,
         model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
-        benchmark=_benchmark(trial.get("source"), config),
+        benchmark=benchmark,
         carried={"task_checksum": trial.get("task_checksum")},
         content=trial.get("task_checksum"),
     )
@@ -97,30 +97,24 @@ def _benchmark(source: str | None, config: dict[str, Any]) -> str | None:
     return f"{name}@{versions[name]}" if versions.get(name) else name
 
 
-def _to_value(reward: float | None, options: IngestOptions) -> float | None:
-    return reward if reward is None or options.threshold is not None else float(reward >= 1)
-
-
-def _read_job(
-    source: LogSource, options: IngestOptions, run: RunInfo, config: dict[str, Any], evals: dict[str, Any]
-) -> Iterator[AttemptRow]:
+def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> Iterator[AttemptRow]:
     """Read the job's own result, which lists the names of trials per reward and per exception."""
     agents = config.get("agents") or []
     if len(evals) != 1 or len(agents) > 1:
         what = f"{len(evals)} evals and {len(agents)} agents in one job"
-        raise refusal(what, source.path, "ingest the trials instead")
+        raise refusal(what, run.path, "ingest the trials instead")
     if agents:
         run.model = " ".join(str(agents[0][key]) for key in ("name", "model_name") if agents[0].get(key))
     run.benchmark = _benchmark(None, config)
     stats = next(iter(evals.values()))
     rewards = get_object(stats, "reward_stats")
-    key = choose(rewards, options.metric, "reward", "--metric", source.path) if rewards else ""
+    key = run.choose("metric", run.benchmark or "", rewards, "reward") if rewards else ""
     rewarded = [(name, float(reward)) for reward, names in rewards.get(key, {}).items() for name in names]
     failed = dict.fromkeys(name for names in get_object(stats, "exception_stats").values() for name in names)
     # An exception without a reward: there is no verdict.
     unrewarded = [(name, None) for name in failed if name not in dict(rewarded)]
     for name, reward in [*rewarded, *unrewarded]:
-        yield AttemptRow(name.rpartition("__")[0] or name, name, _to_value(reward, options))
+        yield AttemptRow(name.rpartition("__")[0] or name, name, reward)
 
 
-FORMAT = LogFormat("harbor", "Harbor job folders", "passed", "fail", detect, read, group=group, companions=companions)
+FORMAT = LogFormat("harbor", "passed", "fail", detect, read, group, companions, lambda reward: reward >= 1)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scorelake.ingest.contract import (
-    AttemptRow,
-    IngestOptions,
-    LogFormat,
-    LogSource,
-    RunInfo,
-    choose,
-    refusal,
-    siblings,
-)
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
 from scorelake.ingest.json_stream import load
 from scorelake.ingest.probe import list_with
 from scorelake.ingest.values import get_object, to_number
@@ -41,12 +32,14 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         if metric is None:
             # exact_match@5 and the like are computed from several outputs and are not attempts.
             names = {str(name["name"]) for name, _ in stats if "@" not in str(name.get("name"))}
-            metric = choose(names, options.metric, "metric", "--metric", source.path)
+            metric = run.choose("metric", run.benchmark, names)
         splits = {str(name.get("split")) for name, _ in stats}
         if options.split is None:
             split = split or next(iter(splits), None)
             if splits - {split}:
-                choose(splits | {str(split)}, None, "split", "--split", source.path)
+                several = sorted(splits | {str(split)})
+                what = f"{len(several)} splits: {', '.join(several)}"
+                raise refusal(what, source.path, "choose one with --split")
         elif options.split not in splits:
             continue
         selected = [item for item in stats if (item[0].get("name"), item[0].get("split")) == (metric, split)]
@@ -69,4 +62,4 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 
 
 DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")
-FORMAT = LogFormat("helm", "HELM per_instance_stats.json", "score", "ungraded", DETECT, read, companions=COMPANIONS)
+FORMAT = LogFormat("helm", "score", "ungraded", DETECT, read, companions=COMPANIONS)

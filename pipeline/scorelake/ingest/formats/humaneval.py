@@ -53,10 +53,7 @@ def read_evalplus(source: LogSource, options: IngestOptions, run: RunInfo) -> It
         run.model = source.folder.name
     document: dict[str, Any] = {}
     benchmark = ""
-    for key, task, value in source.members("eval"):
-        if key != "eval":
-            document[key] = value
-            continue
+    for task, value in source.records("eval", document):
         prefix, _, rest = str(task).partition("/")
         if not rest:
             raise ValueError(f"task {quote(task)} has no benchmark in its name")
@@ -84,6 +81,6 @@ def _statuses(value: Any) -> Iterator[tuple[float | None, float | None]]:
         yield from ((STATUS[sample["base_status"]], STATUS[sample.get("plus_status")]) for sample in value)
 
 
-IS_HUMANEVAL, ABOUT = records_with("task_id", "passed"), "HumanEval-style JSON Lines: task_id and passed"
-HUMANEVAL = LogFormat("humaneval", ABOUT, "passed", "ungraded", IS_HUMANEVAL, read_humaneval, explain=explain)
-EVALPLUS = LogFormat("evalplus", "EvalPlus eval_results.json", "passed", "ungraded", detect_evalplus, read_evalplus)
+IS_HUMANEVAL = records_with("task_id", "passed")
+HUMANEVAL = LogFormat("humaneval", "passed", "ungraded", IS_HUMANEVAL, read_humaneval, explain=explain)
+EVALPLUS = LogFormat("evalplus", "passed", "ungraded", detect_evalplus, read_evalplus)

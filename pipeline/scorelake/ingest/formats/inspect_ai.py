@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, quote, to_number, to_setting
@@ -17,6 +17,12 @@ WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0, "true": 
 """Texts that Inspect itself converts to numbers."""
 HEADER, START = "header.json", "_journal/start.json"
 SUMMARIES, JOURNAL, SAMPLES = PREFIXES = ("summaries.json", "_journal/summaries/", "samples/")
+LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_limit")
+NOT_MEASURED = (
+    *("max_connections", "adaptive_connections", "max_retries", "timeout", "attempt_timeout", "batch", "cache"),
+    *("cache_prompt", "logprobs", "top_logprobs"),
+)
+"""Settings of the generation that change how requests are sent, not what is answered."""
 
 
 def detect(probe: FileProbe) -> bool:
@@ -27,18 +33,25 @@ def detect(probe: FileProbe) -> bool:
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    names: set[str] = set()
     with source.file.open("rb") as file:
         is_archive = file.read(2) == b"PK"
     header: dict[str, Any] = {}
-    has_uuids = True
-    for sample in _read_archive(source.file, header) if is_archive else _read_document(source, header):
+    names: dict[str, None] = {}
+    has_uuids, scorer = True, ""
+    records = _read_archive(source.file, header) if is_archive else source.records("samples", header)
+    for _, sample in records:
         if not run.run_id:
             _add_names(header, run, source.path)
         uuid, subject_key = sample.get("uuid"), options.subject_key
         has_uuids &= bool(uuid)
         is_invalid = sample.get("invalidation") or sample.get("invalidated")
-        score = {} if is_invalid else _select_score(sample, options.scorer, names, source.path)
+        scores = {} if is_invalid else get_object(sample, "scores")
+        names |= dict.fromkeys(_score_names(scores))
+        if names and not scorer:
+            text, wanted = options.choice("scorer", str(run.benchmark))
+            candidates = _in_order(names, header, with_declared=True)
+            scorer = wanted if "=" in text or wanted in candidates else candidates[0]
+        score = _select_score(scores, scorer)
         yield AttemptRow(
             sample["id"],
             str(uuid or f"{run.run_id}:{sample.get('epoch', 1)}"),
@@ -48,22 +61,18 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         )
     _add_names(header, run, source.path, check_version=is_archive)
     if names:
-        choose(names, options.scorer, "score", "--scorer", source.path)
-    _add_protocol(header, run, options.scorer or next(iter(names), None))
-    if not names:
+        task, available = str(run.benchmark), _in_order(names, header)
+        chosen = run.choose("scorer", task, available, "score", "the scorers of the log")
+        if chosen != scorer:
+            hint = f"choose it with --scorer {task}={chosen}"
+            raise refusal(f"score {chosen} is missing in the first samples", source.path, hint)
+    else:
         run.notes.append("no sample was scored")
+    _add_protocol(header, run, scorer or None)
     run.has_attempt_ids = has_uuids
 
 
-def _read_document(source: LogSource, header: dict[str, Any]) -> Iterator[Any]:
-    for key, name, value in source.members("samples"):
-        if key == "samples" and name is not None:
-            yield value
-        else:
-            header[key] = value
-
-
-def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
+def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     """Read the summaries of a finished log, else the journal, else single samples."""
     with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
@@ -72,22 +81,33 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[Any]:
         documents = [name for name in names if name.endswith(".json")]
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
+            if prefix == SAMPLES:
+                yield name, decode(archive.read(name).decode("utf-8-sig"), f"{path}: {name}")
+                continue
             with archive.open(name) as file:
-                reader = JsonReader(file, f"{path}: {name}")
-                yield from [reader.value()] if prefix == SAMPLES else (sample for *_, sample in reader.members())
-                reader.finish()
+                yield from ((name, sample) for *_, sample in JsonReader(file, f"{path}: {name}").members())
 
 
-def _select_score(sample: dict[str, Any], chosen: str | None, names: set[str], where: Path) -> dict[str, Any]:
-    """Return the score that --scorer names, or the only one; {} if the sample has none. Names of scores are added."""
-    scores = get_object(sample, "scores")
+def _score_names(scores: dict[str, Any]) -> Iterator[str]:
+    """Yield the scores of a sample: SCORER, or SCORER.KEY for each value of a scorer that gives several."""
     for scorer in scores:
         value = get_object(scores, scorer).get("value")
-        names |= {f"{scorer}.{key}" for key in value} if isinstance(value, dict) else {scorer}
-    if chosen is None:
-        if len(names) > 1:
-            choose(names, None, "score", "--scorer", where)
-        return next(iter(scores.values()), None) or {}
+        yield from (f"{scorer}.{key}" for key in value) if isinstance(value, dict) else [scorer]
+
+
+def _in_order(names: Iterable[str], header: dict[str, Any], with_declared: bool = False) -> list[str]:
+    """Order scores by the scorers that the header declares; others follow as they occur in the samples."""
+    entries = [each.get("name") for each in get_object(header, "eval").get("scorers") or []]
+    entries += [each.get("scorer") for each in get_object(header, "results").get("scores") or []]
+    declared = list(dict.fromkeys(str(name).rpartition("/")[2] for name in entries))
+    scorers = {name: name if name in declared else name.split(".")[0] for name in names}
+    if with_declared:
+        scorers |= {name: name for name in declared if name not in scorers.values()}
+    return sorted(scorers, key=lambda name: (*declared, scorers[name]).index(scorers[name]))
+
+
+def _select_score(scores: dict[str, Any], chosen: str) -> dict[str, Any]:
+    """Return the chosen score of a sample; {} if it has none."""
     if chosen in scores:
         return get_object(scores, chosen)
     scorer, _, key = chosen.rpartition(".")
@@ -119,20 +139,29 @@ def _add_names(header: dict[str, Any], run: RunInfo, path: Path, check_version: 
 
 def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> None:
     about, plan = get_object(header, "eval"), get_object(header, "plan")
-    packages = get_object(about, "packages")
+    packages, config, roles = (get_object(about, key) for key in ("packages", "config", "model_roles"))
     run.tool = f"inspect_ai {packages.get('inspect_ai', '')}".strip()
-    scorers = [one for one in about.get("scorers") or [] if one.get("name") == (scorer or "").split(".")[0]]
+    name = (scorer or "").split(".")[0]
+    scorers = [one for one in about.get("scorers") or [] if str(one.get("name")).rpartition("/")[2] == name]
     options = get_object(scorers[0], "options") if scorers else {}
+    generation = get_object(plan, "config") | get_object(about, "model_generate_config")
+    # Arguments as they were passed: a release that adds an argument with a default changes nothing.
+    steps = [(step.get("solver"), step.get("params_passed", step.get("params"))) for step in plan.get("steps") or []]
+    solvers = [{solver: params} if params else solver for solver, params in steps]
     run.protocol = {
-        **get_object(plan, "config"),
-        **get_object(about, "model_generate_config"),
+        **{key: value for key, value in generation.items() if key not in NOT_MEASURED},
+        **{key: config.get(key) for key in LIMITS},
+        "epochs_reducer": None
+        if config.get("epochs_reducer") in (["mean"], "mean")
+        else config.get("epochs_reducer"),
         "task_version": about.get("task_version"),
-        "task_args": get_object(about, "task_args") or None,
-        "commit": get_object(about, "revision").get("commit"),
-        "solver": about.get("solver") or [step.get("solver") for step in plan.get("steps") or []] or None,
+        "task_args": about.get("task_args_passed", about.get("task_args")) or None,
+        "solver": solvers or about.get("solver"),
+        "model_roles": {role: get_object(roles, role).get("model") for role in roles} or None,
         "grader": f"{scorer} {to_setting(options)}" if options else scorer,
-        **packages,
     }
+    run.provenance = {key: generation.get(key) for key in NOT_MEASURED} | packages
+    run.provenance["commit"] = get_object(about, "revision").get("commit")
     status = header.get("status", "started")
     if status != "success":
         run.notes.append(f"the log's status is {status}; its samples are used")
@@ -150,4 +179,4 @@ def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> N
                 run.add_claim(f"{label} of {reducer}" if k else label, reported.get("value"), metric)
 
 
-FORMAT = LogFormat("inspect", "Inspect AI logs, .eval and .json", "score", "ungraded", detect, read)
+FORMAT = LogFormat("inspect", "score", "ungraded", detect, read)

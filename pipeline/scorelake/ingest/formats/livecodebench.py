@@ -36,5 +36,4 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         run.add_claim("mean of pass@1", fsum(reported) / len(reported), "problems")
 
 
-DETECT = list_with("question_id", "graded_list")
-FORMAT = LogFormat("livecodebench", "LiveCodeBench eval_all.json", "passed", "ungraded", DETECT, read)
+FORMAT = LogFormat("livecodebench", "passed", "ungraded", list_with("question_id", "graded_list"), read)

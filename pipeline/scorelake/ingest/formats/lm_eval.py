@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.probe import records_with
 from scorelake.ingest.values import get_object, to_number, to_setting
 
@@ -38,16 +38,16 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     run.benchmark = options.benchmark or _outermost_group(task, get_object(results, "group_subtasks")) or None
     run.subject = task if task and run.benchmark not in (task, None) else None
     aggregates, config = get_object(results, "results", task), get_object(results, "configs", task)
-    filters = {key.partition(",")[2] for key in aggregates if "," in key}
-    metric = chosen = None
+    metric = chosen = ""
     rows = 0
     for line, record in source.lines():
-        if metric is None or chosen is None:
-            metric = choose(_metrics(record), options.metric, "metric", "--metric", source.file)
-            chosen = _choose_filter(record, options, filters, source.file)
+        if not chosen:
+            listed, names = _names(config.get("metric_list"), "metric"), _metrics(record)
+            names = [*(name for name in listed if name in names), *names]
+            filters = _list_filters(record, config, aggregates, source)
+            metric = run.choose("metric", task, names, order="the metric_list of the task")
+            chosen = run.choose("filter", task, filters, order="the filter_list of the task")
         if record.get("filter", chosen) != chosen:
-            if options.filter is None:
-                choose(filters | {chosen, record["filter"]}, None, "filter", "--filter", source.file)
             continue
         rows += 1
         _check_responses(record, config, chosen, line, source.file)
@@ -62,13 +62,13 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             answer=answers[0] if isinstance(answers, list) and answers else answers,
             content=record.get("doc_hash"),
         )
-    if chosen is None:
-        raise refusal(f"no row of the filter {options.filter}" if options.filter else "no row", source.file)
+    if not rows:
+        raise refusal(f"no row of the filter {chosen}" if chosen else "no row", source.file)
     _add_protocol(run, f"{metric},{chosen}", chosen, config, results)
     if results:
         run.add_claim(f"{metric},{chosen}", aggregates.get(f"{metric},{chosen}"))
     expected = get_object(results, "n-samples", task).get("effective")
-    if expected is not None and rows and expected != rows:
+    if expected is not None and expected != rows:
         run.notes.append(f"the results file reports {expected:,} documents, {rows:,} are here")
 
 
@@ -86,17 +86,24 @@ def _metrics(record: dict[str, Any]) -> list[str]:
     return names if isinstance(names, list) else [key for key in record if key not in NOT_METRICS]
 
 
-def _choose_filter(record: dict[str, Any], options: IngestOptions, filters: set[str], path: Path) -> str:
-    """Return the filter whose verdicts count. Rows of versions before 0.4.7 do not name their filter."""
+def _list_filters(
+    record: dict[str, Any], config: dict[str, Any], aggregates: dict[str, Any], source: LogSource
+) -> list[str]:
+    """List the filters in the order of the task. Rows of versions before 0.4.7 do not name their filter."""
+    names = _names(config.get("filter_list"), "name")
+    names += [key.partition(",")[2] for key in aggregates if "," in key]
     if "filter" in record:
-        return options.filter if options.filter is not None else str(record["filter"])
-    names = ", ".join(sorted(filters))
+        # Rows are written filter by filter, in the order of the task.
+        return [*(names or [str(other.get("filter")) for _, other in source.lines()]), str(record["filter"])]
+    filters = sorted(set(names))
     if len(filters) > 1:
-        what = f"{len(filters)} filters ({names}), and rows that do not name their filter"
-        raise refusal(what, path, "run it again with lm-eval 0.4.7 or newer")
-    if options.filter is not None and filters and options.filter not in filters:
-        raise refusal(f"no filter {options.filter}", path, f"available: {names}")
-    return next(iter(filters), "none")
+        what = f"{len(filters)} filters ({', '.join(filters)}), and rows that do not name their filter"
+        raise refusal(what, source.file, "run it again with lm-eval 0.4.7 or newer")
+    return filters or ["none"]
+
+
+def _names(entries: Any, key: str) -> list[str]:
+    return [str(entry[key]) for entry in entries or [] if isinstance(entry, dict) and key in entry]
 
 
 def _check_responses(record: dict[str, Any], config: dict[str, Any], chosen: str, line: int, path: Path) -> None:
@@ -137,5 +144,6 @@ def _add_protocol(run: RunInfo, grader: str, chosen: str, config: dict[str, Any]
     }
 
 
-DETECT, ABOUT = records_with("doc_id", "resps", "filtered_resps"), "lm-evaluation-harness sample files"
-FORMAT = LogFormat("lm-eval", ABOUT, "score", "ungraded", DETECT, read, companions=companions)
+FORMAT = LogFormat(
+    "lm-eval", "score", "ungraded", records_with("doc_id", "resps", "filtered_resps"), read, companions=companions
+)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, choose, refusal
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_number
 
@@ -26,9 +27,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     torn: list[int] = []
     for line, episode in source.lines(torn=torn):
         where = f"line {line:,}"
-        task = get_object({"task": episode["task"]}, "task")
-        trace = _select_trace(episode, options, where, source)
-        value = None if trace is None else _get_reward(trace, options, where, source)
+        task, benchmark = get_object({"task": episode["task"]}, "task"), get_object(episode, "env").get("id")
+        agent, trace = _select_trace(episode, str(benchmark or ""), run, where)
+        metric = options.choice("metric", str(benchmark or ""))[1]
+        value = None if trace is None else _get_reward(trace, metric, where, source.path)
         step = get_object(episode, "run", "work").get("step", steps[-1] if steps else None)
         model, sampling = _get_model([trace] if trace else episode["traces"])
         yield AttemptRow(
@@ -38,35 +40,36 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             error=value is None
             or episode.get("ok") is False
             or bool(episode.get("errors") and not episode.get("ok")),
-            benchmark=get_object({"env": episode["env"]}, "env").get("id"),
+            benchmark=benchmark,
             model=model if model is None or step is None else f"{model}@step {step}",
-            protocol={"temperature": sampling.get("temperature"), "grader": options.metric or "reward"},
+            protocol={"temperature": sampling.get("temperature"), "grader": metric or "reward", "agent": agent},
         )
     if torn:
         run.excluded_rows += 1
         run.notes.append(f"skipped line {torn[0]:,}, which is incomplete; the tool writes the episode again")
 
 
-def _select_trace(episode: Any, options: IngestOptions, where: str, source: LogSource) -> Any:
-    """Return the trace whose rewards count; of several agents, --scorer names one."""
+def _select_trace(episode: Any, task: str, run: RunInfo, where: str) -> tuple[str | None, Any]:
+    """Return the trace whose rewards count, and its agent where several have rewards: by default the first."""
     traces = {get_object(trace, "agent").get("name", "agent"): trace for trace in episode["traces"]}
     if len(traces) != len(episode["traces"]):
-        raise refusal(f"{where}: several traces of one agent", source.path)
+        raise refusal(f"{where}: several traces of one agent", run.path)
     rewarded = {name: trace for name, trace in traces.items() if trace.get("rewards")} or traces
     if not rewarded:
-        return None
-    return rewarded[choose(rewarded, options.scorer, "agent", "--scorer", source.path)]
+        return None, None
+    agent = run.choose("scorer", task, rewarded, "agent", "the traces of an episode")
+    return agent if len(rewarded) > 1 else None, rewarded[agent]
 
 
-def _get_reward(trace: Any, options: IngestOptions, where: str, source: LogSource) -> float | None:
+def _get_reward(trace: Any, metric: str, where: str, path: Path) -> float | None:
     """Return the weighted sum of all rewards, or the reward or metric that --metric names."""
     rewards, metrics = get_object(trace, "rewards"), get_object(trace, "metrics")
-    if options.metric is not None:
-        if options.metric not in {*rewards, *metrics}:
+    if metric:
+        if metric not in {*rewards, *metrics}:
             hint = f"available: {', '.join([*rewards, *metrics])}"
-            raise refusal(f"{where}: no metric {options.metric}", source.path, hint)
-        value = rewards.get(options.metric, metrics.get(options.metric))
-        return to_number(value["score"] if isinstance(value, dict) else value, f"{where}: {options.metric}")
+            raise refusal(f"{where}: no metric {metric}", path, hint)
+        value = rewards.get(metric, metrics.get(metric))
+        return to_number(value["score"] if isinstance(value, dict) else value, f"{where}: {metric}")
     scores = [None if reward is None else to_number(reward["score"], where) for reward in rewards.values()]
     if not rewards or None in scores:
         return None
@@ -86,4 +89,4 @@ def _get_model(traces: list[Any]) -> tuple[str | None, dict[str, Any]]:
     return None, {}
 
 
-FORMAT = LogFormat("prime-rl", "verifiers v1 and prime-rl traces.jsonl", "score", "fail", detect, read)
+FORMAT = LogFormat("prime-rl", "score", "fail", detect, read)

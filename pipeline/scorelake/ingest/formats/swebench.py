@@ -120,4 +120,4 @@ def _parse_name(path: Path, options: IngestOptions, is_report: bool) -> tuple[st
     return model, run_id
 
 
-FORMAT = LogFormat("swebench", "SWE-bench reports in five dialects", "passed", "fail", detect, read, group=group)
+FORMAT = LogFormat("swebench", "passed", "fail", detect, read, group=group)

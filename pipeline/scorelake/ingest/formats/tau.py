@@ -20,7 +20,6 @@ NAME = re.compile(
 
 def read_tau1(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.run_id, run.benchmark = source.tag, "tau-bench"
-    run.outcome = "passed" if options.threshold is None else "score"
     name = NAME.fullmatch(source.file.name)
     if name:
         run.model = name["model"]
@@ -30,12 +29,12 @@ def read_tau1(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterat
         reward = to_number(record["reward"], f"run {i}: reward")
         is_error = reward is None or "error" in get_object(record, "info")
         attempt = f"{source.tag}:{record.get('trial', 0)}"
-        yield AttemptRow(record["task_id"], attempt, _to_value(reward, options), error=is_error)
+        yield AttemptRow(record["task_id"], attempt, reward, error=is_error)
 
 
-def _to_value(reward: float | None, options: IngestOptions) -> float | None:
+def passes(reward: float) -> bool:
     """Apply the rule of both tools: an attempt passes with a reward of 1, give or take a millionth."""
-    return reward if reward is None or options.threshold is not None else float(abs(reward - 1) <= 1e-6)
+    return abs(reward - 1) <= 1e-6
 
 
 def detect_tau2(probe: FileProbe) -> bool:
@@ -49,14 +48,13 @@ def list_simulations(path: Path) -> Iterable[Path]:
 
 def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.benchmark = run.tool = "tau2"
-    run.outcome = "passed" if options.threshold is None else "score"
     document: dict[str, Any] = {}
     index: list[Any] = []
     has_simulations = False
     for key, name, value in source.members("simulations", "simulation_index"):
         if key == "simulations" and isinstance(name, int):
             has_simulations = True
-            yield _to_row(value, options, source.tag)
+            yield _to_row(value, source.tag)
         elif key == "simulation_index" and isinstance(name, int):
             index.append(value)
         else:
@@ -64,7 +62,7 @@ def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterat
     if not has_simulations:
         # An index has all that is needed; without one, every simulation is a file of its own.
         simulations = index or (load(path) for path in source.companions)
-        yield from (_to_row(simulation, options, source.tag) for simulation in simulations)
+        yield from (_to_row(simulation, source.tag) for simulation in simulations)
         has_folder = (source.file.parent / "simulations").is_dir()
         if not index and not has_folder and document.get("simulations", "none") == "none":
             what = "has no simulations, and there is no folder simulations next to it"
@@ -83,18 +81,18 @@ def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterat
         "user_args": user.get("llm_args"),
         "user_implementation": user.get("implementation"),
         "max_steps": info.get("max_steps"),
-        "git_commit": info.get("git_commit"),
     }
+    run.provenance = {"git_commit": info.get("git_commit")}
 
 
-def _to_row(simulation: Any, options: IngestOptions, tag: str) -> AttemptRow:
+def _to_row(simulation: Any, tag: str) -> AttemptRow:
     reward = get_object(simulation, "reward_info").get("reward", simulation.get("reward"))
-    value = _to_value(to_number(reward, f"task {simulation['task_id']}: reward"), options)
+    value = to_number(reward, f"task {simulation['task_id']}: reward")
     is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
     attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
     return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
 
 
-IS_TAU1, ABOUT = list_with("task_id", "reward", "info", "traj"), "tau2-bench results.json"
-TAU1 = LogFormat("tau-bench", "tau-bench 1 result lists", "passed", "fail", IS_TAU1, read_tau1)
-TAU2 = LogFormat("tau2", ABOUT, "passed", "ungraded", detect_tau2, read_tau2, companions=list_simulations)
+IS_TAU1 = list_with("task_id", "reward", "info", "traj")
+TAU1 = LogFormat("tau-bench", "passed", "fail", IS_TAU1, read_tau1, passes=passes)
+TAU2 = LogFormat("tau2", "passed", "ungraded", detect_tau2, read_tau2, companions=list_simulations, passes=passes)

@@ -11,7 +11,7 @@ from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_verdict
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d__\d\d-\d\d-\d\d")
-SETTINGS = ("agent_kwargs", "global_agent_timeout_sec", "global_test_timeout_sec", "commit_hash")
+SETTINGS = ("agent_kwargs", "global_agent_timeout_sec", "global_test_timeout_sec")
 
 
 def detect(probe: FileProbe) -> bool:
@@ -32,11 +32,9 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         dataset = [metadata[key] for key in ("dataset_name", "dataset_version") if metadata.get(key)]
         run.benchmark = "@".join(map(str, dataset))
     run.protocol = {key: metadata.get(key) for key in SETTINGS}
+    run.provenance = {"commit_hash": metadata.get("commit_hash")}
     document: dict[str, Any] = {}
-    for key, name, trial in source.members("results"):
-        if key != "results" or name is None:
-            document[key] = trial
-            continue
+    for _, trial in source.records("results", document):
         value = to_verdict(trial["is_resolved"], f"{trial['trial_name']}: is_resolved")
         yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value)
     run.add_claim("accuracy", document.get("accuracy"))
@@ -45,5 +43,4 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             run.add_claim(f"pass@{k}", value, f"pass@{k}")
 
 
-COMPANIONS, ABOUT = siblings("run_metadata.json"), "Terminal-Bench 1 results.json"
-FORMAT = LogFormat("terminal-bench", ABOUT, "passed", "fail", detect, read, companions=COMPANIONS)
+FORMAT = LogFormat("terminal-bench", "passed", "fail", detect, read, companions=siblings("run_metadata.json"))

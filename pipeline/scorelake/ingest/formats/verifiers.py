@@ -27,21 +27,22 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     run.tool, run.run_id = "verifiers", source.folder.name
     run.model = metadata.get("model") or hosted.get("base_model")
     run.benchmark = metadata.get("env_id") or metadata.get("env")
+    metric = options.choice("metric", str(run.benchmark or ""))[1]
     run.protocol = {
         "temperature": sampling.pop("temperature", metadata.get("temperature")),
         "sampling_args": {key: value for key, value in sampling.items() if value not in (None, {})} or None,
         "env_args": metadata.get("env_args") or None,
         "env_version": metadata.get("env_version"),
         "max_tokens": metadata.get("max_tokens") or hosted.get("max_tokens"),
-        "grader": options.metric or "reward",
+        "grader": metric or "reward",
     }
     key, is_reliable, rows = _check_ids(source, run)
     problems = set()
     for line, record in source.lines():
         problem = to_name(record[key], f"line {line:,}: {key}") if is_reliable else f"content-{_digest(record)}"
         problems.add(problem)
-        reward = _get_reward(record, options.metric, line, source.file)
-        value = to_number(reward, f"line {line:,}: {options.metric or 'reward'}")
+        reward = _get_reward(record, metric, line, source.file)
+        value = to_number(reward, f"line {line:,}: {metric or 'reward'}")
         step = record.get("step")
         yield AttemptRow(
             problem,
@@ -51,7 +52,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             benchmark=record.get("env_name") if run.benchmark is None else None,
             model=f"{run.model}@step {step}" if step is not None and run.model else None,
         )
-    if options.metric is None:
+    if not metric:
         run.add_claim("avg_reward", metadata.get("avg_reward"))
     plan: list[Any] = [metadata.get(key) for key in ("num_examples", "rollouts_per_example")]
     if all(isinstance(count, int) for count in plan) and [len(problems), rows] != [plan[0], math.prod(plan)]:
@@ -86,9 +87,9 @@ def _digest(record: dict[str, Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:15]
 
 
-def _get_reward(record: dict[str, Any], metric: str | None, line: int, path: Path) -> Any:
+def _get_reward(record: dict[str, Any], metric: str, line: int, path: Path) -> Any:
     """Return the reward, or the metric of --metric: a key of the row, or one of its metrics."""
-    if metric is None or metric in record:
+    if not metric or metric in record:
         return record[metric or "reward"]
     metrics = record.get("metrics")
     if isinstance(metrics, str):  # hosted runs store JSON as text
@@ -100,5 +101,4 @@ def _get_reward(record: dict[str, Any], metric: str | None, line: int, path: Pat
     return metrics[metric]
 
 
-COMPANIONS = siblings("metadata.json")
-FORMAT = LogFormat("verifiers", "verifiers results.jsonl", "score", "fail", detect, read, companions=COMPANIONS)
+FORMAT = LogFormat("verifiers", "score", "fail", detect, read, companions=siblings("metadata.json"))
