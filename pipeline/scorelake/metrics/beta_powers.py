@@ -56,15 +56,9 @@ def all_within(m: Ints, n: Ints, k: int) -> Floats:
     return _without_replacement(mean_power, m, n, k, 0.0)
 
 
-def not_all_within(m: Ints, n: Ints, k: int) -> Floats:
-    """1 - C(m, k) / C(n, k)."""
-    return _without_replacement(complement, m, n, k, 1.0)
-
-
 def any_above(below: Ints, n: Ints, k: int) -> Floats:
-    """P(one of k draws without replacement is not among `below` of the n attempts); needs k <= n."""
-    (out,) = per_distinct(lambda low, high: (not_all_within(low, high, k),), below, n)
-    return out
+    """P(one of k draws without replacement from n is not among `below` of them), 1 - C(below, k) / C(n, k)."""
+    return _without_replacement(complement, below, n, k, 1.0)
 
 
 def per_distinct(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.beta_powers import all_within, complement, mean_power, not_all_within, power_variance
+from scorelake.metrics.beta_powers import all_within, any_above, complement, mean_power, power_variance
 from scorelake.metrics.counts import Counts, distinct, pairs, prior_pair, reward_levels
 from scorelake.metrics.distributions import (
     Floats,
@@ -201,7 +201,7 @@ def _end_value(key: str, k: int, n: Ints, c: Ints) -> Floats:
     if k == 1:
         value[rows] = passed / attempts
     elif key == "pass":
-        value[rows] = not_all_within(attempts - passed, attempts, k)
+        value[rows] = any_above(attempts - passed, attempts, k)
     else:
         assert key == "pass^"
         value[rows] = all_within(passed, attempts, k)

@@ -124,7 +124,7 @@ def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, F
 
     gap, at_or_below = np.diff(levels), counts.cumsum(axis=1)
     n = at_or_below[:, -1]
-    reached = any_above(at_or_below[:, :-1], np.maximum(n, k)[:, None], k)
+    (reached,) = per_distinct(lambda m, n: (any_above(m, n, k),), at_or_below[:, :-1], np.maximum(n, k)[:, None])
     value = np.where(n >= k, levels[0] + (gap * reached).sum(axis=1), np.nan)
     v = (counts + prior).cumsum(axis=1)
     below, above, excess = per_distinct(power_moments, v[:, :-1], v[:, -1:])
