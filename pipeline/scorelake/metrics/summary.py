@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from math import nan
 from statistics import NormalDist
 from typing import Any
 
@@ -30,18 +31,18 @@ class Summary:
     mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
     """
 
-    value: float
-    lo: float
-    hi: float
-    se: float
-    rerun_lo: float
-    rerun_hi: float
-    mu: float
-    sigma: float
-    mu_lo: float
-    mu_hi: float
-    problems: int
-    problems_scored: int
+    value: float = nan
+    lo: float = nan
+    hi: float = nan
+    se: float = nan
+    rerun_lo: float = nan
+    rerun_hi: float = nan
+    mu: float = nan
+    sigma: float = nan
+    mu_lo: float = nan
+    mu_hi: float = nan
+    problems: int = 0
+    problems_scored: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,7 @@ class Moments:
         """Compute the moments of the groups of a histogram (groups x columns of the estimate)."""
         parts, size = estimate.value.shape
         scored, has_posterior = ~np.isnan(estimate.value[0]), ~np.isnan(estimate.mean[0])
-        noise = np.zeros((3, size))
-        if estimate.repeated is not None:
-            noise[:2] = estimate.repeated
-            noise[2] = noise[1] > 0
-            noise[0] *= noise[2]
+        repeated = np.zeros((2, size)) if estimate.repeated is None else estimate.repeated
         covariance = np.where(has_posterior, np.nan_to_num(estimate.covariance, nan=0.0), 0.0)
         columns = [
             np.ones((1, size)),
@@ -119,11 +116,12 @@ class Moments:
             np.where(has_posterior, estimate.mean, 0.0),
             covariance.reshape(parts * parts, size),
             np.zeros((1, size)) if estimate.undefined is None else estimate.undefined[None],
-            noise,
+            repeated,
+            repeated[1:] > 0,
         ]
         totals: Floats = (histogram @ np.concatenate(columns).T).T
-        ends = np.cumsum([len(column) for column in columns])[:-1]
-        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends)
+        ends = np.cumsum([len(column) for column in columns[:-1]])
+        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends[:-1])
         average = np.nan_to_num(ratio(total, count), nan=0.0)
         kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers, estimate.repeated is not None)
         return cls(
