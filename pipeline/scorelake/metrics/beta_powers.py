@@ -17,12 +17,9 @@ from numpy.typing import NDArray
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Floats, Ints, blocks, gauss_legendre
 
-_DIRECT = 256
-"""Up to this k all terms are added."""
-_ADDED = 64
-"""Terms added before integrating; the corrections left out are then below 1e-13 of the sum."""
-_NODES = 96
-"""Sufficient for k = 1e18: the integrand is analytic in a strip of width pi around the logarithmic scale."""
+_DIRECT = 256  # up to this k all terms are added
+_ADDED = 64  # terms added before integrating; the corrections left out are then below 1e-13 of the sum
+_NODES = 96  # sufficient for k = 1e18: the integrand is analytic in a strip of width pi around the logarithmic scale
 
 
 def mean_power(v: Floats, t: Floats, k: int) -> Floats:

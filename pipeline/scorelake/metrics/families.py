@@ -180,8 +180,7 @@ MAX_K = 2**62
 """Largest k of metrics in closed form: more attempts than any lake has."""
 MAX_SUMMED_K = 2**20
 """Largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here."""
-_NAME = re.compile(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*")
-"""Word, sign, k and parameter."""
+_NAME = re.compile(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*")  # word, sign, k and parameter
 _NAMED_SPECTRUM = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")
 _BY_KEY = {normalize(key): family for family in FAMILIES for key in (family.key, *family.aliases)}
 

@@ -11,10 +11,8 @@ import scipy
 from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.threads import parallel_map
 
-_MIN_CONCENTRATION = 1e-6
-"""Smallest concentration of the Beta distribution, whatever the variance."""
-_PARALLEL = 1000
-"""Below this number of values a second thread costs more than it saves."""
+_MIN_CONCENTRATION = 1e-6  # smallest concentration of the Beta distribution, whatever the variance
+_PARALLEL = 1000  # below this number of values a second thread costs more than it saves
 
 
 def interval(

@@ -78,8 +78,7 @@ class MetricKind:
     bounds: tuple[float, float]
     clip: tuple[float, float] | None
     powers: tuple[float, float] | None
-    is_mean: bool
-    """A mean of pass/fail, for which the noise between attempts is known."""
+    is_mean: bool  # a mean of pass/fail, for which the noise between attempts is known
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,11 @@ class Moments:
     """Problems with a value; their average (parts x groups) and squared deviations (parts x parts x groups)."""
     average: Floats
     square: Floats
-    has_posterior: Floats
-    """Problems with a posterior; the sums of its means and covariances."""
+    has_posterior: Floats  # problems with a posterior; the sums of its means and covariances
     mean: Floats
     covariance: Floats
-    undefined: Floats
-    """Problems that have enough attempts but no value."""
-    noise: Floats
-    """Sums of noise, attempts and problems with repeated attempts, 3 x groups."""
+    undefined: Floats  # problems that have enough attempts but no value
+    noise: Floats  # sums of noise, attempts and problems with repeated attempts, 3 x groups
 
     @classmethod
     def of(cls, estimate: Estimate, histogram: scipy.sparse.csr_array) -> Moments:

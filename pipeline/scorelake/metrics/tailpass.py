@@ -27,8 +27,7 @@ MAX_OUTCOMES = 20_000
 """Outcomes that k attempts may have; sums over more take minutes."""
 MAX_PAIRS = 4_000_000
 """The same for pairs of outcomes, which variances need."""
-_TOLERANCE = 1e-12
-"""Scores this close are equal: three times a third is 1."""
+_TOLERANCE = 1e-12  # scores this close are equal: three times a third is 1
 _PAPER = "Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling"
 
 

@@ -38,8 +38,7 @@ Complex = NDArray[np.complex128]
 
 _TOLERANCE = 1e-13
 """Error of a probability that is summed over roots of unity; values this close to 0 or 1 are 0 or 1."""
-_NEGLIGIBLE = 1e-19
-"""Probability that does not change a digit of the result."""
+_NEGLIGIBLE = 1e-19  # probability that does not change a digit of the result
 
 
 def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
