@@ -7,7 +7,7 @@ be summarized file by file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from math import nan
 from statistics import NormalDist
@@ -78,7 +78,6 @@ class MetricKind:
     bounds: tuple[float, float]
     clip: tuple[float, float] | None
     powers: tuple[float, float] | None
-    is_mean: bool  # a mean of pass/fail, for which the noise between attempts is known
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Moments:
     mean: Floats
     covariance: Floats
     undefined: Floats  # problems that have enough attempts but no value
-    noise: Floats  # sums of noise, attempts and problems with repeated attempts, 3 x groups
+    noise: Floats  # sums of noise, attempts and problems with repeated attempts, 3 x groups; 0 where noise is unknown
 
     @classmethod
     def of(cls, estimate: Estimate, histogram: scipy.sparse.csr_array) -> Moments:
@@ -119,7 +118,7 @@ class Moments:
         ends = np.cumsum([len(column) for column in columns[:-1]])
         problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends[:-1])
         average = np.nan_to_num(ratio(total, count), nan=0.0)
-        kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers, estimate.repeated is not None)
+        kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers)
         return cls(
             kind, problems[0], count[0], average, _squares(estimate.value, average, histogram),
             posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise,
@@ -168,8 +167,7 @@ def _squares(value: Floats, average: Floats, histogram: scipy.sparse.csr_array) 
     index, starts = histogram.indices, histogram.indptr[:-1]
     deviation = value[:, index] - np.repeat(average, np.diff(histogram.indptr), axis=-1)
     deviation[np.isnan(deviation)] = 0.0
-    out: Floats = np.add.reduceat(deviation[:, None] * deviation[None] * histogram.data, starts, axis=-1)
-    return out
+    return np.asarray(np.add.reduceat(deviation[:, None] * deviation[None] * histogram.data, starts, axis=-1))
 
 
 def aggregate(
@@ -182,24 +180,14 @@ def aggregate(
 ) -> list[Summaries]:
     """Summarize groups of problems: unweighted means over the problems of each group.
 
-    Parameters
-    ----------
-    estimates
-        One per metric, over the columns of the histogram.
-    histogram
-        Number of problems, groups x columns; every group has at least one.
-    clip
-        Ends of the posterior interval; by default those of the metric.
-    clusters
-        The same by cluster (clusters x columns), sorted by group, and the first cluster of each group: standard
-        errors then treat clusters as the sample.
+    There is one estimate per metric, over the columns of the histogram, which has the number of problems, groups x
+    columns; every group has at least one. clip: ends of the posterior interval, by default those of the metric.
+    clusters: the same by cluster (clusters x columns), sorted by group, and the first cluster of each group; standard
+    errors then treat clusters as the sample.
     """
     check_shares(confidence, min_coverage)
     moments = parallel_map(lambda estimate: Moments.of(estimate, histogram), estimates)
-    by_cluster = None
-    if clusters is not None:
-        matrix, starts = clusters
-        by_cluster = [Moments.of(estimate, matrix) for estimate in estimates], starts
+    by_cluster = clusters and ([Moments.of(estimate, clusters[0]) for estimate in estimates], clusters[1])
     return summarize_moments([[each] for each in moments], confidence, min_coverage, clip, by_cluster)
 
 
@@ -218,35 +206,27 @@ def summarize_moments(
     if not moments:
         return []
     kinds = [each[0].kind for each in moments]
-    samples, posteriors = [], []
+    bounds = [kind.bounds for kind in kinds]
+    rows = []
     for i, each in enumerate(moments):
-        by_cluster = None if clusters is None else (clusters[0][i], clusters[1])
-        average, covariance, size = each[0].sample(by_cluster)
-        samples.append((*blend(average, covariance, kinds[i].powers), size))
-        posteriors.append(_posterior(each, weights))
-    average, error, units = (np.stack(column) for column in zip(*samples, strict=True))
-    mu, variance = (np.stack(column) for column in zip(*posteriors, strict=True))
+        mean, covariance, size = each[0].sample(clusters and (clusters[0][i], clusters[1]))
+        rows.append((*blend(mean, covariance, kinds[i].powers), size, *_posterior(each, weights)))
+    average, error, units, mu, variance = (np.stack(column) for column in zip(*rows, strict=True))
     problems = moments[0][0].problems
     count = np.stack([each[0].scored for each in moments])
     hidden = count < np.maximum(min_coverage * problems * (1 - 1e-12), 1)
     hidden |= np.stack([each[0].undefined > 0 for each in moments])
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
-    lo, hi = _intervals(value, se, units, [kind.bounds for kind in kinds], confidence)
-    rerun_lo, rerun_hi = np.full((2, *value.shape), np.nan)
-    is_mean = np.array([kind.is_mean for kind in kinds])
-    if is_mean.any():
-        noise, attempts, repeated = np.stack([each[0].noise for each in moments])[is_mean].swapaxes(0, 1)
-        ends = rerun(value[is_mean], ratio(noise, repeated**2), attempts, confidence)
-        rerun_lo[is_mean], rerun_hi[is_mean] = ends
+    lo, hi = _intervals(value, se, units, bounds, confidence)
+    noise, attempts, repeated = np.stack([each[0].noise for each in moments], axis=1)
+    rerun_lo, rerun_hi = rerun(value, ratio(noise, repeated**2), attempts, confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
     mu_lo, mu_hi = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
-    columns = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi)
-    counts = ([problems.astype(np.int64)] * len(kinds), count.astype(np.int64), units)
-    bounds = [kind.bounds for kind in kinds]
-    rows: Iterable[tuple[Any, ...]] = zip(*columns, *counts, bounds, strict=True)
-    return [Summaries(*row) for row in rows]
+    counts = (np.broadcast_to(problems, count.shape).astype(np.int64), count.astype(np.int64), units)
+    columns: Any = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, *counts, bounds)
+    return [Summaries(*row) for row in zip(*columns, strict=True)]
 
 
 def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:

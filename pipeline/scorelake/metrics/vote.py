@@ -199,7 +199,8 @@ def _plurality(k: int, n: int, own: Ints, size: Ints, rivals: Ints) -> Floats:
             factors = [(weight, below + y * tied) for y, weight in zip(*gauss_legendre(degree), strict=True)]
             for block in blocks(same_degree.size, 4 * roots.size):
                 rows = same_degree[block]
-                start = _binomial_transform(p, roots, free[rows])
+                exponents, at = np.unique(free[rows], return_inverse=True)
+                start = ((1 - p + p * roots) ** exponents[:, None])[at]
                 product = _product(start, factors, rival[rows], rivals[rows], is_cut[rows])
                 coefficient = (product.real * phase.real - product.imag * phase.imag).sum(axis=1)
                 total[rows] += mine[rows, j] * np.maximum(coefficient, 0)
@@ -222,14 +223,3 @@ def _product(
                 term[:many] *= each
         total += weight * term
     return total
-
-
-def _binomial_transform(p: float, roots: Complex, exponents: Ints) -> Complex:
-    """Return (1 - p + p x)^exponent at the roots, rows x roots."""
-    distinct, index = np.unique(exponents, return_inverse=True)
-    base = 1 - p + p * roots
-    with np.errstate(divide="ignore", invalid="ignore"):  # a base of 0 is 0 to any power but 0
-        out = np.exp(distinct[:, None] * np.log(base))
-    out[:, base == 0] = 0
-    out[distinct == 0] = 1
-    return out[index]
