@@ -43,13 +43,10 @@ class Estimate:
 
     value: Floats
     mean: Floats
-    covariance: Floats
-    """Parts x parts x rows."""
+    covariance: Floats  # parts x parts x rows
     powers: tuple[float, float] | None = None
-    bounds: tuple[float, float] = _UNIT
-    """Smallest and largest possible value; infinite if unknown."""
-    clip: tuple[float, float] | None = None
-    """Limits of the posterior interval, where they are not the bounds."""
+    bounds: tuple[float, float] = _UNIT  # smallest and largest possible value; infinite if unknown
+    clip: tuple[float, float] | None = None  # limits of the posterior interval, where they are not the bounds
     undefined: NDArray[np.bool_] | None = None
     """Rows with enough attempts but no value: a group that has one has no value."""
     repeated: Floats | None = None

@@ -61,10 +61,8 @@ class Summaries:
     mu_hi: Floats
     problems: Ints
     problems_scored: Ints
-    units: Floats
-    """Sample size: problems scored, or clusters with a scored problem."""
-    bounds: tuple[float, float]
-    """Smallest and largest possible value."""
+    units: Floats  # sample size: problems scored, or clusters with a scored problem
+    bounds: tuple[float, float]  # smallest and largest possible value
 
     def first(self) -> Summary:
         """Return the summary of the first group."""
