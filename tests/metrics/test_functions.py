@@ -221,8 +221,6 @@ def test_scalars_and_shapes() -> None:
 
 def test_a_family_says_what_it_is() -> None:
     for family in metrics.families():
-        assert family.name
-        assert family.formula
-        assert family.reference
+        assert all((family.name, family.formula, family.reference))
         kinds = (family.credit, family.blend, family.rewards, family.vote)
         assert sum(kind is not None for kind in kinds) == 1
