@@ -286,7 +286,11 @@ def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Me
         return parse("pass@1")
     family = _BY_KEY.get(normalize(word + "^" if sign == "^" else word))
     if family is None:
-        raise _unknown(name)
+        names = {each.key: each.name for each in FAMILIES}
+        guess = normalize(re.split(r"[@0-9]", name, maxsplit=1)[0])
+        close = ", ".join(names[key] for key in difflib.get_close_matches(guess, names, n=3, cutoff=0.4))
+        hint = f"the closest names are {close}" if close else f"known: {', '.join(names.values())}"
+        raise MetricError(f"unknown metric {name!r}", hint=hint)
     return _build(name, family, k, parameter)
 
 
@@ -349,11 +353,3 @@ def _parse_number(text: str) -> float:
         return float(round(Decimal(text), 12))
     except (InvalidOperation, ValueError):
         return float("nan")
-
-
-def _unknown(name: str) -> MetricError:
-    names = {family.key: family.name for family in FAMILIES}
-    word = normalize(re.split(r"[@0-9]", name, maxsplit=1)[0])
-    close = [names[key] for key in difflib.get_close_matches(word, names, n=3, cutoff=0.4)]
-    hint = f"the closest names are {', '.join(close)}" if close else f"known: {', '.join(names.values())}"
-    return MetricError(f"unknown metric {name!r}", hint=hint)

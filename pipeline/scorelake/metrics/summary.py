@@ -229,14 +229,12 @@ def summarize_moments(
 
 def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:
     """Return mean and variance of a metric, problems fixed; a mixture of priors adds the spread between them."""
-    means = [ratio(each.mean, each.has_posterior) for each in moments]
-    within = [ratio(each.covariance, each.has_posterior**2) for each in moments]
-    if weights is None:
-        return blend(means[0], within[0], moments[0].kind.powers)
-    mu = sum((w * mean for w, mean in zip(weights, means, strict=True)), np.zeros_like(means[0]))
-    spread = np.zeros_like(within[0])
-    for w, mean, inner in zip(weights, means, within, strict=True):
-        spread += w * (inner + (mean - mu)[:, None] * (mean - mu))
+    share = np.ones((1, moments[0].problems.size)) if weights is None else weights
+    means = np.stack([ratio(each.mean, each.has_posterior) for each in moments])
+    within = np.stack([ratio(each.covariance, each.has_posterior**2) for each in moments])
+    mu = np.einsum("pg,pig->ig", share, means)
+    gap = means - mu
+    spread = np.einsum("pg,pijg->ijg", share, within + gap[:, :, None] * gap[:, None])
     return blend(mu, spread, moments[0].kind.powers)
 
 
