@@ -1,4 +1,4 @@
-"""Public functions of metrics: matrices of attempts, TailPass without a peer, and invalid arguments."""
+"""Public functions of metrics: matrices of attempts, TailPass without a peer, names, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from scorelake import metrics
-from scorelake.errors import MetricError
+from scorelake.errors import MetricError, ScorelakeError
 
 
 def same(ours: object, theirs: object) -> None:
@@ -91,6 +91,28 @@ def test_ragged_rows_and_missing_attempts() -> None:
         (lambda: metrics.threshold_spectrum_at_k(3, 1, 2, [0.5]), "1 weights for k = 2"),
         (lambda: metrics.g_pass_at_k_tau(3, 1, 2, tau=1.5), "tau must be a number in"),
         (lambda: metrics.summarize("pass@1", R=[[0, 2]], w=[0, 1, 2]), "only avg@N"),
+        (lambda: metrics.posterior("pass@1", 5, 3, (0, 1)), "two positive numbers"),
+        (lambda: metrics.posterior("pass@1", 5, 3, (float("nan"), 1)), "two positive numbers"),
+        (lambda: metrics.posterior("pass@1", 5, 3, (1.0,)), "two positive numbers"),  # type: ignore[arg-type]
+        (lambda: metrics.summarize("pass@1", 5, 3, confidence=1.0), "confidence must be"),
+        (lambda: metrics.summarize("pass@1", 5, 3, min_coverage=2), "min_coverage must be"),
+        (lambda: metrics.summarize("pass@1", [5, 5], [3, 3], problems=[1, -1]), "problems must be whole numbers"),
+        (lambda: metrics.summarize("pass@1", [5, 5], [3, 3], problems=[1, 1, 1]), "problems has shape"),
+        (lambda: metrics.finite_levels("pass@1", [0, 1], [[1, 2]]), "only avg@N"),
+        (lambda: metrics.finite_levels("vote@3", [0, 1], [[1, 2]]), "only avg@N"),
+        (lambda: metrics.finite_levels("max@1", [0, float("nan")], [[1, 2]]), "list of finite numbers"),
+        (lambda: metrics.finite_levels("max@1", [0, 1], [[1, 2, 3]]), "counts must have shape"),
+        (lambda: metrics.posterior_levels("bayes@N", [0, 1], [[1, 2]], [1, 2, 3]), "prior_counts must be"),
+        (lambda: metrics.posterior_levels("bayes@N", [0, 1], [[1, 2]], [[1, 2], [1, 2]]), "2 rows for 1 problems"),
+        (lambda: metrics.spectrum([0.5, 0.6]), "sum <= 1"),
+        (lambda: metrics.spectrum([-0.5, 0.6]), "numbers >= 0"),
+        (lambda: metrics.spectrum([]), "weights must be"),
+        (lambda: metrics.vote([1], [True], 0), "k must be >= 1"),
+        (lambda: metrics.vote([1, 2], [True], 1), "every answer right or not"),
+        (lambda: metrics.vote([-1], [True], 1), "counts must be whole numbers"),
+        (lambda: metrics.finite("vote@3", 5, 3), "n and c do not determine the answers"),
+        (lambda: metrics.posterior("vote@3", 5, 3), "n and c do not determine the answers"),
+        (lambda: metrics.summarize("vote@3", 5, 3), "n and c do not determine the answers"),
         (lambda: metrics.tailpass(3, 1, 2, prior=0), "prior"),
         (lambda: metrics.tailpass(3, 1, 2, prior=[1, 1, 1]), "prior has shape"),
         (lambda: metrics.tailpass(3, 1, 2, eta=2), "eta"),
@@ -106,3 +128,101 @@ def test_ragged_rows_and_missing_attempts() -> None:
 def test_invalid_arguments_raise(call: Callable[[], object], message: str) -> None:
     with pytest.raises(MetricError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("canonical", "aliases"),
+    [
+        ("pass@8", [" PASS@8 "]),
+        ("pass^8", ["Pass^8", "pass-hat@8", "pass_hat@8", "unanimous@8", "G-Pass@8"]),
+        ("g-pass@8_0.5", ["G-Pass@8_0.50"]),
+        ("g-pass@8_1.0", ["g_pass@8_{1}"]),
+        ("g-pass@10_0.3", ["g-pass@10_0.30000000000000004"]),
+        ("mg-pass@16", ["mG-Pass@16"]),
+        ("maj@5", ["Maj@5"]),
+        ("auc@4", ["AUC@4"]),
+        ("geom@4", ["Geom@4"]),
+        ("geom-ds@4", ["geom-DS@4"]),
+        ("geo-spectrum@4", ["GeoSpectrum@4", "geo-spectrum@4_0.5", "geo-spectrum-star@4"]),
+        ("geo-spectrum@4_1.0", []),
+        ("avg@N", ["Avg"]),
+        ("bayes@N", ["Bayes@n"]),
+        ("max@3", ["best@3"]),
+        ("spectrum-steep@4", ["Spectrum-Steep@4"]),
+        ("geo-spectrum-steep@4", ["geo-spectrum-steep@4_0.50"]),
+        ("geo-spectrum-steep@4_0.3", []),
+    ],
+)
+def test_names(canonical: str, aliases: list[str]) -> None:
+    spectra = {"steep": [0.1, 0.2, 0.3, 0.4]}
+    assert {metrics.parse(name, spectra).name for name in (canonical, *aliases)} == {canonical}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("pas@8", "closest names are pass@k"),
+        ("geospectrm@8", "geo-spectrum@k"),
+        ("zzzz@8", "known: pass@k"),
+        ("", "unknown metric ''"),
+        ("pass@0", "pass@0: k must be a whole number >= 1, got '0'"),
+        ("pass@-1", "got '-1'"),
+        ("pass@2.5", "got '2.5'"),
+        ("pass@", "got ''"),
+        ("pass", "k must be"),
+        ("pass@N", "got 'n'"),
+        ("pass@8_0.5", "takes no parameter"),
+        ("g-pass@8_1.5", "g-pass@8_1.5: tau must be a number in [0, 1], got '1.5'"),
+        ("g-pass@8_nan", "tau must be a number"),
+        ("g-pass@8_x", "tau must be a number"),
+        ("geo-spectrum@8_-0.1", "lambda must be a number in [0, 1]"),
+        ("avg@64", "always uses all attempts"),
+        ("spectrum@4", "weights come from the config file"),
+    ],
+)
+def test_bad_names(name: str, says: str) -> None:
+    with pytest.raises(MetricError) as error:
+        metrics.parse(name)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "says"),
+    [
+        (5, 6, "c must not exceed n, got n=5, c=6"),
+        ([5, 7], [5, 9], "got n=7, c=9"),
+        (-1, 0, "n must be whole numbers >= 0, got -1"),
+        (5, -2, "c must be whole numbers >= 0, got -2"),
+        (5.5, 2, "got 5.5"),
+        (5, float("nan"), "got nan"),
+        (float("inf"), 1, "got inf"),
+        ("five", 1, "got"),
+        ([5, 5, 5], [1, 2], "differ in shape"),
+        (None, 1, "n must be whole numbers"),
+    ],
+)
+def test_bad_counts(n: object, c: object, says: str) -> None:
+    for call in (metrics.finite, metrics.posterior, metrics.summarize):
+        with pytest.raises(MetricError) as error:
+            call("pass@1", n, c)  # type: ignore[operator]
+        assert says in str(error.value)
+
+
+def test_errors_are_ours_and_value_errors() -> None:
+    assert issubclass(MetricError, ScorelakeError)
+    assert issubclass(MetricError, ValueError)
+    assert MetricError.exit_code == 2
+
+
+def test_scalars_and_shapes() -> None:
+    assert float(metrics.finite("pass@2", 5, 3)) == pytest.approx(0.9)
+    assert metrics.finite("pass@2", [[5, 5]], [[3, 4]]).shape == (1, 2)
+    assert metrics.finite("pass@2", [], []).shape == (0,)
+    assert metrics.finite("pass@2", True, 1.0).shape == ()
+
+
+def test_a_family_says_what_it_is() -> None:
+    for family in metrics.families():
+        assert all((family.name, family.formula, family.reference))
+        kinds = (family.credit, family.blend, family.rewards, family.vote)
+        assert sum(kind is not None for kind in kinds) == 1

@@ -77,9 +77,6 @@ def test_without_bounds_it_is_students() -> None:
     assert one(7.0, 0.3, 12, bounds=(-math.inf, math.inf)) == pytest.approx((7 - reach, 7 + reach), rel=1e-12)
     assert all(map(math.isnan, one(7.0, math.nan, 1, bounds=(-math.inf, math.inf))))
     assert one(2.0, 0.0, 1, bounds=(2.0, 2.0)) == (2.0, 2.0), "a metric that can have one value has it"
-
-
-def test_no_value_no_interval() -> None:
     assert all(map(math.isnan, one(math.nan, math.nan, 0)))
     assert all(map(math.isnan, one(math.nan, 0.1, 5, bounds=(-math.inf, math.inf))))
 

@@ -66,15 +66,6 @@ def test_monotone_in_c(n: int, k: int) -> None:
 
 
 @pytest.mark.slow
-@given(counts)
-def test_one_draw_is_the_average(pairs: list[tuple[int, int]]) -> None:
-    n, c = columns(pairs)
-    share = np.divide(c, n, out=np.full(n.shape, np.nan), where=n > 0)
-    for name in ("pass@1", "pass^1", "g-pass@1_0.5", "maj@1", "auc@1", "max@1", "avg@N"):
-        assert_allclose(metrics.finite(name, n, c), share, rtol=1e-15, atol=0)
-
-
-@pytest.mark.slow
 @given(counts, draws)
 def test_equal_by_definition(pairs: list[tuple[int, int]], k: int) -> None:
     n, c = columns(pairs)

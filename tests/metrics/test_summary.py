@@ -1,13 +1,15 @@
-"""Groups: coverage, undefined values, standard errors, many groups at once."""
+"""Groups: coverage, undefined values, standard errors, many groups at once, and moments that add up."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from scorelake import metrics
-from scorelake.metrics.estimate import evaluate
-from scorelake.metrics.summary import aggregate, problem_histogram
+from scorelake.metrics import Estimate, aggregate
+from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.summary import Moments, problem_histogram, summarize_moments
 
 
 def test_k_above_n_is_not_papered_over() -> None:
@@ -16,6 +18,7 @@ def test_k_above_n_is_not_papered_over() -> None:
     assert math.isnan(got.se)
     assert (got.problems, got.problems_scored) == (3, 2)
     assert 0 < got.mu < 1, "the posterior uses all problems"
+    assert math.isnan(metrics.summarize("maj@3", 10, 3).se), "one problem has no spread"
 
 
 def test_lower_coverage_averages_the_scored_ones() -> None:
@@ -40,13 +43,6 @@ def test_no_problems_at_all() -> None:
     assert metrics.summarize_levels("avg@N", [0, 1], np.zeros((0, 2))).problems == 0
 
 
-def test_se_is_the_sample_standard_error() -> None:
-    n, c = np.full(6, 10), np.array([0, 3, 5, 5, 9, 10])
-    values = metrics.finite("maj@3", n, c)
-    assert metrics.summarize("maj@3", n, c).se == pytest.approx(values.std(ddof=1) / math.sqrt(6), rel=1e-12)
-    assert math.isnan(metrics.summarize("maj@3", 10, 3).se), "one problem has no spread"
-
-
 def test_a_blend_of_nothing_is_zero() -> None:
     got = metrics.summarize("geom-ds@2", [3, 3], [0, 0])
     assert (got.value, got.se) == (0, 0)
@@ -63,8 +59,8 @@ def test_groups_are_independent() -> None:
     group = np.repeat(np.arange(4), np.diff(starts, append=60))
     histogram = problem_histogram(group, np.arange(60), times, (4, 60))
     for name in ("pass@2", "geom@2", "geom-ds@2", "avg@N", "max@3"):
-        (estimate,) = evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
-        (many,) = aggregate([estimate], histogram, min_coverage=0.2)
+        (estimate,) = metrics.evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
+        (many,) = metrics.aggregate([estimate], histogram, min_coverage=0.2)
         for i, (a, b) in enumerate(zip(starts, [*starts[1:], 60], strict=True)):
             one = metrics.summarize(name, n[a:b], c[a:b], times[a:b], min_coverage=0.2)
             for field, number in vars(one).items():
@@ -82,10 +78,10 @@ def test_a_metric_has_the_same_bits_with_and_without_others(clustered: bool) -> 
     if clustered:
         clusters = problem_histogram(np.arange(60) // 5, np.arange(60), times, (12, 60)), np.array([0, 3, 6, 9])
     names = ("pass@2", "geom-ds@2", "pass^2", "geo-spectrum@4", "maj@2", "mg-pass@4", "pass@4", "avg@N", "bayes@N")
-    estimates = evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
-    together = aggregate(estimates, histogram, min_coverage=0.2, clusters=clusters)
+    estimates = metrics.evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
+    together = metrics.aggregate(estimates, histogram, min_coverage=0.2, clusters=clusters)
     for estimate, want in zip(estimates, together, strict=True):
-        (got,) = aggregate([estimate], histogram, min_coverage=0.2, clusters=clusters)
+        (got,) = metrics.aggregate([estimate], histogram, min_coverage=0.2, clusters=clusters)
         for field, numbers in vars(got).items():
             assert np.array_equal(getattr(want, field), numbers, equal_nan=True), field
 
@@ -96,3 +92,84 @@ def test_confidence_widens_and_clips() -> None:
     assert metrics.summarize("pass@8", [20], [20]).mu_hi == 1
     rubric = metrics.summarize_levels("avg@N", [-1.0, 3.0], [[1, 1]])
     assert (rubric.mu_lo, rubric.mu_hi) == (-1.0, 3.0)
+
+
+ROWS, GROUPS = 900, 5
+
+
+def _estimate(rng: np.random.Generator, parts: int, offset: float = 0.0) -> Estimate:
+    value = rng.random((parts, ROWS)) * 0.1 + offset
+    value[:, rng.random(ROWS) < 0.1] = np.nan
+    mean, square = rng.random((parts, ROWS)), rng.random((parts, ROWS))
+    undefined = rng.random(ROWS) < 0.05
+    mean[:, undefined] = square[:, undefined] = np.nan
+    repeated = np.stack([rng.random(ROWS), rng.integers(0, 3, ROWS).astype(float)])
+    powers, bounds = (None if parts == 1 else (0.5, 0.5)), ((-np.inf, np.inf) if offset else (0.0, 1.0))
+    return Estimate(value, mean, square[:, None] * square[None], powers, bounds, repeated=repeated)
+
+
+def _histogram(group: Ints, groups: int) -> csr_array:
+    return problem_histogram(group, np.arange(ROWS), 1, (groups, ROWS))
+
+
+def _bucket(estimate: Estimate, histogram: csr_array, rows: Ints) -> Moments:
+    """Moments of some problems; the groups that have none of them are empty."""
+    part = histogram[:, rows]
+    present = np.flatnonzero(np.diff(part.indptr))
+    cut = Estimate(
+        estimate.value[:, rows], estimate.mean[:, rows], estimate.covariance[..., rows], estimate.powers,
+        estimate.bounds, repeated=None if estimate.repeated is None else estimate.repeated[:, rows],
+    )  # fmt: skip
+    return Moments.of(cut, part[present]).expand(present, histogram.shape[0])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("buckets", [2, 7, 300])
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_moments_of_buckets_add_up(parts: int, buckets: int, offset: float) -> None:
+    rng = np.random.default_rng(buckets + parts)
+    estimate, histogram = _estimate(rng, parts, offset), _histogram(rng.integers(0, GROUPS, ROWS), GROUPS)
+    bucket = rng.integers(0, buckets, ROWS)
+    first, *others = (_bucket(estimate, histogram, np.flatnonzero(bucket == i)) for i in range(buckets))
+    total = sum(others, first)
+    for name, want in vars(Moments.of(estimate, histogram)).items():
+        if name != "kind":
+            digits = 1e-9 if offset else 1e-14  # a million and a bit leaves nine digits of the bit
+            assert getattr(total, name) == pytest.approx(want, rel=1e-12, abs=digits), name
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_against_the_textbook(clustered: bool) -> None:
+    rng = np.random.default_rng(4)
+    estimate, group, cluster = _estimate(rng, 1), rng.integers(0, GROUPS, ROWS), rng.integers(0, 30, ROWS)
+    order = np.unique(group * 30 + cluster)
+    clusters = None
+    if clustered:
+        starts = np.searchsorted(order, 30 * np.arange(GROUPS))
+        clusters = _histogram(np.searchsorted(order, group * 30 + cluster), order.size), starts
+    (got,) = aggregate([estimate], _histogram(group, GROUPS), min_coverage=0.5, clusters=clusters)
+    for i in range(GROUPS):
+        at = (group == i) & ~np.isnan(estimate.value[0])
+        values: Floats = estimate.value[0][at]
+        mean = values.mean()
+        if clustered:
+            sums = [(values[cluster[at] == each] - mean).sum() for each in np.unique(cluster[at])]
+            se = np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / values.size
+        else:
+            se = values.std(ddof=1) / values.size**0.5
+        assert (got.value[i], got.se[i]) == (pytest.approx(mean, rel=1e-12), pytest.approx(se, rel=1e-12))
+        assert got.mu[i] == pytest.approx(np.nanmean(estimate.mean[0][group == i]), rel=1e-12)
+        variance = estimate.covariance[0, 0][group == i]
+        assert got.sigma[i] == pytest.approx(np.nansum(variance) ** 0.5 / (~np.isnan(variance)).sum(), rel=1e-12)
+
+
+def test_equal_values_have_no_spread() -> None:
+    """0.1 added a thousand times is not 100; its spread is 0 all the same."""
+    value = np.full((1, 1000), 0.1)
+    estimate = Estimate(value, value, value[None] * 0)
+    group = np.zeros(500, dtype=np.int64)
+    halves = [problem_histogram(group, np.arange(500) + first, 1, (1, 1000)) for first in (0, 500)]
+    moments = Moments.of(estimate, halves[0]) + Moments.of(estimate, halves[1])
+    (summary,) = summarize_moments([[moments]], 0.95, 0.9)
+    assert summary.se[0] < 1e-15
+    assert summary.value[0] == pytest.approx(0.1, rel=1e-15)

@@ -11,10 +11,8 @@ from exact import every_vote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorelake import metrics
-from scorelake.errors import MetricError
-from scorelake.metrics import finite
-from scorelake.metrics.vote import Ballots, vote
+from scorelake.metrics import Ballots, finite
+from scorelake.metrics.vote import vote
 
 Problem = list[tuple[str | None, bool]]
 
@@ -110,14 +108,3 @@ def test_laws() -> None:
     assert isnan(vote([], [], 1))
     for k in (3, 9, 31):  # two answers and an odd k: the strict majority
         assert vote([40, 24], [True, False], k) == pytest.approx(float(finite(f"maj@{k}", 64, 40)), rel=1e-12)
-
-
-def test_invalid_arguments_raise() -> None:
-    for arguments in (([1], [True], 0), ([1, 2], [True], 1), ([-1], [True], 1)):
-        with pytest.raises(MetricError):
-            vote(*arguments)
-    for function in (metrics.finite, metrics.posterior, metrics.summarize):
-        with pytest.raises(MetricError, match="n and c do not determine the answers"):
-            function("vote@3", [5], [3])
-    with pytest.raises(MetricError, match="only avg@N"):
-        metrics.finite_levels("vote@3", [0.0, 1.0], [[1, 2]])

@@ -17,12 +17,9 @@ from numpy.typing import NDArray
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Floats, Ints, blocks, gauss_legendre
 
-_DIRECT = 256
-"""Up to this k all terms are added."""
-_ADDED = 64
-"""Terms added before integrating; the corrections left out are then below 1e-13 of the sum."""
-_NODES = 96
-"""Sufficient for k = 1e18: the integrand is analytic in a strip of width pi around the logarithmic scale."""
+_DIRECT = 256  # up to this k all terms are added
+_ADDED = 64  # terms added before integrating; the corrections left out are then below 1e-13 of the sum
+_NODES = 96  # sufficient for k = 1e18: the integrand is analytic in a strip of width pi around the logarithmic scale
 
 
 def mean_power(v: Floats, t: Floats, k: int) -> Floats:
@@ -56,15 +53,9 @@ def all_within(m: Ints, n: Ints, k: int) -> Floats:
     return _without_replacement(mean_power, m, n, k, 0.0)
 
 
-def not_all_within(m: Ints, n: Ints, k: int) -> Floats:
-    """1 - C(m, k) / C(n, k)."""
-    return _without_replacement(complement, m, n, k, 1.0)
-
-
 def any_above(below: Ints, n: Ints, k: int) -> Floats:
-    """P(one of k draws without replacement is not among `below` of the n attempts); needs k <= n."""
-    (out,) = per_distinct(lambda low, high: (not_all_within(low, high, k),), below, n)
-    return out
+    """P(one of k draws without replacement from n is not among `below` of them), 1 - C(below, k) / C(n, k)."""
+    return _without_replacement(complement, below, n, k, 1.0)
 
 
 def per_distinct(

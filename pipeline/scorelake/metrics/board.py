@@ -17,26 +17,20 @@ from scorelake.threads import parallel_map
 
 _QUANTUM = 2.0**-42
 """Scores that differ by less than this share of the largest are equal: rounding must not decide a win."""
-_MIN_DIFFERENCE = 1e-150
-"""Smaller differences are ties: their squares would vanish."""
-_SAME_SIZE = 1e-9
-"""Relative spread below which all differences of a pair count as equally large."""
-_PAIRS = 64
-"""Pairs per block: a few columns show that their differences are not equally large."""
+_MIN_DIFFERENCE = 1e-150  # smaller differences are ties: their squares would vanish
+_SAME_SIZE = 1e-9  # relative spread below which all differences of a pair count as equally large
+_PAIRS = 64  # pairs per block: a few columns show that their differences are not equally large
 
 
 @dataclass(frozen=True)
 class ModelSums:
     """Scores of each model, added up by unit."""
 
-    sums: Floats
-    """models x units"""
-    counts: Floats
-    """Problems scored, models x units; a single row where all models are scored on all problems."""
+    sums: Floats  # models x units
+    counts: Floats  # problems scored, models x units; a single row where all models are scored on all problems
     shared: NDArray[np.int32]
     """Problems scored by two models, models x models; a single number where all are scored on all problems."""
-    largest: float
-    """Largest absolute score."""
+    largest: float  # largest absolute score
 
     @classmethod
     def of(cls, scores: Floats, unit: Ints, units: int) -> ModelSums:
@@ -48,18 +42,13 @@ class ModelSums:
         return cls(np.ascontiguousarray((onto @ filled.T).T), counts, count_shared(scored), largest)
 
     def __add__(self, other: ModelSums) -> ModelSums:
-        return ModelSums(
-            self.sums + other.sums,
-            self.counts + other.counts,
-            self.shared + other.shared,
-            max(self.largest, other.largest),
-        )
+        largest = max(self.largest, other.largest)
+        return ModelSums(self.sums + other.sums, self.counts + other.counts, self.shared + other.shared, largest)
 
     @property
     def averages(self) -> Floats:
         """Return the mean of each model over its own problems; 0 where it has none."""
-        out: Floats = self.sums.sum(axis=1) / np.maximum(1, self.counts.sum(axis=1))
-        return out
+        return np.asarray(self.sums.sum(axis=1) / np.maximum(1, self.counts.sum(axis=1)))
 
     @property
     def tolerance(self) -> float:
@@ -103,13 +92,9 @@ class Wins:
     @classmethod
     def of(cls, scores: Floats, a: Ints, b: Ints, tolerance: float) -> Wins:
         """Count the wins of pairs (a, b) of rows; a difference up to the tolerance is a tie."""
-
-        def count(at: slice) -> Wins:
-            return _count_wins(scores, a[at], b[at], tolerance)
-
-        at_once = [slice(first, first + _PAIRS) for first in range(0, max(1, a.size), _PAIRS)]
-        parts = parallel_map(count, at_once, None if scores.size > 1 << 16 else 1)
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+        slices, threads = [slice(i, i + _PAIRS) for i in range(0, max(1, a.size), _PAIRS)], _threads(scores)
+        parts = parallel_map(lambda at: _count_wins(scores, a[at], b[at], tolerance), slices, threads)
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def __add__(self, other: Wins) -> Wins:
         return Wins(self.a + other.a, self.b + other.b, self.size + other.size, self.square + other.square)
@@ -118,7 +103,11 @@ class Wins:
         return Wins(self.a[at], self.b[at], self.size[at], self.square[at])
 
 
-def _count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> Wins:
+def _threads(scores: Floats) -> int | None:
+    return None if scores.size > 1 << 16 else 1  # small work is done before a thread has started
+
+
+def _count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> tuple[Ints, Ints, Floats, Floats]:
     wins_a, wins_b = np.zeros((2, a.size), dtype=np.int64)
     size, square = np.zeros((2, a.size))
     for columns in blocks(scores.shape[1], 4 * a.size):
@@ -131,7 +120,7 @@ def _count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> Wins:
             square += np.einsum("ij,ij->i", gap, gap)
         wins_a += np.count_nonzero(more, axis=1)
         wins_b += np.count_nonzero(less, axis=1)
-    return Wins(wins_a, wins_b, size, square)
+    return wins_a, wins_b, size, square
 
 
 def unequal(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
@@ -160,7 +149,7 @@ class Differences:
             out.first[at] = (onto @ np.where(both, base.T, 0.0)).T
             out.counts[at] = (onto @ both.astype(np.float64)).T
 
-        parallel_map(fill, blocks(a.size, 4 * scores.shape[1]), None if scores.size > 1 << 16 else 1)
+        parallel_map(fill, blocks(a.size, 4 * scores.shape[1]), _threads(scores))
         return out
 
     def __add__(self, other: Differences) -> Differences:

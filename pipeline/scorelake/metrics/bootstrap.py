@@ -29,12 +29,9 @@ MAX_WEIGHT = 5
 class Units:
     """What is drawn and flipped as a whole: a problem, a cluster, or a block of either."""
 
-    index: Ints
-    """The unit of each problem."""
-    key: Hashes
-    """The hash of each unit, which seeds its weights and signs."""
-    clustered: bool
-    """Some units are clusters of several problems."""
+    index: Ints  # the unit of each problem
+    key: Hashes  # the hash of each unit, which seeds its weights and signs
+    clustered: bool  # some units are clusters of several problems
 
     @classmethod
     def of(cls, key: Hashes, max_units: int = MAX_UNITS) -> Units:

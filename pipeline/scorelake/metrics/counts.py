@@ -55,9 +55,6 @@ def totals(owner: Ints, numbers: Ints, owners: int) -> Ints:
     return out
 
 
-# --- counts -----------------------------------------------------------------------------------------------------
-
-
 def whole_numbers(name: str, values: ArrayLike) -> Ints:
     """Return an array of non-negative whole numbers; raise with the first value that is not one."""
     try:
@@ -144,9 +141,6 @@ def reward_levels(rewards: ArrayLike, counts: ArrayLike, prior_counts: Counts) -
     return levels[order], table[:, order], prior[:, order]
 
 
-# --- matrices of attempts ---------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Entries:
     """The entries of a matrix one after another: their values, whether they are there, their rows and columns."""
@@ -175,7 +169,14 @@ def _all_entries(matrix: Attempts, what: str) -> Entries:
         there = ~np.ma.getmaskarray(matrix).ravel()
         value = np.where(there, np.ma.getdata(matrix).ravel(), 0).astype(np.float64)
         return Entries(value, there, problem, position, len(matrix))
-    rows = _rows(matrix, what)
+    if isinstance(matrix, np.ndarray) and matrix.ndim not in (1, 2):
+        raise MetricError(f"{what} has {matrix.ndim} dimensions", hint=_SHAPE)
+    if (listed := _as_list(matrix)) is None:
+        raise MetricError(f"{what} is a {type(matrix).__name__}, no matrix of attempts", hint=_SHAPE)
+    nested = [_as_list(row) for row in listed]
+    rows = [row for row in nested if row is not None] or [listed]  # one flat row is one problem
+    if not listed or 0 < nested.count(None) < len(nested):
+        raise MetricError(f"{what} is no matrix of attempts", hint=_SHAPE)
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     problem = np.repeat(np.arange(len(rows)), lengths)
     position = np.arange(problem.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -202,27 +203,11 @@ def categories(matrix: Attempts, many: int, what: str = "R") -> Ints:
     return np.bincount(code, minlength=given.problems * many).reshape(given.problems, many)
 
 
-def _rows(matrix: Any, what: str) -> list[list[Any]]:
-    """Return the rows as lists; one flat row is one problem."""
-    if isinstance(matrix, np.ndarray):
-        if matrix.ndim not in (1, 2):
-            raise MetricError(f"{what} has {matrix.ndim} dimensions", hint=_SHAPE)
-        listed = matrix.tolist()  # of a masked array, None where it is masked
-    elif _is_row(matrix):
-        listed = list(matrix)
-    else:
-        raise MetricError(f"{what} is a {type(matrix).__name__}, no matrix of attempts", hint=_SHAPE)
-    rows = listed if any(_is_row(row) for row in listed) else [listed] if listed else []
-    if not rows or not all(_is_row(row) for row in rows):
-        raise MetricError(f"{what} is no matrix of attempts", hint=_SHAPE)
-    return [row.tolist() if isinstance(row, np.ndarray) else list(row) for row in rows]
-
-
-def _is_row(row: object) -> bool:
-    return isinstance(row, np.ndarray | Sequence) and not isinstance(row, str | bytes)
-
-
-# --- checks -----------------------------------------------------------------------------------------------------
+def _as_list(row: Any) -> list[Any] | None:
+    """Return a row as a list, None where a masked array is masked; None if it is not a row."""
+    if isinstance(row, np.ndarray):
+        return row.tolist()  # type: ignore[no-any-return]
+    return list(row) if isinstance(row, Sequence) and not isinstance(row, str | bytes) else None
 
 
 def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:
@@ -230,9 +215,9 @@ def prior_pair(prior: tuple[float, float]) -> tuple[float, float]:
     try:
         alpha, beta = (float(x) for x in prior)
     except (TypeError, ValueError):
-        raise MetricError(f"prior must be two positive numbers (alpha, beta), got {prior!r}") from None
+        alpha = beta = np.nan
     if not (0 < alpha < np.inf and 0 < beta < np.inf):
-        raise MetricError(f"prior must be two positive numbers (alpha, beta), got ({alpha:g}, {beta:g})")
+        raise MetricError(f"prior must be two positive numbers (alpha, beta), got {prior!r}")
     return alpha, beta
 
 

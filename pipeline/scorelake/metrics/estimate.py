@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scorelake.errors import MetricError
-from scorelake.metrics.beta_powers import all_within, complement, mean_power, not_all_within, power_variance
+from scorelake.metrics.beta_powers import all_within, any_above, complement, mean_power, power_variance
 from scorelake.metrics.counts import Counts, distinct, pairs, prior_pair, reward_levels
 from scorelake.metrics.distributions import (
     Floats,
@@ -43,13 +43,10 @@ class Estimate:
 
     value: Floats
     mean: Floats
-    covariance: Floats
-    """Parts x parts x rows."""
+    covariance: Floats  # parts x parts x rows
     powers: tuple[float, float] | None = None
-    bounds: tuple[float, float] = _UNIT
-    """Smallest and largest possible value; infinite if unknown."""
-    clip: tuple[float, float] | None = None
-    """Limits of the posterior interval, where they are not the bounds."""
+    bounds: tuple[float, float] = _UNIT  # smallest and largest possible value; infinite if unknown
+    clip: tuple[float, float] | None = None  # limits of the posterior interval, where they are not the bounds
     undefined: NDArray[np.bool_] | None = None
     """Rows with enough attempts but no value: a group that has one has no value."""
     repeated: Floats | None = None
@@ -155,8 +152,7 @@ def posterior(
 
 def finite_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike) -> Floats:
     """Return avg@N, bayes@N or max@k of each problem from its counts per reward level (problems x levels)."""
-    value: Floats = estimate_levels(name, rewards, counts, None).value[0]
-    return value
+    return np.asarray(estimate_levels(name, rewards, counts, None).value[0])
 
 
 def posterior_levels(
@@ -176,9 +172,8 @@ def _per_problem(
     n_, c_, index = distinct(all_n, all_c)
     (estimate,) = evaluate([metric], n_, c_, prior)
     # a blend of group means: one problem is its own group
-    value, _ = blend(estimate.value, estimate.covariance, estimate.powers)
-    mean, variance = blend(estimate.mean, estimate.covariance, estimate.powers)
-    value, mean, variance = (column[index].reshape(all_n.shape)[()] for column in (value, mean, variance))
+    blends = [blend(part, estimate.covariance, estimate.powers) for part in (estimate.value, estimate.mean)]
+    value, mean, variance = (column[index].reshape(all_n.shape)[()] for column in (blends[0][0], *blends[1]))
     return value, mean, variance
 
 
@@ -190,22 +185,15 @@ def _without_posterior(value: Floats) -> Estimate:
 def _attempt_noise(n: Ints, c: Ints) -> Floats:
     """Unbiased variance c (n - c) / (n^2 (n - 1)) of the mean over attempts, and n; 0 for rows with n < 2."""
     repeated = n > 1
-    m, passed = np.where(repeated, n, 2).astype(np.float64), np.where(repeated, c, 0).astype(np.float64)
+    m, passed = np.where(repeated, n, 2.0), np.where(repeated, c, 0.0)
     return np.stack([passed / m * ((m - passed) / m) / (m - 1), np.where(repeated, m, 0.0)])
 
 
 def _end_value(key: str, k: int, n: Ints, c: Ints) -> Floats:
-    """Return the value of pass@k (key "pass") or pass^k, NaN where k > n."""
-    value, rows = np.full(n.size, np.nan), np.flatnonzero(n >= k)
-    attempts, passed = n[rows], c[rows]
-    if k == 1:
-        value[rows] = passed / attempts
-    elif key == "pass":
-        value[rows] = not_all_within(attempts - passed, attempts, k)
-    else:
-        assert key == "pass^"
-        value[rows] = all_within(passed, attempts, k)
-    return value
+    """Return the value of pass@k (key "pass") or pass^k, NaN where k > n; at k = 1 both are exactly c / n."""
+    enough = np.maximum(n, k)
+    value = any_above(n - c, enough, k) if key == "pass" and k > 1 else all_within(c, enough, k)
+    return np.where(n >= k, value, np.nan)
 
 
 def _closed_forms(

@@ -28,8 +28,7 @@ from scorelake.metrics.vote import Ballots
 class Family:
     """A family of metrics. Exactly one of `credit`, `blend`, `rewards` and `vote` defines its values."""
 
-    name: str
-    """With k for the number of draws, such as pass@k."""
+    name: str  # with k for the number of draws, such as pass@k
     formula: str
     reference: str
     aliases: tuple[str, ...] = ()
@@ -41,16 +40,14 @@ class Family:
     """credit(k) or credit(k, parameter) -> the credit a[0..k] for j successes, in [0, 1] and monotone in j."""
     blend: tuple[str, str] | None = None
     """Keys of the two credit families whose values are multiplied, each to a power."""
-    pooled: bool = False
-    """Whether a blend is of the two group means instead of each problem's two values."""
+    pooled: bool = False  # whether a blend is of the two group means instead of each problem's two values
     rewards: Callable[[Floats, Any, Floats, int], tuple[Floats, Floats, Floats]] | None = None
     """rewards(levels, counts, prior, k) -> value, posterior mean and variance per problem.
 
     Levels are the rising rewards (0 and 1 for pass/fail); counts and the prior's Dirichlet pseudo-counts have one row
     per problem and one column per level.
     """
-    vote: Callable[..., Floats] | None = None
-    """vote(answers, k) -> the value per problem."""
+    vote: Callable[..., Floats] | None = None  # vote(answers, k) -> the value per problem
 
     @property
     def key(self) -> str:
@@ -124,7 +121,7 @@ def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, F
 
     gap, at_or_below = np.diff(levels), counts.cumsum(axis=1)
     n = at_or_below[:, -1]
-    reached = any_above(at_or_below[:, :-1], np.maximum(n, k)[:, None], k)
+    (reached,) = per_distinct(lambda m, n: (any_above(m, n, k),), at_or_below[:, :-1], np.maximum(n, k)[:, None])
     value = np.where(n >= k, levels[0] + (gap * reached).sum(axis=1), np.nan)
     v = (counts + prior).cumsum(axis=1)
     below, above, excess = per_distinct(power_moments, v[:, :-1], v[:, -1:])
@@ -152,12 +149,7 @@ _OWN = "the user's own weights over thresholds"
 _BEST = "best of k; pass@k when rewards are 0 and 1"
 _BLEND = "geometric blend of the data set's means"
 _ENDS: dict[str, Any] = {"parameter": "powers", "blend": ("pass", "pass^")}
-_STAR: dict[str, Any] = {
-    "aliases": ("geo-spectrum-star",),
-    "parameter": "lambda",
-    "default": 0.5,
-    "blend": ("pass", "mgpass"),
-}
+_STAR: dict[str, Any] = {"parameter": "lambda", "default": 0.5, "blend": ("pass", "mgpass"), "pooled": True}
 
 FAMILIES = (
     Family("pass@k", "1 if j >= 1", _CODEX, credit=lambda k: _at_least(1, k)),
@@ -169,7 +161,7 @@ FAMILIES = (
     Family("spectrum@k", "w_1 + ... + w_j", _OWN, ("threshold-spectrum",), "weights", credit=spectrum_credit),
     Family("geom@k", "mean of pass@k^a pass^k^b, a = b = 1/2", "geometric blend per problem", **_ENDS),
     Family("geom-ds@k", "(mean pass@k)^a (mean pass^k)^b, a = b = 1/2", _BLEND, pooled=True, **_ENDS),
-    Family("geo-spectrum@k", "(mean pass@k)^L (mean mg-pass@k)^(1-L)", _BLEND, pooled=True, **_STAR),
+    Family("geo-spectrum@k", "(mean pass@k)^L (mean mg-pass@k)^(1-L)", _BLEND, ("geo-spectrum-star",), **_STAR),
     Family("avg@N", "mean reward of all attempts", _BAYES, ("mean",), takes_k=False, rewards=avg),
     Family("bayes@N", "posterior mean reward", _BAYES, takes_k=False, rewards=bayes),
     Family("max@k", "expected best reward of k draws", _BEST, ("best",), rewards=best),
@@ -180,8 +172,7 @@ MAX_K = 2**62
 """Largest k of metrics in closed form: more attempts than any lake has."""
 MAX_SUMMED_K = 2**20
 """Largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here."""
-_NAME = re.compile(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*")
-"""Word, sign, k and parameter."""
+_NAME = re.compile(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*")  # word, sign, k and parameter
 _NAMED_SPECTRUM = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")
 _BY_KEY = {normalize(key): family for family in FAMILIES for key in (family.key, *family.aliases)}
 
@@ -194,10 +185,8 @@ class Metric:
     k: int | None
     param: float | None = None
     weights: tuple[float, ...] | None = None
-    label: str = ""
-    """Name of the weights in the config file."""
-    exponents: tuple[float, float] | None = None
-    """Powers given in the name, where they are not the default."""
+    label: str = ""  # name of the weights in the config file
+    exponents: tuple[float, float] | None = None  # powers given in the name, where they are not the default
 
     @property
     def name(self) -> str:
@@ -303,7 +292,11 @@ def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Me
         return parse("pass@1")
     family = _BY_KEY.get(normalize(word + "^" if sign == "^" else word))
     if family is None:
-        raise _unknown(name)
+        names = {each.key: each.name for each in FAMILIES}
+        guess = normalize(re.split(r"[@0-9]", name, maxsplit=1)[0])
+        close = ", ".join(names[key] for key in difflib.get_close_matches(guess, names, n=3, cutoff=0.4))
+        hint = f"the closest names are {close}" if close else f"known: {', '.join(names.values())}"
+        raise MetricError(f"unknown metric {name!r}", hint=hint)
     return _build(name, family, k, parameter)
 
 
@@ -372,11 +365,3 @@ def _parse_number(text: str) -> float:
         return float(round(Decimal(text), 12))
     except (InvalidOperation, ValueError):
         return float("nan")
-
-
-def _unknown(name: str) -> MetricError:
-    names = {family.key: family.name for family in FAMILIES}
-    word = normalize(re.split(r"[@0-9]", name, maxsplit=1)[0])
-    close = [names[key] for key in difflib.get_close_matches(word, names, n=3, cutoff=0.4)]
-    hint = f"the closest names are {', '.join(close)}" if close else f"known: {', '.join(names.values())}"
-    return MetricError(f"unknown metric {name!r}", hint=hint)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,7 +32,7 @@ from scorelake.metrics.counts import (
     whole_numbers,
 )
 from scorelake.metrics.distributions import Floats
-from scorelake.metrics.estimate import estimate_levels, evaluate
+from scorelake.metrics.estimate import Estimate, estimate_levels, evaluate
 from scorelake.metrics.families import FAMILIES, Metric, as_metric, parse, spectrum
 from scorelake.metrics.summary import Summary, aggregate, check_shares
 
@@ -128,18 +127,11 @@ def summarize_all(
     bounds: tuple[float, float] | None = None,
 ) -> list[Summary]:
     """Summarize many metrics of one group; metrics with the same k share their distributions."""
-    metrics = [as_metric(name) for name in names]
-    check_shares(confidence, min_coverage)
     all_n, all_c = pairs(n, c)
-    times = _times(problems, all_n.shape)
     n_, c_, index = distinct(all_n, all_c)
-    weight = np.bincount(index, times, minlength=n_.size)
-    n_, c_, weight = n_[weight > 0], c_[weight > 0], weight[weight > 0]
-    if weight.size == 0:
-        return [_empty()] * len(metrics)
-    estimates = evaluate(metrics, n_, c_, prior_pair(prior))
-    summaries_of = aggregate(estimates, scipy.sparse.csr_array(weight[None, :]), confidence, min_coverage, bounds)
-    return [summaries.first() for summaries in summaries_of]
+    times = np.bincount(index, _times(problems, all_n.shape), minlength=n_.size)
+    estimates = evaluate([as_metric(name) for name in names], n_, c_, prior_pair(prior))
+    return _summarize(estimates, times, (confidence, min_coverage), bounds)
 
 
 def summarize_levels(
@@ -154,11 +146,8 @@ def summarize_levels(
 ) -> Summary:
     """Summarize avg@N, bayes@N or max@k over reward levels."""
     estimate = estimate_levels(name, rewards, counts, prior_counts)
-    check_shares(confidence, min_coverage)
-    times = _times(problems, (estimate.value.shape[1],))
-    if not times.any():
-        return _empty()
-    return aggregate([estimate], scipy.sparse.csr_array(times[None, :]), confidence, min_coverage, bounds)[0].first()
+    times = _times(problems, estimate.value[0].shape)
+    return _summarize([estimate], times, (confidence, min_coverage), bounds)[0]
 
 
 def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
@@ -170,9 +159,14 @@ def _times(problems: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
         raise MetricError(f"problems has shape {times.shape}, n and c have {shape}") from None
 
 
-def _empty() -> Summary:
-    undefined: dict[str, Any] = dict.fromkeys((field.name for field in fields(Summary)), float("nan"))
-    return Summary(**undefined | {"problems": 0, "problems_scored": 0})
+def _summarize(
+    estimates: Sequence[Estimate], times: Any, shares: tuple[float, float], bounds: tuple[float, float] | None
+) -> list[Summary]:
+    """Summarize a group in which each estimate occurs so many times; shares are confidence and min_coverage."""
+    check_shares(*shares)
+    if not times.any():
+        return [Summary()] * len(estimates)
+    return [each.first() for each in aggregate(estimates, scipy.sparse.csr_array(times[None, :]), *shares, bounds)]
 
 
 @document(_PAPERS["pass@k"])

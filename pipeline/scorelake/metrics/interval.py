@@ -11,10 +11,8 @@ import scipy
 from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.threads import parallel_map
 
-_MIN_CONCENTRATION = 1e-6
-"""Smallest concentration of the Beta distribution, whatever the variance."""
-_PARALLEL = 1000
-"""Below this number of values a second thread costs more than it saves."""
+_MIN_CONCENTRATION = 1e-6  # smallest concentration of the Beta distribution, whatever the variance
+_PARALLEL = 1000  # below this number of values a second thread costs more than it saves
 
 
 def interval(
@@ -167,8 +165,8 @@ def rerun(
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     n = np.asarray(attempts, dtype=np.float64)
     noise = np.where(variance > 0, variance, ratio(np.ones_like(n), n) ** 2)
-    size = np.where(np.isnan(variance), np.nan, ratio(value * (1 - value), noise))
-    size = np.where((value > 0) & (value < 1), size, np.where(np.isnan(size), np.nan, n))
+    size = np.where((value > 0) & (value < 1), ratio(value * (1 - value), noise), n)
+    size[np.isnan(variance)] = np.nan
     center = value + z * z / (2 * size)
     half_width = z * np.sqrt(value * (1 - value) / size + (z / (2 * size)) ** 2)
     scale = 1 + z * z / size

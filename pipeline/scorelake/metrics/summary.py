@@ -7,8 +7,9 @@ be summarized file by file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from math import nan
 from statistics import NormalDist
 from typing import Any
 
@@ -30,18 +31,18 @@ class Summary:
     mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
     """
 
-    value: float
-    lo: float
-    hi: float
-    se: float
-    rerun_lo: float
-    rerun_hi: float
-    mu: float
-    sigma: float
-    mu_lo: float
-    mu_hi: float
-    problems: int
-    problems_scored: int
+    value: float = nan
+    lo: float = nan
+    hi: float = nan
+    se: float = nan
+    rerun_lo: float = nan
+    rerun_hi: float = nan
+    mu: float = nan
+    sigma: float = nan
+    mu_lo: float = nan
+    mu_hi: float = nan
+    problems: int = 0
+    problems_scored: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,8 @@ class Summaries:
     mu_hi: Floats
     problems: Ints
     problems_scored: Ints
-    units: Floats
-    """Sample size: problems scored, or clusters with a scored problem."""
-    bounds: tuple[float, float]
-    """Smallest and largest possible value."""
+    units: Floats  # sample size: problems scored, or clusters with a scored problem
+    bounds: tuple[float, float]  # smallest and largest possible value
 
     def first(self) -> Summary:
         """Return the summary of the first group."""
@@ -77,8 +76,6 @@ class MetricKind:
     bounds: tuple[float, float]
     clip: tuple[float, float] | None
     powers: tuple[float, float] | None
-    is_mean: bool
-    """A mean of pass/fail, for which the noise between attempts is known."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +88,18 @@ class Moments:
     """Problems with a value; their average (parts x groups) and squared deviations (parts x parts x groups)."""
     average: Floats
     square: Floats
-    has_posterior: Floats
-    """Problems with a posterior; the sums of its means and covariances."""
+    has_posterior: Floats  # problems with a posterior; the sums of its means and covariances
     mean: Floats
     covariance: Floats
-    undefined: Floats
-    """Problems that have enough attempts but no value."""
-    noise: Floats
-    """Sums of noise, attempts and problems with repeated attempts, 3 x groups."""
+    undefined: Floats  # problems that have enough attempts but no value
+    noise: Floats  # sums of noise, attempts and problems with repeated attempts, 3 x groups; 0 where noise is unknown
 
     @classmethod
     def of(cls, estimate: Estimate, histogram: scipy.sparse.csr_array) -> Moments:
         """Compute the moments of the groups of a histogram (groups x columns of the estimate)."""
         parts, size = estimate.value.shape
         scored, has_posterior = ~np.isnan(estimate.value[0]), ~np.isnan(estimate.mean[0])
-        noise = np.zeros((3, size))
-        if estimate.repeated is not None:
-            noise[:2] = estimate.repeated
-            noise[2] = noise[1] > 0
-            noise[0] *= noise[2]
+        repeated = np.zeros((2, size)) if estimate.repeated is None else estimate.repeated
         covariance = np.where(has_posterior, np.nan_to_num(estimate.covariance, nan=0.0), 0.0)
         columns = [
             np.ones((1, size)),
@@ -119,13 +109,14 @@ class Moments:
             np.where(has_posterior, estimate.mean, 0.0),
             covariance.reshape(parts * parts, size),
             np.zeros((1, size)) if estimate.undefined is None else estimate.undefined[None],
-            noise,
+            repeated,
+            repeated[1:] > 0,
         ]
         totals: Floats = (histogram @ np.concatenate(columns).T).T
-        ends = np.cumsum([len(column) for column in columns])[:-1]
-        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends)
+        ends = np.cumsum([len(column) for column in columns[:-1]])
+        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends[:-1])
         average = np.nan_to_num(ratio(total, count), nan=0.0)
-        kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers, estimate.repeated is not None)
+        kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers)
         return cls(
             kind, problems[0], count[0], average, _squares(estimate.value, average, histogram),
             posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise,
@@ -174,8 +165,7 @@ def _squares(value: Floats, average: Floats, histogram: scipy.sparse.csr_array) 
     index, starts = histogram.indices, histogram.indptr[:-1]
     deviation = value[:, index] - np.repeat(average, np.diff(histogram.indptr), axis=-1)
     deviation[np.isnan(deviation)] = 0.0
-    out: Floats = np.add.reduceat(deviation[:, None] * deviation[None] * histogram.data, starts, axis=-1)
-    return out
+    return np.asarray(np.add.reduceat(deviation[:, None] * deviation[None] * histogram.data, starts, axis=-1))
 
 
 def aggregate(
@@ -188,24 +178,14 @@ def aggregate(
 ) -> list[Summaries]:
     """Summarize groups of problems: unweighted means over the problems of each group.
 
-    Parameters
-    ----------
-    estimates
-        One per metric, over the columns of the histogram.
-    histogram
-        Number of problems, groups x columns; every group has at least one.
-    clip
-        Ends of the posterior interval; by default those of the metric.
-    clusters
-        The same by cluster (clusters x columns), sorted by group, and the first cluster of each group: standard
-        errors then treat clusters as the sample.
+    There is one estimate per metric, over the columns of the histogram, which has the number of problems, groups x
+    columns; every group has at least one. clip: ends of the posterior interval, by default those of the metric.
+    clusters: the same by cluster (clusters x columns), sorted by group, and the first cluster of each group; standard
+    errors then treat clusters as the sample.
     """
     check_shares(confidence, min_coverage)
     moments = parallel_map(lambda estimate: Moments.of(estimate, histogram), estimates)
-    by_cluster = None
-    if clusters is not None:
-        matrix, starts = clusters
-        by_cluster = [Moments.of(estimate, matrix) for estimate in estimates], starts
+    by_cluster = clusters and ([Moments.of(estimate, clusters[0]) for estimate in estimates], clusters[1])
     return summarize_moments([[each] for each in moments], confidence, min_coverage, clip, by_cluster)
 
 
@@ -224,47 +204,37 @@ def summarize_moments(
     if not moments:
         return []
     kinds = [each[0].kind for each in moments]
-    samples, posteriors = [], []
+    bounds = [kind.bounds for kind in kinds]
+    rows = []
     for i, each in enumerate(moments):
-        by_cluster = None if clusters is None else (clusters[0][i], clusters[1])
-        average, covariance, size = each[0].sample(by_cluster)
-        samples.append((*blend(average, covariance, kinds[i].powers), size))
-        posteriors.append(_posterior(each, weights))
-    average, error, units = (np.stack(column) for column in zip(*samples, strict=True))
-    mu, variance = (np.stack(column) for column in zip(*posteriors, strict=True))
+        mean, covariance, size = each[0].sample(clusters and (clusters[0][i], clusters[1]))
+        rows.append((*blend(mean, covariance, kinds[i].powers), size, *_posterior(each, weights)))
+    average, error, units, mu, variance = (np.stack(column) for column in zip(*rows, strict=True))
     problems = moments[0][0].problems
     count = np.stack([each[0].scored for each in moments])
     hidden = count < np.maximum(min_coverage * problems * (1 - 1e-12), 1)
     hidden |= np.stack([each[0].undefined > 0 for each in moments])
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
-    lo, hi = _intervals(value, se, units, [kind.bounds for kind in kinds], confidence)
-    rerun_lo, rerun_hi = np.full((2, *value.shape), np.nan)
-    is_mean = np.array([kind.is_mean for kind in kinds])
-    if is_mean.any():
-        noise, attempts, repeated = np.stack([each[0].noise for each in moments])[is_mean].swapaxes(0, 1)
-        ends = rerun(value[is_mean], ratio(noise, repeated**2), attempts, confidence)
-        rerun_lo[is_mean], rerun_hi[is_mean] = ends
+    lo, hi = _intervals(value, se, units, bounds, confidence)
+    noise, attempts, repeated = np.stack([each[0].noise for each in moments], axis=1)
+    rerun_lo, rerun_hi = rerun(value, ratio(noise, repeated**2), attempts, confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
     mu_lo, mu_hi = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
-    columns = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi)
-    counts = ([problems.astype(np.int64)] * len(kinds), count.astype(np.int64), units)
-    bounds = [kind.bounds for kind in kinds]
-    rows: Iterable[tuple[Any, ...]] = zip(*columns, *counts, bounds, strict=True)
-    return [Summaries(*row) for row in rows]
+    counts = (np.broadcast_to(problems, count.shape).astype(np.int64), count.astype(np.int64), units)
+    columns: Any = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, *counts, bounds)
+    return [Summaries(*row) for row in zip(*columns, strict=True)]
 
 
 def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:
     """Return mean and variance of a metric, problems fixed; a mixture of priors adds the spread between them."""
-    means = [ratio(each.mean, each.has_posterior) for each in moments]
-    within = [ratio(each.covariance, each.has_posterior**2) for each in moments]
-    if weights is None:
-        return blend(means[0], within[0], moments[0].kind.powers)
-    mu = sum((w * mean for w, mean in zip(weights, means, strict=True)), np.zeros_like(means[0]))
-    spread = np.zeros_like(within[0])
-    for w, mean, inner in zip(weights, means, within, strict=True):
-        spread += w * (inner + (mean - mu)[:, None] * (mean - mu))
+    share = np.ones((1, moments[0].problems.size)) if weights is None else weights
+    means = np.stack([ratio(each.mean, each.has_posterior) for each in moments])
+    within = np.stack([ratio(each.covariance, each.has_posterior**2) for each in moments])
+    mu = np.einsum("pg,pig->ig", share, means)
+    gap = means - mu
+    spread = np.einsum("pg,pijg->ijg", share, within + gap[:, :, None] * gap[:, None])
     return blend(mu, spread, moments[0].kind.powers)
 
 

@@ -27,8 +27,7 @@ MAX_OUTCOMES = 20_000
 """Outcomes that k attempts may have; sums over more take minutes."""
 MAX_PAIRS = 4_000_000
 """The same for pairs of outcomes, which variances need."""
-_TOLERANCE = 1e-12
-"""Scores this close are equal: three times a third is 1."""
+_TOLERANCE = 1e-12  # scores this close are equal: three times a third is 1
 _PAPER = "Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling"
 
 
@@ -115,7 +114,7 @@ class Profile:
     @cached_property
     def problem_mean(self) -> Floats:
         """Posterior mean of every problem's profile, problems x thresholds."""
-        return self._problem_means(_reaches(self._scores, self.thresholds))
+        return self._problem_means(self._tails)
 
     @property
     def mean(self) -> Floats:
@@ -125,7 +124,7 @@ class Profile:
     @cached_property
     def covariance(self) -> Floats:
         """Posterior covariance, thresholds x thresholds; problems are independent."""
-        return self._covariance(_reaches(self._scores, self.thresholds))
+        return self._covariance(self._tails)
 
     @property
     def std(self) -> Floats:
@@ -144,7 +143,7 @@ class Profile:
         w = np.asarray(weights, dtype=np.float64)
         if w.shape != self.thresholds.shape or not (w >= 0).all() or abs(w.sum() - 1) > _TOLERANCE:
             raise MetricError(f"weights must be {self.thresholds.size} numbers >= 0 with sum 1, got {weights!r}")
-        return self._moments(_reaches(self._scores, self.thresholds) @ w)
+        return self._moments(self._tails @ w)
 
     def moment(self, lam: float) -> tuple[float, float]:
         """Return the moments of (score of k attempts) ** lam; lam = 1 is bayes@N."""
@@ -173,6 +172,10 @@ class Profile:
     def _scores(self) -> Floats:
         return np.asarray(self._outcomes @ self.levels / self.k)
 
+    @property
+    def _tails(self) -> Floats:
+        return _reaches(self._scores, self.thresholds)
+
     @cached_property
     def _distinct(self) -> tuple[Floats, Ints, Ints]:
         """Distinct posteriors, the index of each problem's, and the number of problems with each."""
@@ -181,8 +184,7 @@ class Profile:
     def _problem_means(self, payoff: Floats) -> Floats:
         """Return the expected payoffs (outcomes x payoffs) of every problem."""
         masses, index, _ = self._distinct
-        slices = blocks(len(masses), len(payoff))
-        means = [_probabilities(self._outcomes, masses[rows], 1) @ payoff for rows in slices]
+        means = [_probabilities(self._outcomes, masses[i], 1) @ payoff for i in blocks(len(masses), len(payoff))]
         return np.concatenate(means)[index.ravel()]
 
     def _moments(self, payoff: Floats) -> tuple[float, float]:

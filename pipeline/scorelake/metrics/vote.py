@@ -38,8 +38,7 @@ Complex = NDArray[np.complex128]
 
 _TOLERANCE = 1e-13
 """Error of a probability that is summed over roots of unity; values this close to 0 or 1 are 0 or 1."""
-_NEGLIGIBLE = 1e-19
-"""Probability that does not change a digit of the result."""
+_NEGLIGIBLE = 1e-19  # probability that does not change a digit of the result
 
 
 def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
@@ -82,13 +81,9 @@ class Ballots:
     def __init__(self, n: Ints, c: Ints, owner: Ints, count: Ints, passes: Ints) -> None:
         """Collapse the problems to their patterns of answer counts.
 
-        Parameters
-        ----------
-        n, c : array of int
-            Attempts and passed attempts per problem; attempts in none of its answers are blank.
-        owner, count, passes : array of int
-            Per answer: index of its problem (rising), attempts that gave it (falling within a problem), and how many
-            of them passed.
+        n, c: attempts and passed attempts per problem; attempts in none of its answers are blank. owner, count,
+        passes: per answer the index of its problem (rising), attempts that gave it (falling within a problem), and
+        how many of them passed.
         """
         assert (np.diff(count)[np.diff(owner) == 0] <= 0).all()
         given = count > 0
@@ -143,25 +138,21 @@ def _patterns(blank: Ints, owner: Ints, count: Ints) -> tuple[Ints, Ints, Ints, 
     codes: dict[bytes, int] = {}
     pattern = np.array([codes.setdefault(text[a:b], len(codes)) for a, b in pairwise(cuts)], dtype=np.int64)
     first = np.unique(pattern, return_index=True)[1]
-    is_first = np.zeros(blank.size, dtype=bool)
-    is_first[first] = True
-    row, count = pattern[owner[is_first[owner]]], count[is_first[owner]]
+    is_first = np.isin(owner, first)
+    row, count = pattern[owner[is_first]], count[is_first]
     starts = np.flatnonzero((np.diff(row, prepend=-1) != 0) | (np.diff(count, prepend=-1) != 0))
     column = np.arange(starts.size) - np.searchsorted(row[starts], row[starts])
-    size = np.zeros((len(codes), int(column.max(initial=-1)) + 1), dtype=np.int64)
-    times = np.zeros_like(size)
-    size[row[starts], column] = count[starts]
-    times[row[starts], column] = np.diff(starts, append=row.size)
+    size, times = np.zeros((2, len(codes), int(column.max(initial=-1)) + 1), dtype=np.int64)
+    size[row[starts], column], times[row[starts], column] = count[starts], np.diff(starts, append=row.size)
     return pattern, first, size, times
 
 
 def _majority(k: int, n: int, own: Ints) -> Floats:
     """Return the probability of more than k / 2 votes, whatever the rivals get."""
-    sizes, index = np.unique(own, return_inverse=True)
+    sizes, index = np.unique(own.astype(float), return_inverse=True)
     chance, credit = np.empty(sizes.size), (np.arange(k + 1) > k // 2).astype(float)
     for rows in blocks(sizes.size, k + 1):
-        pmf = hypergeometric(np.full(sizes[rows].size, float(n)), sizes[rows].astype(float), k)
-        chance[rows] = expected(pmf, credit)
+        chance[rows] = expected(hypergeometric(np.full_like(sizes[rows], n), sizes[rows], k), credit)
     return chance[index]
 
 
@@ -200,12 +191,12 @@ def _plurality(k: int, n: int, own: Ints, size: Ints, rivals: Ints) -> Floats:
             factors = [(weight, below + y * tied) for y, weight in zip(*gauss_legendre(degree), strict=True)]
             for block in blocks(same_degree.size, 4 * roots.size):
                 rows = same_degree[block]
-                start = _binomial_transform(p, roots, free[rows])
+                exponents, at = np.unique(free[rows], return_inverse=True)
+                start = ((1 - p + p * roots) ** exponents[:, None])[at]
                 product = _product(start, factors, rival[rows], rivals[rows], is_cut[rows])
                 coefficient = (product.real * phase.real - product.imag * phase.imag).sum(axis=1)
                 total[rows] += mine[rows, j] * np.maximum(coefficient, 0)
-    sums_to_k: float = binomial(np.array([n]), p, k)[0, k]
-    return total / sums_to_k
+    return np.asarray(total / binomial(np.array([n]), p, k)[0, k])  # the chance that binomials sum to k
 
 
 def _product(
@@ -223,14 +214,3 @@ def _product(
                 term[:many] *= each
         total += weight * term
     return total
-
-
-def _binomial_transform(p: float, roots: Complex, exponents: Ints) -> Complex:
-    """Return (1 - p + p x)^exponent at the roots, rows x roots."""
-    distinct, index = np.unique(exponents, return_inverse=True)
-    base = 1 - p + p * roots
-    with np.errstate(divide="ignore", invalid="ignore"):  # a base of 0 is 0 to any power but 0
-        out = np.exp(distinct[:, None] * np.log(base))
-    out[:, base == 0] = 0
-    out[distinct == 0] = 1
-    return out[index]
