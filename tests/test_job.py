@@ -34,7 +34,7 @@ ODD = [
 
 def test_the_two_problem_example(tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("one", 5, 3), ("two", 5, 4)], model="m"))
-    run(tmp_path / "lake", tmp_path / "out")
+    run(tmp_path / "lake", tmp_path / "out", metrics=("all",))
     got = {
         name: row
         for name, *row in ask(tmp_path / "out", "SELECT metric, value, mu, sigma, mu_lo, mu_hi FROM model_summary")

@@ -168,7 +168,7 @@ class Rubric(Part):
 
 
 class Metrics(Part):
-    """Which metrics; none named means every family the lake allows at k = 1, 2, 4, ..."""
+    """Which metrics; none named means those that people read at k = 1, 2, 4, ..., "all" every family."""
 
     names: tuple[str, ...] = ()
     spectrum: tuple[float, ...] = ()
@@ -216,7 +216,8 @@ class Overall(Part):
 class Compare(Part):
     """Paired comparisons and ranks: which metrics, how many resamples, and what is too little to compare.
 
-    No metric named means pass@1 (avg@N where there is no pass/fail) and those named in [metrics].
+    No metric named means all of [metrics] that have a value per problem; where none is named there either, subjects
+    are compared by pass@1 (avg@N where there is no pass/fail) alone.
     """
 
     metrics: tuple[str, ...] = ()
@@ -307,7 +308,9 @@ class Settings(Part):
     def answers(self) -> bool:
         """Answers are counted where the lake has them: a vote is asked for, or every metric is."""
         names = (*self.metrics.names, *self.compare.metrics)
-        return not self.metrics.names or any(name.strip().lower().startswith(("vote", "cons")) for name in names)
+        return self.metrics.names in ((), ("all",)) or any(
+            name.strip().lower().startswith(("vote", "cons")) for name in names
+        )
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""

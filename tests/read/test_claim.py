@@ -42,7 +42,7 @@ def test_an_inconclusive_claim(out: str) -> None:
     assert text.splitlines()[0] == "b against a (default, pass@1): inconclusive"
     lines = _lines(text)
     assert lines["problems"] == "40, attempted by both under the same protocol"
-    (row,) = rows(Path(out), "FROM comparison WHERE model_a = 'a' AND model_b = 'b'")
+    (row,) = rows(Path(out), "FROM comparison WHERE model_a = 'a' AND model_b = 'b' AND metric = 'pass@1'")
     interval = f"+0.0750, 95% interval {row['lo']:+.4f} to {row['hi']:+.4f}"
     assert lines["lift"] == f"{interval} (paired bootstrap over problems, 10,000 resamples)"
     assert lines["wins"] == "b ahead on 8, a on 5, equal on 27"

@@ -47,7 +47,7 @@ def test_ranked_models_then_a_rule_then_the_others(out: Path) -> None:
 
 
 def test_values_of_some_problems_are_marked(out: Path) -> None:
-    told = "\n".join(_shown(out, "--metric", "pass@2"))
+    told = "\n".join(_shown(out, "--metric", "pass@2", "--by-subject"))
     assert "0.0000*" in told
     assert "0.5000*" not in told
     assert "* without the model's problems that have fewer than k attempts" in " ".join(told.split())

@@ -21,7 +21,7 @@ def test_every_k_then_four_in_each_doubling() -> None:
 
 
 def test_the_curve_is_the_summary_at_every_k(tmp_path: Path) -> None:
-    run(FIXTURES / "lake", tmp_path / "out")
+    run(FIXTURES / "lake", tmp_path / "out", metrics=("all",))
     sql = """
         SELECT c.value, s.value, c.lo, s.lo, c.hi, s.hi, c.problems_scored, s.problems_scored
         FROM curve AS c JOIN model_summary AS s USING (benchmark, model, protocol, metric)

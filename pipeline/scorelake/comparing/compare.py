@@ -134,20 +134,23 @@ class BoardTask:
     unranked: list[str | None]
     size: int
     """Bytes of its sums."""
+    metrics: int
+    """Metrics that its models are compared by."""
 
 
 def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Settings) -> Iterator[BoardTask]:
     """Yield the boards of a benchmark. Where there are many subjects, their pairs have fewer resamples."""
     plan, (overall, *subjects) = resample_plan(settings), benchmark.boards
-    for first, boards, share in ((0, [overall], 1), (1, subjects, _SUBJECT_SHARE)):
-        partners = _partners([len(board.models) for board in boards], metrics, settings.compare.max_pairs)
-        pairs = metrics * sum(_count_pairs(len(board.models), partners) for board in boards)
+    of_subjects = metrics if settings.compare.metrics or settings.metrics.names else 1
+    for first, boards, share, used in ((0, [overall], 1, metrics), (1, subjects, _SUBJECT_SHARE, of_subjects)):
+        partners = _partners([len(board.models) for board in boards], used, settings.compare.max_pairs)
+        pairs = used * sum(_count_pairs(len(board.models), partners) for board in boards)
         for i, board in enumerate(boards, start=first):
             models, units = len(board.models), min(benchmark.units.size, MAX_UNITS)
             size = _FLOAT * (metrics + 1) * models * (2 * units + models)
             own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
             unranked = rank_eligibility(board.coverage, settings.compare)
-            yield BoardTask((number, i), board, benchmark, partners, own_plan, unranked, size)
+            yield BoardTask((number, i), board, benchmark, partners, own_plan, unranked, size, used)
 
 
 def _partners(models: Sequence[int], metrics: int, max_pairs: int) -> int | None:
@@ -233,6 +236,8 @@ def _metric_tasks(
     shape, n_differs = (len(models), len(models)), coverage.n_ratio() > MAX_FLIP_RATIO
     shared = np.broadcast_to(sums.shared, shape)
     for number, (metric, own) in enumerate(zip(chosen, sums.metrics, strict=True)):
+        if number >= task.metrics:
+            return
         usable = np.broadcast_to(own.shared, shape)
         codes = comparability(coverage, shared, usable, metric, compare)
         a, b = select_pairs(own.averages, task.partners)

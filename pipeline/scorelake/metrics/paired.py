@@ -286,13 +286,16 @@ class PairedComparison:
 
     def _ends(self, lifted: Floats, lift: Floats, units: Floats | Ints) -> list[Floats]:
         """Return lo, hi, inner_lo, inner_hi: percentiles of the lifts, stretched to contain the lift."""
-        lifted.sort(axis=1)
+        tails = (1 - self.confidence) / 2, min(1 - self.confidence, 0.5)
+        last = lifted.shape[1] - 1
+        needed = sorted({last, *(end for tail in tails for end in (int(tail * last), last - int(tail * last)))})
+        lifted.partition(needed, axis=1)  # a quarter of the time of sorting
         empty = np.isnan(lifted[:, -1])
         if empty.any():  # resamples without any of the problems
             lifted[empty] = np.sort(np.where(np.isnan(lifted[empty]), lift[empty, None], lifted[empty]), axis=1)
-        last, more = lifted.shape[1] - 1, np.where(units > 1, units - 1, np.nan)
+        more = np.where(units > 1, units - 1, np.nan)
         out = []
-        for tail in ((1 - self.confidence) / 2, min(1 - self.confidence, 0.5)):
+        for tail in tails:
             stretch = np.sqrt(units / more) * (
                 scipy.special.stdtrit(more, tail) / scipy.special.ndtri(tail) if tail < 0.5 else 1
             )

@@ -10,6 +10,10 @@ from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
 from scorelake.settings import Settings
 
+ALL_METRICS = ("all",)
+"""[metrics] names for every family at k = 1, 2, 4, ..."""
+_READ = {"pass@k": 1, "pass^k": 2, "maj@k": 4, "avg@N": 1, "bayes@N": 1, "max@k": 1, "vote@k": 1}
+"""Families by default, and the smallest k at which they are not another metric: pass^1 is pass@1, maj@2 is pass^2."""
 TAUS = (0.25, 0.5, 0.75)
 """Default thresholds of g-pass; 0 would be pass@k and 1 pass^k."""
 
@@ -30,18 +34,35 @@ class Outcomes:
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """Return the configured metrics, or all families that the lake allows at k = 1, 2, 4, ... up to its largest n."""
+    """Return the configured metrics, or those that people read at k = 1, 2, 4, ... up to the lake's largest n."""
     names = settings.metrics.names
-    return _pick(names, [] if names else [*_defaults(outcomes.top_n), *_spectra(settings)], settings, outcomes)
+    if names and names != ALL_METRICS:
+        return _pick(names, [], settings, outcomes)
+    every = [*_defaults(outcomes.top_n), *_spectra(settings)]
+    return _pick(
+        (), every if names else [metric for metric in every if _is_read(metric, outcomes)], settings, outcomes
+    )
+
+
+def _is_read(metric: Metric, outcomes: Outcomes) -> bool:
+    """Return whether a metric is one of the defaults: max@k of pass/fail is pass@k; own spectra are wanted."""
+    family = metric.family.name
+    if metric.family.parameter == "weights":
+        return True
+    return family in _READ and (metric.k or 1) >= _READ[family] and (family != "max@k" or outcomes.rewards)
 
 
 def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """Return the metrics to compare models by: as configured, or pass@1 (avg@N of rewards) and [metrics] names."""
+    """Return the metrics to compare models by: as configured, or all that have a value per problem.
+
+    The first is pass@1 (avg@N of rewards). By default that is the only one that subjects are compared by.
+    """
     if settings.compare.metrics:
         return _pick(settings.compare.metrics, [], settings, outcomes)
     first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
-    also = choose(settings, outcomes) if settings.metrics.names else []
-    return list(dict.fromkeys([first, *(metric for metric in also if not metric.family.pooled)]))
+    return list(
+        dict.fromkeys([first, *(metric for metric in choose(settings, outcomes) if not metric.family.pooled)])
+    )
 
 
 def _spectra(settings: Settings) -> list[Metric]:
@@ -80,7 +101,7 @@ def _named(name: str, settings: Settings) -> Metric:
 
 def k_warnings(settings: Settings, outcomes: Outcomes) -> list[str]:
     """Warn where default metrics stop at a smaller k than problems have attempts, or where named ones need more."""
-    if settings.metrics.names:
+    if settings.metrics.names and settings.metrics.names != ALL_METRICS:
         too_large = [metric.name for metric in choose(settings, outcomes) if metric.draws > outcomes.top_n]
         reason = f"no problem has more than {outcomes.top_n:,} graded attempts"
         return [f"{', '.join(too_large)}: no value, since {reason}"] if too_large else []

@@ -10,7 +10,7 @@ import polars as pl
 
 from scorelake.metrics.families import Metric
 from scorelake.schemas import COUNT_SCORE, KEYS
-from scorelake.scoring.choose import Outcomes, choose
+from scorelake.scoring.choose import ALL_METRICS, Outcomes, choose
 from scorelake.scoring.values import metrics_by_input, problem_values
 from scorelake.settings import Settings
 
@@ -39,7 +39,9 @@ def listed_metrics(settings: Settings, outcomes: Outcomes) -> tuple[list[Metric]
 def _is_listed(metric: Metric, settings: Settings) -> bool:
     """A blend of group means has no value per problem, and bayes@N under a fitted prior none that models share."""
     is_fitted = settings.uncertainty.pseudo_counts is None and metric.family.name == "bayes@N"
-    return bool(settings.metrics.names) and not (metric.family.pooled or metric.family.name in _IN_SQL or is_fitted)
+    return settings.metrics.names not in ((), ALL_METRICS) and not (
+        metric.family.pooled or metric.family.name in _IN_SQL or is_fitted
+    )
 
 
 def _values(
