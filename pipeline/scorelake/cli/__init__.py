@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import suppress
 
-from scorelake.cli import lakes, outputs  # noqa: F401 - which register their commands
+from scorelake.cli import lakes, outputs, quick  # noqa: F401 - which register their commands
 from scorelake.cli.app import app
 
 

@@ -6,6 +6,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,14 @@ import typer
 
 from scorelake import guard, reporting
 from scorelake.cli.app import Columns, app
-from scorelake.errors import UsageError
+from scorelake.errors import ScorelakeError, UsageError
+from scorelake.storage.disk import is_remote
 
 if TYPE_CHECKING:
     from scorelake.settings import Settings
 
+CONFIG = "scorelake.toml"
+"""The name of a config that is found without --config."""
 GUARDED = "guarded"
 """Set by the entry point alone: the job runs in a child process, so that no file can end the command unreported."""
 Lake = Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
@@ -45,9 +49,12 @@ def score(
         typer.Option(help="Output folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://."),
     ],
     metrics: Annotated[
-        str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N. Default: every family at k = 1, 2, 4, ...")
+        str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N, or all. Default: about 15 that people read.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="TOML file: columns, policies, rubric, uncertainty.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of settings. Default: scorelake.toml here or beside the lake, if any."),
+    ] = None,
     column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
@@ -74,7 +81,7 @@ def score(
 
     def settings() -> Settings:
         names = {"metrics": metrics or "", "by": tuple(by or ())}
-        return _settings(lake, column, engine, config=config, memory=memory, **names)
+        return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
         with reporting.failures(output):
@@ -90,14 +97,14 @@ def score(
         work(full)
         return
     with reporting.failures(output):
-        code = guard.run_isolated(work, lambda full: _crash_candidates(lake, out, settings(), full), full)
+        code = guard.run_isolated(work, lambda full: crash_candidates(lake, out, settings(), full), full)
     raise typer.Exit(code)
 
 
 @app.command()
 def init(
     lake: Lake,
-    config: Annotated[Path, typer.Option(help="The file to write.")] = Path("scorelake.toml"),
+    config: Annotated[Path, typer.Option(help="The file to write.")] = Path(CONFIG),
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
 ) -> None:
     """Inspect a lake, infer the column mapping, and write a commented config."""
@@ -187,7 +194,7 @@ def count(
     """Count one part of the new files for a later `score`. Parts may run in parallel on any machine."""
 
     def settings() -> Settings:
-        return _settings(lake, column, config=config, by=tuple(by or ()), memory=memory)
+        return load_settings(lake, column, out, config=config, by=tuple(by or ()), memory=memory)
 
     def work(_: bool) -> int:
         with reporting.failures():
@@ -205,7 +212,7 @@ def count(
         work(False)
         return
     with reporting.failures():
-        code = guard.run_isolated(work, lambda full: _crash_candidates(lake, out, settings(), full), full=False)
+        code = guard.run_isolated(work, lambda full: crash_candidates(lake, out, settings(), full), full=False)
     raise typer.Exit(code)
 
 
@@ -236,20 +243,62 @@ def synth(
         reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 
 
-def _settings(
-    lake: str, column: list[str] | None, engine: EngineName = EngineName.local, **arguments: Any
+def find_config(lake: str) -> Path | None:
+    """Return the config in the working folder, else in the folder of the lake or beside it."""
+    folders = [Path()] if is_remote(lake) else [Path(), Path(lake), Path(lake).parent]
+    return next((folder / CONFIG for folder in folders if (folder / CONFIG).is_file()), None)
+
+
+def remembered_settings(out: str) -> Settings | None:
+    """Return the settings of the published run of an output on a disk; None if there is none."""
+    from scorelake.publish.snapshot import Output, stored_settings
+
+    if is_remote(out) or not Path(out).is_dir():
+        return None
+    with suppress(ScorelakeError):  # what is wrong with the output, `score` itself reports
+        manifest = Output.at(out).current()
+        return None if manifest is None else stored_settings(manifest)
+    return None
+
+
+def changed_settings(before: Settings, now: Settings) -> list[str]:
+    """Return what differs of the settings that scores depend on, as `section.key = value`."""
+    from scorelake.publish.runs import flatten_settings
+
+    ours, theirs = (
+        dict(flatten_settings({**each.counting(), **each.scoring(), "gates": each.gates.model_dump()}))
+        for each in (before, now)
+    )
+    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value]
+
+
+def load_settings(
+    lake: str, column: list[str] | None, out: str, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
     """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
     from scorelake import settings as loading
     from scorelake.lake.description import settings_for
 
+    if arguments.get("config") is None and (config := find_config(lake)):
+        reporting.say(f"using {config}")
+        arguments["config"] = config
     settings = settings_for(lake, columns=loading.mapped(column or ()), **arguments)
+    before = remembered_settings(out)
+    if before is not None:
+        changed = changed_settings(before, settings)
+        if changed and not column and not any(arguments.get(name) for name in ("config", "metrics", "by")):
+            reporting.say(
+                f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
+            )
+            settings = before.model_copy(update={"run": settings.run, "storage": settings.storage})
+        elif changed:
+            reporting.say(f"settings changed since the last run of {out}: {', '.join(changed)}")
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings
 
 
-def _crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
+def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
     """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
     from scorelake import stages, tasks
     from scorelake.publish.snapshot import Output

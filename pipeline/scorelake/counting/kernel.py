@@ -96,7 +96,7 @@ class _Groups:
                     raise TooManyGroupsError
         if limit > _MAX_TABLE:
             _, row, inverse = np.unique(mixed, return_index=True, return_inverse=True)
-            return self._lookup(keys, codes, row)[inverse]
+            return self._lookup(keys, codes, row)[inverse].view(np.uint64)
         # a table of all combinations takes a tenth of the time of np.unique
         table = np.full(limit, -1, np.int64)
         table[mixed] = np.arange(mixed.size)

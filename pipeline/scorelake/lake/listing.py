@@ -7,6 +7,7 @@ followed, and partition values stay strings.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -52,6 +53,11 @@ def listing(
     lake = _list(str(location), storage, None if out is None else _absolute(out))
     if not lake.files:
         hint = f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored"
+        if lake.ignored and not is_remote(str(location)):
+            logs = shlex.quote(str(location))
+            hint += (
+                f"; are these logs of an evaluation tool? scorelake ingest auto {logs} --lake LAKE, then score LAKE"
+            )
         raise LakeError(f"no Parquet file inside ({lake.ignored} other files)", where=lake.root, hint=hint)
     kept = [file for file in lake.files if not any(fnmatchcase(file.path, pattern) for pattern in exclude)]
     excluded = sorted({file.path for file in lake.files} - {file.path for file in kept})

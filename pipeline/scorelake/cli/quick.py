@@ -1,0 +1,127 @@
+"""The command `quick`: logs, a table or a lake in, a leaderboard and a page out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scorelake import guard, reporting
+from scorelake.cli.app import app
+from scorelake.cli.lakes import CONFIG, GUARDED, crash_candidates, find_config, load_settings
+from scorelake.errors import DataError, UsageError
+from scorelake.storage.disk import is_remote, replace_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLES = (".csv", ".jsonl", ".ndjson")
+
+
+@app.command()
+def quick(
+    context: typer.Context,
+    sources: Annotated[
+        list[str], typer.Argument(help="Logs of an evaluation tool, a Parquet, CSV or JSON Lines file, or a lake.")
+    ],
+    out: Annotated[str, typer.Option(help="Output folder of the leaderboard and its page.")] = "scorelake-out",
+) -> None:
+    """Score logs, a table of attempts, or a lake, with columns inferred; print the leaderboard and write its page.
+
+    Logs and tables become a lake in the folder OUT-lake first. The columns that were inferred are printed.
+    """
+    lake = str(sources[0]) if len(sources) == 1 and _is_lake(sources[0]) else f"{out.rstrip('/')}-lake"
+
+    def work(full: bool) -> int:
+        with reporting.failures(output := reporting.CommandOutput(lake=lake, out=out)):
+            if lake != sources[0]:
+                _make_lake(sources, lake)
+            config = _configure(lake, out)
+            from scorelake import pipeline
+            from scorelake.page.build import build_page
+            from scorelake.read.session import reading
+            from scorelake.read.show import show_leaderboard
+
+            with reporting.progress_bar() as progress:
+                settings = load_settings(lake, None, out, config=config)
+                report = pipeline.run_score(lake, out, settings, full=full, progress=progress, warn=reporting.say)
+            output.done(report)
+            page = Path("leaderboard.html") if is_remote(out) else Path(out) / "leaderboard.html"
+            with reading(out) as folder:
+                show_leaderboard(folder)
+                replace_text(page, build_page(folder))
+            reporting.say(
+                f"The page is {page}. Next: scorelake show {out}, or open {out}/leaderboard.duckdb in DuckDB."
+            )
+        return 0
+
+    if context.obj != GUARDED:
+        work(False)
+        return
+    with reporting.failures():
+        code = guard.run_isolated(
+            work,
+            lambda full: crash_candidates(
+                lake, out, load_settings(lake, None, out, config=_configure(lake, out)), full
+            ),
+            False,
+        )
+    raise typer.Exit(code)
+
+
+def _is_lake(source: str) -> bool:
+    """Return whether a source is read as it is: a Parquet file, a folder with some, or a table of a catalog."""
+    path = Path(source)
+    if is_remote(source) or source.startswith("iceberg:"):
+        return True
+    return path.suffix == ".parquet" or (path.is_dir() and next(path.rglob("*.parquet"), None) is not None)
+
+
+def _make_lake(sources: list[str], lake: str) -> None:
+    """Write the attempts of logs, or of one table, into a new lake."""
+    if mixed := [source for source in sources if _is_lake(source)]:
+        hint = "put Parquet files into one folder, and name the folder"
+        raise UsageError("one lake or Parquet file can be scored at a time", where=", ".join(mixed), hint=hint)
+    from scorelake.ingest import job
+
+    with reporting.progress_bar() as progress:
+        report = job.ingest(sources, lake, progress=progress)
+    is_table = len(sources) == 1 and Path(sources[0]).suffix in TABLES and not report.sources
+    if not (is_table and report.refused):
+        reporting.ingested(report, reporting.CommandOutput())
+        return
+    rows = _read_table(Path(sources[0]))
+    Path(lake).mkdir(parents=True, exist_ok=True)
+    rows.write_parquet(Path(lake) / "attempts.parquet")
+    reporting.say(f"read {rows.height:,} rows of {sources[0]} into {lake}")
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    import polars as pl
+    import polars.selectors as cs
+
+    try:
+        read = pl.read_csv if path.suffix == ".csv" else pl.read_ndjson
+        rows = read(path, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        hint = "scorelake ingest generic reads other files; docs/ingest.md lists the logs that are recognized"
+        raise DataError(
+            f"is neither a log that is recognized nor a table: {error}", where=str(path), hint=hint
+        ) from None
+    return rows.select(~(cs.nested() | cs.binary()))
+
+
+def _configure(lake: str, out: str) -> Path | None:
+    """Return the config to use: one that is there, none for a lake that describes itself, or else an inferred one."""
+    from scorelake import settings
+    from scorelake.lake import description, infer, listing, sample
+
+    if (found := find_config(lake)) is not None or description.described(lake, settings.PATIENCE):
+        return found
+    sampled = sample.sample_lake(listing.listing(lake), settings.Settings())
+    inferred = infer.infer_config(sampled)
+    config = Path(CONFIG if is_remote(out) else f"{out.rstrip('/')}.toml")
+    replace_text(config, infer.config_text(inferred, lake))
+    reporting.inferred(inferred, sampled, lake, config)
+    return config
