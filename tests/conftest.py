@@ -55,8 +55,10 @@ def put(lake: Path, frame: pl.DataFrame, name: str = "part-0.parquet", **options
     return path
 
 
-def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) -> RunReport:
-    """The job with settings from TOML text."""
+def run(lake: Path | str | pl.DataFrame, out: Path, config: str | None = None, **options: Any) -> RunReport:
+    """The job with settings from TOML text; a frame becomes the only file of a lake beside the output."""
+    if isinstance(lake, pl.DataFrame):
+        lake = put(out.parent / "lake", lake).parent
     flags = {key: options.pop(key) for key in ("by",) if key in options}
     names = options.pop("metrics", ())
     toml = None
@@ -110,6 +112,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(
             f"NO BROWSER: {many} tests of the page did not run; `make browser` installs one", red=True
         )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
 
 
 @pytest.fixture(scope="session")

@@ -50,59 +50,54 @@ def sound(out: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_known_values(tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
+def test_known_values(out: Path, tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
-    done = cli("score", home, "--out", tmp_path / "out", "--metrics", "vote@3,VOTE@4,pass@1")
+    done = cli("score", home, "--out", out, "--metrics", "vote@3,VOTE@4,pass@1")
     assert done.returncode == 0, done.stderr
     three = (13 / 30 + float(every_draw("AAABBCD", "A", 3))) / 2
     four = (float(every_draw("AABBC", "A", 4)) + 22 / 35) / 2
-    assert votes(tmp_path / "out") == pytest.approx({"vote@3": three, "vote@4": four}, rel=1e-13)
-    assert counted(tmp_path / "out") == [
-        ("one", 5, 2, [2, 2, 1], [2, 0, 0]),
-        ("two", 7, 3, [3, 2, 1, 1], [3, 0, 0, 0]),
-    ]
-    row = ask(
-        tmp_path / "out", "SELECT mu, sigma, mu_lo, mu_hi, problems_scored FROM model_summary WHERE metric = 'vote@3'"
-    )
+    assert votes(out) == pytest.approx({"vote@3": three, "vote@4": four}, rel=1e-13)
+    assert counted(out) == [("one", 5, 2, [2, 2, 1], [2, 0, 0]), ("two", 7, 3, [3, 2, 1, 1], [3, 0, 0, 0])]
+    row = ask(out, "SELECT mu, sigma, mu_lo, mu_hi, problems_scored FROM model_summary WHERE metric = 'vote@3'")
     assert row == [(None, None, None, None, 2)]
     difference = 13 / 30 - float(every_draw("AAABBCD", "A", 3))
-    ((se,),) = ask(tmp_path / "out", "SELECT se FROM model_summary WHERE metric = 'vote@3'")
+    ((se,),) = ask(out, "SELECT se FROM model_summary WHERE metric = 'vote@3'")
     assert se == pytest.approx(abs(difference) / 2, rel=1e-12)
-    assert "vote@3" in cli("show", tmp_path / "out", "--metric", "vote@3").stdout
-    assert sound(tmp_path / "out")
+    assert "vote@3" in cli("show", out, "--metric", "vote@3").stdout
+    assert sound(out)
 
 
-def test_every_power_of_two_by_default(tmp_path: Path) -> None:
-    run(lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")]), tmp_path / "out")
-    got = votes(tmp_path / "out")
+def test_every_power_of_two_by_default(out: Path, tmp_path: Path) -> None:
+    run(lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")]), out)
+    got = votes(out)
     assert list(got) == ["vote@1", "vote@2", "vote@4"]
-    ((share,),) = ask(tmp_path / "out", "SELECT value FROM model_summary WHERE metric = 'pass@1'")
+    ((share,),) = ask(out, "SELECT value FROM model_summary WHERE metric = 'pass@1'")
     assert [got["vote@1"], got["vote@2"]] == pytest.approx([share, share], rel=1e-14)
 
 
 @pytest.mark.slow
-def test_more_draws_than_attempts(tmp_path: Path) -> None:
+def test_more_draws_than_attempts(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
-    run(home, tmp_path / "out", metrics=["vote@6", "vote@8"])
+    run(home, out, metrics=["vote@6", "vote@8"])
     sql = "SELECT metric, value, problems_scored, problems FROM model_summary ORDER BY metric"
-    assert ask(tmp_path / "out", sql) == [("vote@6", None, 1, 2), ("vote@8", None, 0, 2)]
-    run(home, tmp_path / "out", "[uncertainty]\nmin_coverage = 0.5\n", metrics=["vote@6"])
-    assert votes(tmp_path / "out")["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
+    assert ask(out, sql) == [("vote@6", None, 1, 2), ("vote@8", None, 0, 2)]
+    run(home, out, "[uncertainty]\nmin_coverage = 0.5\n", metrics=["vote@6"])
+    assert votes(out)["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
 
 
 @pytest.mark.slow
-def test_what_an_answer_is(tmp_path: Path) -> None:
+def test_what_an_answer_is(out: Path, tmp_path: Path) -> None:
     """Both verdicts of one text count; no answer, no vote; an attempt without a verdict has none either."""
     rows: list[Row] = [
         *[("p", 0, True, "A"), ("p", 1, False, "A"), ("p", 2, False, ""), ("p", 3, None, "A")],
         *[("p", 4, True, None), ("p", 5, False, None), ("p", 6, True, "a")],
         *[("q", 0, None, "A"), ("r", 0, True, None)],
     ]
-    run(lake(tmp_path, [rows]), tmp_path / "out", "[uncertainty]\nmin_coverage = 0.0\n")
+    run(lake(tmp_path, [rows]), out, "[uncertainty]\nmin_coverage = 0.0\n")
     want = [("p", 6, 3, [2, 1, 1], [1, 1, 0]), ("q", 0, 0, [], []), ("r", 1, 1, [], [])]
-    assert counted(tmp_path / "out") == want
-    assert votes(tmp_path / "out")["vote@1"] == pytest.approx((3 / 6 + 1) / 2), "one draw is pass@1"
-    assert sound(tmp_path / "out")
+    assert counted(out) == want
+    assert votes(out)["vote@1"] == pytest.approx((3 / 6 + 1) / 2), "one draw is pass@1"
+    assert sound(out)
     run(tmp_path / "lake", tmp_path / "fail", '[policy]\nungraded = "fail"\n')
     assert counted(tmp_path / "fail")[:2] == [("p", 7, 3, [3, 1, 1], [1, 1, 0]), ("q", 1, 0, [1], [0])]
     assert sound(tmp_path / "fail")
@@ -119,20 +114,20 @@ def test_what_an_answer_is(tmp_path: Path) -> None:
         (["é" * 31, "é" * 32, "é" * 33, "é" * 33], [2, 1, 1]),
     ],
 )
-def test_answers_of_every_type(tmp_path: Path, values: list[object], counts: list[int]) -> None:
+def test_answers_of_every_type(out: Path, tmp_path: Path, values: list[object], counts: list[int]) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, True, True, False], answer=values))
-    run(tmp_path / "lake", tmp_path / "out")
-    assert counted(tmp_path / "out")[0][3] == counts
-    assert sound(tmp_path / "out")
+    run(tmp_path / "lake", out)
+    assert counted(out)[0][3] == counts
+    assert sound(out)
 
 
 @pytest.mark.slow
-def test_no_votes_without_answers_that_can_be_right(tmp_path: Path) -> None:
+def test_no_votes_without_answers_that_can_be_right(out: Path, tmp_path: Path) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, False]))
-    run(tmp_path / "lake", tmp_path / "out")
-    assert not votes(tmp_path / "out")
+    run(tmp_path / "lake", out)
+    assert not votes(out)
     with pytest.raises(UsageError, match="vote@2: this lake has no column answer to vote with"):
-        run(tmp_path / "lake", tmp_path / "out", metrics=["vote@2"])
+        run(tmp_path / "lake", out, metrics=["vote@2"])
     put(tmp_path / "rewards", attempts(model="m", problem_id="p", score=[0.5, 1.0], answer=["A", "B"]))
     run(tmp_path / "rewards", tmp_path / "scores")
     assert not votes(tmp_path / "scores")
@@ -188,21 +183,21 @@ def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     assert tables(out) == before
 
 
-def test_a_duplicate_does_not_vote_twice(tmp_path: Path) -> None:
+def test_a_duplicate_does_not_vote_twice(out: Path, tmp_path: Path) -> None:
     files = [letters("AABBC", "A"), [("p", 0, True, "A"), ("p", 4, False, "C"), ("p", 5, False, "C")]]
-    report = run(lake(tmp_path, files), tmp_path / "out", metrics=["vote@3"])
+    report = run(lake(tmp_path, files), out, metrics=["vote@3"])
     assert report.run["duplicates"] == 2
-    assert counted(tmp_path / "out") == [("p", 6, 2, [2, 2, 2], [2, 0, 0])]
-    assert sound(tmp_path / "out")
+    assert counted(out) == [("p", 6, 2, [2, 2, 2], [2, 0, 0])]
+    assert sound(out)
 
 
 @pytest.mark.slow
-def test_two_answers_of_one_attempt_need_a_rule(tmp_path: Path) -> None:
+def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
     with pytest.raises(DataError, match=r"1 attempts have conflicting verdicts or answers:\n  m, problem p: at"):
-        run(home, tmp_path / "out")
-    run(home, tmp_path / "out", metrics=["pass@1"])
-    report = run(home, tmp_path / "out", '[duplicates]\nrule = "first"\n')
+        run(home, out)
+    run(home, out, metrics=["pass@1"])
+    report = run(home, out, '[duplicates]\nrule = "first"\n')
     assert report.warnings == ("1 attempts had conflicting verdicts or answers; rule first decided",)
 
 
@@ -277,17 +272,17 @@ def _id(answer: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:
+def test_a_night_of_its_own_equals_all_at_once(out: Path, tmp_path: Path) -> None:
     """Incremental equals full, also when a late file repeats attempts."""
     first, second = letters("AABBC", "A") + letters("XYX", "Y", "q"), letters("AABBCDD", "A")
-    run(lake(tmp_path, [first]), tmp_path / "out", metrics=["vote@2", "vote@3"])
-    run(lake(tmp_path, [first, second]), tmp_path / "out", metrics=["vote@2", "vote@3"])
+    run(lake(tmp_path, [first]), out, metrics=["vote@2", "vote@3"])
+    run(lake(tmp_path, [first, second]), out, metrics=["vote@2", "vote@3"])
     run(tmp_path / "lake", tmp_path / "full", metrics=["vote@2", "vote@3"])
-    assert tables(tmp_path / "out") == tables(tmp_path / "full")
-    assert counted(tmp_path / "out")[0] == ("p", 7, 2, [2, 2, 2, 1], [2, 0, 0, 0])
+    assert tables(out) == tables(tmp_path / "full")
+    assert counted(out)[0] == ("p", 7, 2, [2, 2, 2, 1], [2, 0, 0, 0])
 
 
-def test_models_are_compared_by_their_votes(tmp_path: Path) -> None:
+def test_models_are_compared_by_their_votes(out: Path, tmp_path: Path) -> None:
     """A model that is right less often, but whose errors do not agree, wins the vote."""
     said = {"steady": ("AAAABBBBBB", "A"), "scattered": ("AAABCDEFGH", "A")}
     frames = [
@@ -296,15 +291,15 @@ def test_models_are_compared_by_their_votes(tmp_path: Path) -> None:
         for i in range(30)
     ]
     put(tmp_path / "lake", pl.concat(frames))
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1", "vote@8"])
+    run(tmp_path / "lake", out, metrics=["pass@1", "vote@8"])
     sql = "SELECT metric, model_a, model_b, claim FROM comparison ORDER BY metric"
-    assert [row[1:] for row in ask(tmp_path / "out", sql)] == [
+    assert [row[1:] for row in ask(out, sql)] == [
         ("scattered", "steady", "improvement"),
         ("scattered", "steady", "regression"),
     ]
 
 
-def test_slices_subjects_and_clusters(tmp_path: Path) -> None:
+def test_slices_subjects_and_clusters(out: Path, tmp_path: Path) -> None:
     """Each table gathers the same problems' votes."""
     texts = {"p0": "AABBC", "p1": "AAB", "p2": "BBA", "p3": "ABCA"}
     frames = [
@@ -315,11 +310,11 @@ def test_slices_subjects_and_clusters(tmp_path: Path) -> None:
         for i, (problem, text) in enumerate(texts.items())
     ]  # fmt: skip
     put(tmp_path / "lake", pl.concat(frames))
-    run(tmp_path / "lake", tmp_path / "out", '[columns]\ncluster = "book"\n', metrics=["vote@3"], by=("book",))
+    run(tmp_path / "lake", out, '[columns]\ncluster = "book"\n', metrics=["vote@3"], by=("book",))
     value = [float(every_draw(text, "A", 3)) for text in texts.values()]
     want = {"s0": (value[0] + value[2]) / 2, "s1": (value[1] + value[3]) / 2}
-    assert dict(ask(tmp_path / "out", "SELECT subject, value FROM subject_summary")) == pytest.approx(want)
+    assert dict(ask(out, "SELECT subject, value FROM subject_summary")) == pytest.approx(want)
     want = {"b0": (value[0] + value[1]) / 2, "b1": (value[2] + value[3]) / 2}
-    assert dict(ask(tmp_path / "out", "SELECT slice_value, value FROM slice_summary")) == pytest.approx(want)
-    ((se,),) = ask(tmp_path / "out", "SELECT se FROM model_summary")
+    assert dict(ask(out, "SELECT slice_value, value FROM slice_summary")) == pytest.approx(want)
+    ((se,),) = ask(out, "SELECT se FROM model_summary")
     assert se == pytest.approx(abs(want["b0"] - want["b1"]) / 2)

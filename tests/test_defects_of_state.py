@@ -56,9 +56,9 @@ def failed(out: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_slow_run_cannot_publish_an_older_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_run_cannot_publish_an_older_lake(lake: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the slow one has listed and not yet published, another would publish a newer lake: it is told to wait."""
-    lake, out, others = tmp_path / "lake", tmp_path / "out", list[str]()
+    others = list[str]()
     night(lake, 0)
     real = stages.listing
 
@@ -94,8 +94,7 @@ def clock(days: float) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_clock_that_was_ahead(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_clock_that_was_ahead(lake: Path, out: Path) -> None:
     night(lake, 0)
     with clock(30):
         run(lake, out)
@@ -113,9 +112,10 @@ def test_a_clock_that_was_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_somebody_else_has_published_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_else_has_published_all_the_same(
+    lake: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where locks do not hold (some network file systems), a run whose base is no longer shown publishes nothing."""
-    lake, out = tmp_path / "lake", tmp_path / "out"
     night(lake, 0)
     run(lake, out)
     night(lake, 1)
@@ -165,8 +165,7 @@ class Session:
 
 
 @pytest.mark.slow
-def test_a_session_that_somebody_left_open(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_session_that_somebody_left_open(lake: Path, out: Path, cli) -> None:  # type: ignore[no-untyped-def]
     night(lake, 0)
     run(lake, out)
     session = Session(out)
@@ -183,9 +182,8 @@ def test_a_session_that_somebody_left_open(tmp_path: Path, cli) -> None:  # type
 
 
 @pytest.mark.slow
-def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> None:
+def test_what_a_session_wrote_does_not_reach_the_next_board(lake: Path, out: Path) -> None:
     """DuckDB keeps changes in a file beside, and applies them to whatever lies there under the board's name."""
-    lake, out = tmp_path / "lake", tmp_path / "out"
     night(lake, 0)
     run(lake, out)
     session = Session(out)
@@ -209,8 +207,7 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(tmp_path: Path) -> N
         "UPDATE internal.board SET run_id = 'another'",
     ],
 )
-def test_a_board_that_was_changed_by_hand(tmp_path: Path, edit: str) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_board_that_was_changed_by_hand(lake: Path, out: Path, edit: str) -> None:
     night(lake, 0)
     run(lake, out)
     assert failed(out) == []
@@ -225,8 +222,7 @@ def test_a_board_that_was_changed_by_hand(tmp_path: Path, edit: str) -> None:
     assert ask(out, "SELECT count(DISTINCT run_id) FROM history") == [(2,)]
 
 
-def test_a_board_that_was_opened_but_not_changed(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_board_that_was_opened_but_not_changed(lake: Path, out: Path) -> None:
     night(lake, 0)
     run(lake, out)
     os.utime(out / "leaderboard.duckdb")
@@ -238,8 +234,7 @@ def test_a_board_that_was_opened_but_not_changed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["garbage", "empty", "gone", "folder", "another database", "an older board"])
-def test_a_board_that_was_replaced(tmp_path: Path, how: str) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_board_that_was_replaced(lake: Path, out: Path, how: str) -> None:
     night(lake, 0)
     run(lake, out)
     older = (out / "leaderboard.duckdb").read_bytes()
@@ -273,7 +268,7 @@ def test_a_board_that_was_replaced(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.slow
-def test_gc_of_a_folder_that_is_none_of_ours(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_gc_of_a_folder_that_is_none_of_ours(lake: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     put(tmp_path / "data" / "snapshots" / "20260101T000000Z-0123abcd", expand([("a", 4, 2)], model="m"))
     put(tmp_path / "data" / "partials" / ("0" * 32), expand([("a", 4, 2)], model="m"))
     before = sorted(tmp_path.rglob("*"))
@@ -282,14 +277,13 @@ def test_gc_of_a_folder_that_is_none_of_ours(tmp_path: Path, cli) -> None:  # ty
         assert (done.returncode, "not an output of scorelake" in done.stderr) == (5, True)
     assert cli("gc", tmp_path / "nowhere").returncode == 5
     assert sorted(tmp_path.rglob("*")) == before
-    night(tmp_path / "lake", 0)
+    night(lake, 0)
     with pytest.raises(DataError, match="contains snapshots, which scorelake did not write"):
-        run(tmp_path / "lake", tmp_path / "data")
+        run(lake, tmp_path / "data")
 
 
 @pytest.mark.slow
-def test_gc_leaves_what_has_another_name(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_gc_leaves_what_has_another_name(lake: Path, out: Path) -> None:
     for i in range(3):
         night(lake, i)
         run(lake, out)
@@ -305,8 +299,8 @@ def test_gc_leaves_what_has_another_name(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [".lock", "snapshots", "partials"])
-def test_no_link_is_followed_for_writing(tmp_path: Path, name: str) -> None:
-    lake, out, precious = tmp_path / "lake", tmp_path / "out", tmp_path / "precious"
+def test_no_link_is_followed_for_writing(lake: Path, out: Path, tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious"
     night(lake, 0)
     run(lake, out)
     (precious / "folder").mkdir(parents=True)
@@ -360,9 +354,8 @@ def test_damaged_state_is_named_and_mended(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [('"read": 4', '"read": 5'), ('"problems": 1', '"problems": "1"')])
-def test_a_partial_that_says_something_else(tmp_path: Path, before: str, after: str) -> None:
+def test_a_partial_that_says_something_else(lake: Path, out: Path, before: str, after: str) -> None:
     """Valid JSON of the right shape with something wrong in it is not believed."""
-    lake, out = tmp_path / "lake", tmp_path / "out"
     night(lake, 0)
     run(lake, out)
     (path,) = out.rglob("shard.json")
@@ -375,8 +368,7 @@ def test_a_partial_that_says_something_else(tmp_path: Path, before: str, after: 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["history.parquet", "runs.parquet"])
 @pytest.mark.parametrize("how", ["garbage", "gone", "folder"])
-def test_history_that_was_damaged_comes_back(tmp_path: Path, which: str, how: str) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_history_that_was_damaged_comes_back(lake: Path, out: Path, which: str, how: str) -> None:
     for i in range(3):
         night(lake, i)
         run(lake, out)
@@ -393,8 +385,7 @@ def test_history_that_was_damaged_comes_back(tmp_path: Path, which: str, how: st
 
 
 @pytest.mark.slow
-def test_an_output_inside_its_lake(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_an_output_inside_its_lake(lake: Path, tmp_path: Path) -> None:
     for i in range(3):
         night(lake, i)
         assert run(lake, lake / "scores").problems == i + 1
@@ -412,16 +403,15 @@ def test_a_lake_inside_its_output(tmp_path: Path, lake: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_output_is_no_lake(tmp_path: Path) -> None:
-    night(tmp_path / "lake", 0)
-    run(tmp_path / "lake", tmp_path / "out")
+def test_an_output_is_no_lake(lake: Path, out: Path, tmp_path: Path) -> None:
+    night(lake, 0)
+    run(lake, out)
     with pytest.raises(LakeError, match="is an output of scorelake"):
-        run(tmp_path / "out", tmp_path / "other")
+        run(out, tmp_path / "other")
 
 
 @pytest.mark.slow
-def test_files_can_be_left_out(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_files_can_be_left_out(lake: Path, out: Path) -> None:
     for date in ("2026-02-03", "2026-02-04"):
         put(lake, expand([(f"p{date}", 4, 2)], model="m"), f"date={date}/a.parquet")
     (lake / "date=2026-02-04" / "bad.parquet").write_text("no")
@@ -441,8 +431,7 @@ def test_files_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_nights_with_gc_every_night(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_ten_nights_with_gc_every_night(lake: Path, out: Path) -> None:
     for i in range(10):
         night(lake, i)
         run(lake, out)
@@ -457,8 +446,7 @@ def test_ten_nights_with_gc_every_night(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_between_board_and_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_crash_between_board_and_history(lake: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     night(lake, 0)
     run(lake, out)
     night(lake, 1)
@@ -482,8 +470,7 @@ def fallen(lake: Path, share: float) -> None:
 
 
 @pytest.mark.slow
-def test_a_fall_of_all_models_is_told(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_a_fall_of_all_models_is_told(lake: Path, out: Path) -> None:
     fallen(lake, 0.8)
     put(lake, expand([("q", 4, 2)], model="old"), "old.parquet")
     first = run(lake, out)
@@ -504,10 +491,8 @@ def test_a_fall_of_all_models_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_board_does_not_lose_its_values_unnoticed(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
-    put(lake, expand([("a", 8, 4), ("b", 8, 2)], model="m"))
-    run(lake, out)
+def test_a_board_does_not_lose_its_values_unnoticed(lake: Path, out: Path) -> None:
+    run(expand([("a", 8, 4), ("b", 8, 2)], model="m"), out)
     with pytest.raises(DataError, match="would lose every value"):
         run(lake, out, metrics=["pass@16"])
     assert passes(out) == [("m", 0.375, 2)]
@@ -519,8 +504,7 @@ def test_a_board_does_not_lose_its_values_unnoticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_undo(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_undo(lake: Path, out: Path) -> None:
     ids = []
     for i in range(3):
         night(lake, i, c=i)
@@ -545,8 +529,7 @@ def test_undo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_undo_on_the_command_line(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_undo_on_the_command_line(lake: Path, out: Path, cli) -> None:  # type: ignore[no-untyped-def]
     for i in range(2):
         night(lake, i)
         assert cli("score", lake, "--out", out).returncode == 0

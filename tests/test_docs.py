@@ -34,16 +34,16 @@ def test_python_and_shell() -> None:
 
 
 def test_the_count_query_of_the_architecture_page_is_what_the_job_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page has the specification of counting: it runs, and the published counts are its result."""
     (code,) = [block for block in blocks("python") if "scan_parquet" in block]
     monkeypatch.chdir(REPO)
     names: dict[str, Any] = {}
     exec(code, names)
-    run(REPO / "fixtures" / "lake", tmp_path / "out", metrics=["pass@1"])
+    run(REPO / "fixtures" / "lake", out, metrics=["pass@1"])
     columns = "benchmark, subject, model, problem_id, n, c, ungraded"
-    published = ask(tmp_path / "out", f"SELECT {columns} FROM problem_counts ORDER BY ALL")
+    published = ask(out, f"SELECT {columns} FROM problem_counts ORDER BY ALL")
     assert sorted(names["counts"].rows()) == published
 
 

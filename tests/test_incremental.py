@@ -15,43 +15,39 @@ from conftest import UNSHRUNK, attempts, expand, put, run, tables
 
 
 @pytest.mark.slow
-def test_only_new_and_changed_files_are_read(tmp_path: Path) -> None:
-    home, out = tmp_path / "lake", tmp_path / "out"
+def test_only_new_and_changed_files_are_read(lake: Path, out: Path) -> None:
     for i in range(5):
-        put(home, expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
-    assert run(home, out).files_read == 5
-    put(home, expand([("p9", 4, 1)], model="m"), "9.parquet")
-    assert run(home, out).files_read == 1
-    put(home, expand([("p3", 8, 1)], model="m"), "3.parquet")
-    (home / "1.parquet").unlink()
-    report = run(home, out)
+        put(lake, expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
+    assert run(lake, out).files_read == 5
+    put(lake, expand([("p9", 4, 1)], model="m"), "9.parquet")
+    assert run(lake, out).files_read == 1
+    put(lake, expand([("p3", 8, 1)], model="m"), "3.parquet")
+    (lake / "1.parquet").unlink()
+    report = run(lake, out)
     assert (report.files_read, report.files_reused, report.problems) == (1, 4, 5)
 
 
 @pytest.mark.slow
-def test_a_damaged_partial_is_counted_again(tmp_path: Path) -> None:
-    home, out = tmp_path / "lake", tmp_path / "out"
-    put(home, expand([("a", 4, 2)], model="m"))
-    run(home, out)
+def test_a_damaged_partial_is_counted_again(lake: Path, out: Path) -> None:
+    run(expand([("a", 4, 2)], model="m"), out)
     before = tables(out)
     (path,) = (out / "partials").glob("*/counts-00000.parquet")
     data = bytearray(path.read_bytes())
     data[50] ^= 1
     path.write_bytes(data)
-    assert run(home, out, full=False, metrics=["pass@1"]).files_read == 1
-    run(home, out)
+    assert run(lake, out, full=False, metrics=["pass@1"]).files_read == 1
+    run(lake, out)
     assert tables(out) == before
 
 
 @pytest.mark.slow
-def test_only_settings_that_change_counts_recount(tmp_path: Path) -> None:
-    home, out = tmp_path / "lake", tmp_path / "out"
-    put(home, attempts(model="m", problem_id="a", score=[0.2, 0.7], passed=[True, False]))
-    assert run(home, out).files_read == 1
-    assert run(home, out, "[uncertainty]\nconfidence = 0.5\n").files_read == 0
-    assert run(home, out, "[policy]\nmax_rejected = 3\n").files_read == 0
-    assert run(home, out, '[policy]\nungraded = "fail"\n').files_read == 1
-    assert run(home, out, full=True).files_read == 1
+def test_only_settings_that_change_counts_recount(lake: Path, out: Path) -> None:
+    put(lake, attempts(model="m", problem_id="a", score=[0.2, 0.7], passed=[True, False]))
+    assert run(lake, out).files_read == 1
+    assert run(lake, out, "[uncertainty]\nconfidence = 0.5\n").files_read == 0
+    assert run(lake, out, "[policy]\nmax_rejected = 3\n").files_read == 0
+    assert run(lake, out, '[policy]\nungraded = "fail"\n').files_read == 1
+    assert run(lake, out, full=True).files_read == 1
 
 
 class History(RuleBasedStateMachine):

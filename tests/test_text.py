@@ -41,8 +41,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
-    out = tmp_path / "out"
+def test_on_every_way_out(lake: Path, out: Path, cli: Cli) -> None:
     seen = [cli("score", lake, "--out", out, "--metrics", "pass@1,pass@2")]
     seen += [cli("show", out), cli("compare", out, NASTY, "n"), cli("compare", out, NASTY, NASTY + "x")]
     seen += [cli("sql", out, "SELECT model FROM leaderboard"), cli("sql", out, f"SELECT '{NASTY}"), cli("check", out)]
@@ -57,8 +56,7 @@ def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_counts_in_messages_are_right(lake: Path, tmp_path: Path, cli: Cli) -> None:
-    out = tmp_path / "out"
+def test_counts_in_messages_are_right(lake: Path, out: Path, cli: Cli) -> None:
     said = cli("score", lake, "--out", out).stderr
     assert "240 new rows in 2 files. Total" in said
     assert "of 2 models on 30 problems as" in said

@@ -45,20 +45,20 @@ def test_leftovers_are_swept(tmp_path: Path) -> None:
     assert living.exists()
 
 
-def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
-    put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "leaderboard.duckdb").write_text("precious")
+def test_a_foreign_file_is_not_replaced(lake: Path, out: Path) -> None:
+    put(lake, expand([("a", 4, 2)], model="m"))
+    (out).mkdir()
+    (out / "leaderboard.duckdb").write_text("precious")
     with pytest.raises(DataError, match="which scorelake did not write"):
-        run(tmp_path / "lake", tmp_path / "out")
-    assert (tmp_path / "out" / "leaderboard.duckdb").read_text() == "precious"
+        run(lake, out)
+    assert (out / "leaderboard.duckdb").read_text() == "precious"
 
 
 @pytest.mark.slow
-def test_gc_keeps_what_the_published_run_needs(tmp_path: Path) -> None:
+def test_gc_keeps_what_the_published_run_needs(lake: Path, tmp_path: Path) -> None:
     out = Output(nights(tmp_path, 4))
-    (tmp_path / "lake" / "0.parquet").unlink()
-    run(tmp_path / "lake", out.root)
+    (lake / "0.parquet").unlink()
+    run(lake, out.root)
     shown = out.current()
     removed = collect_garbage(out, 1)
     assert len(removed.snapshots) == 4
@@ -67,4 +67,4 @@ def test_gc_keeps_what_the_published_run_needs(tmp_path: Path) -> None:
     kept = {path.name for path in out.partials.iterdir()}
     assert kept == set(shown["partials"])  # type: ignore[index]
     assert removed.bytes > 0
-    assert run(tmp_path / "lake", out.root).status == "unchanged"
+    assert run(lake, out.root).status == "unchanged"
