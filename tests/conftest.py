@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars as pl
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 
 import forked
 from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 settings.register_profile("scorelake", deadline=None)
 settings.load_profile("scorelake")
 
-UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-"""For histories of runs: one that fails is told at once. To make it smaller takes five minutes of runs, in which
-nobody sees that anything failed."""
 REPO = Path(__file__).parents[1]
 FIXTURES = REPO / "fixtures"
 
