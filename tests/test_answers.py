@@ -1,6 +1,5 @@
-"""vote@k in the job: answers counted over rows, files and shards, duplicates and all, against a dictionary."""
+"""vote@k in the job: answers counted over rows, files and shards, against every draw of k answers."""
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -8,13 +7,9 @@ from subprocess import CompletedProcess
 import polars as pl
 import pytest
 from exact import every_draw
-from hypothesis import HealthCheck, Phase, example, given, settings
-from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from conftest import ask, attempts, put, run, snapshot, tables
 from scorelake.errors import DataError, UsageError
-from scorelake.hashing import text_ids
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 
@@ -183,14 +178,6 @@ def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     assert tables(out) == before
 
 
-def test_a_duplicate_does_not_vote_twice(out: Path, tmp_path: Path) -> None:
-    files = [letters("AABBC", "A"), [("p", 0, True, "A"), ("p", 4, False, "C"), ("p", 5, False, "C")]]
-    report = run(lake(tmp_path, files), out, metrics=["vote@3"])
-    assert report.run["duplicates"] == 2
-    assert counted(out) == [("p", 6, 2, [2, 2, 2], [2, 0, 0])]
-    assert sound(out)
-
-
 @pytest.mark.slow
 def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
@@ -199,76 +186,6 @@ def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> No
     run(home, out, metrics=["pass@1"])
     report = run(home, out, '[duplicates]\nrule = "first"\n')
     assert report.warnings == ("1 attempts had conflicting verdicts or answers; rule first decided",)
-
-
-rows = st.lists(
-    st.tuples(
-        st.sampled_from("ab"),
-        st.integers(0, 3) | st.sampled_from([64, 255, 256, None]),
-        st.sampled_from([True, False, None]),
-        st.sampled_from(["A", "B", "1: " + LONG, "2: " + LONG, None]),
-    ),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass", "off"]))
-@pytest.mark.slow
-@example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
-@example([[("a", 2, False, "B"), ("a", 2, False, "1: " + LONG), ("a", 2, False, "2: " + LONG)]], "all-pass")
-@settings(  # no shrinking: an example is two whole runs
-    max_examples=5,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-def test_against_a_dictionary(tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str) -> None:
-    """The same with every file a shard of its own and tiny buckets, and with all in one."""
-    home = tmp_path_factory.mktemp("said")
-    config = f'[duplicates]\nrule = "{rule}"\n' if rule != "off" else '[duplicates]\npolicy = "off"\n'
-    config += "[uncertainty]\nmin_coverage = 0.0\n"
-    names = ["vote@1", "vote@3"]
-    run(lake(home, files), home / "out", config, metrics=names)
-    run(lake(home, files), home / "cut", config + "[run]\nbucket_rows = 1\nshard_mb = 0.001\n", metrics=names)
-    assert counted(home / "out") == _by_hand([row for file in files for row in file], rule)
-    assert counted(home / "cut") == counted(home / "out")
-    for table in ("model_summary", "subject_summary"):  # other buckets add in another order
-        one, two = (pl.read_parquet(snapshot(home / name) / f"{table}.parquet") for name in ("out", "cut"))
-        assert_frame_equal(one, two, abs_tol=1e-13, rel_tol=1e-13)
-    assert sound(home / "out")
-
-
-def _by_hand(rows: list[Row], rule: str) -> list[tuple[object, ...]]:
-    seen: dict[tuple[str, object], list[Row]] = {}
-    for i, row in enumerate(rows):
-        seen.setdefault((row[0], row[1] if row[1] is not None and rule != "off" else f"alone {i}"), []).append(row)
-    verdicts: dict[str, list[tuple[bool, str | None]]] = {}
-    for (problem, _), group in seen.items():
-        graded = [(bool(row[2]), row[3]) for row in group if row[2] is not None]
-        mine = verdicts.setdefault(problem, [])
-        if graded:
-            mine.append(_counts(graded, rule))
-    out: list[tuple[object, ...]] = []
-    for problem, kept in sorted(verdicts.items()):
-        n, c = Counter(a for _, a in kept if a), Counter(a for passed, a in kept if passed and a)
-        pairs = sorted(((n[a], c[a]) for a in n), reverse=True)
-        total = len(kept), sum(passed for passed, _ in kept)
-        out.append((problem, *total, [m for m, _ in pairs], [w for _, w in pairs]))
-    return out
-
-
-def _counts(graded: list[tuple[bool, str | None]], rule: str) -> tuple[bool, str | None]:
-    """Which verdict and answer of one attempt count."""
-    if rule in ("first", "last"):
-        return graded[0 if rule == "first" else -1]
-    passed = all(p for p, _ in graded) if rule == "all-pass" else any(p for p, _ in graded)
-    said = [answer for p, answer in graded if p == passed and answer is not None]
-    return passed, min(said, default=None, key=_id)
-
-
-def _id(answer: str) -> int:
-    """Of several answers to one attempt, the one with the smallest id counts."""
-    return int(text_ids(pl.Series([answer]))[0])
 
 
 @pytest.mark.slow

@@ -32,43 +32,7 @@ def counts(out: Path) -> list[tuple[Any, ...]]:
     return ask(out, "SELECT model, protocol, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL")
 
 
-def ways(out: Path) -> set[str]:
-    told = [json.loads(path.read_text())["method"] for path in out.glob("partials/*/shard.json")]
-    return {way.split(":")[0] for way in told}
-
-
 # --- wrong numbers ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_carried_values_that_differ_lose_no_attempt(lake: Path, out: Path) -> None:
-    """More keys than one block of the earlier counter had, two values or none for some problems."""
-    i = np.arange(600_000)
-    value = np.where(i % 7 == 0, None, np.where(i % 11 == 0, "b", "a"))
-    frame = pl.DataFrame(
-        {"problem_id": i % 300_000, "passed": i % 3 == 0, "d": pl.Series(value.tolist(), dtype=pl.String)}
-    )
-    told = run(frame.with_columns(model=pl.lit("m")), out, by=("d",), metrics=["pass@1"])
-    assert ways(out) == {"query"}
-    assert ask(out, "SELECT count(*), sum(n), sum(c) FROM problem_counts") == [(300_000, 600_000, 200_000)]
-    least = frame.group_by("problem_id").agg(pl.col("d").min())
-    found = dict(ask(out, "SELECT d, count(*) FROM problem GROUP BY d"))
-    assert found == dict(least.group_by("d").len().rows())
-    assert any("differing values of d" in warning for warning in told.warnings)
-
-
-@pytest.mark.parametrize("method", ["auto", "query"])
-def test_protocols_of_nan_infinity_and_null_stay_apart(lake: Path, out: Path, method: str) -> None:
-    frame = attempts(model="m", problem_id="p", passed=True, t=[float("nan")] * 3 + [float("inf")] * 3 + [None] * 3)
-    put(lake, frame)
-    settings = '[protocol]\ncolumns = ["t"]\n'
-    forced(lake, out, method, protocol={"columns": ("t",)})
-    run(lake, out, settings, metrics=["pass@1"])
-    assert [row[1:4] for row in counts(out)] == [
-        ('{"t":"Infinity"}', "p", 3),
-        ('{"t":"NaN"}', "p", 3),
-        ('{"t":null}', "p", 3),
-    ]
 
 
 def forced(lake: Path, out: Path, method: str, **settings: Any) -> None:
@@ -110,15 +74,6 @@ def test_problems_without_a_cluster_are_not_told_by_joined_names(lake: Path, out
     assert ask(out, "SELECT se FROM model_summary") == [(0.5,)]
 
 
-@pytest.mark.parametrize("cut", [1e-9, 100.0])
-def test_equal_protocol_values_are_one_protocol_however_files_are_cut(lake: Path, out: Path, cut: float) -> None:
-    for i, value in enumerate((0, 0.0, "0")):
-        put(lake, attempts(model="m", problem_id=["p"], passed=True, t=[value]), f"{i}.parquet")
-    config = f'[protocol]\ncolumns = ["t"]\n[run]\nshard_mb = {cut}\n'
-    run(lake, out, config, metrics=["pass@1"])
-    assert counts(out) == [("m", '{"t":0}', "p", 3, 3, 0)]
-
-
 def test_a_file_replaced_by_one_of_the_same_size_and_time_is_noticed(lake: Path, out: Path, tmp_path: Path) -> None:
     path = put(lake, attempts(model="m", problem_id=["p"], passed=[True]))
     run(lake, out, metrics=["pass@1"])
@@ -145,40 +100,6 @@ def test_a_table_of_some_format_is_not_loose_files(lake: Path, out: Path, inside
 
 
 # --- sound lakes --------------------------------------------------------------------------------------------
-
-
-def test_checksums_in_some_files_only(lake: Path, out: Path) -> None:
-    lake.mkdir()
-    table = pa.table({"model": ["m"] * 4, "problem_id": ["p"] * 4, "passed": [True] * 4})
-    for i, checked in enumerate((True, False)):
-        pq.write_table(table, lake / f"{i}.parquet", write_page_checksum=checked)
-    run(lake, out, metrics=["pass@1"])
-    assert counts(out) == [("m", "", "p", 8, 8, 0)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "query"])
-def test_files_without_rows_and_empty_row_groups(lake: Path, out: Path, method: str) -> None:
-    lake.mkdir()
-    table = pa.table({"model": ["m"], "problem_id": ["p"], "passed": [True]})
-    with pq.ParquetWriter(lake / "a.parquet", table.schema) as writer:
-        for part in (table.slice(0, 0), table, table.slice(0, 0)):
-            writer.write_table(part)
-    pq.write_table(table.slice(0, 0), lake / "b.parquet")
-    forced(lake, out, method)
-    run(lake, out, metrics=["pass@1"])
-    assert counts(out) == [("m", "", "p", 1, 1, 0)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "query"])
-def test_attempts_in_some_files_only(lake: Path, out: Path, method: str) -> None:
-    put(lake, attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0]), "a.parquet")
-    put(lake, attempts(model="m", problem_id="p", passed=[True, False]), "b.parquet")
-    forced(lake, out, method)
-    told = run(lake, out, metrics=["pass@1"])
-    assert counts(out) == [("m", "", "p", 3, 2, 0)]
-    assert told.run["duplicates"] == 1
 
 
 def test_a_full_disk_is_told_from_a_broken_file() -> None:
@@ -276,36 +197,6 @@ def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     assert [row[0] for row in counts(tmp_path / "out")] == ["good", "other"]
 
 
-@pytest.mark.slow
-def test_a_killed_parent_takes_its_child_along(lake: Path, tmp_path: Path) -> None:
-    """Or the lock would be held by a job that nobody waits for."""
-    put(lake, attempts(model="m", problem_id=["p"], passed=True))
-    code = (
-        "import os, sys, time\n"
-        "from scorelake import pipeline, cli\n"
-        "def job(*some, **more):\n"
-        f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
-        "    time.sleep(60)\n"
-        "pipeline.score_lake = job\n"
-        f"sys.argv = ['scorelake', 'score', {str(tmp_path / 'lake')!r}, '--out', {str(tmp_path / 'out')!r}]\n"
-        "cli.main()\n"
-    )
-    import time
-
-    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 30
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    child = int((tmp_path / "pid").read_text())
-    assert child != parent.pid
-    parent.kill()
-    parent.wait()
-    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split(")")[1]:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 # --- the cliff, and what else was measured --------------------------------------------------------------------
 
 
@@ -345,17 +236,6 @@ def test_partials_depend_on_no_version_of_a_library() -> None:
 
 
 # --- found by random and by damaged lakes ---------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "query"])
-def test_a_repeated_attempt_with_another_carried_value_is_a_repeat(lake: Path, out: Path, method: str) -> None:
-    rows = attempts(model="m", problem_id="p", passed=[True, True], attempt=[0, 0], level=["easy", "hard"])
-    put(lake, rows)
-    forced(lake, out, method, by=("level",))
-    told = run(lake, out, by=("level",), metrics=["pass@1"])
-    assert (told.run["graded"], told.run["duplicates"]) == (1, 1)
-    assert counts(out) == [("m", "", "p", 1, 1, 0)]
 
 
 @pytest.mark.parametrize("method", ["auto", "query"])

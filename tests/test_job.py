@@ -80,26 +80,6 @@ def test_golden_tables(out: Path) -> None:
                 assert a == b or float(a) == pytest.approx(float(b), rel=1e-10, abs=1e-12), (name, got, want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [pl.Boolean, pl.Int8, pl.UInt32, pl.Float32, pl.Float64])
-def test_outcomes_of_every_type(lake: Path, out: Path, kind: type[pl.DataType]) -> None:
-    frame = attempts(model="m", problem_id=["a", "a", "a", "b"], passed=[1, 0, None, 1])
-    report = run(frame.with_columns(pl.col("passed").cast(kind)), out)
-    assert ask(out, "SELECT problem_id, n, c, ungraded FROM problem_counts ORDER BY 1") == [
-        ("a", 2, 1, 1),
-        ("b", 1, 1, 0),
-    ]
-    assert (report.run["rows_read"], report.run["graded"], report.run["ungraded"]) == (4, 3, 1)
-
-
-def test_problem_ids_may_be_integers_and_names_stay_apart(lake: Path, out: Path) -> None:
-    put(lake, attempts(problem_id=[7, 7, 8], passed=[True, False, True]), "model=007/a.parquet")
-    put(lake, attempts(problem_id=["7", "007"], passed=[True, True]), "model=7/a.parquet")
-    run(lake, out)
-    got = ask(out, "SELECT model, problem_id, n, c FROM problem_counts ORDER BY ALL")
-    assert got == [("007", "7", 2, 1), ("007", "8", 1, 1), ("7", "007", 1, 1), ("7", "7", 1, 1)]
-
-
 def test_columns_can_be_renamed(lake: Path, out: Path) -> None:
     put(lake, attempts(who="m", task=["a", "b"], ok=[True, False], set="math", topic="x"))
     config = '[columns]\nmodel="who"\nproblem_id="task"\npassed="ok"\nbenchmark="set"\nsubject="topic"\n'
@@ -136,11 +116,6 @@ def test_ungraded_policies(lake: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 attempts are ungraded"):
         run(lake, tmp_path / "error", '[policy]\nungraded="error"\n')
     assert not (tmp_path / "error" / "leaderboard.duckdb").exists()
-
-
-def test_a_threshold_makes_scores_pass_or_fail(lake: Path, out: Path) -> None:
-    run(attempts(model="m", problem_id="a", score=[0.5, 0.49, 1.0, None]), out, "[policy]\npass_threshold=0.5\n")
-    assert ask(out, "SELECT n, c, ungraded FROM problem_counts") == [(3, 2, 1)]
 
 
 def test_real_rewards(lake: Path, out: Path) -> None:

@@ -114,7 +114,7 @@ def test_bounds_of_rewards(lake: Path, tmp_path: Path) -> None:
 def test_scores_outside_the_bounds_are_refused(lake: Path, out: Path) -> None:
     put(lake, REWARDS)
     with pytest.raises(DataError, match=r"score of 1 lies outside \[rubric\] bounds = \[0, 0.5\]"):
-        run(lake, out, "[rubric]\nbounds = [0, 0.5]")
+        run(lake, out, "[rubric]\nbounds = [0, 0.5]\n[run]\nbucket_rows = 1")
     assert not (out / "leaderboard.duckdb").exists()
 
 
