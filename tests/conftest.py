@@ -66,14 +66,6 @@ def run(lake: Path | str | pl.DataFrame, out: Path, config: str | None = None, *
     return score_lake(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
 
 
-def nights(tmp_path: Path, many: int) -> Path:
-    """The output after so many runs, each with one more file."""
-    for i in range(many):
-        put(tmp_path / "lake", expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
-        run(tmp_path / "lake", tmp_path / "out")
-    return tmp_path / "out"
-
-
 def ask(out: Path, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Rows of a query on the published leaderboard."""
     with duckdb.connect(str(out / "leaderboard.duckdb"), read_only=True) as db:

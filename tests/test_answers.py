@@ -13,6 +13,8 @@ from scorelake.errors import DataError, UsageError
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
 
+pytestmark = pytest.mark.slow
+
 LISTS = "problem_id", "n", "c", "answer_counts", "answer_passes"
 LONG = "The answer, after a long and winding argument that fills more bytes than are kept, is "
 Row = tuple[str, object, bool | None, str | None]
@@ -44,7 +46,6 @@ def sound(out: Path) -> bool:
     return [finding.detail for finding in check.check(Output(out)) if not finding.ok] == []
 
 
-@pytest.mark.slow
 def test_known_values(out: Path, tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
     done = cli("score", home, "--out", out, "--metrics", "vote@3,VOTE@4,pass@1")
@@ -70,7 +71,6 @@ def test_every_power_of_two_by_default(out: Path, tmp_path: Path) -> None:
     assert [got["vote@1"], got["vote@2"]] == pytest.approx([share, share], rel=1e-14)
 
 
-@pytest.mark.slow
 def test_more_draws_than_attempts(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
     run(home, out, metrics=["vote@6", "vote@8"])
@@ -80,7 +80,6 @@ def test_more_draws_than_attempts(out: Path, tmp_path: Path) -> None:
     assert votes(out)["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
 
 
-@pytest.mark.slow
 def test_what_an_answer_is(out: Path, tmp_path: Path) -> None:
     """Both verdicts of one text count; no answer, no vote; an attempt without a verdict has none either."""
     rows: list[Row] = [
@@ -98,7 +97,6 @@ def test_what_an_answer_is(out: Path, tmp_path: Path) -> None:
     assert sound(tmp_path / "fail")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "counts"),
     [
@@ -116,7 +114,6 @@ def test_answers_of_every_type(out: Path, tmp_path: Path, values: list[object], 
     assert sound(out)
 
 
-@pytest.mark.slow
 def test_no_votes_without_answers_that_can_be_right(out: Path, tmp_path: Path) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, False]))
     run(tmp_path / "lake", out)
@@ -130,7 +127,6 @@ def test_no_votes_without_answers_that_can_be_right(out: Path, tmp_path: Path) -
     assert votes(tmp_path / "scores") == {"vote@1": 0.5, "vote@2": 0.5}
 
 
-@pytest.mark.slow
 def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, attempts(model="m", problem_id="p", passed=[True, False], answer=["A", "B"]), "0.parquet")
@@ -147,7 +143,6 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
         run(home, out)
 
 
-@pytest.mark.slow
 def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     assert run(home, out, metrics=["pass@1"]).files_read == 1
@@ -166,7 +161,6 @@ def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     assert run(home, out, '[compare]\nmetrics = ["vote@1"]\n' + config, metrics=["pass@1"]).files_read == 1
 
 
-@pytest.mark.slow
 def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     run(home, out)
@@ -178,7 +172,6 @@ def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     assert tables(out) == before
 
 
-@pytest.mark.slow
 def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
     with pytest.raises(DataError, match=r"1 attempts have conflicting verdicts or answers:\n  m, problem p: at"):
@@ -188,7 +181,6 @@ def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> No
     assert report.warnings == ("1 attempts had conflicting verdicts or answers; rule first decided",)
 
 
-@pytest.mark.slow
 def test_a_night_of_its_own_equals_all_at_once(out: Path, tmp_path: Path) -> None:
     """Incremental equals full, also when a late file repeats attempts."""
     first, second = letters("AABBC", "A") + letters("XYX", "Y", "q"), letters("AABBCDD", "A")

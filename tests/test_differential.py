@@ -12,7 +12,7 @@ import pytest
 from differential import ENDS, FORBIDDEN, Maker, colliding, mutate, verify
 from scorelake.hashing import hash_text
 
-LAKES, DAMAGED = 8, 50
+LAKES, DAMAGED = 25, 50
 
 
 @pytest.mark.slow
