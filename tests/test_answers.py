@@ -181,6 +181,19 @@ def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> No
     assert report.warnings == ("1 attempts had conflicting verdicts or answers; rule first decided",)
 
 
+@pytest.mark.parametrize(
+    ("rule", "counts", "passes"),
+    [("first", [1, 1], [1, 0]), ("last", [2], [2]), ("any-pass", [1, 1], [1, 1]), ("all-pass", [1, 1], [1, 0])],
+)
+def test_one_answer_of_an_attempt_counts(
+    tmp_path: Path, out: Path, rule: str, counts: list[int], passes: list[int]
+) -> None:
+    """The answer of the row that counts, or the smallest of those that were given with the verdict that counts."""
+    rows: list[Row] = [("p", 0, None, "D"), ("p", 0, False, "B"), ("p", 0, True, "A"), ("p", 0, True, "C")]
+    run(lake(tmp_path, [rows, [("p", 1, True, "C"), ("p", 1, True, "C")]]), out, f'[duplicates]\nrule = "{rule}"\n')
+    assert counted(out) == [("p", 2, 1 + (rule in ("last", "any-pass")), counts, passes)]
+
+
 def test_a_night_of_its_own_equals_all_at_once(out: Path, tmp_path: Path) -> None:
     """Incremental equals full, also when a late file repeats attempts."""
     first, second = letters("AABBC", "A") + letters("XYX", "Y", "q"), letters("AABBCDD", "A")

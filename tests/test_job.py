@@ -3,6 +3,7 @@
 import csv
 import math
 from pathlib import Path
+from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -19,8 +20,6 @@ ODD = [
     "x=y",
     "007",
     "7",
-    "",
-    " ",
     "it's",
     '"quoted"',
     "new\nline",
@@ -228,15 +227,10 @@ def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignor
 
 @pytest.mark.slow
 def test_odd_names_in_folders(lake: Path, out: Path) -> None:
-    from urllib.parse import quote
-
     for i, name in enumerate(ODD):
-        if name.strip():
-            put(lake, attempts(problem_id=[name], passed=[True]), f"model={quote(name, safe='')}/{i}.parquet")
+        put(lake, attempts(problem_id=[name], passed=[True]), f"model={quote(name, safe='')}/{i}.parquet")
     run(lake, out)
-    got = ask(out, "SELECT model, problem_id FROM problem_counts")
-    assert {m for m, _ in got} == {name for name in ODD if name.strip()}
-    assert all(m == p for m, p in got)
+    assert sorted(ask(out, "SELECT model, problem_id FROM problem_counts")) == sorted((name, name) for name in ODD)
     assert all(f.ok for f in check.check(Output(out)))
 
 
