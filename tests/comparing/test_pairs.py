@@ -202,18 +202,10 @@ def test_one_model_alone(tmp_path: Path) -> None:
     assert row == {"rank": 1, "rank_lo": 1, "rank_hi": 1, "p_best": 1, "reason": None}
 
 
-def test_rewards_are_compared_by_their_mean(lake: Path, out: Path) -> None:
-    from scorelake.pipeline import score_lake
-    from scorelake.publish.snapshot import Output
-    from scorelake.settings import Settings
-
-    lake.mkdir()
-    frame = pl.DataFrame(
-        {"model": ["a", "b"] * 60, "problem_id": [i // 4 for i in range(120)], "score": [0.5, 2.5, 1.5, 3.5] * 30}
-    )
-    frame.write_parquet(lake / "part-0.parquet")
-    score_lake(lake, Output(out), Settings())
-    (row,) = rows(out, "FROM comparison")
+def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
+    problems, scores = [i // 4 for i in range(120)], [0.5, 2.5, 1.5, 3.5] * 30
+    frame = pl.DataFrame({"model": ["a", "b"] * 60, "problem_id": problems, "score": scores})
+    (row,) = rows(scored(tmp_path, frame), "FROM comparison")
     assert (row["metric"], row["lift"], row["wins_b"], row["claim"]) == ("avg@N", 2, 30, "improvement")
 
 

@@ -167,18 +167,9 @@ def test_no_value_no_rank(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
-    import polars as pl
-
-    from counted import lake
-    from scorelake.pipeline import score_lake
-    from scorelake.publish.snapshot import Output
-    from scorelake.settings import Settings
-
-    home = lake(tmp_path / "lake", _model("a", [1, 0] * 20))
-    ungraded = pl.DataFrame({"model": ["u"] * 40, "problem_id": list(range(40)), "passed": [None] * 40})
-    ungraded.cast({"passed": pl.Boolean}).write_parquet(home / "more.parquet")
-    score_lake(home, Output(tmp_path / "out"), Settings())
-    assert _places(tmp_path / "out")["u"][-1] == "no graded attempt"
+    passed = pl.Series([i % 2 == 0 for i in range(40)] + [None] * 40)
+    frame = attempts(model=["a"] * 40 + ["u"] * 40, problem_id=[*range(40), *range(40)], passed=passed)
+    assert _places(scored(tmp_path, frame))["u"][-1] == "no graded attempt"
 
 
 @pytest.mark.slow
