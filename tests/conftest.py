@@ -18,6 +18,7 @@ import forked
 from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
 from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.snapshot import Output
+from scorelake.read.check import check
 from scorelake.settings import load
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ settings.load_profile("scorelake")
 
 REPO = Path(__file__).parents[1]
 FIXTURES = REPO / "fixtures"
+
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def attempts(**columns: Any) -> pl.DataFrame:
@@ -85,6 +89,11 @@ def tables(out: Path) -> dict[str, bytes]:
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
 
 
+def failed_checks(out: Path) -> list[str]:
+    """What `scorelake check` finds wrong."""
+    return [finding.what for finding in check(Output(out)) if not finding.ok]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the cluster comes first: so one worker of xdist has all of it, and there is only one cluster."""
     items.sort(key=lambda item: item.path.parent.name != "engines")
@@ -114,7 +123,7 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
+def cli() -> Cli:
     """The command line in a process of its own."""
     return forked.Server().call
 

@@ -1,17 +1,13 @@
 """vote@k in the job: answers counted over rows, files and shards, against every draw of k answers."""
 
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import polars as pl
 import pytest
 from exact import every_draw
 
-from conftest import ask, attempts, put, run, snapshot, tables
+from conftest import Cli, ask, attempts, failed_checks, put, run, snapshot, tables
 from scorelake.errors import DataError, UsageError
-from scorelake.publish.snapshot import Output
-from scorelake.read import check
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +38,7 @@ def votes(out: Path, table: str = "model_summary") -> dict[str, float]:
     return dict(ask(out, f"SELECT metric, value FROM {table} WHERE family = 'vote@k'"))
 
 
-def sound(out: Path) -> bool:
-    return [finding.detail for finding in check.check(Output(out)) if not finding.ok] == []
-
-
-def test_known_values(out: Path, tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
+def test_known_values(out: Path, tmp_path: Path, cli: Cli) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
     done = cli("score", home, "--out", out, "--metrics", "vote@3,VOTE@4,pass@1")
     assert done.returncode == 0, done.stderr
@@ -60,7 +52,7 @@ def test_known_values(out: Path, tmp_path: Path, cli: Callable[..., CompletedPro
     ((se,),) = ask(out, "SELECT se FROM model_summary WHERE metric = 'vote@3'")
     assert se == pytest.approx(abs(difference) / 2, rel=1e-12)
     assert "vote@3" in cli("show", out, "--metric", "vote@3").stdout
-    assert sound(out)
+    assert failed_checks(out) == []
 
 
 def test_every_power_of_two_by_default(out: Path, tmp_path: Path) -> None:
@@ -91,10 +83,10 @@ def test_what_an_answer_is(out: Path, tmp_path: Path) -> None:
     want = [("p", 6, 3, [2, 1, 1], [1, 1, 0]), ("q", 0, 0, [], []), ("r", 1, 1, [], [])]
     assert counted(out) == want
     assert votes(out)["vote@1"] == pytest.approx((3 / 6 + 1) / 2), "one draw is pass@1"
-    assert sound(out)
+    assert failed_checks(out) == []
     run(tmp_path / "lake", tmp_path / "fail", '[policy]\nungraded = "fail"\n')
     assert counted(tmp_path / "fail")[:2] == [("p", 7, 3, [3, 1, 1], [1, 1, 0]), ("q", 1, 0, [1], [0])]
-    assert sound(tmp_path / "fail")
+    assert failed_checks(tmp_path / "fail") == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +103,7 @@ def test_answers_of_every_type(out: Path, tmp_path: Path, values: list[object], 
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, True, True, False], answer=values))
     run(tmp_path / "lake", out)
     assert counted(out)[0][3] == counts
-    assert sound(out)
+    assert failed_checks(out) == []
 
 
 def test_no_votes_without_answers_that_can_be_right(out: Path, tmp_path: Path) -> None:

@@ -14,15 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import ask, attempts, expand, put, run
+from conftest import ask, attempts, expand, failed_checks, put, run
 from differential import pages
 from scorelake import tasks
 from scorelake.counting.merge import merge, plan_buckets
 from scorelake.errors import DataError
 from scorelake.lake.listing import listing
 from scorelake.lake.shards import shards
-from scorelake.publish.snapshot import Output
-from scorelake.read import check
 from scorelake.settings import Settings
 
 GOOD = expand([("a", 4, 2), ("b", 4, 4)], model="m")
@@ -46,7 +44,7 @@ def accounted(home: Path, **numbers: int) -> None:
     assert {key: report.run[key] for key in numbers} == numbers
     parts = [report.run[key] for key in ("graded", "ungraded", "duplicates", "rejected")]
     assert report.run["rows_read"] == sum(parts)
-    assert [f.detail for f in check.check(Output(home / "out")) if not f.ok] == []
+    assert failed_checks(home / "out") == []
 
 
 def damage(path: Path, at: int, byte: int = 0xFF) -> None:

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import ask, attempts, put, run
+from conftest import ask, attempts, failed_checks, put, run
 from scorelake import tasks
 from scorelake.counting import shard as counting
 from scorelake.errors import DataError, StorageError
 from scorelake.lake.listing import listing
 from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
-from scorelake.read.check import check
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import mark
@@ -84,7 +83,7 @@ def test_a_threshold_is_compared_in_the_columns_own_precision(lake: Path, out: P
     frame = attempts(model="m", problem_id=["p", "q"], score=pl.Series([0.7, 0.5], dtype=kind))
     run(frame, out, "[policy]\npass_threshold = 0.7\n", metrics=["pass@1"])
     assert [row[4] for row in counts(out)] == [passes, 0]
-    assert all(finding.ok for finding in check(Output(out)))
+    assert failed_checks(out) == []
 
 
 def test_folders_that_are_not_utf8_are_refused_by_name(lake: Path, out: Path) -> None:

@@ -1,16 +1,13 @@
 """Names are data: printed, they can be read and do nothing."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from conftest import expand, put
+from conftest import Cli, expand, put
 from scorelake.text import escape_control_lines, escape_controls, plural
 
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 NASTY = "m\x1b]0;owned\x07\x1b[31m\u202e\u200b\x9b2J\r"
 """A title, a colour, text turned round, a space nobody sees, a one-byte escape, and back to the start."""
 

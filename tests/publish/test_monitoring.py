@@ -2,15 +2,12 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import expand, put
+from conftest import Cli, expand, put
 from scorelake.publish.monitoring import write_report
-
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def gauges(path: Path) -> dict[str, float]:

@@ -14,14 +14,13 @@ import duckdb
 import polars as pl
 import pytest
 
-from conftest import ask, expand, put, run, snapshot, tables
+from conftest import ask, expand, failed_checks, put, run, snapshot, tables
 from scorelake import pipeline as module
 from scorelake import stages
 from scorelake.errors import DataError, LakeError, LockedError, StorageError, UsageError
 from scorelake.pipeline import RunReport
 from scorelake.publish.publication import collect_garbage, rollback
 from scorelake.publish.snapshot import Output, locked
-from scorelake.read import check
 from scorelake.read.session import query, reading
 from scorelake.storage import disk
 
@@ -56,10 +55,6 @@ def passes(out: Path) -> list[tuple[Any, ...]]:
 def equals_a_fresh_run(lake: Path, out: Path) -> None:
     run(lake, out.with_name("fresh"))
     assert tables(out) == tables(out.with_name("fresh"))
-
-
-def failed(out: Path) -> list[str]:
-    return [finding.what for finding in check.check(Output(out)) if not finding.ok]
 
 
 # --- one truth about what is shown ------------------------------------------------------------------------------
@@ -113,7 +108,7 @@ def test_a_clock_that_was_ahead(lake: Path, out: Path) -> None:
     assert run(lake, out).status == "unchanged"
     collect_garbage(Output(out), 1)
     assert snapshot(out).exists(), "what is shown is never garbage"
-    assert failed(out) == []
+    assert failed_checks(out) == []
     equals_a_fresh_run(lake, out)
     assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY number")] == [1, 2]
 
@@ -190,11 +185,11 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(lake: Path, out: Pat
     session = Session(out)
     session.execute("UPDATE model_summary SET value = 0.99")
     assert (out / "leaderboard.duckdb.wal").exists()
-    assert failed(out) == ["leaderboard.duckdb"]
+    assert failed_checks(out) == ["leaderboard.duckdb"]
     assert any("leaderboard.duckdb.wal" in warning for warning in run(lake, out).warnings)
     assert ask(out, "SELECT DISTINCT value FROM model_summary WHERE metric = 'pass@1'") == [(0.5,)]
     session.close()
-    assert failed(out) == []
+    assert failed_checks(out) == []
 
 
 @pytest.mark.parametrize(
@@ -209,14 +204,14 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(lake: Path, out: Pat
 )
 def test_a_board_that_was_changed_by_hand(lake: Path, out: Path, edit: str) -> None:
     nights(lake, out)
-    assert failed(out) == []
+    assert failed_checks(out) == []
     with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
         db.execute(edit)
-    assert "leaderboard.duckdb" in failed(out)
+    assert "leaderboard.duckdb" in failed_checks(out)
     report = run(lake, out)
     assert report.status == "published"
     assert any("was changed after it was published" in warning for warning in report.warnings)
-    assert failed(out) == []
+    assert failed_checks(out) == []
     assert passes(out) == [("m", 0.5, 1)]
     assert ask(out, "SELECT count(DISTINCT run_id) FROM history") == [(2,)]
 
@@ -226,7 +221,7 @@ def test_a_board_that_was_opened_but_not_changed(lake: Path, out: Path) -> None:
     os.utime(out / "leaderboard.duckdb")
     with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
         db.execute("CHECKPOINT")
-    assert failed(out) == []
+    assert failed_checks(out) == []
     assert run(lake, out).status == "unchanged"
 
 
@@ -253,7 +248,7 @@ def test_a_board_that_was_replaced(lake: Path, out: Path, how: str) -> None:
     report = run(lake, out)
     assert report.status == "published"
     equals_a_fresh_run(lake, out)
-    assert failed(out) == []
+    assert failed_checks(out) == []
     assert ask(out, "SELECT count(*) FROM run") == [(3,)], "history knows every run"
     kept = list((out / "set-aside").glob("leaderboard.duckdb.*"))
     assert len(kept) == (how not in ("gone", "an older board")), "what is not ours is not lost"
@@ -335,7 +330,7 @@ def test_damaged_state_is_named_and_mended(
         assert any("manifest.json is damaged" in warning for warning in report.warnings)
         assert list((out / "set-aside").iterdir())
     assert tables(out) == tables(first_night / "out")
-    assert failed(out) == []
+    assert failed_checks(out) == []
     assert run(lake, out).status == "unchanged"
 
 
@@ -372,7 +367,7 @@ def test_an_output_inside_its_lake(lake: Path, tmp_path: Path) -> None:
         assert run(lake, lake / "scores").problems == i + 1
     assert run(lake, lake / "scores").status == "unchanged"
     assert run(lake, tmp_path / "elsewhere").problems == 3, "an output of ours is part of no lake"
-    assert failed(lake / "scores") == []
+    assert failed_checks(lake / "scores") == []
 
 
 @pytest.mark.parametrize("lake", [".", "data", "data/more"])
@@ -401,7 +396,7 @@ def test_files_can_be_left_out(lake: Path, out: Path) -> None:
     assert report.warnings == ("[lake] exclude: no file matches date=1999/*",)
     assert ask(out, "SELECT files, excluded FROM run") == [(1, 2)]
     assert "date=2026-02-04" in ask(out, "SELECT value FROM setting WHERE key = 'lake.exclude'")[0][0]
-    assert failed(out) == []
+    assert failed_checks(out) == []
     with pytest.raises(LakeError, match="leaves none of 3 Parquet files"):
         run(lake, out, '[lake]\nexclude = ["*"]\n')
 
@@ -420,7 +415,7 @@ def test_ten_nights_with_gc_every_night(lake: Path, out: Path) -> None:
     rows = ask(out, f"SELECT number, h.problems, attempts, settings {sql}")
     assert [row[:3] for row in rows] == [(i + 1, i + 1, 4 * (i + 1)) for i in range(10)]
     assert pl.read_parquet(out / "history.parquet")["run_id"].n_unique() == 10
-    assert failed(out) == []
+    assert failed_checks(out) == []
 
 
 def test_a_crash_between_board_and_history(lake: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,7 +482,7 @@ def test_undo(lake: Path, out: Path) -> None:
     assert shown(out) == ids[0]
     assert passes(out) == [("m", 0.0, 1)]
     assert ask(out, "SELECT count(*) FROM run") == [(3,)], "nothing is forgotten"
-    assert failed(out) == ["recount in SQL"], "the lake has gone on"
+    assert failed_checks(out) == ["recount in SQL"], "the lake has gone on"
     report = run(lake, out)
     assert (report.status, report.run["number"]) == ("published", 4)
     assert any(f"rollback to {ids[0]} ends" in warning for warning in report.warnings)

@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from conftest import ask, attempts, expand, put, run, snapshot
+from conftest import ask, attempts, expand, failed_checks, put, run, snapshot
 from scorelake import reporting
 from scorelake.errors import DataError, LakeError
 from scorelake.publish.publication import rollback
@@ -22,10 +22,6 @@ def out(tmp_path: Path) -> Path:
     put(tmp_path / "lake", expand([("a", 4, 2), ("b", 4, 4)], model="m"))
     run(tmp_path / "lake", tmp_path / "out")
     return tmp_path / "out"
-
-
-def failed(out: Path) -> list[str]:
-    return [finding.what for finding in check.check(Output(out)) if not finding.ok]
 
 
 def flip_a_byte(out: Path) -> None:
@@ -61,9 +57,9 @@ def change_the_lake(out: Path) -> None:
     ],
 )
 def test_each_kind_of_damage_is_found(out: Path, damage: Callable[[Path], None], finding: str) -> None:
-    assert failed(out) == []
+    assert failed_checks(out) == []
     damage(out)
-    assert failed(out) == [finding]
+    assert failed_checks(out) == [finding]
 
 
 def test_nothing_published(tmp_path: Path) -> None:
@@ -90,7 +86,7 @@ def test_the_recount_follows_the_settings(lake: Path, tmp_path: Path, config: st
     frame = attempts(model=["m", "m", "n", "n", "m", None], problem_id="p", subject="s", score=scores)
     put(lake, frame)
     run(lake, tmp_path / "out", config)
-    assert failed(tmp_path / "out") == []
+    assert failed_checks(tmp_path / "out") == []
 
 
 def test_a_column_that_only_some_files_have(lake: Path, tmp_path: Path) -> None:
