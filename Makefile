@@ -56,8 +56,7 @@ torture: $(TOOLS) ## Kill, starve and damage the job, and recount random lakes, 
 	$(BIN)/python tests/torture.py
 	$(BIN)/python tests/differential.py --lakes 300
 	$(BIN)/python tests/differential.py --mutate 10000
-	HISTORIES=100 $(BIN)/pytest tests/test_incremental.py
-	STATES=60 $(BIN)/pytest tests/test_state.py
+	STATES=150 $(BIN)/pytest tests/test_state.py
 
 bench-kernels: $(TOOLS) ## Kernels against scorio in the same process
 	$(PIP) -e '.[bench]'

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import polars as pl
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 
 import forked
 from cloud import bucket, container, moto, proxy  # noqa: F401 - fixtures
 from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.snapshot import Output
+from scorelake.read.check import check
 from scorelake.settings import load
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 settings.register_profile("scorelake", deadline=None)
 settings.load_profile("scorelake")
 
-UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-"""For histories of runs: one that fails is told at once. To make it smaller takes five minutes of runs, in which
-nobody sees that anything failed."""
 REPO = Path(__file__).parents[1]
 FIXTURES = REPO / "fixtures"
+
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def attempts(**columns: Any) -> pl.DataFrame:
@@ -55,8 +56,10 @@ def put(lake: Path, frame: pl.DataFrame, name: str = "part-0.parquet", **options
     return path
 
 
-def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) -> RunReport:
-    """The job with settings from TOML text."""
+def run(lake: Path | str | pl.DataFrame, out: Path, config: str | None = None, **options: Any) -> RunReport:
+    """The job with settings from TOML text; a frame becomes the only file of a lake beside the output."""
+    if isinstance(lake, pl.DataFrame):
+        lake = put(out.parent / "lake", lake).parent
     flags = {key: options.pop(key) for key in ("by",) if key in options}
     names = options.pop("metrics", ())
     toml = None
@@ -65,14 +68,6 @@ def run(lake: Path | str, out: Path, config: str | None = None, **options: Any) 
         toml = out.parent / f"{out.name}.toml"
         toml.write_text(config)
     return score_lake(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
-
-
-def nights(tmp_path: Path, many: int) -> Path:
-    """The output after so many runs, each with one more file."""
-    for i in range(many):
-        put(tmp_path / "lake", expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
-        run(tmp_path / "lake", tmp_path / "out")
-    return tmp_path / "out"
 
 
 def ask(out: Path, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -94,6 +89,11 @@ def tables(out: Path) -> dict[str, bytes]:
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
 
 
+def failed_checks(out: Path) -> list[str]:
+    """What `scorelake check` finds wrong."""
+    return [finding.what for finding in check(Output(out)) if not finding.ok]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the cluster comes first: so one worker of xdist has all of it, and there is only one cluster."""
     items.sort(key=lambda item: item.path.parent.name != "engines")
@@ -112,8 +112,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         )
 
 
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
 @pytest.fixture(scope="session")
-def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
+def cli() -> Cli:
     """The command line in a process of its own."""
     return forked.Server().call
 

@@ -17,19 +17,17 @@ from scorelake.settings import Settings
 Row = dict[str, Any]
 
 
-def lake(home: Path, counts: Iterable[Row]) -> Path:
-    """Attempts of the rows, each with n and c and any key columns (model, problem_id, subject, ...)."""
-    rows = [
-        {**{key: value for key, value in row.items() if key not in ("n", "c")}, "passed": i < row["c"]}
-        for row in counts
-        for i in range(row["n"])
-    ]
+def lake(home: Path, counts: Iterable[Row] | pl.DataFrame) -> Path:
+    """Attempts of rows that have n, c and any key columns (model, problem_id, subject, ...), or of a frame."""
+    if not isinstance(counts, pl.DataFrame):
+        keys = [({key: row[key] for key in row if key not in ("n", "c")}, row["n"], row["c"]) for row in counts]
+        counts = pl.DataFrame([{**key, "passed": i < c} for key, n, c in keys for i in range(n)])
     home.mkdir(parents=True, exist_ok=True)
-    pl.DataFrame(rows).write_parquet(home / "part-0.parquet")
+    counts.write_parquet(home / "part-0.parquet")
     return home
 
 
-def scored(home: Path, counts: Iterable[Row], **settings: Any) -> Path:
+def scored(home: Path, counts: Iterable[Row] | pl.DataFrame, **settings: Any) -> Path:
     """The output folder of a lake of such counts."""
     out = home / "out"
     score_lake(lake(home / "lake", counts), Output(out), Settings.model_validate(settings))

@@ -47,10 +47,25 @@ def _json(path: Path, told: Any) -> Path:
     return path
 
 
-def _lines(path: Path, records: list[Any]) -> Path:
+def _lines(path: Path, records: list[Any], **options: bool) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    path.write_text("".join(json.dumps(record, **options) + "\n" for record in records), encoding="utf-8")
     return path
+
+
+def _runs(table: Table, write: Callable[[int, dict[str, Any]], Path]) -> Path:
+    """Write the verdicts of all first attempts, of all second ones and so on; the path of the first."""
+    runs = range(max(map(len, table.values())))
+    first, *_ = [write(i, {name: v[i] for name, v in table.items() if i < len(v)}) for i in runs]
+    return first
+
+
+def _as(words: dict[int | None, Any], value: Any) -> Any:
+    return words[value] if isinstance(value, int | None) and value in words else value
+
+
+def _flag(value: Any) -> Any:
+    return _as({0: False, 1: True}, value)
 
 
 def attempts(table: Table) -> list[tuple[str, int, Any]]:
@@ -61,23 +76,15 @@ def attempts(table: Table) -> list[tuple[str, int, Any]]:
 
 # --- Inspect ------------------------------------------------------------------------------------------------------
 
-_WORD = {1: "C", 0: "I"}
-
 
 def inspect_header(**about: Any) -> dict[str, Any]:
-    told = {
-        "eval_id": "E1",
-        "run_id": "R1",
-        "task_id": "T1",
-        "created": "2026-01-01T00:00:00",
-        "task": "toy",
-        "model": "org/m",
-    }
-    return {"version": 2, "status": "success", "eval": told | about, "plan": {"config": {"temperature": 0.5}}}
+    told = {"eval_id": "E1", "run_id": "R1", "task_id": "T1", "created": "2026-01-01T00:00:00"}
+    told |= {"task": "toy", "model": "org/m"} | about
+    return {"version": 2, "status": "success", "eval": told, "plan": {"config": {"temperature": 0.5}}}
 
 
 def inspect_sample(name: str, i: int, value: Any, **more: Any) -> dict[str, Any]:
-    word = _WORD.get(value, value) if isinstance(value, int) else value
+    word = _as({1: "C", 0: "I"}, value)
     scores = {} if value is None else {"scores": {"match": {"value": word, "answer": f"x{i}"}}}
     return {"id": name, "epoch": i + 1, "metadata": {"subject": "s"}, **scores, **more}
 
@@ -111,63 +118,44 @@ def inspect_crashed(home: Path, table: Table) -> Path:
 
 def lm_eval(home: Path, table: Table) -> Path:
     config = {"doc_to_text": "{{q}}", "num_fewshot": 0, "generation_kwargs": {"temperature": 0}, "repeats": 1}
-    first = None
-    for i in range(max(map(len, table.values()))):
-        time = f"2026-01-0{i + 1}T00-00-00.5"
-        records = [
-            {
-                "doc_id": name,
-                "doc": {"q": "line\u2028separator"},
-                "resps": [["x"]],
-                "filtered_resps": ["x"],
-                "filter": "none",
-                "metrics": ["exact_match"],
-                "doc_hash": f"hash of {name}",
-                "exact_match": float(value) if value in (0, 1) and not isinstance(value, bool) else value,
-            }
-            for name, j, value in attempts(table)
-            if j == i
+    sample = {"doc": {"q": "line\u2028separator"}, "resps": [["x"]], "filtered_resps": ["x"], "filter": "none"}
+    sample["metrics"] = ["exact_match"]
+
+    def write(i: int, run: dict[str, Any]) -> Path:
+        values = {
+            name: float(value) if type(value) is int and value in (0, 1) else value for name, value in run.items()
+        }
+        keys = [
+            {"doc_id": name, "doc_hash": f"hash of {name}", "exact_match": value} for name, value in values.items()
         ]
-        path = home / "org__m" / f"samples_toy_{time}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8"
-        )
-        _json(
-            home / "org__m" / f"results_{time}.json",
-            {"model_name": "org/m", "configs": {"toy": config}, "results": {}},
-        )
-        first = first or path
-    assert first is not None
-    return first
+        results = {"model_name": "org/m", "configs": {"toy": config}, "results": {}}
+        _json(home / "org__m" / f"results_2026-01-0{i + 1}T00-00-00.5.json", results)
+        path = home / "org__m" / f"samples_toy_2026-01-0{i + 1}T00-00-00.5.jsonl"
+        return _lines(path, [sample | key for key in keys], ensure_ascii=False)
+
+    return _runs(table, write)
 
 
 # --- agents -------------------------------------------------------------------------------------------------------
 
 
 def harbor(home: Path, table: Table) -> Path:
-    first = None
+    agent = {"name": "agent", "version": "1", "model_info": {"provider": "org", "name": "m"}}
+    trial = {"source": "toy", "agent_info": agent, "exception_info": {"exception_type": "AgentTimeoutError"}}
+    paths = []
     for name, i, value in attempts(table):
         job = home / f"job-{i}"
         _json(job / "config.json", {"datasets": [{"name": "toy", "version": "1"}], "agents": [{"name": "agent"}]})
         result = None if value is None else {"rewards": {"reward": value}}
-        trial = {
-            "task_name": name,
-            "trial_name": f"{name}__{i}",
-            "task_checksum": f"sum of {name}",
-            "source": "toy",
-            "agent_info": {"name": "agent", "version": "1", "model_info": {"provider": "org", "name": "m"}},
-            "verifier_result": result,
-            "exception_info": {"exception_type": "AgentTimeoutError"},
-            "finished_at": "2026-01-01",
-        }
-        path = _json(job / f"{name}__{i}" / "result.json", trial)
-        first = first or path
-    assert first is not None
-    return first
+        mine = {"task_name": name, "trial_name": f"{name}__{i}", "task_checksum": f"sum of {name}"}
+        mine |= {"verifier_result": result, "finished_at": "2026-01-01"}
+        paths.append(_json(job / f"{name}__{i}" / "result.json", trial | mine))
+    return paths[0]
 
 
 def terminal_bench(home: Path, table: Table) -> Path:
+    about = {"run_id": "r", "agent_name": "agent", "model_name": "org/m"}
+    _json(home / "run_metadata.json", about | {"dataset_name": "toy", "dataset_version": "1"})
     trials = [
         {
             "trial_name": f"{name}.{i}-of-3",
@@ -177,71 +165,45 @@ def terminal_bench(home: Path, table: Table) -> Path:
         }
         for name, i, value in attempts(table)
     ]
-    about = {
-        "run_id": "r",
-        "agent_name": "agent",
-        "model_name": "org/m",
-        "dataset_name": "toy",
-        "dataset_version": "1",
-    }
-    _json(home / "run_metadata.json", about)
     return _json(home / "results.json", {"results": trials})
 
 
-def _flag(value: Any) -> Any:
-    return bool(value) if value in (0, 1) and isinstance(value, int) else value
+def _with(run: dict[str, Any], verdict: int | None) -> list[str]:
+    return [name for name, value in run.items() if value == verdict]
 
 
 def swebench_report(home: Path, table: Table) -> Path:
-    first = None
-    for i in range(3):
-        run = {name: told[i] for name, told in table.items()}
-        path = _json(
-            home / f"m.run-{i}.json",
-            {
-                "submitted_ids": list(run),
-                "resolved_ids": [name for name, value in run.items() if value == 1],
-                "unresolved_ids": [name for name, value in run.items() if value == 0],
-                "error_ids": [name for name, value in run.items() if value is None],
-                "incomplete_ids": ["never__tried-1"],
-                "schema_version": 2,
-            },
-        )
-        first = first or path
-    assert first is not None
-    return first
+    def write(i: int, run: dict[str, Any]) -> Path:
+        ids = {"resolved_ids": _with(run, 1), "unresolved_ids": _with(run, 0), "error_ids": _with(run, None)}
+        more = {"submitted_ids": list(run), "incomplete_ids": ["never__tried-1"], "schema_version": 2}
+        return _json(home / f"m.run-{i}.json", ids | more)
+
+    return _runs(table, write)
 
 
 def swebench_experiments(home: Path, table: Table) -> Path:
-    first = None
-    for i in range(3):
-        told = {
-            "resolved": [name for name, values in table.items() if values[i] == 1],
-            "generated": [name for name in table if name != "c__d-22"],
-            "no_generation": ["c__d-22"],
-            "test_errored": [name for name, values in table.items() if values[i] is None],
-        }
-        path = _json(home / f"run-{i}" / "results.json", told)
-        first = first or path
-    assert first is not None
-    return first
+    def write(i: int, run: dict[str, Any]) -> Path:
+        generated = [name for name in table if name != "c__d-22"]
+        told = {"resolved": _with(run, 1), "generated": generated, "no_generation": ["c__d-22"]}
+        return _json(home / f"run-{i}" / "results.json", told | {"test_errored": _with(run, None)})
+
+    return _runs(table, write)
 
 
 def swebench_instances(home: Path, table: Table) -> Path:
-    first = None
+    paths = []
     for name, i, value in attempts(table):
         told = {name: {"patch_exists": True, "resolved": _flag(value), "tests_status": {}}}
-        path = _json(home / f"run-{i}" / "org__m" / name / "report.json", told)
-        first = first or path
-    assert first is not None
-    return first
+        paths.append(_json(home / f"run-{i}" / "org__m" / name / "report.json", told))
+    return paths[0]
 
 
 def swebench_pro(home: Path, table: Table) -> Path:
-    for i in range(3):
-        told = {name: _flag(values[i]) for name, values in table.items()}
-        _json(home / f"try-{i}" / "m" / "eval_results.json", told)
-    return home / "try-0" / "m" / "eval_results.json"
+    def write(i: int, run: dict[str, Any]) -> Path:
+        told = {name: _flag(value) for name, value in run.items()}
+        return _json(home / f"try-{i}" / "m" / "eval_results.json", told)
+
+    return _runs(table, write)
 
 
 # --- rollouts -----------------------------------------------------------------------------------------------------
@@ -281,17 +243,12 @@ def prime_rl(home: Path, table: Table) -> Path:
 
 # --- code ---------------------------------------------------------------------------------------------------------
 
-_STATUS = {1: "pass", 0: "fail", None: None}
-
-
-def _status(value: Any) -> Any:
-    return _STATUS[value] if value is None or (isinstance(value, int) and value in _STATUS) else value
-
 
 def evalplus(home: Path, table: Table) -> Path:
+    words: dict[int | None, Any] = {1: "pass", 0: "fail"}
     told = {
         f"HumanEval/{name}": [
-            {"task_id": name, "solution": "s", "base_status": _status(value), "plus_status": "pass"}
+            {"task_id": name, "solution": "s", "base_status": _as(words, value), "plus_status": "pass"}
             for value in values
         ]
         for name, values in table.items()
@@ -300,19 +257,11 @@ def evalplus(home: Path, table: Table) -> Path:
 
 
 def evalplus_old(home: Path, table: Table) -> Path:
-    words = {1: "success", 0: "failed", None: None}
-
-    def word(value: Any) -> Any:
-        return words[value] if value is None or (isinstance(value, int) and value in words) else value
-
-    told = {
-        f"HumanEval/{name}": {
-            "nfiles": len(values),
-            "base": [[word(value), []] for value in values],
-            "plus": [["timed out", []] for _ in values],
-        }
-        for name, values in table.items()
-    }
+    words: dict[int | None, Any] = {1: "success", 0: "failed"}
+    told = {}
+    for name, values in table.items():
+        base, plus = [[_as(words, value), []] for value in values], [["timed out", []] for _ in values]
+        told[f"HumanEval/{name}"] = {"nfiles": len(values), "base": base, "plus": plus}
     return _json(home / "m" / "eval_results.json", {"hash": "h", "eval": told})
 
 
@@ -326,15 +275,9 @@ def humaneval(home: Path, table: Table) -> Path:
 
 
 def livecodebench(home: Path, table: Table) -> Path:
+    question = {"platform": "atcoder", "difficulty": "easy", "contest_date": "2026-01-01"}
     told = [
-        {
-            "question_id": name,
-            "platform": "atcoder",
-            "difficulty": "easy",
-            "contest_date": "2026-01-01",
-            "graded_list": [_flag(value) for value in values],
-        }
-        for name, values in table.items()
+        question | {"question_id": name, "graded_list": list(map(_flag, values))} for name, values in table.items()
     ]
     return _json(home / "m" / "Scenario.codegeneration_3_0.2_eval_all.json", told)
 
@@ -352,25 +295,16 @@ def tau_bench(home: Path, table: Table) -> Path:
 
 def _tau2(table: Table) -> list[dict[str, Any]]:
     return [
-        {
-            "id": f"{name}-{i}",
-            "task_id": name,
-            "trial": i,
-            "termination_reason": "user_stop",
-            "reward_info": None if value is None else {"reward": value},
-        }
+        {"id": f"{name}-{i}", "task_id": name, "trial": i, "termination_reason": "user_stop"}
+        | {"reward_info": None if value is None else {"reward": value}}
         for name, i, value in attempts(table)
     ]
 
 
 def _info() -> dict[str, Any]:
     agent = {"implementation": "llm_agent", "llm": "org/m", "llm_args": {"temperature": 0.0}}
-    return {
-        "git_commit": "abc",
-        "agent_info": agent,
-        "user_info": {"llm": "u"},
-        "environment_info": {"domain_name": "mock"},
-    }
+    info = {"git_commit": "abc", "agent_info": agent, "user_info": {"llm": "u"}}
+    return info | {"environment_info": {"domain_name": "mock"}}
 
 
 def tau2(home: Path, table: Table) -> Path:
@@ -387,62 +321,43 @@ def tau2_folder(home: Path, table: Table) -> Path:
 
 
 def every_eval_ever(home: Path, table: Table) -> Path:
+    run = {"schema_version": "0.3.0", "evaluation_id": "e/1"}
+    row = run | {"model_id": "org/m", "evaluation_name": "toy", "evaluation_result_id": "toy.accuracy"}
+    row |= {"answer_attribution": [{"extracted_value": "x"}], "metadata": {"subject": "s"}}
     rows = [
-        {
-            "schema_version": "0.3.0",
-            "evaluation_id": "e/1",
-            "model_id": "org/m",
-            "evaluation_name": "toy",
-            "evaluation_result_id": "toy.accuracy",
-            "sample_id": name,
-            "sample_hash": f"hash of {name}",
-            "evaluation": {"score": 1.0, "is_correct": _flag(value)},
-            "answer_attribution": [{"extracted_value": "x"}],
-            "metadata": {"subject": "s"},
-        }
+        row
+        | {"sample_id": name, "sample_hash": f"hash of {name}"}
+        | {"evaluation": {"score": 1.0, "is_correct": _flag(value)}}
         for name, _, value in attempts(table)
     ]
-    whole = {
-        "schema_version": "0.3.0",
-        "evaluation_id": "e/1",
-        "eval_library": {"name": "helm"},
-        "model_info": {"id": "org/m"},
-        "evaluation_results": [{"evaluation_name": "toy", "generation_config": {"temperature": 0.1}}],
-    }
+    results = [{"evaluation_name": "toy", "generation_config": {"temperature": 0.1}}]
+    whole = run | {"eval_library": {"name": "helm"}, "model_info": {"id": "org/m"}, "evaluation_results": results}
     _json(home / "u.json", whole)
     return _lines(home / "u_samples.jsonl", rows)
 
 
 def helm(home: Path, table: Table) -> Path:
-    told = [
-        {
-            "instance_id": name,
-            "train_trial_index": i,
-            "stats": [
-                {"name": {"name": "exact_match", "split": "test"}, "mean": value},
-                {"name": {"name": "exact_match@5", "split": "test"}, "mean": 1.0},
-                {"name": {"name": "num_references", "split": "test"}, "mean": 4.0},
-            ],
-        }
-        for name, i, value in attempts(table)
-    ]
+    told = []
+    for name, i, value in attempts(table):
+        means = {"exact_match": value, "exact_match@5": 1.0, "num_references": 4.0}
+        stats = [{"name": {"name": metric, "split": "test"}, "mean": mean} for metric, mean in means.items()]
+        told.append({"instance_id": name, "train_trial_index": i, "stats": stats})
     spec = {"name": "toy:model=m", "adapter_spec": {"model": "org/m", "temperature": 0.0}, "groups": ["toy"]}
     _json(home / "run" / "run_spec.json", spec)
     return _json(home / "run" / "per_instance_stats.json", told)
 
 
 def bfcl(home: Path, table: Table) -> Path:
-    for i in range(3):
-        run = {name: told[i] for name, told in table.items()}
-        failed = [name for name, value in run.items() if value == 0]
+    def write(i: int, run: dict[str, Any]) -> Path:
+        failed = _with(run, 0)
         right = len(run) - len(failed)
         head = {"accuracy": right / len(run), "correct_count": right, "total_count": len(run)}
         failures = [{"id": 1, "prompt": {"id": name}, "valid": False} for name in failed]
-        _lines(home / f"run-{i}" / "m" / "simple_score.json", [head, *failures])
-        _lines(
-            home / f"run-{i}" / "m" / "simple_result.json", [{"id": name, "result": "r", "try": i} for name in run]
-        )
-    return home / "run-0" / "m" / "simple_score.json"
+        results = [{"id": name, "result": "r", "try": i} for name in run]
+        _lines(home / f"run-{i}" / "m" / "simple_result.json", results)
+        return _lines(home / f"run-{i}" / "m" / "simple_score.json", [head, *failures])
+
+    return _runs(table, write)
 
 
 # --- any table ----------------------------------------------------------------------------------------------------

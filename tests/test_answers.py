@@ -1,22 +1,15 @@
-"""vote@k in the job: answers counted over rows, files and shards, duplicates and all, against a dictionary."""
+"""vote@k in the job: answers counted over rows, files and shards, against every draw of k answers."""
 
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import polars as pl
 import pytest
 from exact import every_draw
-from hypothesis import HealthCheck, Phase, example, given, settings
-from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
-from conftest import ask, attempts, put, run, snapshot, tables
+from conftest import Cli, ask, attempts, failed_checks, put, run, snapshot, tables
 from scorelake.errors import DataError, UsageError
-from scorelake.hashing import text_ids
-from scorelake.publish.snapshot import Output
-from scorelake.read import check
+
+pytestmark = pytest.mark.slow
 
 LISTS = "problem_id", "n", "c", "answer_counts", "answer_passes"
 LONG = "The answer, after a long and winding argument that fills more bytes than are kept, is "
@@ -45,70 +38,57 @@ def votes(out: Path, table: str = "model_summary") -> dict[str, float]:
     return dict(ask(out, f"SELECT metric, value FROM {table} WHERE family = 'vote@k'"))
 
 
-def sound(out: Path) -> bool:
-    return [finding.detail for finding in check.check(Output(out)) if not finding.ok] == []
-
-
-@pytest.mark.slow
-def test_known_values(tmp_path: Path, cli: Callable[..., CompletedProcess[str]]) -> None:
+def test_known_values(out: Path, tmp_path: Path, cli: Cli) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
-    done = cli("score", home, "--out", tmp_path / "out", "--metrics", "vote@3,VOTE@4,pass@1")
+    done = cli("score", home, "--out", out, "--metrics", "vote@3,VOTE@4,pass@1")
     assert done.returncode == 0, done.stderr
     three = (13 / 30 + float(every_draw("AAABBCD", "A", 3))) / 2
     four = (float(every_draw("AABBC", "A", 4)) + 22 / 35) / 2
-    assert votes(tmp_path / "out") == pytest.approx({"vote@3": three, "vote@4": four}, rel=1e-13)
-    assert counted(tmp_path / "out") == [
-        ("one", 5, 2, [2, 2, 1], [2, 0, 0]),
-        ("two", 7, 3, [3, 2, 1, 1], [3, 0, 0, 0]),
-    ]
-    row = ask(
-        tmp_path / "out", "SELECT mu, sigma, mu_lo, mu_hi, problems_scored FROM model_summary WHERE metric = 'vote@3'"
-    )
+    assert votes(out) == pytest.approx({"vote@3": three, "vote@4": four}, rel=1e-13)
+    assert counted(out) == [("one", 5, 2, [2, 2, 1], [2, 0, 0]), ("two", 7, 3, [3, 2, 1, 1], [3, 0, 0, 0])]
+    row = ask(out, "SELECT mu, sigma, mu_lo, mu_hi, problems_scored FROM model_summary WHERE metric = 'vote@3'")
     assert row == [(None, None, None, None, 2)]
     difference = 13 / 30 - float(every_draw("AAABBCD", "A", 3))
-    ((se,),) = ask(tmp_path / "out", "SELECT se FROM model_summary WHERE metric = 'vote@3'")
+    ((se,),) = ask(out, "SELECT se FROM model_summary WHERE metric = 'vote@3'")
     assert se == pytest.approx(abs(difference) / 2, rel=1e-12)
-    assert "vote@3" in cli("show", tmp_path / "out", "--metric", "vote@3").stdout
-    assert sound(tmp_path / "out")
+    assert "vote@3" in cli("show", out, "--metric", "vote@3").stdout
+    assert failed_checks(out) == []
 
 
-def test_every_power_of_two_by_default(tmp_path: Path) -> None:
-    run(lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")]), tmp_path / "out")
-    got = votes(tmp_path / "out")
+def test_every_power_of_two_by_default(out: Path, tmp_path: Path) -> None:
+    run(lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")]), out)
+    got = votes(out)
     assert list(got) == ["vote@1", "vote@2", "vote@4"]
-    ((share,),) = ask(tmp_path / "out", "SELECT value FROM model_summary WHERE metric = 'pass@1'")
+    ((share,),) = ask(out, "SELECT value FROM model_summary WHERE metric = 'pass@1'")
     assert [got["vote@1"], got["vote@2"]] == pytest.approx([share, share], rel=1e-14)
 
 
-@pytest.mark.slow
-def test_more_draws_than_attempts(tmp_path: Path) -> None:
+def test_more_draws_than_attempts(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [letters("AABBC", "A", "one"), letters("AAABBCD", "A", "two")])
-    run(home, tmp_path / "out", metrics=["vote@6", "vote@8"])
+    run(home, out, metrics=["vote@6", "vote@8"])
     sql = "SELECT metric, value, problems_scored, problems FROM model_summary ORDER BY metric"
-    assert ask(tmp_path / "out", sql) == [("vote@6", None, 1, 2), ("vote@8", None, 0, 2)]
-    run(home, tmp_path / "out", "[uncertainty]\nmin_coverage = 0.5\n", metrics=["vote@6"])
-    assert votes(tmp_path / "out")["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
+    assert ask(out, sql) == [("vote@6", None, 1, 2), ("vote@8", None, 0, 2)]
+    run(home, out, "[uncertainty]\nmin_coverage = 0.5\n", metrics=["vote@6"])
+    assert votes(out)["vote@6"] == pytest.approx(float(every_draw("AAABBCD", "A", 6)), rel=1e-13)
 
 
-@pytest.mark.slow
-def test_what_an_answer_is(tmp_path: Path) -> None:
+def test_what_an_answer_is(out: Path, tmp_path: Path) -> None:
     """Both verdicts of one text count; no answer, no vote; an attempt without a verdict has none either."""
     rows: list[Row] = [
         *[("p", 0, True, "A"), ("p", 1, False, "A"), ("p", 2, False, ""), ("p", 3, None, "A")],
         *[("p", 4, True, None), ("p", 5, False, None), ("p", 6, True, "a")],
         *[("q", 0, None, "A"), ("r", 0, True, None)],
     ]
-    run(lake(tmp_path, [rows]), tmp_path / "out", "[uncertainty]\nmin_coverage = 0.0\n")
+    run(lake(tmp_path, [rows]), out, "[uncertainty]\nmin_coverage = 0.0\n")
     want = [("p", 6, 3, [2, 1, 1], [1, 1, 0]), ("q", 0, 0, [], []), ("r", 1, 1, [], [])]
-    assert counted(tmp_path / "out") == want
-    assert votes(tmp_path / "out")["vote@1"] == pytest.approx((3 / 6 + 1) / 2), "one draw is pass@1"
-    assert sound(tmp_path / "out")
+    assert counted(out) == want
+    assert votes(out)["vote@1"] == pytest.approx((3 / 6 + 1) / 2), "one draw is pass@1"
+    assert failed_checks(out) == []
     run(tmp_path / "lake", tmp_path / "fail", '[policy]\nungraded = "fail"\n')
     assert counted(tmp_path / "fail")[:2] == [("p", 7, 3, [3, 1, 1], [1, 1, 0]), ("q", 1, 0, [1], [0])]
-    assert sound(tmp_path / "fail")
+    assert failed_checks(tmp_path / "fail") == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "counts"),
     [
@@ -119,20 +99,19 @@ def test_what_an_answer_is(tmp_path: Path) -> None:
         (["é" * 31, "é" * 32, "é" * 33, "é" * 33], [2, 1, 1]),
     ],
 )
-def test_answers_of_every_type(tmp_path: Path, values: list[object], counts: list[int]) -> None:
+def test_answers_of_every_type(out: Path, tmp_path: Path, values: list[object], counts: list[int]) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, True, True, False], answer=values))
-    run(tmp_path / "lake", tmp_path / "out")
-    assert counted(tmp_path / "out")[0][3] == counts
-    assert sound(tmp_path / "out")
+    run(tmp_path / "lake", out)
+    assert counted(out)[0][3] == counts
+    assert failed_checks(out) == []
 
 
-@pytest.mark.slow
-def test_no_votes_without_answers_that_can_be_right(tmp_path: Path) -> None:
+def test_no_votes_without_answers_that_can_be_right(out: Path, tmp_path: Path) -> None:
     put(tmp_path / "lake", attempts(model="m", problem_id="p", passed=[True, False]))
-    run(tmp_path / "lake", tmp_path / "out")
-    assert not votes(tmp_path / "out")
+    run(tmp_path / "lake", out)
+    assert not votes(out)
     with pytest.raises(UsageError, match="vote@2: this lake has no column answer to vote with"):
-        run(tmp_path / "lake", tmp_path / "out", metrics=["vote@2"])
+        run(tmp_path / "lake", out, metrics=["vote@2"])
     put(tmp_path / "rewards", attempts(model="m", problem_id="p", score=[0.5, 1.0], answer=["A", "B"]))
     run(tmp_path / "rewards", tmp_path / "scores")
     assert not votes(tmp_path / "scores")
@@ -140,7 +119,6 @@ def test_no_votes_without_answers_that_can_be_right(tmp_path: Path) -> None:
     assert votes(tmp_path / "scores") == {"vote@1": 0.5, "vote@2": 0.5}
 
 
-@pytest.mark.slow
 def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
     home, out = tmp_path / "lake", tmp_path / "out"
     put(home, attempts(model="m", problem_id="p", passed=[True, False], answer=["A", "B"]), "0.parquet")
@@ -157,7 +135,6 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
         run(home, out)
 
 
-@pytest.mark.slow
 def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     assert run(home, out, metrics=["pass@1"]).files_read == 1
@@ -176,7 +153,6 @@ def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     assert run(home, out, '[compare]\nmetrics = ["vote@1"]\n' + config, metrics=["pass@1"]).files_read == 1
 
 
-@pytest.mark.slow
 def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
     run(home, out)
@@ -188,106 +164,39 @@ def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
     assert tables(out) == before
 
 
-def test_a_duplicate_does_not_vote_twice(tmp_path: Path) -> None:
-    files = [letters("AABBC", "A"), [("p", 0, True, "A"), ("p", 4, False, "C"), ("p", 5, False, "C")]]
-    report = run(lake(tmp_path, files), tmp_path / "out", metrics=["vote@3"])
-    assert report.run["duplicates"] == 2
-    assert counted(tmp_path / "out") == [("p", 6, 2, [2, 2, 2], [2, 0, 0])]
-    assert sound(tmp_path / "out")
-
-
-@pytest.mark.slow
-def test_two_answers_of_one_attempt_need_a_rule(tmp_path: Path) -> None:
+def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
     with pytest.raises(DataError, match=r"1 attempts have conflicting verdicts or answers:\n  m, problem p: at"):
-        run(home, tmp_path / "out")
-    run(home, tmp_path / "out", metrics=["pass@1"])
-    report = run(home, tmp_path / "out", '[duplicates]\nrule = "first"\n')
+        run(home, out)
+    run(home, out, metrics=["pass@1"])
+    report = run(home, out, '[duplicates]\nrule = "first"\n')
     assert report.warnings == ("1 attempts had conflicting verdicts or answers; rule first decided",)
 
 
-rows = st.lists(
-    st.tuples(
-        st.sampled_from("ab"),
-        st.integers(0, 3) | st.sampled_from([64, 255, 256, None]),
-        st.sampled_from([True, False, None]),
-        st.sampled_from(["A", "B", "1: " + LONG, "2: " + LONG, None]),
-    ),
-    min_size=1,
-    max_size=8,
+@pytest.mark.parametrize(
+    ("rule", "counts", "passes"),
+    [("first", [1, 1], [1, 0]), ("last", [2], [2]), ("any-pass", [1, 1], [1, 1]), ("all-pass", [1, 1], [1, 0])],
 )
+def test_one_answer_of_an_attempt_counts(
+    tmp_path: Path, out: Path, rule: str, counts: list[int], passes: list[int]
+) -> None:
+    """The answer of the row that counts, or the smallest of those that were given with the verdict that counts."""
+    rows: list[Row] = [("p", 0, None, "D"), ("p", 0, False, "B"), ("p", 0, True, "A"), ("p", 0, True, "C")]
+    run(lake(tmp_path, [rows, [("p", 1, True, "C"), ("p", 1, True, "C")]]), out, f'[duplicates]\nrule = "{rule}"\n')
+    assert counted(out) == [("p", 2, 1 + (rule in ("last", "any-pass")), counts, passes)]
 
 
-@given(st.lists(rows, min_size=1, max_size=3), st.sampled_from(["first", "last", "any-pass", "all-pass", "off"]))
-@pytest.mark.slow
-@example([[("a", 0, None, "A"), ("a", 0, True, None)], [("a", 0, False, "B")]], "last")
-@example([[("a", 2, False, "B"), ("a", 2, False, "1: " + LONG), ("a", 2, False, "2: " + LONG)]], "all-pass")
-@settings(  # no shrinking: an example is two whole runs
-    max_examples=5,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-def test_against_a_dictionary(tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], rule: str) -> None:
-    """The same with every file a shard of its own and tiny buckets, and with all in one."""
-    home = tmp_path_factory.mktemp("said")
-    config = f'[duplicates]\nrule = "{rule}"\n' if rule != "off" else '[duplicates]\npolicy = "off"\n'
-    config += "[uncertainty]\nmin_coverage = 0.0\n"
-    names = ["vote@1", "vote@3"]
-    run(lake(home, files), home / "out", config, metrics=names)
-    run(lake(home, files), home / "cut", config + "[run]\nbucket_rows = 1\nshard_mb = 0.001\n", metrics=names)
-    assert counted(home / "out") == _by_hand([row for file in files for row in file], rule)
-    assert counted(home / "cut") == counted(home / "out")
-    for table in ("model_summary", "subject_summary"):  # other buckets add in another order
-        one, two = (pl.read_parquet(snapshot(home / name) / f"{table}.parquet") for name in ("out", "cut"))
-        assert_frame_equal(one, two, abs_tol=1e-13, rel_tol=1e-13)
-    assert sound(home / "out")
-
-
-def _by_hand(rows: list[Row], rule: str) -> list[tuple[object, ...]]:
-    seen: dict[tuple[str, object], list[Row]] = {}
-    for i, row in enumerate(rows):
-        seen.setdefault((row[0], row[1] if row[1] is not None and rule != "off" else f"alone {i}"), []).append(row)
-    verdicts: dict[str, list[tuple[bool, str | None]]] = {}
-    for (problem, _), group in seen.items():
-        graded = [(bool(row[2]), row[3]) for row in group if row[2] is not None]
-        mine = verdicts.setdefault(problem, [])
-        if graded:
-            mine.append(_counts(graded, rule))
-    out: list[tuple[object, ...]] = []
-    for problem, kept in sorted(verdicts.items()):
-        n, c = Counter(a for _, a in kept if a), Counter(a for passed, a in kept if passed and a)
-        pairs = sorted(((n[a], c[a]) for a in n), reverse=True)
-        total = len(kept), sum(passed for passed, _ in kept)
-        out.append((problem, *total, [m for m, _ in pairs], [w for _, w in pairs]))
-    return out
-
-
-def _counts(graded: list[tuple[bool, str | None]], rule: str) -> tuple[bool, str | None]:
-    """Which verdict and answer of one attempt count."""
-    if rule in ("first", "last"):
-        return graded[0 if rule == "first" else -1]
-    passed = all(p for p, _ in graded) if rule == "all-pass" else any(p for p, _ in graded)
-    said = [answer for p, answer in graded if p == passed and answer is not None]
-    return passed, min(said, default=None, key=_id)
-
-
-def _id(answer: str) -> int:
-    """Of several answers to one attempt, the one with the smallest id counts."""
-    return int(text_ids(pl.Series([answer]))[0])
-
-
-@pytest.mark.slow
-def test_a_night_of_its_own_equals_all_at_once(tmp_path: Path) -> None:
+def test_a_night_of_its_own_equals_all_at_once(out: Path, tmp_path: Path) -> None:
     """Incremental equals full, also when a late file repeats attempts."""
     first, second = letters("AABBC", "A") + letters("XYX", "Y", "q"), letters("AABBCDD", "A")
-    run(lake(tmp_path, [first]), tmp_path / "out", metrics=["vote@2", "vote@3"])
-    run(lake(tmp_path, [first, second]), tmp_path / "out", metrics=["vote@2", "vote@3"])
+    run(lake(tmp_path, [first]), out, metrics=["vote@2", "vote@3"])
+    run(lake(tmp_path, [first, second]), out, metrics=["vote@2", "vote@3"])
     run(tmp_path / "lake", tmp_path / "full", metrics=["vote@2", "vote@3"])
-    assert tables(tmp_path / "out") == tables(tmp_path / "full")
-    assert counted(tmp_path / "out")[0] == ("p", 7, 2, [2, 2, 2, 1], [2, 0, 0, 0])
+    assert tables(out) == tables(tmp_path / "full")
+    assert counted(out)[0] == ("p", 7, 2, [2, 2, 2, 1], [2, 0, 0, 0])
 
 
-def test_models_are_compared_by_their_votes(tmp_path: Path) -> None:
+def test_models_are_compared_by_their_votes(out: Path, tmp_path: Path) -> None:
     """A model that is right less often, but whose errors do not agree, wins the vote."""
     said = {"steady": ("AAAABBBBBB", "A"), "scattered": ("AAABCDEFGH", "A")}
     frames = [
@@ -296,15 +205,15 @@ def test_models_are_compared_by_their_votes(tmp_path: Path) -> None:
         for i in range(30)
     ]
     put(tmp_path / "lake", pl.concat(frames))
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1", "vote@8"])
+    run(tmp_path / "lake", out, metrics=["pass@1", "vote@8"])
     sql = "SELECT metric, model_a, model_b, claim FROM comparison ORDER BY metric"
-    assert [row[1:] for row in ask(tmp_path / "out", sql)] == [
+    assert [row[1:] for row in ask(out, sql)] == [
         ("scattered", "steady", "improvement"),
         ("scattered", "steady", "regression"),
     ]
 
 
-def test_slices_subjects_and_clusters(tmp_path: Path) -> None:
+def test_slices_subjects_and_clusters(out: Path, tmp_path: Path) -> None:
     """Each table gathers the same problems' votes."""
     texts = {"p0": "AABBC", "p1": "AAB", "p2": "BBA", "p3": "ABCA"}
     frames = [
@@ -315,11 +224,11 @@ def test_slices_subjects_and_clusters(tmp_path: Path) -> None:
         for i, (problem, text) in enumerate(texts.items())
     ]  # fmt: skip
     put(tmp_path / "lake", pl.concat(frames))
-    run(tmp_path / "lake", tmp_path / "out", '[columns]\ncluster = "book"\n', metrics=["vote@3"], by=("book",))
+    run(tmp_path / "lake", out, '[columns]\ncluster = "book"\n', metrics=["vote@3"], by=("book",))
     value = [float(every_draw(text, "A", 3)) for text in texts.values()]
     want = {"s0": (value[0] + value[2]) / 2, "s1": (value[1] + value[3]) / 2}
-    assert dict(ask(tmp_path / "out", "SELECT subject, value FROM subject_summary")) == pytest.approx(want)
+    assert dict(ask(out, "SELECT subject, value FROM subject_summary")) == pytest.approx(want)
     want = {"b0": (value[0] + value[1]) / 2, "b1": (value[2] + value[3]) / 2}
-    assert dict(ask(tmp_path / "out", "SELECT slice_value, value FROM slice_summary")) == pytest.approx(want)
-    ((se,),) = ask(tmp_path / "out", "SELECT se FROM model_summary")
+    assert dict(ask(out, "SELECT slice_value, value FROM slice_summary")) == pytest.approx(want)
+    ((se,),) = ask(out, "SELECT se FROM model_summary")
     assert se == pytest.approx(abs(want["b0"] - want["b1"]) / 2)

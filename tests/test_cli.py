@@ -24,8 +24,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_score_then_everything_else(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    out = tmp_path / "out"
+def test_score_then_everything_else(out: Path, cli) -> None:  # type: ignore[no-untyped-def]
     scored = cli("score", FIXTURES / "lake", "--out", out)
     assert scored.returncode == 0
     assert scored.stdout == "", "data goes to stdout, and score has none"
@@ -47,14 +46,13 @@ def test_score_then_everything_else(tmp_path: Path, cli) -> None:  # type: ignor
 
 
 @pytest.mark.slow
-def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_json_on_every_exit_path(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     def told(*arguments: object) -> dict[str, object]:
         done = cli("score", *arguments, "--json")
         document = json.loads(done.stdout)
         assert document["exit_code"] == done.returncode
         return document  # type: ignore[no-any-return]
 
-    out = tmp_path / "out"
     assert told(lake, "--out", out, "--dry-run")["status"] == "planned"
     assert not out.exists(), "a dry run changes nothing"
     document = told(lake, "--out", out)
@@ -86,56 +84,55 @@ def test_json_on_every_exit_path(tmp_path: Path, lake: Path, cli) -> None:  # ty
     ],
 )  # fmt: skip
 def test_errors_say_what_where_and_what_next(
-    tmp_path: Path, cli, frame: pl.DataFrame, arguments: tuple[str, ...], code: int, says: str
+    out: Path, tmp_path: Path, cli, frame: pl.DataFrame, arguments: tuple[str, ...], code: int, says: str
 ) -> None:  # type: ignore[no-untyped-def]
     put(tmp_path / "lake", frame)
-    done = cli("score", tmp_path / "lake", "--out", tmp_path / "out", *arguments)
+    done = cli("score", tmp_path / "lake", "--out", out, *arguments)
     assert done.returncode == code
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+    assert not (out / "leaderboard.duckdb").exists()
 
 
 @pytest.mark.slow
-def test_k_above_n_is_said_not_guessed(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    assert cli("score", lake, "--out", tmp_path / "out", "--metrics", "pass@64").returncode == 0
-    shown = cli("show", tmp_path / "out", "--metric", "pass@64").stdout
+def test_k_above_n_is_said_not_guessed(out: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    assert cli("score", lake, "--out", out, "--metrics", "pass@64").returncode == 0
+    shown = cli("show", out, "--metric", "pass@64").stdout
     assert "No value: too few problems have k graded attempts" in shown
 
 
 @pytest.mark.slow
-def test_lake_errors(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_lake_errors(out: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "empty").mkdir()
     for arguments, says in (
-        (("score", tmp_path / "none", "--out", tmp_path / "out"), "no such file or folder"),
-        (("score", tmp_path / "empty", "--out", tmp_path / "out"), "no Parquet file inside"),
-        (("show", tmp_path / "out"), "no leaderboard here"),
+        (("score", tmp_path / "none", "--out", out), "no such file or folder"),
+        (("score", tmp_path / "empty", "--out", out), "no Parquet file inside"),
+        (("show", out), "no leaderboard here"),
     ):
         done = cli(*arguments)
         assert (done.returncode, says in done.stderr) == (5, True)
 
 
 @pytest.mark.slow
-def test_usage_errors(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_usage_errors(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     assert cli("score", lake).returncode == 2
     assert cli("nonsense").returncode == 2
     bad = tmp_path / "bad.toml"
     bad.write_text("[columns]\nmodle = 'x'\n")
-    done = cli("score", lake, "--out", tmp_path / "out", "--config", bad)
+    done = cli("score", lake, "--out", out, "--config", bad)
     assert (done.returncode, "unknown key columns.modle" in done.stderr) == (2, True)
-    assert cli("score", lake, "--out", tmp_path / "out").returncode == 0
-    unknown = cli("show", tmp_path / "out", "--metric", "pass@64")
+    assert cli("score", lake, "--out", out).returncode == 0
+    unknown = cli("show", out, "--metric", "pass@64")
     assert (unknown.returncode, "did you mean: pass@" in unknown.stderr) == (2, True)
 
 
 @pytest.mark.slow
-def test_quarantine(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_quarantine(out: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (lake / "zero.parquet").write_bytes(b"")
     (lake / "text.parquet").write_text("this is not parquet")
     data = (lake / "part-0.parquet").read_bytes()
     (lake / "cut.parquet").write_bytes(data[: len(data) // 2])
     put(lake, GOOD.rename({"passed": "verdict"}), "renamed.parquet")
-    out = tmp_path / "out"
     done = cli("score", lake, "--out", out)
     assert done.returncode == 3
     for name in ("zero", "text", "cut", "renamed"):
@@ -151,9 +148,9 @@ def test_quarantine(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no
 
 
 @pytest.mark.slow
-def test_sql_cannot_touch_anything_else(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_sql_cannot_touch_anything_else(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "secret.txt").write_text("secret")
-    assert cli("score", lake, "--out", tmp_path / "out").returncode == 0
+    assert cli("score", lake, "--out", out).returncode == 0
     before = sorted(tmp_path.rglob("*"))
     for attack in (
         "COPY run TO '{0}/stolen.csv'",
@@ -167,16 +164,16 @@ def test_sql_cannot_touch_anything_else(tmp_path: Path, lake: Path, cli) -> None
         "DROP TABLE run",
         "EXPORT DATABASE '{0}/dump'",
     ):
-        done = cli("sql", tmp_path / "out", attack.format(tmp_path))
+        done = cli("sql", out, attack.format(tmp_path))
         assert (done.returncode, "secret" in done.stdout) == (2, False), attack
         assert sorted(tmp_path.rglob("*")) == before, attack
 
 
-def test_a_second_writer_waits_its_turn(tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_a_second_writer_waits_its_turn(out: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     from scorelake.publish.snapshot import Output, locked
 
-    with locked(Output(tmp_path / "out")):
-        done = cli("score", lake, "--out", tmp_path / "out")
+    with locked(Output(out)):
+        done = cli("score", lake, "--out", out)
     assert (done.returncode, "another run is writing here" in done.stderr) == (6, True)
 
 
@@ -203,10 +200,10 @@ def test_commands_load_only_what_they_need(imported: str, absent: tuple[str, ...
 
 
 @pytest.mark.slow
-def test_progress_is_for_terminals(lake: Path, tmp_path: Path) -> None:
+def test_progress_is_for_terminals(lake: Path, out: Path) -> None:
     """On a pseudo-terminal the run shows its stages; the pipe of the other tests saw none."""
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "scorelake", "score", str(lake), "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "scorelake", "score", str(lake), "--out", str(out)]
     process = subprocess.Popen(
         command, stderr=follower, stdout=subprocess.DEVNULL, env=os.environ | {"TERM": "xterm"}
     )

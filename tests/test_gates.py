@@ -20,74 +20,70 @@ from scorelake.errors import DataError, UsageError
         ("min_model_attempts = 8", "min_model_attempts: default / m has 7, needed 8"),
     ],
 )
-def test_each_gate(tmp_path: Path, gate: str, says: str) -> None:
+def test_each_gate(lake: Path, out: Path, gate: str, says: str) -> None:
     passed = [1, 0, 1, None, None, 1, 1, 1, 1, 7]
-    put(tmp_path / "lake", attempts(model="m", problem_id=["a"] * 5 + ["b"] * 5, passed=passed))
-    (tmp_path / "lake" / "broken.parquet").write_text("no")
+    put(lake, attempts(model="m", problem_id=["a"] * 5 + ["b"] * 5, passed=passed))
+    (lake / "broken.parquet").write_text("no")
     config = f"[policy]\nmax_rejected = 5\n[gates]\n{gate}\n"
     with pytest.raises(DataError) as error:
-        run(tmp_path / "lake", tmp_path / "out", config, allow_quarantine=True)
+        run(lake, out, config, allow_quarantine=True)
     assert says in str(error.value)
-    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
-    run(tmp_path / "lake", tmp_path / "out", "[policy]\nmax_rejected = 5\n", allow_quarantine=True)
+    assert not (out / "leaderboard.duckdb").exists()
+    run(lake, out, "[policy]\nmax_rejected = 5\n", allow_quarantine=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["pass@1", " PASS@1 "])
-def test_a_fall(tmp_path: Path, metric: str) -> None:
+def test_a_fall(lake: Path, out: Path, metric: str) -> None:
     config = f'[gates]\nmax_fall = 0.1\nmetric = "{metric}"\n'
-    put(tmp_path / "lake", expand([("a", 1000, 900)], model="m"))
-    put(tmp_path / "lake", expand([("a", 1000, 500)], model="n"), "n.parquet")
-    run(tmp_path / "lake", tmp_path / "out", config)
-    put(tmp_path / "lake", expand([("a", 1000, 700)], model="m"))
+    put(lake, expand([("a", 1000, 900)], model="m"))
+    put(lake, expand([("a", 1000, 500)], model="n"), "n.parquet")
+    run(lake, out, config)
+    put(lake, expand([("a", 1000, 700)], model="m"))
     said = (
         r"max_fall: default / m fell from 0.9000 to 0.7000 \(-0.2000, -0.23\d\d to -0.16\d\d\) in pass@1, allowed 0.1"
     )
     with pytest.raises(DataError, match=said):
-        run(tmp_path / "lake", tmp_path / "out", config)
-    assert ask(tmp_path / "out", "SELECT value FROM model_summary WHERE metric = 'pass@1' AND model = 'm'") == [
-        (0.9,)
-    ]
-    (tmp_path / "lake" / "part-0.parquet").unlink()
+        run(lake, out, config)
+    assert ask(out, "SELECT value FROM model_summary WHERE metric = 'pass@1' AND model = 'm'") == [(0.9,)]
+    (lake / "part-0.parquet").unlink()
     with pytest.raises(DataError, match=r"default / m fell from 0\.9000 to nothing"):
-        run(tmp_path / "lake", tmp_path / "out", config)
-    put(tmp_path / "lake", expand([("a", 100, 81)], model="m"))
-    assert run(tmp_path / "lake", tmp_path / "out", config).status == "published"
-    history = ask(
-        tmp_path / "out", "SELECT value FROM history WHERE (metric, model) = ('pass@1', 'm') ORDER BY started"
-    )
+        run(lake, out, config)
+    put(lake, expand([("a", 100, 81)], model="m"))
+    assert run(lake, out, config).status == "published"
+    history = ask(out, "SELECT value FROM history WHERE (metric, model) = ('pass@1', 'm') ORDER BY started")
     assert history == [(0.9,), (0.81,)]
 
 
 @pytest.mark.parametrize("name", ["pass@7", "pass@4", "avg@N"])
-def test_a_fall_of_what_is_not_computed(tmp_path: Path, name: str) -> None:
-    put(tmp_path / "lake", expand([("a", 2, 1)], model="m"))
+def test_a_fall_of_what_is_not_computed(lake: Path, out: Path, name: str) -> None:
+    put(lake, expand([("a", 2, 1)], model="m"))
     config = f'[metrics]\nnames = ["pass@1", "pass@4"]\n[gates]\nmax_fall = 0.1\nmetric = "{name}"\n'
     with pytest.raises(UsageError, match=rf"{name} is not computed") as told:
-        run(tmp_path / "lake", tmp_path / "out", config)
+        run(lake, out, config)
     assert "computed are: pass@1" in str(told.value)
-    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+    assert not (out / "leaderboard.duckdb").exists()
 
 
-def test_a_fall_of_a_metric_that_means_nothing_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_fall_of_a_metric_that_means_nothing_is_refused_at_the_start(lake: Path, out: Path) -> None:
     with pytest.raises(UsageError, match="zz"):  # before it is seen that there is no lake
-        run(tmp_path / "lake", tmp_path / "out", '[gates]\nmetric = "zz"\nmax_fall = 0.1\n')
+        run(lake, out, '[gates]\nmetric = "zz"\nmax_fall = 0.1\n')
 
 
-def test_ids_that_collide_ask_for_the_missing_column_first(tmp_path: Path) -> None:
+def test_ids_that_collide_ask_for_the_missing_column_first(lake: Path, out: Path) -> None:
     """Problem 1 of algebra and problem 1 of logic: no rule about duplicates mends that."""
     frame = attempts(
         model="m", problem_id=[1, 1], attempt=[0, 0], passed=[True, False], category=["algebra", "logic"]
     )
-    put(tmp_path / "lake", frame)
+    put(lake, frame)
     with pytest.raises(DataError) as error:
-        run(tmp_path / "lake", tmp_path / "out")
+        run(lake, out)
     first = (
         "problem ids that are only unique within a benchmark or subject need that column first: [columns] subject ="
     )
     assert (error.value.hint or "").startswith(first)
-    run(tmp_path / "lake", tmp_path / "out", '[columns]\nsubject = "category"')
-    put(tmp_path / "lake", frame.with_columns(category=pl.lit("algebra"), benchmark=pl.lit("b")))
+    run(lake, out, '[columns]\nsubject = "category"')
+    put(lake, frame.with_columns(category=pl.lit("algebra"), benchmark=pl.lit("b")))
     with pytest.raises(DataError) as error:
-        run(tmp_path / "lake", tmp_path / "out", '[columns]\nsubject = "category"')
+        run(lake, out, '[columns]\nsubject = "category"')
     assert (error.value.hint or "").startswith("choose which one counts: ")

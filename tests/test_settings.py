@@ -87,3 +87,13 @@ def test_a_slice_that_takes_a_column_of_ours(tmp_path: Path, text: str, by: tupl
     with pytest.raises(UsageError) as error:
         load(file, by=by)
     assert str(error.value) == says.format(file)
+
+
+def test_shards_follow_the_memory_unless_their_size_is_given() -> None:
+    small, large = (Settings.model_validate({"run": {"memory_gb": gb}}).run for gb in (1, 64))
+    assert small.shard_size < large.shard_size
+    assert load(**{"run.memory_gb": 2.0}).run.memory == 2.0
+    assert Settings().run.memory > 0
+    assert Settings.model_validate({"run": {"memory_gb": 1, "shard_mb": 3}}).run.shard_size == 3
+    with pytest.raises(UsageError, match="memory_gb"):
+        load(**{"run.memory_gb": 0.0})

@@ -1,16 +1,13 @@
 """Names are data: printed, they can be read and do nothing."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from conftest import expand, put
+from conftest import Cli, expand, put
 from scorelake.text import escape_control_lines, escape_controls, plural
 
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 NASTY = "m\x1b]0;owned\x07\x1b[31m\u202e\u200b\x9b2J\r"
 """A title, a colour, text turned round, a space nobody sees, a one-byte escape, and back to the start."""
 
@@ -41,8 +38,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
-    out = tmp_path / "out"
+def test_on_every_way_out(lake: Path, out: Path, cli: Cli) -> None:
     seen = [cli("score", lake, "--out", out, "--metrics", "pass@1,pass@2")]
     seen += [cli("show", out), cli("compare", out, NASTY, "n"), cli("compare", out, NASTY, NASTY + "x")]
     seen += [cli("sql", out, "SELECT model FROM leaderboard"), cli("sql", out, f"SELECT '{NASTY}"), cli("check", out)]
@@ -57,8 +53,7 @@ def test_on_every_way_out(lake: Path, tmp_path: Path, cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_counts_in_messages_are_right(lake: Path, tmp_path: Path, cli: Cli) -> None:
-    out = tmp_path / "out"
+def test_counts_in_messages_are_right(lake: Path, out: Path, cli: Cli) -> None:
     said = cli("score", lake, "--out", out).stderr
     assert "240 new rows in 2 files. Total" in said
     assert "of 2 models on 30 problems as" in said

@@ -11,7 +11,7 @@ from conftest import FIXTURES, REPO
 
 
 @pytest.mark.slow
-def test_the_wheel(tmp_path: Path) -> None:
+def test_the_wheel(out: Path, tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=REPO, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -24,6 +24,6 @@ def test_the_wheel(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "leaderboard.duckdb").exists()
+    assert (out / "leaderboard.duckdb").exists()
     names = {path.name for path in (tmp_path / "site" / "scorelake" / "sql").iterdir()}
     assert names == {path.name for path in (REPO / "sql").glob("*.sql")}

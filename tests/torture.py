@@ -25,6 +25,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from conftest import tables
 from scorelake import synth
 from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output, locked
@@ -101,15 +102,13 @@ class Arena:
         synth.write(self.lake, synth.Plan(3, 60, 8, seed=1))
         score_lake(self.lake, Output(self.before), SETTINGS)
         synth.write(home / "new", synth.Plan(3, 40, 8, seed=2))
-        for path in (home / "new").rglob("*.parquet"):
-            shutil.copy(path, self.lake / path.parent.name / "part-9.parquet")
-        # the new files number the same problems' attempts from 0 again: let them be another benchmark
-        for path in self.lake.rglob("part-9.parquet"):
-            pl.read_parquet(path, hive_partitioning=False).with_columns(benchmark=pl.lit("night")).write_parquet(path)
+        for path in (home / "new").rglob("*.parquet"):  # another benchmark, since attempts are numbered from 0 again
+            frame = pl.read_parquet(path, hive_partitioning=False).with_columns(benchmark=pl.lit("night"))
+            frame.write_parquet(self.lake / path.parent.name / "part-9.parquet")
         shutil.copytree(self.before, home / "after")
         score_lake(self.lake, Output(home / "after"), SETTINGS)
         self.old, self.new = visible(self.before), visible(home / "after")
-        self.tables = _tables(home / "after")
+        self.tables = tables(home / "after")
 
     def fresh(self, name: str) -> Path:
         out = self.home / name
@@ -123,17 +122,9 @@ class Arena:
         assert seen in (self.old, self.new), f"{what}: a reader sees something else"
         score_lake(self.lake, Output(out), SETTINGS)
         assert visible(out) == self.new, f"{what}: the next run differs"
-        assert _tables(out) == self.tables, f"{what}: tables are not byte-identical"
+        assert tables(out) == self.tables, f"{what}: tables are not byte-identical"
         leftovers = [path for path in out.rglob(".*") if path.name not in (".lock",)]
         assert not leftovers, f"{what}: {leftovers}"
-
-
-def _tables(out: Path) -> dict[str, bytes]:
-    manifest = Output(out).current()
-    assert manifest is not None
-    home = out / "snapshots" / manifest["run"]["run_id"]
-    files = sorted(path for path in home.rglob("*.parquet") if path.name != "change.parquet")
-    return {path.relative_to(home).as_posix(): path.read_bytes() for path in files}
 
 
 def kill_at_steps(arena: Arena, steps: tuple[str, ...] = STEPS, nths: tuple[int, ...] = (1, 2)) -> int:
@@ -155,16 +146,8 @@ def kill_at_steps(arena: Arena, steps: tuple[str, ...] = STEPS, nths: tuple[int,
 def kill_at_random(arena: Arena, many: int, seed: int = 0) -> int:
     """SIGKILL from outside at a random moment of a run: of the command alone, or also of the job that it guards."""
     rng, kills = random.Random(seed), 0
-    command = [
-        sys.executable,
-        "-m",
-        "scorelake",
-        "score",
-        str(arena.lake),
-        "--metrics",
-        "pass@1,pass@4,bayes@N",
-        "--out",
-    ]
+    score = [sys.executable, "-m", "scorelake", "score", str(arena.lake)]
+    command = [*score, "--metrics", "pass@1,pass@4,bayes@N", "--out"]
     began = time.perf_counter()
     subprocess.run([*command, str(arena.fresh("timed"))], check=True, capture_output=True)
     length = time.perf_counter() - began
@@ -204,12 +187,9 @@ def read_while_publishing(home: Path, publications: int, readers: int = 3) -> tu
     pieces.mkdir()
     _piece(pieces, 0)
     score_lake(pieces, Output(out), SETTINGS)
-    stop = multiprocessing.get_context("spawn").Event()
-    queue = multiprocessing.get_context("spawn").Queue()
-    pool = [
-        multiprocessing.get_context("spawn").Process(target=_reader, args=(str(out), stop, queue))
-        for _ in range(readers)
-    ]
+    context = multiprocessing.get_context("spawn")
+    stop, queue = context.Event(), context.Queue()
+    pool = [context.Process(target=_reader, args=(str(out), stop, queue)) for _ in range(readers)]
     for process in pool:
         process.start()
     for i in range(1, publications + 1):
@@ -257,11 +237,8 @@ def main() -> None:
         runs = kill_at_random(arena, asked.kills)
         print(f"kills at random moments: {asked.kills} in {runs} runs, all survived", flush=True)
         reads, faults = read_while_publishing(home / "readers", asked.publications)
-        print(
-            f"3 readers, {asked.publications} publications: {reads} reads, {len(faults)} faults {faults[:3]}",
-            flush=True,
-        )
-        assert not faults
+        print(f"3 readers, {asked.publications} publications: {reads} reads, {len(faults)} faults", flush=True)
+        assert not faults, faults[:3]
 
 
 if __name__ == "__main__":

@@ -203,22 +203,9 @@ def test_one_model_alone(tmp_path: Path) -> None:
 
 
 def test_rewards_are_compared_by_their_mean(tmp_path: Path) -> None:
-    from scorelake.pipeline import score_lake
-    from scorelake.publish.snapshot import Output
-    from scorelake.settings import Settings
-
-    lake = tmp_path / "lake"
-    lake.mkdir()
-    frame = pl.DataFrame(
-        {
-            "model": ["a", "b"] * 60,
-            "problem_id": [i // 4 for i in range(120)],
-            "score": [0.5, 2.5, 1.5, 3.5] * 30,
-        }
-    )
-    frame.write_parquet(lake / "part-0.parquet")
-    score_lake(lake, Output(tmp_path / "out"), Settings())
-    row = rows(tmp_path / "out", "FROM comparison WHERE metric LIKE 'avg%'")[0]
+    problems, scores = [i // 4 for i in range(120)], [0.5, 2.5, 1.5, 3.5] * 30
+    frame = pl.DataFrame({"model": ["a", "b"] * 60, "problem_id": problems, "score": scores})
+    (row,) = rows(scored(tmp_path, frame), "FROM comparison WHERE metric = 'avg@N'")
     assert (row["metric"], row["lift"], row["wins_b"], row["claim"]) == ("avg@N", 2, 30, "improvement")
 
 

@@ -145,12 +145,13 @@ def test_ranges_claims_and_the_headline_come_from_one_rule(
 
 @pytest.mark.slow
 def test_ungraded_problems_are_not_called_unattempted(tmp_path: Path) -> None:
-    graded = pl.concat([expand([(f"p{i}", 2, 1) for i in range(40)], model=model) for model in "ab"])
+    graded = pl.concat([expand([(f"p{i}", 2, 1) for i in range(41)], model=model) for model in "ab"])
     few = (pl.col("model") == "b") & pl.col("problem_id").is_in([f"p{i}" for i in range(11)])
+    few |= pl.col("problem_id") == "p40"  # of no model: it is not among the 40
     put(tmp_path / "lake", graded.with_columns(passed=pl.when(~few).then("passed")))
     run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
     ((reason,),) = ask(tmp_path / "out", "SELECT reason FROM leaderboard WHERE model = 'b'")
-    assert reason == "has graded attempts on 29 of 40 problems and only ungraded ones on 11, 36 needed to be ranked"
+    assert reason == "has graded attempts on 29 of 40 problems and only ungraded ones on 12, 36 needed to be ranked"
 
 
 def test_no_value_no_rank(tmp_path: Path) -> None:
@@ -167,18 +168,9 @@ def test_no_value_no_rank(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
-    import polars as pl
-
-    from counted import lake
-    from scorelake.pipeline import score_lake
-    from scorelake.publish.snapshot import Output
-    from scorelake.settings import Settings
-
-    home = lake(tmp_path / "lake", _model("a", [1, 0] * 20))
-    ungraded = pl.DataFrame({"model": ["u"] * 40, "problem_id": list(range(40)), "passed": [None] * 40})
-    ungraded.cast({"passed": pl.Boolean}).write_parquet(home / "more.parquet")
-    score_lake(home, Output(tmp_path / "out"), Settings())
-    assert _places(tmp_path / "out")["u"][-1] == "no graded attempt"
+    passed = pl.Series([i % 2 == 0 for i in range(40)] + [None] * 40)
+    frame = attempts(model=["a"] * 40 + ["u"] * 40, problem_id=[*range(40), *range(40)], passed=passed)
+    assert _places(scored(tmp_path, frame))["u"][-1] == "no graded attempt"
 
 
 @pytest.mark.slow

@@ -160,10 +160,10 @@ def test_an_unknown_section_is_refused_as_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lake_is_scored_as_by_the_job(tmp_path: Path) -> None:
-    run(FIXTURES / "lake", tmp_path / "out", metrics=["pass@1"])
+def test_a_lake_is_scored_as_by_the_job(out: Path) -> None:
+    run(FIXTURES / "lake", out, metrics=["pass@1"])
     stages: list[str] = []
     options: dict[str, Any] = {"progress": lambda stage, done, total: stages.append(stage)}
-    with sl.score(FIXTURES / "lake", metrics=["pass@1"], **options) as board, sl.open(tmp_path / "out") as published:
+    with sl.score(FIXTURES / "lake", metrics=["pass@1"], **options) as board, sl.open(out) as published:
         assert board.table("model_summary").equals(published.table("model_summary"))
     assert {"counting", "merging", "scoring", "publishing"} <= set(stages)

@@ -15,12 +15,10 @@ import pytest
 
 import scorelake as sl
 from cloud import upload
-from conftest import FIXTURES, ask, expand, run
+from conftest import FIXTURES, Cli, ask, expand, run
 from scorelake.errors import LakeError, UsageError
 from scorelake.publish.publication import collect_garbage
 from scorelake.publish.snapshot import Output
-
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")

@@ -269,8 +269,7 @@ def test_other_values_are_refused(given: Any, message: str, temporary: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_frame_can_be_published(tmp_path: Path, temporary: Path) -> None:
-    out = tmp_path / "out"
+def test_a_frame_can_be_published(out: Path, temporary: Path) -> None:
     first = sl.score(expand([("p", 4, 1), ("q", 4, 4)], model="m"), out=out, **QUICK)
     assert first.report is not None
     assert first.report.status == "published"

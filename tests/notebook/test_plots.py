@@ -137,8 +137,7 @@ def test_save_creates_no_folders(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gone", ["snapshots", "snapshots/*/problem_counts"])
-def test_missing_files_of_problems_are_named(tmp_path: Path, gone: str) -> None:
-    out = tmp_path / "out"
+def test_missing_files_of_problems_are_named(out: Path, gone: str) -> None:
     config = {"publish": {"max_problems": 1}}
     with sl.score([[1, 0], [0, 1]], metrics="pass@1", config=config, out=out) as board:
         assert board.plot.matrix().title

@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(
         browser() is None, reason="NO BROWSER: the page was not tested in Chromium; `make browser` installs it"
     ),
+    pytest.mark.slow,
     pytest.mark.xdist_group("browser"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
@@ -155,7 +156,6 @@ def test_the_script_shows_the_table_of_the_file(page: Page) -> None:
     assert page.is_quiet()
 
 
-@pytest.mark.slow
 def test_search_sort_and_pin_are_kept_in_a_link(page: Page) -> None:
     page.open("heavy")
     assert len(page.names()) == 50
@@ -180,7 +180,6 @@ def test_search_sort_and_pin_are_kept_in_a_link(page: Page) -> None:
     assert page.is_quiet()
 
 
-@pytest.mark.slow
 def test_three_hundred_models(page: Page, pages: Path) -> None:
     """Few elements, however many models; a model that is pinned from far below joins every chart."""
     page.open("heavy")
@@ -216,7 +215,6 @@ def test_three_hundred_models(page: Page, pages: Path) -> None:
     assert page.is_quiet()
 
 
-@pytest.mark.slow
 def test_benchmark_protocol_and_subject(page: Page, pages: Path, outputs: dict[str, Path]) -> None:
     """Each choice shows the numbers of its tables; a link keeps all three."""
     page.open("busy")
@@ -285,7 +283,6 @@ def test_a_link_with_unknown_names_is_ignored(page: Page) -> None:
     assert page.is_quiet()
 
 
-@pytest.mark.slow
 def test_keyboard(page: Page) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -324,7 +321,6 @@ def test_without_script(page: Page, pages: Path) -> None:
     assert not page.all("button")
 
 
-@pytest.mark.slow
 def test_on_a_phone(page: Page) -> None:
     for name in ("plain", "hostile", "busy", "heavy"):
         page.open(name, width=360)
@@ -348,7 +344,6 @@ def test_on_a_phone(page: Page) -> None:
     assert len(page.all(".scores thead button")) == 3
 
 
-@pytest.mark.slow
 def test_print_is_light_and_complete(page: Page) -> None:
     page.open("busy", scheme="dark", media="print")
     assert not page.driver.find_element("id", "controls").is_displayed()
@@ -366,7 +361,6 @@ def test_print_is_light_and_complete(page: Page) -> None:
     page.until(lambda: len(page.names()) == 50)
 
 
-@pytest.mark.slow
 def test_hostile_names_do_nothing(page: Page) -> None:
     page.open("hostile")
     assert len(page.names()) == len(HOSTILE)
@@ -380,7 +374,6 @@ def test_hostile_names_do_nothing(page: Page) -> None:
     assert page.is_quiet()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("name", "width"), [("plain", 1280), ("hostile", 360), ("busy", 768), ("heavy", 1440)])
 def test_accessible(page: Page, name: str, width: int, scheme: str) -> None:

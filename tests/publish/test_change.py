@@ -171,8 +171,7 @@ def test_settings() -> None:
 
 
 @pytest.mark.slow
-def test_the_order_is_told(tmp_path: Path) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_the_order_is_told(lake: Path, out: Path) -> None:
     for model, c in (("a", 8), ("b", 5), ("c", 2)):
         put(lake, expand([("p", 10, c)], model=model), f"{model}.parquet")
     run(lake, out)

@@ -1,7 +1,5 @@
 """A leaderboard whose problems stay in the files of the snapshot ([publish] max_problems)."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -9,7 +7,7 @@ import polars as pl
 import pytest
 
 import scorelake
-from conftest import put, run, snapshot
+from conftest import Cli, put, run, snapshot
 from counted import lake, rows, scored
 from looked_at import model
 from scorelake.errors import DataError, UsageError
@@ -18,7 +16,6 @@ from scorelake.publish.snapshot import Output
 from scorelake.read.check import check
 from scorelake.read.session import query, reading
 
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 COUNTS = [
     {**row, "difficulty": "hard", "it's": 3}
     for row in (*model("a", [3] * 20 + [1] * 20), *model("b", [2] * 40), *model("c", [1] * 40))

@@ -74,12 +74,12 @@ FROM problem_histogram GROUP BY model
 
 
 @pytest.mark.slow
-def test_any_k_from_the_histogram(out: Path, tmp_path: Path) -> None:
+def test_any_k_from_the_histogram(out: Path, lake: Path, tmp_path: Path) -> None:
     for model, value in ask(out, ANY_K):
         n, c, times = np.array(ask(out, "SELECT n, c, problems FROM problem_histogram WHERE model = ?", model)).T
         assert value == pytest.approx(metrics.summarize("pass@5", n, c, times).value, rel=1e-12)
-    put(tmp_path / "lake", expand([("one", 5, 5), *((f"p{i}", 2, 0) for i in range(4))], model="m"))
-    run(tmp_path / "lake", tmp_path / "out", "[uncertainty]\nmin_coverage = 0", metrics=["pass@5"])
+    put(lake, expand([("one", 5, 5), *((f"p{i}", 2, 0) for i in range(4))], model="m"))
+    run(lake, tmp_path / "out", "[uncertainty]\nmin_coverage = 0", metrics=["pass@5"])
     for sql in (ANY_K, "SELECT model, value FROM model_summary"):
         assert ask(tmp_path / "out", sql) == [("m", 1.0)], "the mean of problems with five attempts"
 
@@ -138,15 +138,6 @@ def test_the_files_run_by_hand(out: Path, tmp_path: Path) -> None:
         for path in sorted((REPO / "sql").glob("*.sql")):
             db.execute(path.read_text())
     assert [name for name, _ in view_files()] == [path.name for path in sorted((REPO / "sql").glob("*.sql"))]
-
-
-def test_ranks(tmp_path: Path) -> None:
-    strong, weak = [(f"p{i}", 50, 45) for i in range(40)], [(f"p{i}", 50, 5) for i in range(40)]
-    for model, counts in (("a", strong), ("b", strong), ("c", weak)):
-        put(tmp_path / "lake", expand(counts, model=model), f"{model}.parquet")
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
-    got = ask(tmp_path / "out", "SELECT model, rank, rank_lo, rank_hi FROM leaderboard ORDER BY model")
-    assert got == [("a", 1, 1, 2), ("b", 1, 1, 2), ("c", 3, 3, 3)], "ties are ties"
 
 
 def query_forever(db: duckdb.DuckDBPyConnection) -> None:

@@ -2,15 +2,12 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import expand, put
+from conftest import Cli, expand, put
 from scorelake.publish.monitoring import write_report
-
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def gauges(path: Path) -> dict[str, float]:
@@ -19,8 +16,8 @@ def gauges(path: Path) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_a_failed_run_reports_the_last_success(tmp_path: Path, cli: Cli) -> None:
-    lake, out, file = tmp_path / "lake", tmp_path / "out", tmp_path / "metrics.prom"
+def test_a_failed_run_reports_the_last_success(lake: Path, out: Path, tmp_path: Path, cli: Cli) -> None:
+    file = tmp_path / "metrics.prom"
     put(lake, expand([("a", 4, 2), ("b", 4, 4)], model='m"\\\n'))
     told = ("--metrics-file", file, "--scores", "--metrics", "pass@1")
     assert cli("score", lake, "--out", out, *told).returncode == 0
@@ -56,8 +53,7 @@ def test_a_failed_run_reports_the_last_success(tmp_path: Path, cli: Cli) -> None
 
 
 @pytest.mark.slow
-def test_quiet(tmp_path: Path, cli: Cli) -> None:
-    lake, out = tmp_path / "lake", tmp_path / "out"
+def test_quiet(lake: Path, out: Path, cli: Cli) -> None:
     put(lake, expand([("a", 4, 2)], model="m"))
     done = cli("score", lake, "--out", out, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -66,9 +62,8 @@ def test_quiet(tmp_path: Path, cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_stdout(tmp_path: Path, cli: Cli) -> None:
+def test_a_full_stdout(lake: Path, out: Path, cli: Cli) -> None:
     """The run was published, and nothing else is said."""
-    lake, out = tmp_path / "lake", tmp_path / "out"
     put(lake, expand([("a", 4, 2)], model="m"))
     with open("/dev/full", "w") as full:
         import sys

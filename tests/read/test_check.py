@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from conftest import ask, attempts, expand, put, run, snapshot
+from conftest import ask, attempts, expand, failed_checks, put, run, snapshot
 from scorelake import reporting
 from scorelake.errors import DataError, LakeError
 from scorelake.publish.publication import rollback
@@ -22,10 +22,6 @@ def out(tmp_path: Path) -> Path:
     put(tmp_path / "lake", expand([("a", 4, 2), ("b", 4, 4)], model="m"))
     run(tmp_path / "lake", tmp_path / "out")
     return tmp_path / "out"
-
-
-def failed(out: Path) -> list[str]:
-    return [finding.what for finding in check.check(Output(out)) if not finding.ok]
 
 
 def flip_a_byte(out: Path) -> None:
@@ -61,9 +57,9 @@ def change_the_lake(out: Path) -> None:
     ],
 )
 def test_each_kind_of_damage_is_found(out: Path, damage: Callable[[Path], None], finding: str) -> None:
-    assert failed(out) == []
+    assert failed_checks(out) == []
     damage(out)
-    assert failed(out) == [finding]
+    assert failed_checks(out) == [finding]
 
 
 def test_nothing_published(tmp_path: Path) -> None:
@@ -84,23 +80,23 @@ def test_nothing_published(tmp_path: Path) -> None:
         '[protocol]\ncolumns = ["subject"]\n[policy]\nmax_rejected = 9\n',
     ],
 )
-def test_the_recount_follows_the_settings(tmp_path: Path, config: str) -> None:
+def test_the_recount_follows_the_settings(lake: Path, tmp_path: Path, config: str) -> None:
     nan = float("nan")
     scores = [0.0, 0.5, 1.0, None, nan, 0.5]
     frame = attempts(model=["m", "m", "n", "n", "m", None], problem_id="p", subject="s", score=scores)
-    put(tmp_path / "lake", frame)
-    run(tmp_path / "lake", tmp_path / "out", config)
-    assert failed(tmp_path / "out") == []
+    put(lake, frame)
+    run(lake, tmp_path / "out", config)
+    assert failed_checks(tmp_path / "out") == []
 
 
-def test_a_column_that_only_some_files_have(tmp_path: Path) -> None:
+def test_a_column_that_only_some_files_have(lake: Path, tmp_path: Path) -> None:
     """A file without it has the default, or what its folder says; no file is taken for another."""
     frame = attempts(model="m", problem_id=["a", "b"], passed=[True, False])
-    put(tmp_path / "lake", frame, "0.parquet")
-    put(tmp_path / "lake", frame.with_columns(benchmark=pl.lit("x"), subject=pl.lit("s")), "1.parquet")
-    put(tmp_path / "lake", frame.drop("model"), "model=n/subject=t/2.parquet")
-    put(tmp_path / "lake", frame, "model=m/3.parquet")
-    run(tmp_path / "lake", tmp_path / "out")
+    put(lake, frame, "0.parquet")
+    put(lake, frame.with_columns(benchmark=pl.lit("x"), subject=pl.lit("s")), "1.parquet")
+    put(lake, frame.drop("model"), "model=n/subject=t/2.parquet")
+    put(lake, frame, "model=m/3.parquet")
+    run(lake, tmp_path / "out")
     assert ask(tmp_path / "out", "SELECT DISTINCT benchmark, subject, model FROM problem_counts ORDER BY ALL") == [
         ("default", "all", "m"),
         ("default", "t", "n"),
@@ -110,10 +106,10 @@ def test_a_column_that_only_some_files_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lake_that_changed_before_a_rollback(out: Path, tmp_path: Path) -> None:
+def test_a_lake_that_changed_before_a_rollback(out: Path, lake: Path) -> None:
     first = snapshot(out).name
-    put(tmp_path / "lake", expand([("c", 4, 1)], model="m"), "more.parquet")
-    run(tmp_path / "lake", out)
+    put(lake, expand([("c", 4, 1)], model="m"), "more.parquet")
+    run(lake, out)
     with Output(out).held() as held:
         rollback(held, first)
     found = check.check(Output(out))

@@ -207,9 +207,7 @@ def test_names_are_data(tmp_path: Path) -> None:
 def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) -> None:
     rows_ = [{"benchmark": "y", "model": m, "problem_id": i, "passed": i % 2 == 0} for m in "ab" for i in range(30)]
     rows_ += [{"benchmark": "x", "model": m, "problem_id": i, "passed": None} for m in "ab" for i in range(30)]
-    (tmp_path / "lake").mkdir()
-    pl.DataFrame(rows_).write_parquet(tmp_path / "lake" / "a.parquet")
-    score_lake(tmp_path / "lake", Output(tmp_path / "out"), Settings())
+    out = scored(tmp_path, pl.DataFrame(rows_))
     for metric in ("pass@1", "pass@2"):
-        text = claim(tmp_path / "out", "a", "b", metric, "x")
+        text = claim(out, "a", "b", metric, "x")
         assert "not comparable: too few problems (0 in common, 20 needed)" in text

@@ -3,17 +3,14 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import expand, put, run
+from conftest import Cli, expand, put, run
 from scorelake.errors import LakeError, UsageError
 from scorelake.read.board import opened
 from scorelake.read.session import query, reading, to_csv, to_json
-
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")

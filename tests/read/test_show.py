@@ -134,11 +134,8 @@ def test_by_a_carried_column_and_by_nothing_known(tmp_path: Path) -> None:
     assert (done.exit_code, "did you mean: default?" in done.output) == (2, True)
 
 
-def test_without_pass_or_fail_it_is_avg(tmp_path: Path) -> None:
-    put(
-        tmp_path / "lake",
-        attempts(model="m", problem_id=[f"p{i}" for i in range(30)], score=[i / 30 for i in range(30)]),
-    )
-    run(tmp_path / "lake", tmp_path / "out")
+def test_without_pass_or_fail_it_is_avg(lake: Path, tmp_path: Path) -> None:
+    put(lake, attempts(model="m", problem_id=[f"p{i}" for i in range(30)], score=[i / 30 for i in range(30)]))
+    run(lake, tmp_path / "out")
     assert "default / avg@N" in "\n".join(_shown(tmp_path / "out"))
     assert "avg@N" in build_page(tmp_path / "out")

@@ -4,28 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ask, attempts, put, run
+from conftest import ask, attempts, run
 from scorelake import metrics
 from scorelake.errors import MetricError
 from scorelake.scoring.choose import MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K
 
 
 @pytest.mark.slow
-def test_default_metrics_stop_at_a_k_that_the_run_names(tmp_path: Path) -> None:
+def test_default_metrics_stop_at_a_k_that_the_run_names(lake: Path, out: Path, tmp_path: Path) -> None:
     n = 2 * MAX_DEFAULT_K
     big = attempts(
         model="m", problem_id="big", passed=[i % 3 == 0 for i in range(n)], answer=(["a", "b", "c"] * n)[:n]
     )
-    put(tmp_path / "lake", big)
-    told = run(tmp_path / "lake", tmp_path / "out").warnings
+    told = run(big, out).warnings
     assert told == (
         "metrics stop at k = 1,024, though a problem has 2,048 attempts; --metrics names a larger k",
         "votes stop at k = 256, though a problem has 2,048 attempts; --metrics names a larger k",
     )
     largest = "SELECT max(k) FROM model_summary WHERE (family = 'vote@k') = ?"
-    assert ask(tmp_path / "out", largest, False) == [(MAX_DEFAULT_K,)]
-    assert ask(tmp_path / "out", largest, True) == [(MAX_DEFAULT_VOTE_K,)]
-    named = run(tmp_path / "lake", tmp_path / "named", metrics=["pass@2048"])
+    assert ask(out, largest, False) == [(MAX_DEFAULT_K,)]
+    assert ask(out, largest, True) == [(MAX_DEFAULT_VOTE_K,)]
+    named = run(lake, tmp_path / "named", metrics=["pass@2048"])
     assert named.warnings == ()
     assert ask(tmp_path / "named", "SELECT value FROM model_summary") == [(1.0,)]
 

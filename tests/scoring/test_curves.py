@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from conftest import FIXTURES, ask, attempts, expand, put, run
+from conftest import FIXTURES, ask, attempts, expand, run
 from scorelake import metrics
 from scorelake.scoring.summaries import curve_ks
 
@@ -20,27 +20,24 @@ def test_every_k_then_four_in_each_doubling() -> None:
     assert curve_ks(10**6)[-1] <= 10**6
 
 
-def test_the_curve_is_the_summary_at_every_k(tmp_path: Path) -> None:
-    run(FIXTURES / "lake", tmp_path / "out", metrics=("all",))
+def test_the_curve_is_the_summary_at_every_k(out: Path) -> None:
+    run(FIXTURES / "lake", out, metrics=("all",))
     sql = """
         SELECT c.value, s.value, c.lo, s.lo, c.hi, s.hi, c.problems_scored, s.problems_scored
         FROM curve AS c JOIN model_summary AS s USING (benchmark, model, protocol, metric)
     """
-    both = ask(tmp_path / "out", sql)
+    both = ask(out, sql)
     assert len(both) == 4 * 2 * 5
     for row in both:
         assert row[::2] == row[1::2]
-    ((found,),) = ask(tmp_path / "out", "SELECT count(*) FROM curve")
-    ((ends,),) = ask(
-        tmp_path / "out", "SELECT sum(2 * top) FROM (SELECT max(n) AS top FROM problem_counts GROUP BY model)"
-    )
+    ((found,),) = ask(out, "SELECT count(*) FROM curve")
+    ((ends,),) = ask(out, "SELECT sum(2 * top) FROM (SELECT max(n) AS top FROM problem_counts GROUP BY model)")
     assert found == ends, "every k for which any problem has attempts"
 
 
-def test_coverage_is_told(tmp_path: Path) -> None:
-    put(tmp_path / "lake", expand([("a", 3, 1), ("b", 1, 1)], model="m"))
-    run(tmp_path / "lake", tmp_path / "out", "[uncertainty]\nmin_coverage = 0.6")
-    got = ask(tmp_path / "out", "SELECT metric, value, problems_scored, coverage FROM curve")
+def test_coverage_is_told(lake: Path, out: Path) -> None:
+    run(expand([("a", 3, 1), ("b", 1, 1)], model="m"), out, "[uncertainty]\nmin_coverage = 0.6")
+    got = ask(out, "SELECT metric, value, problems_scored, coverage FROM curve")
     assert got == [
         ("pass@1", pytest.approx(2 / 3), 2, 1.0),
         ("pass@2", None, 1, 0.5),
@@ -52,17 +49,15 @@ def test_coverage_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_clusters_are_the_units(tmp_path: Path) -> None:
+def test_clusters_are_the_units(lake: Path, out: Path) -> None:
     counts = pl.concat([expand([(f"p{i}", 4, 4 * (i // 6))], model="m", passage=i // 3) for i in range(12)])
-    put(tmp_path / "lake", counts)
-    run(tmp_path / "lake", tmp_path / "out", '[columns]\ncluster = "passage"', metrics=["pass@2"])
-    ((value, se),) = ask(tmp_path / "out", "SELECT value, se FROM model_summary")
+    run(counts, out, '[columns]\ncluster = "passage"', metrics=["pass@2"])
+    ((value, se),) = ask(out, "SELECT value, se FROM model_summary")
     want = metrics.interval(np.array([value]), np.array([se]), np.array([4]))
-    got = ask(tmp_path / "out", "SELECT lo, hi FROM curve WHERE metric = 'pass@2'")
+    got = ask(out, "SELECT lo, hi FROM curve WHERE metric = 'pass@2'")
     assert got == [(want[0][0], want[1][0])]
 
 
-def test_scores_without_verdicts_have_no_curve(tmp_path: Path) -> None:
-    put(tmp_path / "lake", attempts(model="m", problem_id=["a", "b"], score=[0.5, 1.0]))
-    run(tmp_path / "lake", tmp_path / "out")
-    assert ask(tmp_path / "out", "SELECT count(*) FROM curve") == [(0,)]
+def test_scores_without_verdicts_have_no_curve(lake: Path, out: Path) -> None:
+    run(attempts(model="m", problem_id=["a", "b"], score=[0.5, 1.0]), out)
+    assert ask(out, "SELECT count(*) FROM curve") == [(0,)]

@@ -34,9 +34,9 @@ def config(path: Path, more: str = "") -> str:
 
 
 @pytest.mark.slow
-def test_every_problem_has_its_own_prior(tmp_path: Path) -> None:
+def test_every_problem_has_its_own_prior(out: Path, tmp_path: Path) -> None:
     then = lake(tmp_path / "then", THEN)
-    run(lake(tmp_path / "now", NOW), tmp_path / "out", config(then, "prior = [2.0, 0.5]"), metrics=NAMES)
+    run(lake(tmp_path / "now", NOW), out, config(then, "prior = [2.0, 0.5]"), metrics=NAMES)
     run(tmp_path / "now", tmp_path / "plain", "[uncertainty]\nmin_coverage = 0", metrics=NAMES)
     for model in "ab":
         mine = [(n, c, *THEN.get(key, (0, 0))) for key, (n, c) in NOW.items() if key[0] == model]
@@ -47,77 +47,77 @@ def test_every_problem_has_its_own_prior(tmp_path: Path) -> None:
             (estimate,) = evaluate([metrics.parse(name)], n, c, prior)
             want = aggregate([estimate], histogram, min_coverage=0)[0].first()
             sql = "SELECT value, mu, sigma, lo, hi FROM model_summary WHERE model = ? AND metric = ?"
-            (got,) = ask(tmp_path / "out", sql, model, name)
+            (got,) = ask(out, sql, model, name)
             numbers = (want.value, want.mu, want.sigma, want.lo, want.hi)
             assert got == tuple(None if np.isnan(x) else pytest.approx(x, rel=1e-12) for x in numbers), (model, name)
             if name != "bayes@N":
                 ((value,),) = ask(tmp_path / "plain", VALUE, model, name)
                 assert value == got[0], "earlier attempts are no attempts"
-    told = ask(tmp_path / "out", "SELECT model, problem_id, n, c, prior_n, prior_c FROM problem_counts ORDER BY ALL")
+    told = ask(out, "SELECT model, problem_id, n, c, prior_n, prior_c FROM problem_counts ORDER BY ALL")
     assert told == sorted((*key, *NOW[key], *THEN.get(key, (0, 0))) for key in NOW)
     about = "SELECT DISTINCT column_name FROM duckdb_columns() WHERE comment = 'carried from the lake'"
-    assert ask(tmp_path / "out", about) == []
-    ((read,),) = ask(tmp_path / "out", "SELECT rows_read FROM run")
+    assert ask(out, about) == []
+    ((read,),) = ask(out, "SELECT rows_read FROM run")
     assert read == sum(n for n, _ in NOW.values()), "rows of the lake only"
 
 
-def test_the_same_numbers_traced(tmp_path: Path) -> None:
+def test_the_same_numbers_traced(out: Path, tmp_path: Path) -> None:
     then = lake(tmp_path / "then", THEN)
-    run(lake(tmp_path / "now", NOW), tmp_path / "out", config(then), metrics=["bayes@N", "maj@1"])
+    run(lake(tmp_path / "now", NOW), out, config(then), metrics=["bayes@N", "maj@1"])
     sql = "SELECT s.value, avg(p.value) FROM model_summary AS s JOIN problem_scores AS p USING (model, metric)"
-    rows = ask(tmp_path / "out", f"{sql} GROUP BY s.model, s.metric, s.value")
+    rows = ask(out, f"{sql} GROUP BY s.model, s.metric, s.value")
     assert len(rows) == 4
     for value, mean in rows:
         assert value == pytest.approx(mean, rel=1e-12)
 
 
-def test_comparing_on_demand_uses_the_prior_too(tmp_path: Path) -> None:
+def test_comparing_on_demand_uses_the_prior_too(out: Path, tmp_path: Path) -> None:
     counts = {(model, f"p{i}"): (4, (i + shift) % 5) for shift, model in enumerate("ab") for i in range(25)}
     then = lake(tmp_path / "then", {key: (3, i % 4) for i, key in enumerate(counts)})
-    run(lake(tmp_path / "now", counts), tmp_path / "out", config(then), metrics=["pass@1", "bayes@N"])
-    stored = ask(tmp_path / "out", "SELECT model_a, model_b, lift, wins_a FROM comparison WHERE metric = 'bayes@N'")
+    run(lake(tmp_path / "now", counts), out, config(then), metrics=["pass@1", "bayes@N"])
+    stored = ask(out, "SELECT model_a, model_b, lift, wins_a FROM comparison WHERE metric = 'bayes@N'")
     for a, b, *numbers in stored:
-        ((run_id,),) = ask(tmp_path / "out", "SELECT run_id FROM run")
+        ((run_id,),) = ask(out, "SELECT run_id FROM run")
         request = PairRequest(a, b, "bayes@N")
-        (again,) = compare_stored(str(tmp_path / "out"), run_id, request, "bayes@N", {})
+        (again,) = compare_stored(str(out), run_id, request, "bayes@N", {})
         assert [again.row[name] for name in ("lift", "wins_a")] == pytest.approx(numbers, rel=1e-12)
     assert stored
 
 
-def test_a_rubric(tmp_path: Path) -> None:
+def test_a_rubric(out: Path, tmp_path: Path) -> None:
     """METRICS section 5: prior outcomes [[0, 2], [1, 2]] give 0.575 and 0.084275."""
     for name, outcomes in (("now", [[0, 1, 2, 2, 1], [1, 1, 0, 2, 2]]), ("then", [[0, 2], [1, 2]])):
         rows = [attempts(model="m", problem_id=str(i), score=row) for i, row in enumerate(outcomes)]
         put(tmp_path / name, pl.concat(rows))
     rubric = "[rubric]\nlevels = [0, 1, 2]\nweights = [0.0, 0.5, 1.0]\n"
-    run(tmp_path / "now", tmp_path / "out", rubric + config(tmp_path / "then"), metrics=["bayes@N", "avg@N"])
-    got = {name: row for name, *row in ask(tmp_path / "out", "SELECT metric, mu, sigma FROM model_summary")}
+    run(tmp_path / "now", out, rubric + config(tmp_path / "then"), metrics=["bayes@N", "avg@N"])
+    got = {name: row for name, *row in ask(out, "SELECT metric, mu, sigma FROM model_summary")}
     assert got["bayes@N"] == pytest.approx([0.575, 0.084275], abs=5e-7)
     assert got["avg@N"] == pytest.approx([0.6, 0.147196], abs=5e-7)
 
 
 @pytest.mark.slow
-def test_incremental_is_full(tmp_path: Path) -> None:
+def test_incremental_is_full(out: Path, tmp_path: Path) -> None:
     now, then = lake(tmp_path / "now", NOW), lake(tmp_path / "then", THEN)
-    run(now, tmp_path / "out", config(then), metrics=NAMES)
-    assert run(now, tmp_path / "out", config(then), metrics=NAMES).status == "unchanged"
+    run(now, out, config(then), metrics=NAMES)
+    assert run(now, out, config(then), metrics=NAMES).status == "unchanged"
     put(then, expand([("new", 3, 3)], model="a"), "more.parquet")
-    assert run(now, tmp_path / "out", config(then), metrics=NAMES).status == "published"
+    assert run(now, out, config(then), metrics=NAMES).status == "published"
     run(now, tmp_path / "full", config(then), metrics=NAMES)
-    ours, full = tables(tmp_path / "out"), tables(tmp_path / "full")
+    ours, full = tables(out), tables(tmp_path / "full")
     same = [name for name in full if name != "change.parquet"]
     assert [ours[name] for name in same] == [full[name] for name in same]
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_refused(out: Path, tmp_path: Path) -> None:
     now = lake(tmp_path / "now", NOW)
     put(tmp_path / "scores", attempts(model="a", problem_id=["one"], score=[0.5]))
     with pytest.raises(DataError, match="outcome columns are not those of the lake"):
-        run(now, tmp_path / "out", config(tmp_path / "scores"))
+        run(now, out, config(tmp_path / "scores"))
     with pytest.raises(ScorelakeError, match="nowhere"):
-        run(now, tmp_path / "out", config(tmp_path / "nowhere"))
+        run(now, out, config(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="exclude each other"):
-        run(now, tmp_path / "out", config(lake(tmp_path / "then", THEN), 'prior = "empirical"'))
+        run(now, out, config(lake(tmp_path / "then", THEN), 'prior = "empirical"'))
     with pytest.raises(UsageError, match="only where a rubric"):
-        run(tmp_path / "scores", tmp_path / "out", config(tmp_path / "scores"))
-    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+        run(tmp_path / "scores", out, config(tmp_path / "scores"))
+    assert not (out / "leaderboard.duckdb").exists()

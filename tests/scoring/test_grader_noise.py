@@ -9,17 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from counted import rows
-from scorelake.pipeline import score_lake
-from scorelake.publish.snapshot import Output
-from scorelake.settings import Settings
-
-
-def _scored(tmp_path: Path, attempts: list[dict[str, Any]], **settings: Any) -> Path:
-    (tmp_path / "lake").mkdir()
-    pl.DataFrame(attempts).write_parquet(tmp_path / "lake" / "part-0.parquet")
-    score_lake(tmp_path / "lake", Output(tmp_path / "out"), Settings.model_validate(settings))
-    return tmp_path / "out"
+from counted import rows, scored
 
 
 @pytest.mark.slow
@@ -38,7 +28,9 @@ def test_the_same_answer_with_two_verdicts(tmp_path: Path) -> None:
         for p in range(20)
         for _ in range(6)
     ]
-    got = rows(_scored(tmp_path, attempts, protocol={"columns": ["grader"]}), "FROM grader_noise ORDER BY model")
+    got = rows(
+        scored(tmp_path, pl.DataFrame(attempts), protocol={"columns": ["grader"]}), "FROM grader_noise ORDER BY model"
+    )
     assert [(r["model"], r["grader"]) for r in got] == [("m0", "g"), ("m1", "h"), ("m2", "g")]
     for row in got:
         said: dict[tuple[Any, ...], list[bool]] = defaultdict(list)
@@ -65,13 +57,10 @@ def test_the_same_answer_with_two_verdicts(tmp_path: Path) -> None:
 def test_a_sure_grader_and_a_lake_without_answers(tmp_path: Path) -> None:
     five = [(p, i) for p in range(5) for i in range(4)]
     sure = [{"model": "m", "problem_id": p, "answer": str(i % 2), "passed": i % 2 == 0} for p, i in five]
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    (row,) = rows(_scored(tmp_path / "one", sure), "FROM grader_noise")
+    (row,) = rows(scored(tmp_path / "one", pl.DataFrame(sure)), "FROM grader_noise")
     assert (row["grader"], row["answers_repeated"], row["answers_mixed"]) == (None, 10, 0)
     assert (row["disagreement"], row["share_mixed"], row["examples"]) == (0, 0, None)
-    silent = [{key: value for key, value in each.items() if key != "answer"} for each in sure]
-    assert rows(_scored(tmp_path / "two", silent), "FROM grader_noise") == []
+    assert rows(scored(tmp_path / "two", pl.DataFrame(sure).drop("answer")), "FROM grader_noise") == []
 
 
 def test_two_graders_on_the_same_attempts(tmp_path: Path) -> None:
@@ -87,7 +76,7 @@ def test_two_graders_on_the_same_attempts(tmp_path: Path) -> None:
                 {"model": "m", "problem_id": p, "temperature": 0.5, "grader": grader, "passed": x} for x in passed
             ]
     attempts.append({"model": "m", "problem_id": 0, "temperature": 0.5, "grader": "h", "passed": True})  # n differs
-    out = _scored(tmp_path, attempts, protocol={"columns": ["temperature", "grader"]})
+    out = scored(tmp_path, pl.DataFrame(attempts), protocol={"columns": ["temperature", "grader"]})
     (row,) = rows(out, "FROM grader_disagreement")
     assert (row["otherwise"], row["grader_a"], row["grader_b"]) == ("0.5", "g", "h")
     assert (row["problems"], row["problems_matched"]) == (30, 29)

@@ -32,12 +32,12 @@ def scores(out: Path) -> dict[str, tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_prior_outcomes_of_a_rubric(tmp_path: Path) -> None:
+def test_prior_outcomes_of_a_rubric(lake: Path, tmp_path: Path) -> None:
     """METRICS section 5: with prior outcomes the posterior mean is 0.575 and its deviation 0.084275."""
     levels = "[rubric]\nlevels = [0, 1, 2]\nweights = [0.0, 0.5, 1.0]\n"
     wanted = ["bayes@N", "avg@N", "max@2"]
     run(rubric_lake(tmp_path), tmp_path / "flat", levels, metrics=wanted)
-    run(tmp_path / "lake", tmp_path / "told", levels + "prior = [0.5, 0.5, 1]", metrics=wanted)
+    run(lake, tmp_path / "told", levels + "prior = [0.5, 0.5, 1]", metrics=wanted)
     flat, told = scores(tmp_path / "flat"), scores(tmp_path / "told")
     assert flat["bayes@N"][1:3] == pytest.approx((0.5625, 0.091998), abs=1e-6)
     want = metrics.summarize_levels("bayes@N", [0, 0.5, 1], [[1, 2, 2], [1, 2, 2]], prior_counts=[0.5, 0.5, 1])
@@ -48,12 +48,12 @@ def test_prior_outcomes_of_a_rubric(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_prior_of_verdicts_on_a_rubric_is_an_error(tmp_path: Path) -> None:
+def test_a_prior_of_verdicts_on_a_rubric_is_an_error(out: Path, tmp_path: Path) -> None:
     lake, levels = rubric_lake(tmp_path), "[rubric]\nlevels = [0, 1, 2]\n"
     for prior in ("[2.0, 3.0]", '"jeffreys"', '"empirical"'):
         with pytest.raises(UsageError, match=r"\[rubric\] prior"):
-            run(lake, tmp_path / "out", f"{levels}[uncertainty]\nprior = {prior}")
-    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+            run(lake, out, f"{levels}[uncertainty]\nprior = {prior}")
+    assert not (out / "leaderboard.duckdb").exists()
     both = levels + "prior = [1, 1, 1]\n[policy]\npass_threshold = 2\n[uncertainty]\nprior = [2.0, 3.0]"
     assert run(lake, tmp_path / "both", both, metrics=["pass@1", "bayes@N"]).status == "published"
     want = metrics.summarize("pass@1", [5, 5], [2, 2], prior=(2.0, 3.0))
@@ -61,12 +61,12 @@ def test_a_prior_of_verdicts_on_a_rubric_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_weights_of_verdicts(tmp_path: Path) -> None:
+def test_weights_of_verdicts(lake: Path, out: Path, tmp_path: Path) -> None:
     """A wrong answer costs a quarter of a right one."""
     marking = "[rubric]\nlevels = [0, 1]\nweights = [-0.25, 1]\n"
-    run(verdict_lake(tmp_path), tmp_path / "out", marking, metrics=["avg@N", "bayes@N", "max@2", "pass@1"])
-    run(tmp_path / "lake", tmp_path / "plain", metrics=["avg@N", "pass@1"])
-    got = scores(tmp_path / "out")
+    run(verdict_lake(tmp_path), out, marking, metrics=["avg@N", "bayes@N", "max@2", "pass@1"])
+    run(lake, tmp_path / "plain", metrics=["avg@N", "pass@1"])
+    got = scores(out)
     assert got["avg@N"][0] == pytest.approx(-0.25 + 1.25 * 0.7, rel=1e-14)
     assert got["max@2"][0] == pytest.approx(-0.25 + 1.25 * 0.95, rel=1e-14)
     assert got["bayes@N"][1] == pytest.approx(-0.25 + 1.25 * 9 / 14, rel=1e-14)
@@ -74,34 +74,34 @@ def test_weights_of_verdicts(tmp_path: Path) -> None:
     lo, hi, rerun = got["avg@N"][5:]
     assert -0.25 < lo < got["avg@N"][0] < hi < 1
     assert rerun is None, "a rerun is of 0/1"
-    run(tmp_path / "lake", tmp_path / "told", marking + "prior = [1, 2]", metrics=["bayes@N", "pass@2"])
+    run(lake, tmp_path / "told", marking + "prior = [1, 2]", metrics=["bayes@N", "pass@2"])
     told = scores(tmp_path / "told")
     assert told["bayes@N"][1] == pytest.approx(-0.25 + 1.25 * (6 + 7) / 20, rel=1e-14)
     assert told["pass@2"][1] == metrics.summarize("pass@2", [5, 5], [3, 4], prior=(3.0, 2.0)).mu
-    ((lift,),) = ask(tmp_path / "out", "SELECT count(*) FROM comparison")
+    ((lift,),) = ask(out, "SELECT count(*) FROM comparison")
     assert lift == 0
 
 
-def test_levels_without_a_score_must_be_verdicts(tmp_path: Path) -> None:
+def test_levels_without_a_score_must_be_verdicts(lake: Path, out: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"levels are of a column score, and this lake has none"):
-        run(verdict_lake(tmp_path), tmp_path / "out", "[rubric]\nlevels = [0, 1, 2]")
+        run(verdict_lake(tmp_path), out, "[rubric]\nlevels = [0, 1, 2]")
     told = '[rubric]\nlevels = [0, 1]\nprior = [1, 1]\n[uncertainty]\nprior = "empirical"'
     with pytest.raises(UsageError, match="exclude each other"):
-        run(tmp_path / "lake", tmp_path / "out", told)
+        run(lake, out, told)
 
 
 @pytest.mark.slow
-def test_spectra_have_names(tmp_path: Path) -> None:
+def test_spectra_have_names(lake: Path, out: Path, tmp_path: Path) -> None:
     config = "[spectra]\nsteep = [0.25, 0.75]\nflat = [0.5]\n[metrics]\nspectrum = [0.5, 0.5]\n"
     wanted = ["spectrum-steep@2", "geo-spectrum-steep@2_0.5", "Geo-Spectrum-Flat@1_0.3", "threshold-spectrum@2"]
-    run(verdict_lake(tmp_path), tmp_path / "out", config, metrics=wanted)
-    got = scores(tmp_path / "out")
+    run(verdict_lake(tmp_path), out, config, metrics=wanted)
+    got = scores(out)
     assert list(got) == ["spectrum-steep@2", "geo-spectrum-steep@2", "geo-spectrum-flat@1_0.3", "spectrum@2"]
     steep = 0.25 * 0.95 + 0.75 * 0.45
     assert got["spectrum-steep@2"][0] == pytest.approx(steep, rel=1e-14)
     assert got["geo-spectrum-steep@2"][0] == pytest.approx((0.95 * steep) ** 0.5, rel=1e-14)
     assert got["geo-spectrum-flat@1_0.3"][0] == pytest.approx(0.7**0.3 * 0.35**0.7, rel=1e-14)
-    run(tmp_path / "lake", tmp_path / "all", config)
+    run(lake, tmp_path / "all", config)
     assert {"spectrum@2", "spectrum-steep@2", "spectrum-flat@1"} <= set(scores(tmp_path / "all"))
 
 
@@ -115,21 +115,21 @@ def test_spectra_have_names(tmp_path: Path) -> None:
         ("", "spectrum-steep@2", "unknown metric"),
     ],
 )
-def test_spectra_that_are_none(tmp_path: Path, config: str, name: str, says: str) -> None:
+def test_spectra_that_are_none(out: Path, tmp_path: Path, config: str, name: str, says: str) -> None:
     with pytest.raises(MetricError, match=says):
-        run(verdict_lake(tmp_path), tmp_path / "out", config, metrics=[name])
+        run(verdict_lake(tmp_path), out, config, metrics=[name])
 
 
 @pytest.mark.parametrize("name", ["star", "Steep", "a b", "x_1", ""])
-def test_names_of_spectra(tmp_path: Path, name: str) -> None:
+def test_names_of_spectra(out: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="spectra"):
-        run(verdict_lake(tmp_path), tmp_path / "out", f'[spectra]\n"{name}" = [1.0]')
+        run(verdict_lake(tmp_path), out, f'[spectra]\n"{name}" = [1.0]')
 
 
-def test_powers_and_aliases(tmp_path: Path) -> None:
+def test_powers_and_aliases(out: Path, tmp_path: Path) -> None:
     wanted = ["geom@2_0.3_0.7", "geom-ds@2_0.5_0.5", "geom-ds@2_-1_1", "mean", "Accuracy", "best@2", "unanimous@2"]
-    run(verdict_lake(tmp_path), tmp_path / "out", metrics=[*wanted, "geo-spectrum-star@2"])
-    got = scores(tmp_path / "out")
+    run(verdict_lake(tmp_path), out, metrics=[*wanted, "geo-spectrum-star@2"])
+    got = scores(out)
     assert list(got) == (
         ["geom@2_0.3_0.7", "geom-ds@2", "geom-ds@2_-1.0_1.0", "avg@N", "pass@1", "max@2", "pass^2", "geo-spectrum@2"]
     )
@@ -137,20 +137,19 @@ def test_powers_and_aliases(tmp_path: Path) -> None:
     assert got["pass@1"][0] == got["avg@N"][0] == pytest.approx(0.7, rel=1e-15)
 
 
-def test_consensus_is_a_vote(tmp_path: Path) -> None:
+def test_consensus_is_a_vote(lake: Path, out: Path) -> None:
     frame = attempts(model="m", problem_id="p", passed=[True, True, False], answer=["a", "a", "b"])
-    put(tmp_path / "lake", frame)
-    run(tmp_path / "lake", tmp_path / "out", metrics=["cons@3"])
-    assert scores(tmp_path / "out")["vote@3"][0] == 1
+    run(frame, out, metrics=["cons@3"])
+    assert scores(out)["vote@3"][0] == 1
 
 
-def test_bounds_of_the_posterior(tmp_path: Path) -> None:
-    run(verdict_lake(tmp_path), tmp_path / "out", "[uncertainty]\nbounds = [0.5, 0.8]", metrics=["pass@1"])
-    value, mu, _, mu_lo, mu_hi, lo, hi, _ = scores(tmp_path / "out")["pass@1"]
+def test_bounds_of_the_posterior(lake: Path, out: Path, tmp_path: Path) -> None:
+    run(verdict_lake(tmp_path), out, "[uncertainty]\nbounds = [0.5, 0.8]", metrics=["pass@1"])
+    value, mu, _, mu_lo, mu_hi, lo, hi, _ = scores(out)["pass@1"]
     assert (mu_lo, mu_hi) == (0.5, 0.8)
     assert lo < 0.5 < mu < value < 0.8 < hi, "the interval of the value is another one"
     with pytest.raises(UsageError, match="must not exceed"):
-        run(tmp_path / "lake", tmp_path / "bad", "[uncertainty]\nbounds = [1, 0]")
+        run(lake, tmp_path / "bad", "[uncertainty]\nbounds = [1, 0]")
 
 
 @pytest.mark.parametrize(

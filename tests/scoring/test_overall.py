@@ -33,12 +33,12 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", [{}, {"law": 3.0, "code": 0.5}])
-def test_it_is_the_formula(tmp_path: Path, weights: dict[str, float]) -> None:
+def test_it_is_the_formula(out: Path, tmp_path: Path, weights: dict[str, float]) -> None:
     given = "\n".join(f"{name} = {weight}" for name, weight in weights.items())
-    run(lake(tmp_path), tmp_path / "out", f"[overall.weights]\n{given}", metrics=["pass@1", "pass@2", "geom-ds@2"])
+    run(lake(tmp_path), out, f"[overall.weights]\n{given}", metrics=["pass@1", "pass@2", "geom-ds@2"])
     for metric in ("pass@1", "pass@2", "geom-ds@2"):
         sql = "SELECT benchmark, value, se, problems_scored FROM model_summary WHERE model = 'a' AND metric = ?"
-        parts = ask(tmp_path / "out", sql, metric)
+        parts = ask(out, sql, metric)
         total = sum(weights.get(part[0], 1.0) for part in parts)
         share = [weights.get(part[0], 1.0) / total for part in parts]
         value = sum(w * part[1] for w, part in zip(share, parts, strict=True))
@@ -47,16 +47,16 @@ def test_it_is_the_formula(tmp_path: Path, weights: dict[str, float]) -> None:
         units = 1 + se**4 / sum(x**2 / (part[3] - 1) for x, part in zip(squares, parts, strict=True))
         lo, hi = metrics.interval(np.array([value]), np.array([se]), np.array([units]))
         sql = "SELECT value, se, lo, hi, benchmarks, missing FROM overall WHERE model = 'a' AND metric = ?"
-        (got,) = ask(tmp_path / "out", sql, metric)
+        (got,) = ask(out, sql, metric)
         assert got[:4] == pytest.approx((value, se, lo[0], hi[0]), rel=1e-12)
         assert got[4:] == (3, None)
 
 
 @pytest.mark.slow
-def test_a_missing_part_is_named(tmp_path: Path) -> None:
-    run(lake(tmp_path), tmp_path / "out", metrics=["pass@1", "pass@2"])
+def test_a_missing_part_is_named(out: Path, tmp_path: Path) -> None:
+    run(lake(tmp_path), out, metrics=["pass@1", "pass@2"])
     sql = "SELECT metric, model, rank, value IS NULL, lo IS NULL, benchmarks, missing FROM overall ORDER BY 1, 2"
-    got = ask(tmp_path / "out", sql)
+    got = ask(out, sql)
     assert [row[3:] for row in got] == [
         (False, False, 3, None),
         (True, True, 3, "law"),
@@ -74,37 +74,34 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
         assert apart == pytest.approx(0, abs=1e-12)
 
 
-def test_protocols_are_never_mixed(tmp_path: Path) -> None:
+def test_protocols_are_never_mixed(out: Path, tmp_path: Path) -> None:
     counts = [(f"p{i}", 2, i % 3) for i in range(6)]
     frames = [
         expand(counts, model="a", benchmark=benchmark, temperature=heat)
         for benchmark, heat in (("x", 0.0), ("y", 0.0), ("x", 1.0))
     ]
     put(tmp_path / "lake", pl.concat(frames))
-    run(tmp_path / "lake", tmp_path / "out", '[protocol]\ncolumns = ["temperature"]', metrics=["pass@1"])
-    assert ask(tmp_path / "out", "SELECT benchmarks, missing FROM overall ORDER BY protocol") == [
-        (2, None),
-        (1, None),
-    ]
+    run(tmp_path / "lake", out, '[protocol]\ncolumns = ["temperature"]', metrics=["pass@1"])
+    assert ask(out, "SELECT benchmarks, missing FROM overall ORDER BY protocol") == [(2, None), (1, None)]
 
 
 @pytest.mark.slow
-def test_parts_without_spread(tmp_path: Path) -> None:
+def test_parts_without_spread(out: Path, tmp_path: Path) -> None:
     """All failed, 30 problems each: as if all 60 were one sample. One problem only: no better than one problem."""
     counts = [(f"p{i}", 2, 0) for i in range(30)]
     put(tmp_path / "lake", pl.concat([expand(counts, model="a", benchmark=b) for b in "xy"]))
     put(tmp_path / "one", pl.concat([expand(counts[: 1 if b == "x" else 30], model="a", benchmark=b) for b in "xy"]))
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
+    run(tmp_path / "lake", out, metrics=["pass@1"])
     run(tmp_path / "one", tmp_path / "alone", metrics=["pass@1"])
     zero, none = np.zeros(1), np.full(1, np.nan)
     want = metrics.interval(zero, zero, np.array([59]))[1][0]
-    assert ask(tmp_path / "out", "SELECT lo, hi FROM overall") == [(0.0, pytest.approx(want, rel=1e-12))]
+    assert ask(out, "SELECT lo, hi FROM overall") == [(0.0, pytest.approx(want, rel=1e-12))]
     want = metrics.interval(zero, none, np.array([1]))[1][0]
     assert ask(tmp_path / "alone", "SELECT lo, hi, se FROM overall") == [(0.0, pytest.approx(want, rel=1e-12), None)]
 
 
-def test_weights_of_no_benchmark(tmp_path: Path) -> None:
+def test_weights_of_no_benchmark(out: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no benchmark 'maths'"):
-        run(lake(tmp_path), tmp_path / "out", "[overall.weights]\nmaths = 2")
+        run(lake(tmp_path), out, "[overall.weights]\nmaths = 2")
     with pytest.raises(UsageError, match="greater than or equal to 0"):
-        run(lake(tmp_path), tmp_path / "out", "[overall.weights]\nmath = -2")
+        run(lake(tmp_path), out, "[overall.weights]\nmath = -2")

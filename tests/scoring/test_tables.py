@@ -18,7 +18,7 @@ SUMMARIES = ("model_summary", "subject_summary", "slice_summary")
 OTHERS = ("leaderboard", "history", "curve", "overall")
 
 
-def test_problems_of_the_benchmark_are_those_any_model_tried(tmp_path: Path) -> None:
+def test_problems_of_the_benchmark_are_those_any_model_tried(lake: Path, out: Path) -> None:
     frame = pl.concat(
         [
             attempts(model="a", subject="x", problem_id=["1", "2", "3"], passed=[1, 0, None], hard=["y", "n", "n"]),
@@ -27,14 +27,13 @@ def test_problems_of_the_benchmark_are_those_any_model_tried(tmp_path: Path) -> 
         ],
         how="vertical_relaxed",
     )
-    put(tmp_path / "lake", frame)
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"], by=("hard",))
+    run(frame, out, metrics=["pass@1"], by=("hard",))
     told = "problems, problems_of_benchmark FROM"
-    assert ask(tmp_path / "out", f"SELECT model, {told} model_summary") == [("a", 4, 5), ("b", 2, 5)]
-    assert ask(tmp_path / "out", f"SELECT subject, model, {told} subject_summary") == (
+    assert ask(out, f"SELECT model, {told} model_summary") == [("a", 4, 5), ("b", 2, 5)]
+    assert ask(out, f"SELECT subject, model, {told} subject_summary") == (
         [("x", "a", 3, 4), ("x", "b", 2, 4), ("z", "a", 1, 1)]
     )
-    assert ask(tmp_path / "out", f"SELECT slice_value, model, {told} slice_summary ORDER BY ALL") == (
+    assert ask(out, f"SELECT slice_value, model, {told} slice_summary ORDER BY ALL") == (
         [("n", "a", 2, 2), ("y", "a", 2, 2), ("y", "b", 1, 2), (None, "b", 1, 1)]
     )
 
@@ -97,10 +96,10 @@ REWARDS = attempts(model="m", problem_id=[1, 1, 2, 2, 3, 3], score=[0.1, 0.7, 0.
 
 
 @pytest.mark.slow
-def test_bounds_of_rewards(tmp_path: Path) -> None:
-    put(tmp_path / "lake", REWARDS)
-    run(tmp_path / "lake", tmp_path / "free", metrics=["avg@N", "max@2"])
-    run(tmp_path / "lake", tmp_path / "known", "[rubric]\nbounds = [0, 1]", metrics=["avg@N", "max@2"])
+def test_bounds_of_rewards(lake: Path, tmp_path: Path) -> None:
+    put(lake, REWARDS)
+    run(lake, tmp_path / "free", metrics=["avg@N", "max@2"])
+    run(lake, tmp_path / "known", "[rubric]\nbounds = [0, 1]", metrics=["avg@N", "max@2"])
     for out in ("free", "known"):
         sound(tmp_path / out)
     sql = "SELECT value, lo, hi, se FROM model_summary WHERE metric = 'avg@N'"
@@ -112,11 +111,11 @@ def test_bounds_of_rewards(tmp_path: Path) -> None:
     assert 0 < lo < value < hi < 1
 
 
-def test_scores_outside_the_bounds_are_refused(tmp_path: Path) -> None:
-    put(tmp_path / "lake", REWARDS)
+def test_scores_outside_the_bounds_are_refused(lake: Path, out: Path) -> None:
+    put(lake, REWARDS)
     with pytest.raises(DataError, match=r"score of 1 lies outside \[rubric\] bounds = \[0, 0.5\]"):
-        run(tmp_path / "lake", tmp_path / "out", "[rubric]\nbounds = [0, 0.5]")
-    assert not (tmp_path / "out" / "leaderboard.duckdb").exists()
+        run(lake, out, "[rubric]\nbounds = [0, 0.5]\n[run]\nbucket_rows = 1")
+    assert not (out / "leaderboard.duckdb").exists()
 
 
 @pytest.mark.parametrize(
@@ -127,13 +126,9 @@ def test_what_are_no_bounds(rubric: dict[str, Any]) -> None:
         load(None, **{f"rubric.{key}": value for key, value in rubric.items()})
 
 
-def test_subjects_with_one_count_each_are_not_their_benchmark(tmp_path: Path) -> None:
+def test_subjects_with_one_count_each_are_not_their_benchmark(lake: Path, out: Path) -> None:
     """The rows of both histograms are equal but for the subject."""
     frame = attempts(model="m", subject=["x", "y", "y"], problem_id=["1", "2", "2"], passed=[True, True, False])
-    put(tmp_path / "lake", frame)
-    run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
-    assert ask(tmp_path / "out", "SELECT subject, value FROM subject_summary ORDER BY ALL") == [
-        ("x", 1.0),
-        ("y", 0.5),
-    ]
-    assert ask(tmp_path / "out", "SELECT value FROM model_summary") == [(0.75,)]
+    run(frame, out, metrics=["pass@1"])
+    assert ask(out, "SELECT subject, value FROM subject_summary ORDER BY ALL") == [("x", 1.0), ("y", 0.5)]
+    assert ask(out, "SELECT value FROM model_summary") == [(0.75,)]
