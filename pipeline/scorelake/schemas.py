@@ -217,6 +217,8 @@ OVERALL = Table(
     {
         **_METRIC,
         "rank": (INT, "Rank among the models of the protocol; null without a value"),
+        "rank_lo": (INT, "1 + the number of models that are significantly better; null if some pair is not compared"),
+        "rank_hi": (INT, "The last rank above the models that are significantly worse; null as rank_lo"),
         **shared_columns("model", "protocol"),
         "value": (REAL, "Weighted mean over the benchmarks; null if a benchmark is missing"),
         "lo": (REAL, "Lower end of the confidence interval of value"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import polars as pl
+from scipy.special import ndtr
 
 from scorelake.comparing.compare import BoardResult
 from scorelake.comparing.pairs import CLAIMED
+from scorelake.metrics.significance import benjamini_hochberg
 from scorelake.schemas import Table, rank_of_value
+from scorelake.scoring.overall import benchmark_weights, pool_protocols
 from scorelake.settings import Settings
 
 
@@ -35,6 +39,45 @@ def rank_table(
             rank_hi=pl.when(has_range).then(pl.max_horizontal("rank_hi", "rank")),
         ).select(*table.columns)
     )
+
+
+def overall_ranges(
+    overall: pl.DataFrame, models: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add ranges of ranks to the averages over benchmarks, from the lifts of the pairs on each benchmark.
+
+    Lifts on different benchmarks are independent, and their weighted mean is tested as a normal variable. A model is
+    above another if q over all pairs, and p times the number of rivals, are at most 1 - confidence.
+    """
+    keys, level = ["metric", "protocol"], 1 - settings.uncertainty.confidence
+    weights = benchmark_weights(pool_protocols(models, models), settings).filter(pl.col("weight") > 0)
+    se = (pl.col("hi") - pl.col("lo")) / 2 / NormalDist().inv_cdf(1 - level / 2)
+    sums = (
+        pool_protocols(pairs.drop_nulls("lift"), models).join(weights, on=["benchmark", "protocol"])
+        .group_by(*keys, "model_a", "model_b", maintain_order=True)
+        .agg(
+            lift=(pl.col("weight") * pl.col("lift")).sum(),
+            se=((pl.col("weight") * se) ** 2).sum().sqrt(),
+            share=pl.col("weight").sum(),
+        )
+        .filter(pl.col("share") > 1 - 1e-9)
+    )  # fmt: skip
+    valued = overall.drop_nulls("value").with_columns(rivals=pl.len().over(keys) - 1)
+    for side in ("model_a", "model_b"):
+        sums = sums.join(valued.select(*keys, pl.col("model").alias(side), "rivals"), on=[*keys, side], suffix="_b")
+    z = (pl.col("lift").abs() / pl.col("se")).fill_nan(0.0)  # 0 / 0: the two never differ
+    sums = sums.with_columns(p=pl.Series(2 * ndtr(-sums.select(z).to_series().to_numpy())))
+    q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), return_dtype=pl.Float64).over(keys)
+    claimed = sums.filter(q.is_between(0, level) & (pl.col("p") * pl.col("rivals") <= level))
+    is_complete = pl.len().over(keys) * 2 == pl.col("rivals") * (pl.col("rivals") + 1)
+    complete = sums.filter(is_complete).select(keys).unique()
+    ranges = valued.join(complete, on=keys, how="semi").select(
+        *keys, "model", rank_lo=1, rank_hi=pl.col("rivals") + 1
+    )
+    ranges = ranges.with_columns(pl.col("rank_lo", "rank_hi").cast(pl.Int64))
+    ranges = _count_claims(ranges, claimed, keys)
+    out = overall.drop("rank_lo", "rank_hi").join(ranges, on=[*keys, "model"], how="left", maintain_order="left")
+    return out.select(*overall.columns)
 
 
 def _reason(settings: Settings) -> pl.Expr:
@@ -67,6 +110,10 @@ def _apply_claims(ranges: pl.DataFrame, pairs: pl.DataFrame, board: Sequence[str
     claimed = pairs.filter(pl.col("claim").is_in(CLAIMED))
     for side in ("model_a", "model_b"):  # both have a range
         claimed = claimed.join(ranges, left_on=[*keys, side], right_on=[*keys, "model"], how="semi", nulls_equal=True)
+    return _count_claims(ranges, claimed, keys)
+
+
+def _count_claims(ranges: pl.DataFrame, claimed: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     b_leads = pl.col("lift") > 0
     for end, step, model in (
         ("rank_lo", 1, pl.when(b_leads).then("model_a").otherwise("model_b")),

@@ -21,11 +21,21 @@ from scorelake import metrics
 from scorelake.page import svg
 from scorelake.page.details import history, packed_pairs, pair_matrix, problems
 from scorelake.page.sections import MANY, MATRIX, BoardView, board_views, budget, curves, leaderboard, pack, subjects
-from scorelake.read.board import BoardRows, Facts, Line, Reader, by_subject, facts, opened
+from scorelake.read.board import (
+    BoardRows,
+    Facts,
+    Line,
+    OverallRows,
+    Reader,
+    by_subject,
+    facts,
+    opened,
+    overall_rows,
+)
 from scorelake.read.names import labels
 from scorelake.read.numbers import Scale
+from scorelake.read.report import overall_cells, verdict, warnings
 from scorelake.read.report import title as board_title
-from scorelake.read.report import verdict, warnings
 from scorelake.text import escape_controls
 
 SCRIPTS = ("table.js", "charts.js", "controls.js")
@@ -75,6 +85,7 @@ def build_page(
             head=_head(output, reader, title),
             warnings=grave,
             notes=notes,
+            overall=[_overall(each, chosen) for each in overall_rows(reader, chosen)],
             boards=boards,
             families=[(f.name, f.formula, f.reference) for f in metrics.families() if f.name in used],
             settings=_settings(output, reader),
@@ -88,6 +99,14 @@ def build_page(
             max_bytes = min(260_000 + 13_000 * sum(len(view.lines) for view in views), 3_000_000)
         data = script_data(views, boards, chosen, max_bytes - len(page.encode()))
         return page.replace(DATA, encode(data), 1)
+
+
+def _overall(overall: OverallRows, metric: str) -> Json:
+    """Return the table of models by benchmarks."""
+    head, rows = overall_cells(overall)
+    title = " · ".join(filter(None, ("All benchmarks", escape_controls(overall.label), metric)))
+    missing = [(line.model, line.reason) for line, _ in overall.lines if line.reason]
+    return {"title": title, "head": head, "rows": rows, "missing": missing}
 
 
 def _sections(view: BoardView) -> Json:

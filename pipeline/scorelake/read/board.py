@@ -28,6 +28,12 @@ _SUBJECT_LINES = f"""
 SELECT subject, {_LINE} FROM subject_leaderboard
 WHERE benchmark = ? AND protocol = ? AND (? IS NULL OR metric = ?) ORDER BY subject, {_ORDER}
 """
+_OVERALL = """
+SELECT protocol, label, model, value, lo, hi, rank, rank_lo, rank_hi, benchmarks, missing
+FROM overall LEFT JOIN protocol USING (protocol) WHERE metric = ?
+ORDER BY protocol, rank NULLS LAST, value DESC NULLS LAST, model
+"""
+_VALUES = "SELECT model, protocol, benchmark, value FROM model_summary WHERE metric = ? ORDER BY benchmark"
 _FAMILIES = "SELECT DISTINCT metric, family, k FROM model_summary ORDER BY family, k NULLS FIRST, metric"
 SHORT = 60
 """Characters of a name where there is little room."""
@@ -189,6 +195,37 @@ def facts(read: Reader) -> Facts:
     families = {name: (family, k) for name, family, k in read.rows(_FAMILIES)}
     models = read.names("model")
     return Facts(run, read.settings(), boards, families, labels(models), labels(models, SHORT))
+
+
+@dataclass(frozen=True)
+class OverallRows:
+    """Models by benchmarks under one protocol: the average of each model, and its value on every benchmark."""
+
+    label: str
+    """Readable form of the protocol; empty if there is none, or if each benchmark has its own."""
+    benchmarks: list[str]
+    lines: list[tuple[Line, list[float | None]]]
+
+
+def overall_rows(read: Reader, metric: str) -> list[OverallRows]:
+    """Return a table for every protocol with several benchmarks: ranked models first, then those that lack some."""
+    values: dict[tuple[str, str], dict[str, float | None]] = {}
+    for model, protocol, benchmark, value in read.rows(_VALUES, metric):
+        values.setdefault((model, protocol), {})[benchmark] = value
+        values.setdefault((model, ""), {})[benchmark] = value
+    out = []
+    for (protocol, label), group in groupby(read.rows(_OVERALL, metric), key=lambda row: row[:2]):
+        rows = [row[2:] for row in group]
+        names = sorted({name for model, *_ in rows for name in values.get((model, protocol), {})})
+        lines = []
+        for model, value, lo, hi, rank, rank_lo, rank_hi, benchmarks, missing in rows:
+            reason = missing and f"no value on {missing}"
+            line = Line(
+                model, value, lo, hi, rank, rank_lo, rank_hi, None, benchmarks, benchmarks, benchmarks, 0, reason
+            )
+            lines.append((line, [values[model, protocol].get(name) for name in names]))
+        out += [OverallRows(label or "", names, lines)] if len(names) > 1 else []
+    return out
 
 
 def by_subject(read: Reader, board: BoardRows, metric: str | None = None) -> list[BoardRows]:

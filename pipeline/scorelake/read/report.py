@@ -11,8 +11,19 @@ from typing import Any
 from urllib.parse import quote
 
 from scorelake.metrics.counts import needs_equal_n
-from scorelake.read.board import BoardRows, Facts, Line, Reader, current_run_id, facts, opened
+from scorelake.read.board import (
+    BoardRows,
+    Facts,
+    Line,
+    OverallRows,
+    Reader,
+    current_run_id,
+    facts,
+    opened,
+    overall_rows,
+)
 from scorelake.read.numbers import Scale
+from scorelake.read.numbers import scale as find_scale
 from scorelake.text import escape_controls, plural
 
 TOP = 10
@@ -43,6 +54,7 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
         sums = f"{run['rows_read']:,} attempts = {run['graded']:,} graded + {run['ungraded']:,} ungraded"
         sums += "".join(f" + {run[kind]:,} {kind}" for kind in ("duplicates", "rejected") if run[kind])
         parts = [f"Run {plain(run['run_id'])} of {run['started']:%Y-%m-%d %H:%M} UTC: {sums}."]
+        parts += [overall_markdown(each, name, TOP) for each in overall_rows(read, name)]
         parts += [_board(published, read, board, name) for board in published.boards if name in board.lines]
         grave, notes = warnings(read, published, name)
     if grave or notes:
@@ -50,6 +62,31 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
     if page is not None:
         parts.append(f"[Full leaderboard](<{quote(page, safe=_SAFE)}>)")
     return "\n\n".join(parts) + "\n"
+
+
+def overall_cells(overall: OverallRows, top: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of models by benchmarks, as text."""
+    own = [(line.value, line.lo, line.hi) for line, _ in overall.lines]
+    scale = find_scale(own + [(value, None, None) for _, parts in overall.lines for value in parts])
+    head = ["rank", "model", "average" + (", %" if scale.percent else ""), "interval"]
+    head += [escape_controls(name) for name in overall.benchmarks]
+    rows = [
+        [line.rank_range, escape_controls(line.model), scale.text(line.value), scale.between(line.lo, line.hi)]
+        + [scale.text(value) for value in parts]
+        for line, parts in overall.lines[:top]
+    ]
+    return head, rows
+
+
+def overall_markdown(overall: OverallRows, metric: str, top: int | None = None) -> str:
+    """Return models by benchmarks as a Markdown table, with the models that lack a benchmark below."""
+    head, rows = overall_cells(overall, top)
+    parts = [f"## {plain(' · '.join(filter(None, ('All benchmarks', overall.label, metric))))}"]
+    parts.append(markdown_table([plain(name) for name in head], rows, [0, 2, *range(4, len(head))]))
+    parts += [
+        f"{plain(line.model)} is not ranked: {plain(line.reason)}." for line, _ in overall.lines[:top] if line.reason
+    ]
+    return "\n\n".join(parts)
 
 
 def is_of(page: Path, folder: Path) -> bool:

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from scorelake.errors import UsageError
-from scorelake.read.board import Facts, Line, Reader, facts, opened
+from scorelake.read.board import Facts, Line, OverallRows, Reader, facts, opened, overall_rows
 from scorelake.read.names import check_names, shorten
+from scorelake.read.report import overall_cells, overall_markdown
 from scorelake.read.session import Rows, to_csv, to_json
 from scorelake.text import escape_controls, plural
 
@@ -73,6 +74,7 @@ def show_leaderboard(
         check_names("benchmark", list({board.benchmark: 0 for board in published.boards}), [benchmark])
         sql, parameters = _query(read, by), {"metric": metric, "benchmark": benchmark}
         columns, rows = read.table(sql, parameters | ({"slice": by} if "$slice" in sql else {}))
+        overall = overall_rows(read, metric) if benchmark is None and by is None else []
     if not rows:
         hint = "another benchmark or slice has it: leave --benchmark or --by out"
         raise UsageError(f"no rows for {metric}", hint=hint)
@@ -82,8 +84,11 @@ def show_leaderboard(
         return to_csv(columns, rows, spreadsheet=True) if form == "csv" else to_json(columns, rows)
     boards = {head: [_line(row) for row in table] for head, table in tables.items()}
     if form == "markdown":
-        return "\n\n".join(_markdown(head, metric, lines, top) for head, lines in boards.items())
+        tables_of_all = [overall_markdown(each, metric, top) for each in overall]
+        return "\n\n".join(tables_of_all + [_markdown(head, metric, lines, top) for head, lines in boards.items()])
     console = Console() if Console().is_terminal else Console(width=120)
+    for each in overall:
+        _print_overall(console, each, metric, top)
     for head, lines in boards.items():
         kept = lines[:top]
         table = _fitted_table(console, head, metric, kept)
@@ -97,6 +102,27 @@ def show_leaderboard(
     for text in _footer(published, metric, [line for lines in boards.values() for line in lines]):
         console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
     return None
+
+
+def _print_overall(console: Console, overall: OverallRows, metric: str, top: int | None) -> None:
+    """Print models by benchmarks; a narrow terminal drops benchmarks from the last on."""
+    head, rows = overall_cells(overall, top)
+    for dropped in range(len(overall.benchmarks) + 1):
+        table = Table(box=_RULED, title=Text(_title(("All benchmarks", overall.label), metric), style="bold"))
+        table.title_justify = "left"
+        kept = len(head) - dropped
+        for i, name in enumerate(head[:kept]):
+            table.add_column(Text(shorten(name, 18)), justify="left" if i in (1, 3) else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row[:kept]))
+        if not console.is_terminal or _width(console, table) <= console.width:
+            break
+    _print(table, max(120, _width(console, table)))
+    lines = [line for line, _ in overall.lines[:top]]
+    for note in _reasons(lines):
+        console.print(Text(note), soft_wrap=True)
+    if dropped:
+        console.print(Text(f"{plural(dropped, 'benchmark')} not shown: the terminal is too narrow", style="dim"))
 
 
 def print_rows(columns: list[str], rows: Rows) -> None:

@@ -14,12 +14,23 @@ from scorelake.schemas import OVERALL, rank_of_value
 from scorelake.settings import Settings
 
 
+def pool_protocols(rows: pl.DataFrame, models: pl.DataFrame) -> pl.DataFrame:
+    """Give all rows the same protocol, "", if no benchmark of the summaries has more than one.
+
+    Each benchmark is then averaged as it was run; otherwise protocols are averaged one by one.
+    """
+    protocols = models.select("benchmark", "protocol").unique()
+    return rows.with_columns(protocol=pl.lit("")) if protocols["benchmark"].is_unique().all() else rows
+
+
 def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Average every model over the benchmarks that any model attempted under its protocol; null if one is missing.
 
-    Takes the rows of model_summary with their units and the bounds of the metric (low, high).
+    Takes the rows of model_summary with their units and the bounds of the metric (low, high). Ranges of ranks are
+    added by `overall_ranges`, after the comparisons.
     """
-    weight = _weights(models, settings)
+    models = pool_protocols(models, models)
+    weight = benchmark_weights(models, settings)
     members = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
     facts = models.select("metric", "family", "k", "param", "low", "high").unique(maintain_order=True)
     names = facts.select("metric").with_row_index("order")
@@ -46,10 +57,11 @@ def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     numbers = pl.DataFrame({"value": value, "lo": lo, "hi": hi, "se": se}).fill_nan(None)
     table = pl.concat([rows, numbers], how="horizontal")
     rank = rank_of_value().over("metric", "protocol").cast(pl.Int64).alias("rank")
-    return table.join(facts, on="metric", maintain_order="left").with_columns(rank).select(*OVERALL.columns)
+    ranges = [pl.lit(None, pl.Int64).alias(name) for name in ("rank_lo", "rank_hi")]
+    return table.join(facts, on="metric", maintain_order="left").with_columns(rank, *ranges).select(*OVERALL.columns)
 
 
-def _weights(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def benchmark_weights(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Return the weight of each benchmark of a protocol."""
     benchmarks, given = models["benchmark"].unique().sort().to_list(), settings.overall.weights
     for name in given:
