@@ -127,6 +127,8 @@ def spelled(value: Any) -> str | None:
     """A key or an attempt as a text."""
     if isinstance(value, bytes):
         return value.decode()
+    if isinstance(value, bool):
+        return str(value).lower()
     return None if value is None else str(value)
 
 
@@ -211,11 +213,15 @@ class Recount:
     def _key(self, raw: Row, folders: dict[str, str | None]) -> Key | None:
         names, out = self.settings.columns, list[str]()
         for key, default in (("benchmark", "default"), ("subject", "all"), ("model", None), ("problem_id", None)):
-            name = getattr(names, key)
-            text = spelled(raw[name]) if name in raw else folders.get(name, default)
-            if text is None or (name in raw and name in folders and folders[name] != text):
-                return None
-            out.append(text)
+            parts = list[str]()
+            for name in names.parts(key):
+                text = spelled(raw[name]) if name in raw else folders.get(name, default)
+                if text is None or (name in raw and name in folders and folders[name] != text):
+                    return None
+                if parts and "@" in text:
+                    return None
+                parts.append(text)
+            out.append("@".join(parts))
         protocol = {n: protocol_value(raw[n] if n in raw else folders[n]) for n in self.settings.protocol.columns}
         return (*out[:3], json.dumps(protocol) if protocol else "", out[3])
 
@@ -793,6 +799,17 @@ PROTOCOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "none": (pa.null(), [None] * 6),
 }
 
+PARTS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int": (pa.int64(), [0, 1, -7]),
+    "uint": (pa.uint64(), [0, 2**64 - 1]),
+    "bool": (pa.bool_(), [True, False]),
+    "text": (pa.string(), ["a", "b", "", "1"]),
+    "nulls": (pa.int8(), [1, 2, None]),
+    "words": (pa.dictionary(pa.int8(), pa.string()), ["x", "x@y", "y", "@", None]),
+    "bytes": (pa.binary(), [b"x", b"y"]),
+}
+"""The second column of a composite key."""
+
 CARRIED: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int": (pa.int64(), [5, 4, 3, -2, 10**16 + 1, 10**16]),
     "float": (pa.float64(), [0.5, 0.25, -1.0, 1e300, math.nan, 0.1]),
@@ -943,7 +960,7 @@ class Maker:
                     files.append(self.source(f"{home}/part-{i}.parquet".lstrip("/"), hive, part))
         if not files:
             return self._again()
-        return self.renamed(Lake(files, self.settings(), self.told))
+        return self.composite(self.renamed(Lake(files, self.settings(), self.told)))
 
     def renamed(self, lake: Lake) -> Lake:
         """Some columns under other names, which the settings tell; where they were, others may stand."""
@@ -973,6 +990,29 @@ class Maker:
                     source.columns[name] = Column(pa.string(), ["wrong"] * source.rows)
         lake.settings["columns"] |= other
         self.told["renamed"] = other
+        return lake
+
+    def composite(self, lake: Lake) -> Lake:
+        """Some keys of two columns, the second of which is a column in one file and a folder in another."""
+        rng = random.Random(
+            f"composite {self.told['seed']}"
+        )  # its own, so that lakes of known seeds stay what they were
+        if rng.random() < 0.6:
+            return lake
+        for key in ("model", "problem_id", "benchmark", "subject"):
+            name, part = lake.settings["columns"].get(key, key), f"part of {key}"
+            if rng.random() < 0.5 or not all(name in {*s.columns, *s.folders} for s in lake.files):
+                continue
+            lake.settings["columns"][key] = [name, part]
+            self.told[part] = rng.choice(list(PARTS))
+            for source in lake.files:
+                kind, values = PARTS[self.told[part]]
+                if rng.random() < 0.2:
+                    value = spelled(rng.choice(values))
+                    source.folders[part] = value
+                    source.path = f"{quote(part)}={HIVE_NULL if value is None else quote(value)}/{source.path}"
+                else:
+                    source.columns[part] = Column(kind, [rng.choice(values) for _ in range(source.rows)])
         return lake
 
     def _again(self) -> Lake:

@@ -22,7 +22,7 @@ from scorelake.metrics.counts import Attempts
 from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.notebook.board import Board
 from scorelake.pipeline import RunReport, run_score
-from scorelake.settings import Settings
+from scorelake.settings import Settings, mapped
 from scorelake.stages import Progress
 from scorelake.storage.disk import check_location, storage_errors
 
@@ -165,8 +165,8 @@ def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.
     frames = [
         pl.DataFrame(
             {
-                columns.model: pl.repeat(str(model), matrix.value.size, dtype=pl.String, eager=True),
-                columns.problem_id: matrix.problem,
+                columns.parts("model")[0]: pl.repeat(str(model), matrix.value.size, dtype=pl.String, eager=True),
+                columns.parts("problem_id")[0]: matrix.problem,
                 columns.attempt: matrix.position,
                 getattr(columns, entries): pl.Series(matrix.value).set(pl.Series(~matrix.there), None),
             }
@@ -192,7 +192,7 @@ def _as_arguments(flags: re.Match[str]) -> str:
     """Convert flags of the command line to arguments of score()."""
     words = shlex.split(flags[1])
     given = list(zip(words[::2], words[1::2], strict=True))
-    columns = dict(word.split("=", 1) for flag, word in given if flag == "--column")
+    columns = mapped(word for flag, word in given if flag == "--column")
     arguments = [f"columns={json.dumps(columns, ensure_ascii=False)}"] if columns else []
     arguments += [f"by={json.dumps(word, ensure_ascii=False)}" for flag, word in given if flag == "--by"]
     return f"to score(): {', '.join(arguments)}"
