@@ -14,9 +14,10 @@ import polars as pl
 def protocol_text(values: pl.Series) -> pl.Series:
     """A protocol value as it is written, so that equal values are equal in whatever file and type: 0, 0.0 and the
     text 0 are one; 1.5 and a 32-bit 1.5; true and the text true. Null is not the text null."""
-    if isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum | pl.Binary):
-        return values.cast(pl.String)
-    if values.dtype.is_integer() or values.dtype == pl.Boolean:
+    if (
+        isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum | pl.Binary | pl.Boolean)
+        or values.dtype.is_integer()
+    ):
         return values.cast(pl.String)
     if values.dtype == pl.Duration:
         return values.dt.total_nanoseconds().cast(pl.String)
