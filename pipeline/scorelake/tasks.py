@@ -78,20 +78,17 @@ def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: 
 
     Where not every file must fit, the first is enough to see that some do.
     """
-    if not every_file and _misfit(root, files[:1], settings, where, every_file=True) is None:
-        return
-    error = _misfit(root, files, settings, where, every_file)
-    if error is not None:
-        raise error
 
+    def check(files: Sequence[File], every_file: bool) -> ScorelakeError | None:
+        shard = Shard(root, tuple(files))
+        with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, columns=()) as here:
+            reasons = parallel_map(lambda file: (file.path, counting.unfit(here, file, settings)), here.files)
+            return refusal(reasons, settings, where, every_file)
 
-def _misfit(
-    root: str, files: Sequence[File], settings: Settings, where: str, every_file: bool
-) -> ScorelakeError | None:
-    shard = Shard(root, tuple(files))
-    with TemporaryDirectory() as temporary, local_copy(shard, Path(temporary) / "lake", settings, columns=()) as here:
-        reasons = parallel_map(lambda file: (file.path, counting.unfit(here, file, settings)), here.files)
-        return refusal(reasons, settings, where, every_file)
+    if every_file or check(files[:1], every_file=True) is not None:
+        error = check(files, every_file)
+        if error is not None:
+            raise error
 
 
 def count_all(tasks: Sequence[Count]) -> list[Partial]:
@@ -229,20 +226,8 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
 def condemn(task: Count, reason: str) -> Partial:
     """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
-    partial = Partial(
-        name=task.task.name,
-        files=task.shard.files,
-        method=CONDEMNED,
-        read=0,
-        rejected=0,
-        rejects=(),
-        quarantine=((file.path, reason),),
-        binary=False,
-        rewards=False,
-        answers="none",
-        carried={},
-        checksum=checksum(),
-    )
+    quarantine = ((file.path, reason),)
+    partial = Partial(task.task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
     home = Path(_here(task).folder) / partial.name
     temporary = temp_path(home)
     with storage_errors(home):

@@ -163,19 +163,8 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
-    frames = [_with_missing_lists(part, frames) for part in frames]
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
-
-
-def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Add lists of nulls for columns that only other partials have."""
-    schema = part.collect_schema()
-    missing = [n for n in LISTED if n not in schema and any(n in other.collect_schema() for other in parts)]
-    if "outcome" not in schema or not missing:
-        return part
-    nulls = {name: pl.when(pl.element() > REJECTED).then(pl.element()).cast(LISTED[name]) for name in missing}
-    return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
 
 
 def _words(bits: Sequence[str], name: str) -> list[pl.Expr]:
@@ -216,6 +205,10 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     listed = problems.filter("listed")
     names = [name for name in LISTED if name in rows.columns]
     lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
+    # a partial whose files lack a column has no lists of it
+    null = pl.when(pl.element() > REJECTED).then(pl.element())
+    nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED[name])) for name in names}
+    lists = lists.with_columns(pl.coalesce(name, nulls[name]) for name in names if lists[name].null_count())
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
     frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
     for name, number in OUTCOMES.items() if bits else ():

@@ -39,6 +39,7 @@ VARIANTS = frozenset(
 """Words in names of columns that tell variants of a model apart."""
 CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "source")
 """Usual names of columns that are worth keeping per problem."""
+_OPTIONAL = ("benchmark", "subject", "score", "answer")
 _ROW_IDS = ("id", "uid", "idx", "index", "item", "instance")
 
 
@@ -149,15 +150,10 @@ def _choose(
 
 def _explain_mismatch(key: str, free: list[Column], otherwise: str) -> str:
     """Explain why a column with the right name was not chosen."""
-    names = {_bare(alias) for alias in (key, *ALIASES[key][:6])}
-    for column in free:
-        if key not in ("model", "problem_id", "passed", "attempt") or _bare(column.name) not in names:
-            continue
-        integers = column.distinct.cast(pl.Int64, strict=False) if column.kind == "number" else None
-        reason = " of a type that does not fit"
-        if key == "passed":
-            reason = ", which is no verdict"
-        elif integers is not None and (column.distinct == integers).all():
+    names = {_bare(alias) for alias in (key, *ALIASES[key][:6])} if key not in _OPTIONAL else set()
+    for column in (each for each in free if _bare(each.name) in names):
+        reason = ", which is no verdict" if key == "passed" else " of a type that does not fit"
+        if key != "passed" and column.kind == "number" and (column.distinct == column.distinct.round()).all():
             reason = ": its numbers are whole, write them as integers"
         return f"{otherwise}; {column.name} is {column.summary}{reason}"
     return otherwise

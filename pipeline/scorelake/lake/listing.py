@@ -7,7 +7,7 @@ followed, and partition values stay strings.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -138,10 +138,11 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
     if iceberg.HINT in objects:
         metadata = iceberg.hinted_path(read_bytes(f"{url}/{iceberg.HINT}", storage))
         return _table(*iceberg.table_files(f"{url}/{metadata}", storage), storage)
-    outputs = _outputs(url, objects, out)
+    outputs = [key.removesuffix(MARK) for key in objects if key.endswith(f"/{MARK}")]
+    outputs += [f"{out.removeprefix(f'{url}/')}/"] if out is not None and out.startswith(f"{url}/") else []
     files, ignored = [], 0
     for key, each in objects.items():
-        if key.startswith(outputs):
+        if key.startswith(tuple(outputs)):
             continue
         refuse_table(key, url)
         *folders, name = key.split("/")
@@ -157,14 +158,6 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
 
 def _file(source: Object) -> File:
     return File(source.key, source.size, 0, etag=source.etag)
-
-
-def _outputs(url: str, keys: Iterable[str], out: str | None) -> tuple[str, ...]:
-    """Return the folders of a lake that are outputs, including the one to be written."""
-    outputs = [key.removesuffix(MARK) for key in keys if key.endswith(f"/{MARK}")]
-    if out is not None and out.startswith(f"{url}/"):
-        outputs.append(f"{out.removeprefix(f'{url}/')}/")
-    return tuple(outputs)
 
 
 def _table(
