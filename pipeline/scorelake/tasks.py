@@ -40,22 +40,14 @@ CONDEMNED = "none: reading it ends the process"
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(counting.Task):
     """Count one shard into a folder of partials."""
 
-    shard: Shard
-    settings: Settings
     folder: str
     again: bool = False
     """Count even if that has been done."""
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
-    method: str = "auto"
-    chunk_rows: int | None = None
-
-    @property
-    def task(self) -> counting.Task:
-        return counting.Task(self.shard, self.settings, self.method, self.chunk_rows)
 
     def __str__(self) -> str:
         first, *more = self.shard.files
@@ -135,7 +127,7 @@ def count(task: Count) -> Partial:
     if mirror is None:
         return _count(task)
     task = _here(task)
-    home = Path(task.folder) / task.task.name
+    home = Path(task.folder) / task.name
     with storage_errors(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)
         sent = not task.again and mirror.bring(f"partials/{home.name}") and finished(home) is not None
@@ -151,7 +143,7 @@ def _here(task: Count) -> Count:
 
 
 def _count(task: Count) -> Partial:
-    home = Path(task.folder) / task.task.name
+    home = Path(task.folder) / task.name
     done = None if task.again else finished(home)
     if done is not None and enough(done, task.settings):
         return done
@@ -161,7 +153,7 @@ def _count(task: Count) -> Partial:
             home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
             (temporary / "counts").mkdir(parents=True)
         with local_copy(task.shard, temporary / "lake", task.settings) as shard:
-            partial = counting.count(replace(task.task, shard=shard), temporary / "counts")
+            partial = counting.count(replace(task, shard=shard), temporary / "counts")
         _unchanged(task.shard)
         with storage_errors(home):
             partial = replace(partial, checksum=checksum(*partial.contents(temporary / "counts")))
@@ -227,7 +219,7 @@ def condemn(task: Count, reason: str) -> Partial:
     """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
     quarantine = ((file.path, reason),)
-    partial = Partial(task.task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
+    partial = Partial(task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
     home = Path(_here(task).folder) / partial.name
     temporary = temp_path(home)
     with storage_errors(home):

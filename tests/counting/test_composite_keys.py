@@ -160,7 +160,7 @@ def test_partial_counts_know_their_columns(tmp_path: Path) -> None:
 
     def name(model: Any) -> str:
         settings = Settings.model_validate({"columns": {"model": model}})
-        return tasks.Count(shard, settings, "out").task.name
+        return tasks.Count(shard, settings, "out").name
 
     assert name("a") == name(["a"])
     assert len({name(model) for model in ("a", "a@b", ["a", "b"], ["b", "a"], ["a", "b", "c"])}) == 5

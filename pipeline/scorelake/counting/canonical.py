@@ -80,11 +80,16 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
         *([attempt] if attempt else []),
         *([names.answer] if answers == "counted" else []),
     ]
+    carried_types = {name: schema.get(name, pl.String()) for name in others["carry"]}
     return Canonical(
         keys=keys,
         protocol=others["protocol"],
         carried=others["carry"],
-        sorts=_sorts(others["carry"], schema),
+        sorts={
+            name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(kind)
+            for name, kind in carried_types.items()
+            if kind != pl.Null
+        },
         attempt=attempt,
         answer=names.answer if answers == "counted" else None,
         kind=_kind(passed, score, bad),
@@ -334,16 +339,6 @@ def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series])
         return function(values)
     distinct = values.unique()
     return values.replace_strict(distinct, function(distinct))
-
-
-def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
-    """What sort of values carried columns have: the smallest is only that among its own sort."""
-    kinds = {name: pl.String() if source.column is None else schema[name] for name, source in carried.items()}
-    return {
-        name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(kind)
-        for name, kind in kinds.items()
-        if kind != pl.Null
-    }
 
 
 def answer_ids(values: pl.Series) -> pl.Series:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from scorelake.counting.canonical import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM, resolve
+from scorelake.counting.kernel import changes
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
@@ -29,7 +30,7 @@ from scorelake.storage.disk import remove, storage_errors, temp_path
 from scorelake.storage.parquet import arrow
 
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
-_HASHES = 1 << 64
+_HASHES, _EXAMPLES = 1 << 64, 5
 _FILE: dict[str, Any] = {
     "use_dictionary": list(KEYS),
     "column_encoding": dict.fromkeys(COUNTS, "DELTA_BINARY_PACKED"),
@@ -120,6 +121,8 @@ def merge(bucket: Bucket) -> Merged:
     if not any(partial.binary for partial in bucket.partials):
         frame = frame.with_columns(c=pl.lit(None, pl.Int64))
     _write(frame, carried, bucket.path)
+    named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).select(*KEYS, "attempt")
+    shown = named.sort(pl.all()).head(_EXAMPLES).iter_rows()
     return Merged(
         rows=int(frame["rows"].sum()),
         problems=frame.height,
@@ -127,7 +130,7 @@ def merge(bucket: Bucket) -> Merged:
         ungraded=int(frame["ungraded"].sum()),
         duplicates=int(frame["duplicates"].sum()),
         conflicts=conflicts.height,
-        examples=_examples(conflicts, problems),
+        examples=tuple((*keys, str(number) if abs(number) < 1 << 48 else "(a text id)") for *keys, number in shown),
         differing={name: int((problems[f"min:{name}"] != problems[f"max:{name}"]).sum()) for name in carried},
     )
 
@@ -273,8 +276,8 @@ def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64
     coded |= passed
     coded.sort()
     pairs = coded >> np.uint64(1)
-    starts = np.flatnonzero(np.append(True, pairs[1:] != pairs[:-1])) if pairs.size else np.zeros(0, np.intp)
-    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts) if pairs.size else starts
+    starts = np.flatnonzero(changes(pairs))
+    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts)
     owner = (pairs[starts] >> np.uint64(32)).astype(np.int64)
     return owner, values[pairs[starts] & np.uint64((1 << 32) - 1)], np.diff(starts, append=pairs.size), passes
 
@@ -283,12 +286,6 @@ def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Arra
     """One list per problem of values that are in the order of their problems."""
     offsets = np.append(0, np.cumsum(np.bincount(owner, minlength=size)))
     return pa.LargeListArray.from_arrays(arrow(offsets), arrow(values))
-
-
-def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
-    named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).sort(*KEYS, "attempt").head(most)
-    rows = named.select(*KEYS, "attempt").iter_rows()
-    return tuple((*keys, str(attempt) if abs(attempt) < 1 << 48 else "(a text id)") for *keys, attempt in rows)
 
 
 def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:

@@ -114,17 +114,13 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
             frame = frame.with_columns(pl.Series(ROW, np.arange(row, row + batch.num_rows, dtype=np.uint64)))
             row += batch.num_rows
         if layout.words and file.canonical.attempt is not None:
-            _check_attempts(frame[file.canonical.attempt], BITS_PER_WORD * layout.words)
+            attempts = frame[file.canonical.attempt]
+            if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
+                raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
         yield frame
     if rows != part.rows:
         more = "at least " if rows > part.rows else ""
         raise parquet.DamagedError(f"{more}{rows:,} rows were read where the footer says {part.rows:,}")
-
-
-def _check_attempts(attempts: pl.Series, limit: int) -> None:
-    """Raise if attempt numbers do not fit into bits, although the statistics of the footer say so."""
-    if attempts.null_count() or not attempts.is_between(0, limit - 1).all():
-        raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
 
 
 def as_series(column: pa.Array[Any], kind: pl.DataType) -> pl.Series:

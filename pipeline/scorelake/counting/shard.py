@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,9 @@ class Task:
 
     shard: Shard
     settings: Settings
-    method: str = "auto"
+    method: str = field(default="auto", kw_only=True)
     """`query` does without the kernel, to compare the two."""
-    chunk_rows: int | None = None
+    chunk_rows: int | None = field(default=None, kw_only=True)
     """Rows that are counted together; by default as many as fit into memory."""
 
     @property
