@@ -6,7 +6,7 @@ The result is a proposal: `config_text` writes it as a config with the reason fo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -93,7 +93,11 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     rules: dict[str, tuple[Callable[[Column], bool], str, Sequence[Column]]] = {
         "model": (_is_name, "no column with names of models; or put files into folders model=NAME", models),
         "passed": (_is_verdict, "no column with a verdict", verdicts),
-        "score": (_is_reward, "no column with a reward", ()),
+        "score": (
+            lambda each: each.kind in ("integer", "number") and not each.is_folder,
+            "no column with a reward",
+            (),
+        ),
         "problem_id": (lambda each: _is_problem(each, sample), "no column with names of problems", ()),
         "benchmark": (_is_name, "all problems are one benchmark, called default", ()),
         "subject": (_is_name, "all problems are one subject, called all", ()),
@@ -166,10 +170,6 @@ def _bare(name: str) -> str:
 
 def _is_name(column: Column) -> bool:
     return column.kind in ("text", "integer")
-
-
-def _is_reward(column: Column) -> bool:
-    return column.kind in ("integer", "number") and not column.is_folder
 
 
 def _is_verdict(column: Column) -> bool:
@@ -264,33 +264,32 @@ def _protocol_and_carry(
 
 def config_text(inferred: InferredConfig, lake: str) -> str:
     """Return the text of a scorelake.toml."""
-    return "\n".join(_lines(inferred, lake)) + "\n"
-
-
-def _lines(inferred: InferredConfig, lake: str) -> Iterator[str]:
-    yield f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
-    yield from ("", "[columns]")
+    head = f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
+    lines = [head, "", "[columns]"]
     for key, choice in inferred.columns.items():
         if choice.column is not None:
             names = toml_text(choice.column) if choice.added is None else _list(choice.names)
-            yield _line(f"{key} = {names}", choice.why)
+            lines.append(_line(f"{key} = {names}", choice.why))
         else:
-            yield _line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}")
+            lines.append(_line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}"))
         if key == "passed" and (inferred.pass_values or inferred.fail_values or inferred.unknown):
-            yield _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
-            yield _line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected")
+            lines.append(
+                _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
+            )
+            lines.append(_line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected"))
             if inferred.unknown:
-                yield f"# Pass or fail? {one_line(', '.join(inferred.unknown))}"
+                lines.append(f"# Pass or fail? {one_line(', '.join(inferred.unknown))}")
     if inferred.carry:
-        yield _columns("carry", inferred.carry, "kept with each problem")
+        lines.append(_columns("carry", inferred.carry, "kept with each problem"))
     if inferred.protocol:
         why = "; ".join(["different values are never pooled", *inferred.reasons.values()])
-        yield from ("", "[protocol]", _columns("columns", inferred.protocol, why))
+        lines += ["", "[protocol]", _columns("columns", inferred.protocol, why)]
     if inferred.no_attempts:
-        yield from ("", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above"))
+        lines += ["", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above")]
     if inferred.columns["passed"].column is None and inferred.columns["score"].column is not None:
         why = "scores from here on pass; without a threshold there is no pass@k"
-        yield from ("", "[policy]", _line("# pass_threshold = 0.5", why))
+        lines += ["", "[policy]", _line("# pass_threshold = 0.5", why)]
+    return "\n".join(lines) + "\n"
 
 
 def _columns(key: str, columns: Iterable[Column], why: str) -> str:

@@ -74,7 +74,7 @@ def _absolute(location: str | Path) -> str:
 
 
 def _list(location: str, storage: Storage, out: str | None) -> LakeListing:
-    if iceberg.is_table(location):
+    if location.endswith(iceberg.METADATA) or location.startswith(iceberg.CATALOG):
         return _table(*iceberg.table_files(location, storage), storage)
     if is_remote(location):
         return _list_objects(location.rstrip("/"), storage, out)
