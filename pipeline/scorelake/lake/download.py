@@ -56,9 +56,9 @@ def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[st
         allocate(path, each.size)
     try:
         large = [(each, path) for each, path in copies if each.size > _SMALL_BYTES]
-        store.copy((each, path, 0, each.size) for each, path in copies if each.size <= _SMALL_BYTES)
-        store.copy((each, path, each.size - _TAIL_BYTES, each.size) for each, path in large)
-        store.copy((each, path, _footer_start(path, each.size), each.size - _TAIL_BYTES) for each, path in large)
+        start = {each: each.size - _TAIL_BYTES for each, _ in large}
+        store.copy((each, path, start.get(each, 0), each.size) for each, path in copies)
+        store.copy((each, path, _footer_start(path, each.size), start[each]) for each, path in large)
         store.copy((each, path, *span) for each, path in large for span in _spans(path, each.size, columns))
     except ChangedError as error:
         what, name = "the file changed or vanished while the lake was read", str(error.where)
