@@ -93,11 +93,7 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     rules: dict[str, tuple[Callable[[Column], bool], str, Sequence[Column]]] = {
         "model": (_is_name, "no column with names of models; or put files into folders model=NAME", models),
         "passed": (_is_verdict, "no column with a verdict", verdicts),
-        "score": (
-            lambda each: each.kind in ("integer", "number") and not each.is_folder,
-            "no column with a reward",
-            (),
-        ),
+        "score": (_is_reward, "no column with a reward", ()),
         "problem_id": (lambda each: _is_problem(each, sample), "no column with names of problems", ()),
         "benchmark": (_is_name, "all problems are one benchmark, called default", ()),
         "subject": (_is_name, "all problems are one subject, called all", ()),
@@ -170,6 +166,10 @@ def _bare(name: str) -> str:
 
 def _is_name(column: Column) -> bool:
     return column.kind in ("text", "integer")
+
+
+def _is_reward(column: Column) -> bool:
+    return column.kind in ("integer", "number") and not column.is_folder
 
 
 def _is_verdict(column: Column) -> bool:
