@@ -60,7 +60,7 @@ def counting(lake: Path) -> dict[str, float]:
         count.count(replace(task, shard=replace(task.shard, files=task.shard.files[:1])))  # to warm up
         seconds = _timed(lambda: count.count(task))
         after = _peak()
-        home = Path(folder) / task.task.name
+        home = Path(folder) / task.name
         partial = count.finished(home)
         assert partial is not None
         size = sum(path.stat().st_size for path in home.glob("*.parquet"))

@@ -114,6 +114,8 @@ def text_value(value: Any) -> str | None:
     """A key or an attempt as a text."""
     if isinstance(value, bytes):
         return value.decode()
+    if isinstance(value, bool):
+        return str(value).lower()
     return None if value is None else str(value)
 
 
@@ -190,11 +192,15 @@ class Recount:
     def _key(self, raw: Row, folders: dict[str, str | None]) -> Key | None:
         names, out = self.settings.columns, list[str]()
         for key, default in (("benchmark", "default"), ("subject", "all"), ("model", None), ("problem_id", None)):
-            name = getattr(names, key)
-            text = text_value(raw[name]) if name in raw else folders.get(name, default)
-            if text is None or (name in raw and name in folders and folders[name] != text):
-                return None
-            out.append(text)
+            parts = list[str]()
+            for name in names.parts(key):
+                text = text_value(raw[name]) if name in raw else folders.get(name, default)
+                if text is None or (name in raw and name in folders and folders[name] != text):
+                    return None
+                if parts and "@" in text:
+                    return None
+                parts.append(text)
+            out.append("@".join(parts))
         protocol = {n: protocol_value(raw[n] if n in raw else folders[n]) for n in self.settings.protocol.columns}
         return (*out, json.dumps(protocol))
 
@@ -606,6 +612,17 @@ PROTOCOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "view": (pa.string_view(), NUMBERS),
 }
 
+PARTS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int": (pa.int64(), [0, 1, -7]),
+    "uint": (pa.uint64(), [0, 2**64 - 1]),
+    "bool": (pa.bool_(), [True, False]),
+    "text": (pa.string(), ["a", "b", "", "1"]),
+    "nulls": (pa.int8(), [1, 2, None]),
+    "words": (pa.dictionary(pa.int8(), pa.string()), ["x", "x@y", "y", "@", None]),
+    "bytes": (pa.binary(), [b"x", b"y"]),
+}
+"""The second column of a composite key."""
+
 CARRIED: dict[str, tuple[pa.DataType, list[Any]]] = {
     "int": (pa.int64(), [5, 4, 3, -2, 10**16 + 1, 10**16]),
     "float": (pa.float64(), [0.5, 0.25, -1.0, 1e300, math.nan, 0.1]),
@@ -727,7 +744,28 @@ class Maker:
             for i, part in enumerate(parts):
                 if part or rng.random() < 0.1 or (len(groups) <= 1 and i == 0):
                     files.append(self.source("/".join([*parents, f"part-{i}.parquet"]), hive, part))
-        return Lake(files, self.settings(), self.choices)
+        return self.composite(Lake(files, self.settings(), self.choices))
+
+    def composite(self, lake: Lake) -> Lake:
+        """Some keys of two columns, the second of which is a column in one file and a folder in another."""
+        rng = random.Random(f"composite {self.choices['seed']}")  # lakes of known seeds stay what they were
+        if rng.random() < 0.6:
+            return lake
+        for key in ("model", "problem_id", "benchmark", "subject"):
+            name, part = lake.settings["columns"].get(key, key), f"part of {key}"
+            if rng.random() < 0.5 or not all(name in {*s.columns, *s.folders} for s in lake.files):
+                continue
+            lake.settings["columns"][key] = [name, part]
+            self.choices[part] = rng.choice(list(PARTS))
+            for source in lake.files:
+                kind, values = PARTS[self.choices[part]]
+                if rng.random() < 0.2:
+                    value = text_value(rng.choice(values))
+                    source.folders[part] = value
+                    source.path = f"{quote(part)}={HIVE_NULL if value is None else quote(value)}/{source.path}"
+                else:
+                    source.columns[part] = Column(kind, [rng.choice(values) for _ in range(source.rows)])
+        return lake
 
     def renamed(self) -> dict[str, str]:
         """Other names of some columns, which the settings have; columns with the usual names may be there as well."""

@@ -207,10 +207,11 @@ def inferred(inferred: InferredConfig, sample: LakeSample, lake: str, config: Pa
     """Print the chosen columns with reasons; raise DataError if a required one is missing."""
     print(f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}")
     for key, choice in inferred.columns.items():
-        print(f"  {key:<11} {choice.column or '-':<17} {choice.why}")
+        print(f"  {key:<11} {'@'.join(choice.names) or '-':<17} {choice.why}")
     for key, columns in (("protocol", inferred.protocol), ("carry", inferred.carry)):
         for column in columns:
-            print(f"  {key:<11} {column.name:<17} by its name; {column.summary}")
+            why = inferred.reasons.get(column.name, "by its name")
+            print(f"  {key:<11} {column.name:<17} {why}; {column.summary}")
     if inferred.unknown:
         print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(inferred.unknown)}")
     print(f"wrote {config}")

@@ -20,10 +20,19 @@ RESERVED = (
     *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts", "pass_at_k", "pass_hat_k"),
 )
 """Names of our own output columns, which a carried column cannot take."""
-
 UNIFORM = (1.0, 1.0)
 PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 """Priors with a name; the empirical one is learnt for each model and benchmark."""
+COMPOSITE = ("model", "benchmark", "subject", "problem_id")
+"""Keys of [columns] that may name several columns."""
+NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster")
+"""Keys of [columns] that name columns."""
+
+
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{', '.join(twice)} is named twice")
+    return names
 
 
 class Part(BaseModel):
@@ -38,12 +47,12 @@ class Lake(Part):
 
 
 class Columns(Part):
-    """Which column (or Hive key) of the lake holds what."""
+    """Which column (or Hive key) of the lake holds what; a key may be several columns, whose values `@` joins."""
 
-    model: str = "model"
-    benchmark: str = "benchmark"
-    subject: str = "subject"
-    problem_id: str = "problem_id"
+    model: str | tuple[str, ...] = "model"
+    benchmark: str | tuple[str, ...] = "benchmark"
+    subject: str | tuple[str, ...] = "subject"
+    problem_id: str | tuple[str, ...] = "problem_id"
     attempt: str = "attempt"
     passed: str = "passed"
     score: str = "score"
@@ -54,6 +63,19 @@ class Columns(Part):
     """Texts that are a fail. With these, a text that is neither is rejected."""
     cluster: str | None = None
     carry: tuple[str, ...] = ()
+
+    def parts(self, key: str) -> tuple[str, ...]:
+        """Return the columns of a key of NAMING."""
+        value = getattr(self, key) or ()
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator(*COMPOSITE, mode="before")
+    @classmethod
+    def _check_parts(cls, given: Any) -> Any:
+        parts = [given] if isinstance(given, str) else given
+        if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, str) for part in parts):
+            raise ValueError("must be the name of a column, or a list of names")
+        return parts[0] if len(parts) == 1 else _unique(tuple(parts))  # a list of one has the same partial counts
 
     @field_validator("carry", "cluster")
     @classmethod
@@ -74,32 +96,19 @@ class Columns(Part):
 def _free(names: tuple[str, ...]) -> tuple[str, ...]:
     """The names once each, if none is taken: DuckDB has no case, so n and N are one."""
     once = tuple(dict.fromkeys(names))
-    taken = sorted(name for name in once if name.lower() in RESERVED)
-    if taken:
+    if taken := sorted(name for name in once if name.lower() in RESERVED):
         raise ValueError(f"{', '.join(taken)} is a column of the output already")
     lower = [name.lower() for name in once]
-    same = sorted(name for name in once if lower.count(name.lower()) > 1)
-    if same:
+    if same := sorted(name for name in once if lower.count(name.lower()) > 1):
         raise ValueError(f"{' and '.join(same)} differ only in case, which DuckDB does not tell apart")
     return once
-
-
-NAMING = ("model", "benchmark", "subject", "problem_id", "attempt", "passed", "score", "answer", "cluster")
-"""Keys of [columns] that name one column each."""
 
 
 class Protocol(Part):
     """Columns that tell evaluation protocols apart; different protocols are never pooled."""
 
     columns: tuple[str, ...] = ()
-
-    @field_validator("columns")
-    @classmethod
-    def _once(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
-        twice = sorted({name for name in columns if columns.count(name) > 1})
-        if twice:
-            raise ValueError(f"{', '.join(twice)} is named twice")
-        return columns
+    _once = field_validator("columns")(_unique)
 
 
 class Policy(Part):
@@ -301,8 +310,8 @@ class Settings(Part):
     @property
     def used(self) -> set[str]:
         """Every column the counts depend on."""
-        named = {getattr(self.columns, key) for key in NAMING if key != "answer" or self.answers}
-        return {*(named - {None}), *self.carried, *self.protocol.columns}
+        keys = [key for key in NAMING if key != "answer" or self.answers]
+        return {*(name for key in keys for name in self.columns.parts(key)), *self.carried, *self.protocol.columns}
 
     @property
     def answers(self) -> bool:
@@ -357,18 +366,19 @@ def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | No
         raise UsageError(message, where=where, hint=_hint(error)) from None
 
 
-def mapped(pairs: Iterable[str]) -> dict[str, str]:
-    """Which column is what, from KEY=NAME as --column has them."""
-    out: dict[str, str] = {}
+def mapped(pairs: Iterable[str]) -> dict[str, str | tuple[str, ...]]:
+    """Return the column of each key, from KEY=NAME as --column has them; several where a key is repeated."""
+    names: dict[str, dict[str, None]] = {}
     for pair in pairs:
         key, given, name = pair.partition("=")
-        meant = "".join(f"did you mean {near}? " for near in get_close_matches(key, NAMING, n=1))
         if not given or key not in NAMING:
+            meant = "".join(f"did you mean {near}? " for near in get_close_matches(key, NAMING, n=1))
             what = "must be KEY=NAME" if not given else f"unknown key {key}"
             raise UsageError(f"{what}, got {pair}", where="--column", hint=f"{meant}known keys: {', '.join(NAMING)}")
-        if out.setdefault(key, name) != name:
+        names.setdefault(key, {})[name] = None
+        if len(names[key]) > 1 and key not in COMPOSITE:
             raise UsageError(f"{key} is given twice, and differently", where="--column")
-    return out
+    return {key: tuple(each) if len(each) > 1 else next(iter(each)) for key, each in names.items()}
 
 
 def _explain(error: ValidationError) -> str:

@@ -40,22 +40,14 @@ CONDEMNED = "none: reading it ends the process"
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(counting.Task):
     """Count one shard into a folder of partials."""
 
-    shard: Shard
-    settings: Settings
     folder: str
     again: bool = False
     """Count even if that has been done."""
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
-    method: str = "auto"
-    chunk_rows: int | None = None
-
-    @property
-    def task(self) -> counting.Task:
-        return counting.Task(self.shard, self.settings, self.method, self.chunk_rows)
 
     def __str__(self) -> str:
         first, *more = self.shard.files
@@ -78,20 +70,17 @@ def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: 
 
     Where not every file must fit, the first is enough to see that some do.
     """
-    if not every_file and _misfit(root, files[:1], settings, where, every_file=True) is None:
-        return
-    error = _misfit(root, files, settings, where, every_file)
-    if error is not None:
-        raise error
 
+    def check(files: Sequence[File], every_file: bool) -> ScorelakeError | None:
+        shard = Shard(root, tuple(files))
+        with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, columns=()) as here:
+            reasons = parallel_map(lambda file: (file.path, counting.unfit(here, file, settings)), here.files)
+            return refusal(reasons, settings, where, every_file)
 
-def _misfit(
-    root: str, files: Sequence[File], settings: Settings, where: str, every_file: bool
-) -> ScorelakeError | None:
-    shard = Shard(root, tuple(files))
-    with TemporaryDirectory() as temporary, local_copy(shard, Path(temporary) / "lake", settings, columns=()) as here:
-        reasons = parallel_map(lambda file: (file.path, counting.unfit(here, file, settings)), here.files)
-        return refusal(reasons, settings, where, every_file)
+    if every_file or check(files[:1], every_file=True) is not None:
+        error = check(files, every_file)
+        if error is not None:
+            raise error
 
 
 def count_all(tasks: Sequence[Count]) -> list[Partial]:
@@ -138,7 +127,7 @@ def count(task: Count) -> Partial:
     if mirror is None:
         return _count(task)
     task = _here(task)
-    home = Path(task.folder) / task.task.name
+    home = Path(task.folder) / task.name
     with storage_errors(home.parent):
         home.parent.mkdir(parents=True, exist_ok=True)
         sent = not task.again and mirror.bring(f"partials/{home.name}") and finished(home) is not None
@@ -154,7 +143,7 @@ def _here(task: Count) -> Count:
 
 
 def _count(task: Count) -> Partial:
-    home = Path(task.folder) / task.task.name
+    home = Path(task.folder) / task.name
     done = None if task.again else finished(home)
     if done is not None and enough(done, task.settings):
         return done
@@ -164,7 +153,7 @@ def _count(task: Count) -> Partial:
             home.parent.mkdir(exist_ok=True)  # not its parents: without those, this machine does not see the output
             (temporary / "counts").mkdir(parents=True)
         with local_copy(task.shard, temporary / "lake", task.settings) as shard:
-            partial = counting.count(replace(task.task, shard=shard), temporary / "counts")
+            partial = counting.count(replace(task, shard=shard), temporary / "counts")
         _unchanged(task.shard)
         with storage_errors(home):
             partial = replace(partial, checksum=checksum(*partial.contents(temporary / "counts")))
@@ -229,20 +218,8 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
 def condemn(task: Count, reason: str) -> Partial:
     """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
-    partial = Partial(
-        name=task.task.name,
-        files=task.shard.files,
-        method=CONDEMNED,
-        read=0,
-        rejected=0,
-        rejects=(),
-        quarantine=((file.path, reason),),
-        binary=False,
-        rewards=False,
-        answers="none",
-        carried={},
-        checksum=checksum(),
-    )
+    quarantine = ((file.path, reason),)
+    partial = Partial(task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
     home = Path(_here(task).folder) / partial.name
     temporary = temp_path(home)
     with storage_errors(home):

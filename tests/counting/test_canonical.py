@@ -64,10 +64,10 @@ def scores(values: list[Any], kind: Any, **settings: Any) -> list[float | None]:
 def test_a_plain_lake() -> None:
     found = made({**LAKE, "attempt": INT, "answer": TEXT, "other": pl.List(TEXT)})
     assert found.keys == {
-        "benchmark": Source(None, "default"),
-        "subject": Source(None, "all"),
-        "model": Source("model"),
-        "problem_id": Source("problem_id"),
+        "benchmark": (Source(None, "default"),),
+        "subject": (Source(None, "all"),),
+        "model": (Source("model"),),
+        "problem_id": (Source("problem_id"),),
     }
     assert (found.attempt, found.answer, found.answers) == ("attempt", "answer", "counted")
     assert (found.binary, found.score) == (True, None)
@@ -77,9 +77,9 @@ def test_a_plain_lake() -> None:
 def test_folders() -> None:
     """A folder names a key for the whole file; where there is a column too, the two must agree."""
     found = made({"problem_id": INT, "subject": TEXT, "passed": BOOL}, {"model": "m", "subject": "x"})
-    assert found.keys["model"] == Source(None, "m")
-    assert found.keys["subject"] == Source("subject", "x", agree=True)
-    assert made(LAKE, {"benchmark": None}).keys["benchmark"] == Source(None, None), "no name is no default"
+    assert found.keys["model"] == (Source(None, "m"),)
+    assert found.keys["subject"] == (Source("subject", "x", agree=True),)
+    assert made(LAKE, {"benchmark": None}).keys["benchmark"] == (Source(None, None),), "no name is no default"
     told = made(LAKE, {"temperature": "1"}, protocol={"columns": ["temperature"]})
     assert told.protocol == {"temperature": Source(None, "1")}
 

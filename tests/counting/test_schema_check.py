@@ -148,7 +148,7 @@ def test_columns_by_the_command(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('[columns]\nmodel = "x"\nsubject = "y"')
     over = load(tmp_path / "c.toml", **columns("model=Model", "answer=")).columns
     assert (over.model, over.subject, over.answer) == ("Model", "y", "")
-    for wrong in (["model"], ["models=x"], ["carry=x"], ["model=x", "model=y"]):
+    for wrong in (["model"], ["models=x"], ["carry=x"], ["attempt=x", "attempt=y"]):
         with pytest.raises(UsageError, match="--column"):
             mapped(wrong)
 

@@ -122,6 +122,69 @@ def test_a_column_that_is_no_attempt(tmp_path: Path) -> None:
     assert ask(tmp_path / "out", "SELECT sum(n) FROM problem_counts") == [(36,)]
 
 
+def variants(**columns: Any) -> pl.DataFrame:
+    """The same attempts three times, with other verdicts; a list has one value per time."""
+    times = [
+        foreign(correct=[(m + t + s + t * i) % 2 == 0 for m, t, s in ROWS]).with_columns(
+            **{name: pl.lit(values[i]) for name, values in columns.items()}
+        )
+        for i in range(3)
+    ]
+    return pl.concat(times, how="vertical_relaxed")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "models"),
+    [
+        ("checkpoint", [100, 200, 300], 6),
+        ("train_step", ["a", "b", "c"], 6),
+        ("Revision", ["main", "v1", "v2"], 6),
+        ("is_final_checkpoint", [True, False, None], 0),
+        ("version", ["a@1", "a@2", "a@3"], 0),
+        ("step", [0.5, 1.0, 1.5], 0),
+        ("prompt", ["short", "long", "none"], 0),
+        ("temperature", [0.0, 0.5, 1.0], 0),
+        ("mode", [None, "fast", "slow"], 0),
+    ],
+)
+def test_a_column_that_separates_conflicting_attempts(
+    tmp_path: Path, name: str, values: list[Any], models: int
+) -> None:
+    """Part of the model if it is named like a checkpoint and every row has a value, else of the protocol."""
+    put(tmp_path / "lake", variants(**{name: values}))
+    inferred = infer(tmp_path / "lake")
+    assert chosen(inferred) == usual()
+    assert inferred.columns["model"].names == (("model_name", name) if models else ("model_name",))
+    assert [column.name for column in inferred.protocol] == ([] if models else [name])
+    text = config_text(inferred, "lake")
+    assert f"without {name}, 18 attempts have conflicting verdicts" in text or name == "temperature"
+    run(tmp_path / "lake", tmp_path / "out", text)
+    sql = "SELECT count(DISTINCT (model, protocol)), count(DISTINCT model), sum(n) FROM problem_counts"
+    assert ask(tmp_path / "out", sql) == [(6, models or 2, 3 * len(ROWS))]
+
+
+def test_columns_that_follow_from_the_verdict_separate_nothing(tmp_path: Path) -> None:
+    """An answer, a length, a text or a time differs between conflicting rows, but tells no variants apart."""
+    frame = variants().with_row_index("line")
+    frame = frame.with_columns(
+        pl.when("correct").then(pl.lit("A")).otherwise(pl.lit("B")).alias("letter"),
+        pl.format("text {}", "line").alias("response"),
+        (pl.col("line") * 7919 % 100).alias("tokens"),
+        (pl.col("line") * 0.37).alias("latency"),
+        (pl.col("line") // len(ROWS)).alias("seed"),
+    )
+    put(tmp_path, frame)
+    inferred = infer(tmp_path)
+    assert "attempt" not in chosen(inferred)
+    assert (inferred.columns["model"].names, inferred.protocol) == (("model_name",), ())
+    assert "not sample_id: 18 values have conflicting verdicts" in inferred.columns["attempt"].why
+
+
+def test_a_graded_row_beside_an_ungraded_one_is_no_conflict(tmp_path: Path) -> None:
+    put(tmp_path, pl.concat([foreign(), foreign(correct=[None] * 36)], how="vertical_relaxed"))
+    assert chosen(infer(tmp_path)) == usual()
+
+
 def test_folders(tmp_path: Path) -> None:
     for model in ("a", "b"):
         put(tmp_path, foreign(model_name=None).head(18), f"model_name={model}/topic=x/0.parquet")

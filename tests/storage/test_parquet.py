@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from conftest import REPO
-from scorelake.storage.parquet import arrow, numbers, texts
+from scorelake.storage.parquet import arrow, numbers, stored
 
 COUNTED = """
 import sys
@@ -40,12 +41,21 @@ def test_numbers_there_and_back(kind: type[np.generic]) -> None:
         assert numbers(pa.chunked_array([arrow(each), arrow(each)])).tolist() == [*each.tolist(), *each.tolist()]
 
 
-def test_booleans_and_texts() -> None:
+def test_booleans() -> None:
     assert numbers(pa.array([True, False, True])).tolist() == [True, False, True]
     with pytest.raises(AssertionError):
         arrow(np.array([True, False]))
-    for values in (["a", None, "ü" * 20], [None], []):
-        assert texts(values).equals(pa.array(values, pa.large_string()))
+
+
+def test_uuids_are_texts() -> None:
+    """Other columns stay what they are, also in a batch without rows."""
+    for ids in ([UUID(int=7), None], []):
+        uuids = pa.ExtensionArray.from_storage(
+            pa.uuid(), pa.array([each and each.bytes for each in ids], pa.binary(16))
+        )
+        batch = stored(pa.RecordBatch.from_arrays([uuids, pa.array(ids and [1, 2], pa.int8())], ["id", "n"]))
+        assert batch.column("id").equals(pa.array([each and str(each) for each in ids], pa.large_string()))
+        assert batch.column("n").type == pa.int8()
 
 
 @pytest.mark.slow

@@ -28,7 +28,11 @@ app = typer.Typer(
 Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", metavar="KEY=NAME", help="Which column is meant, such as model=model_name. Repeatable."),
+    typer.Option(
+        "--column",
+        metavar="KEY=NAME",
+        help="Which column is meant, such as model=model_name. Repeatable; a key that is repeated joins its columns.",
+    ),
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -41,8 +41,8 @@ class Source:
 class Canonical:
     """One file's columns under the names that we know."""
 
-    keys: dict[str, Source]
-    """benchmark, subject, model and problem_id."""
+    keys: dict[str, tuple[Source, ...]]
+    """benchmark, subject, model and problem_id; a composite key has several sources."""
     protocol: dict[str, Source]
     carried: dict[str, Source]
     sorts: dict[str, str]
@@ -63,7 +63,7 @@ class Canonical:
 def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     """Raises UnreadableError with everything that does not fit, all at once."""
     names, wrong = settings.columns, list[Misfit]()
-    keys = {key: _key(schema, hive, getattr(names, key), key, wrong) for key in NAMED}
+    keys = {key: tuple(_key(schema, hive, name, key, names, wrong) for name in names.parts(key)) for key in NAMED}
     others = {}
     for setting, columns in (("protocol", settings.protocol.columns), ("carry", settings.carried)):
         others[setting] = {name: _any(schema, hive, name, setting, settings, wrong) for name in columns}
@@ -74,16 +74,22 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     if wrong:
         raise unfit(wrong, list(schema), list(hive))
     read = [
-        *(source.column for sources in (keys, *others.values()) for source in sources.values() if source.column),
+        *(source.column for sources in keys.values() for source in sources if source.column),
+        *(source.column for sources in others.values() for source in sources.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
         *([attempt] if attempt else []),
         *([names.answer] if answers == "counted" else []),
     ]
+    carried_types = {name: schema.get(name, pl.String()) for name in others["carry"]}
     return Canonical(
         keys=keys,
         protocol=others["protocol"],
         carried=others["carry"],
-        sorts=_sorts(others["carry"], schema),
+        sorts={
+            name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(kind)
+            for name, kind in carried_types.items()
+            if kind != pl.Null
+        },
         attempt=attempt,
         answer=names.answer if answers == "counted" else None,
         kind=_kind(passed, score, bad),
@@ -94,13 +100,15 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     )
 
 
-def _key(schema: Schema, hive: Hive, name: str, key: str, wrong: list[Misfit]) -> Source:
+def _key(schema: Schema, hive: Hive, name: str, key: str, names: Names, wrong: list[Misfit]) -> Source:
+    is_part = len(names.parts(key)) > 1
     if name not in schema:
         # only a column that nobody asked for has a default
-        if name not in hive and not (key in DEFAULTS and name == key):
+        if name not in hive and (is_part or key not in DEFAULTS or name != key):
             wrong.append(_missing(name, key))
         return Source(None, hive.get(name, DEFAULTS.get(key)))
-    _named(name, schema[name], key, wrong)
+    if not (is_part and schema[name] == pl.Boolean):
+        _named(name, schema[name], key, wrong)
     return Source(name, hive.get(name), agree=name in hive)
 
 
@@ -227,23 +235,26 @@ def _missing(name: str, key: str) -> Misfit:
 
 # --- the canonical columns of every row ---------------------------------------------------------------------
 
-PROTOCOL_PREFIX, CARRY_PREFIX = "protocol:", "carry:"
+PROTOCOL_PREFIX, CARRY_PREFIX, SEPARATOR = "protocol:", "carry:", "@"
 CATEGORIES = {key: pl.Categorical(pl.Categories(f"scorelake {key}")) for key in (*NAMED, "protocol")}
 """Types of the keys: dictionary codes group three times faster than texts."""
 INVALID = "not a valid outcome, or in conflict with the folder's name"
 
 
 def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
-    """For each reason to reject a row, the rows that it applies to; a row without a key has no other reason."""
-    texts = {key: _key_text(key, source, schema) for key, source in canonical.keys.items()}
-    missing = {f"no {key}": text.is_null() for key, text in texts.items()}
-    differing = [
-        texts[key].ne_missing(pl.lit(source.value, pl.String).cast(CATEGORIES[key]))
-        for key, source in canonical.keys.items()
-        if source.agree
-    ]
-    invalid = pl.any_horizontal(canonical.kind == REJECTED, *differing) & ~pl.any_horizontal(missing.values())
-    return {**missing, INVALID: invalid}
+    """For each reason to reject a row, the rows that it applies to; a row with wrong keys has no other reason."""
+    wrong_keys = dict[str, pl.Expr]()
+    for key, sources in canonical.keys.items():
+        text = _key_text(key, sources, schema)
+        wrong_keys[f"no {key}"] = text.is_null()
+        if len(sources) > 1:  # else `a@b` and `c` would be the same key as `a` and `b@c`
+            has_separator = (_text(source).str.contains(SEPARATOR, literal=True) for source in sources[1:])
+            reason = f"{SEPARATOR} in a column of {key} that is not its first"
+            wrong_keys[reason] = text.is_not_null() & pl.any_horizontal(has_separator)
+    every = [source for sources in canonical.keys.values() for source in sources]
+    differing = [_text(source).ne_missing(pl.lit(source.value, pl.String)) for source in every if source.agree]
+    invalid = pl.any_horizontal(canonical.kind == REJECTED, *differing) & ~pl.any_horizontal(wrong_keys.values())
+    return {**wrong_keys, INVALID: invalid}
 
 
 def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
@@ -251,7 +262,7 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     rejected = pl.any_horizontal(rejection_reasons(canonical, schema).values())
     outcome = pl.when(rejected).then(pl.lit(REJECTED, pl.UInt8)).otherwise(canonical.kind)
     graded = canonical.kind < UNGRADED
-    columns = {key: _key_text(key, source, schema) for key, source in canonical.keys.items()}
+    columns = {key: _key_text(key, sources, schema) for key, sources in canonical.keys.items()}
     for name, source in canonical.protocol.items():
         column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
         texts = partial(_per_distinct, function=protocol_text)
@@ -275,17 +286,24 @@ def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:
     for name in canonical.columns:
         is_text = schema[name] in (pl.String, pl.Categorical, pl.Enum) and name != canonical.attempt
         types[name] = pl.Categorical() if is_text else schema[name]
-    for key, source in canonical.keys.items():
-        if source.column is not None and types[source.column] == pl.Categorical():
-            types[source.column] = CATEGORIES[key]
+    for key, sources in canonical.keys.items():
+        for source in sources:
+            if source.column is not None and types[source.column] == pl.Categorical():
+                types[source.column] = CATEGORIES[key]
     return types
 
 
-def _key_text(key: str, source: Source, schema: Schema) -> pl.Expr:
-    """A key as it is written. Bytes that are not UTF-8 raise: a name must stay what it is."""
-    column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
-    same = source.column is not None and schema[source.column] == CATEGORIES[key]
-    return column if same else column.cast(pl.String).cast(CATEGORIES[key])
+def _key_text(key: str, sources: Sequence[Source], schema: Schema) -> pl.Expr:
+    """A key, null if a part of it is."""
+    column = sources[0].column
+    if len(sources) == 1 and column is not None and schema[column] == CATEGORIES[key]:
+        return pl.col(column)
+    return pl.concat_str(map(_text, sources), separator=SEPARATOR).cast(CATEGORIES[key])
+
+
+def _text(source: Source) -> pl.Expr:
+    """A value as it is written. Bytes that are not UTF-8 raise: a name must stay what it is."""
+    return pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column).cast(pl.String)
 
 
 def _attempt_id(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
@@ -317,30 +335,10 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
 
 def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """Apply a function to every value, computed once per distinct value."""
-    if values.dtype.is_nested():
+    if values.dtype.is_nested() or values.is_empty():
         return function(values)
     distinct = values.unique()
-    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
-    rows = _join_keys(values)
-    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
-
-
-def _join_keys(values: pl.Series) -> pl.DataFrame:
-    """Columns that are equal where values are: a join does not match NaN with NaN."""
-    frame = values.to_physical().to_frame("value")
-    if not values.dtype.is_float():
-        return frame
-    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
-
-
-def _sorts(carried: Mapping[str, Source], schema: Schema) -> dict[str, str]:
-    """What sort of values carried columns have: the smallest is only that among its own sort."""
-    kinds = {name: pl.String() if source.column is None else schema[name] for name, source in carried.items()}
-    return {
-        name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(kind)
-        for name, kind in kinds.items()
-        if kind != pl.Null
-    }
+    return values.replace_strict(distinct, function(distinct))
 
 
 def answer_ids(values: pl.Series) -> pl.Series:

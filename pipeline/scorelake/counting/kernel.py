@@ -123,13 +123,13 @@ class _Groups:
 
 def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.DataFrame:
     """Count sorted words: one row per problem and group."""
-    new_problem = _changes(words >> _PROBLEM_SHIFT)
+    new_problem = changes(words >> _PROBLEM_SHIFT)
     starts = np.flatnonzero(new_problem)
     key = words[starts] >> _PROBLEM_SHIFT
     counts = {"rows": np.diff(starts, append=words.size), "rejected": np.zeros(key.size, np.int64)}
     # the rows of a problem with one outcome are neighbours, and so are those of them that share a word of bits
     shift = np.uint64(_WORD if layout.words else _ATTEMPT)
-    segments = np.flatnonzero(_changes(words >> shift))
+    segments = np.flatnonzero(changes(words >> shift))
     owner = np.cumsum(new_problem[segments]) - 1
     kind = words[segments] >> shift & np.uint64((1 << _ATTEMPT + _OUTCOME - int(shift)) - 1)
     if layout.words:
@@ -147,7 +147,7 @@ def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.Da
     return frame.with_columns(**{name: pl.Series(column) for name, column in counts.items()})
 
 
-def _changes(values: Hashes) -> NDArray[np.bool_]:
+def changes(values: Hashes) -> NDArray[np.bool_]:
     """Return for every value whether it is the first or differs from the one before it."""
     changes = np.ones(values.size, np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from scorelake.counting.canonical import OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM, resolve
+from scorelake.counting.kernel import changes
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
@@ -29,7 +30,7 @@ from scorelake.storage.disk import remove, storage_errors, temp_path
 from scorelake.storage.parquet import arrow
 
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
-_HASHES = 1 << 64
+_HASHES, _EXAMPLES = 1 << 64, 5
 _FILE: dict[str, Any] = {
     "use_dictionary": list(KEYS),
     "column_encoding": dict.fromkeys(COUNTS, "DELTA_BINARY_PACKED"),
@@ -120,6 +121,8 @@ def merge(bucket: Bucket) -> Merged:
     if not any(partial.binary for partial in bucket.partials):
         frame = frame.with_columns(c=pl.lit(None, pl.Int64))
     _write(frame, carried, bucket.path)
+    named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).select(*KEYS, "attempt")
+    shown = named.sort(pl.all()).head(_EXAMPLES).iter_rows()
     return Merged(
         rows=int(frame["rows"].sum()),
         problems=frame.height,
@@ -127,7 +130,7 @@ def merge(bucket: Bucket) -> Merged:
         ungraded=int(frame["ungraded"].sum()),
         duplicates=int(frame["duplicates"].sum()),
         conflicts=conflicts.height,
-        examples=_examples(conflicts, problems),
+        examples=tuple((*keys, str(number) if abs(number) < 1 << 48 else "(a text id)") for *keys, number in shown),
         differing={name: int((problems[f"min:{name}"] != problems[f"max:{name}"]).sum()) for name in carried},
     )
 
@@ -163,19 +166,8 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
-    frames = [_with_missing_lists(part, frames) for part in frames]
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
-
-
-def _with_missing_lists(part: pl.LazyFrame, parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Add lists of nulls for columns that only other partials have."""
-    schema = part.collect_schema()
-    missing = [n for n in LISTED if n not in schema and any(n in other.collect_schema() for other in parts)]
-    if "outcome" not in schema or not missing:
-        return part
-    nulls = {name: pl.when(pl.element() > REJECTED).then(pl.element()).cast(LISTED[name]) for name in missing}
-    return part.with_columns(pl.col("outcome").list.eval(null).alias(name) for name, null in nulls.items())
 
 
 def _words(bits: Sequence[str], name: str) -> list[pl.Expr]:
@@ -216,6 +208,10 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     listed = problems.filter("listed")
     names = [name for name in LISTED if name in rows.columns]
     lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
+    # a partial whose files lack a column has no lists of it
+    null = pl.when(pl.element() > REJECTED).then(pl.element())
+    nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED[name])) for name in names}
+    lists = lists.with_columns(pl.coalesce(name, nulls[name]) for name in names if lists[name].null_count())
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
     frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
     for name, number in OUTCOMES.items() if bits else ():
@@ -280,8 +276,8 @@ def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64
     coded |= passed
     coded.sort()
     pairs = coded >> np.uint64(1)
-    starts = np.flatnonzero(np.append(True, pairs[1:] != pairs[:-1])) if pairs.size else np.zeros(0, np.intp)
-    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts) if pairs.size else starts
+    starts = np.flatnonzero(changes(pairs))
+    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts)
     owner = (pairs[starts] >> np.uint64(32)).astype(np.int64)
     return owner, values[pairs[starts] & np.uint64((1 << 32) - 1)], np.diff(starts, append=pairs.size), passes
 
@@ -290,12 +286,6 @@ def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Arra
     """One list per problem of values that are in the order of their problems."""
     offsets = np.append(0, np.cumsum(np.bincount(owner, minlength=size)))
     return pa.LargeListArray.from_arrays(arrow(offsets), arrow(values))
-
-
-def _examples(conflicts: pl.DataFrame, problems: pl.DataFrame, most: int = 5) -> tuple[tuple[str, ...], ...]:
-    named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).sort(*KEYS, "attempt").head(most)
-    rows = named.select(*KEYS, "attempt").iter_rows()
-    return tuple((*keys, str(attempt) if abs(attempt) < 1 << 48 else "(a text id)") for *keys, attempt in rows)
 
 
 def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:

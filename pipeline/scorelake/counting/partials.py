@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,17 @@ class Partial:
     files: tuple[File, ...]
     method: str
     """How it was counted: query, kernel or none, and why."""
-    read: int
-    rejected: int
-    rejects: tuple[tuple[str, str, int], ...]
+    read: int = 0
+    rejected: int = 0
+    rejects: tuple[tuple[str, str, int], ...] = ()
     """(file, reason, rows) of rejected rows."""
-    quarantine: tuple[tuple[str, str], ...]
+    quarantine: tuple[tuple[str, str], ...] = ()
     """(file, reason) of files that could not be read."""
-    binary: bool
-    rewards: bool
-    answers: str
+    binary: bool = False
+    rewards: bool = False
+    answers: str = "none"
     """none, ignored or counted: whether the files have answers to vote with, and whether they were counted."""
-    carried: dict[str, str]
+    carried: dict[str, str] = field(default_factory=dict)
     """Sort of values of the carried columns: texts, numbers, ..."""
     chunks: tuple[str, ...] = ()
     """Names of the files of counts."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from math import isinf, isnan
 from typing import Any
 
 import polars as pl
@@ -14,9 +13,10 @@ import polars as pl
 def protocol_text(values: pl.Series) -> pl.Series:
     """A protocol value as it is written, so that equal values are equal in whatever file and type: 0, 0.0 and the
     text 0 are one; 1.5 and a 32-bit 1.5; true and the text true. Null is not the text null."""
-    if isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum | pl.Binary):
-        return values.cast(pl.String)
-    if values.dtype.is_integer() or values.dtype == pl.Boolean:
+    if (
+        isinstance(values.dtype, pl.String | pl.Categorical | pl.Enum | pl.Binary | pl.Boolean)
+        or values.dtype.is_integer()
+    ):
         return values.cast(pl.String)
     if values.dtype == pl.Duration:
         return values.dt.total_nanoseconds().cast(pl.String)
@@ -28,13 +28,13 @@ def protocol_text(values: pl.Series) -> pl.Series:
 
 
 def _spelled(value: Any) -> str:
-    if isinstance(value, float):
-        return _number(value)
     if isinstance(value, Decimal):
         return f"{value.normalize():f}"
     if isinstance(value, list | dict):
         return json.dumps(_even(value), sort_keys=True, default=str)
-    return str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 64:
+        return str(int(value))
+    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
 
 
 def _even(value: Any) -> Any:
@@ -44,14 +44,6 @@ def _even(value: Any) -> Any:
     if isinstance(value, list):
         return [_even(inside) for inside in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _number(value: float) -> str:
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return str(int(value)) if value.is_integer() and abs(value) < 1 << 64 else repr(value)
 
 
 def protocol_label(values: Mapping[str, str | None]) -> str:

@@ -10,7 +10,7 @@ This is the specification of counting. What a row means is in canonical.py; here
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from scorelake.counting.canonical import (
 )
 from scorelake.counting.protocols import protocol_label
 from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
-from scorelake.hashing import Hashes, hash_text, problem_hashes, subject_hashes
+from scorelake.hashing import hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import KEYS, NAMED
 from scorelake.storage.disk import storage_errors
 
@@ -74,31 +74,20 @@ def _words(files: Sequence[LakeFile]) -> int:
     """Words that hold all attempt numbers by the footers' statistics; 0 if some are missing, null or too large."""
     highest = 0
     for file in files:
-        for low, high, nulls in _attempt_statistics(file):
-            if nulls or low is None or high is None or low < 0 or high >= BITS_PER_WORD * MAX_WORDS:
+        metadata, name = file.metadata, file.canonical.attempt
+        if name is None or not file.schema[name].is_integer():
+            return 0
+        paths = [metadata.schema.column(j).path for j in range(metadata.num_columns)]
+        for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
+            if not group.num_rows:
+                continue
+            found: Any = group.column(paths.index(name)).statistics
+            if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
                 return 0
-            highest = max(highest, high)
+            if found.min < 0 or found.max >= BITS_PER_WORD * MAX_WORDS:
+                return 0
+            highest = max(highest, found.max)
     return highest // BITS_PER_WORD + 1
-
-
-def _attempt_statistics(file: LakeFile) -> Iterator[tuple[int | None, int | None, int]]:
-    """(min, max, nulls) of the attempt column for each row group."""
-    metadata, name = file.metadata, file.canonical.attempt
-    if name is None:
-        yield None, None, 1
-        return
-    integer = file.schema[name].is_integer()
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        for j in range(group.num_columns):
-            chunk = group.column(j)
-            if chunk.path_in_schema == name and group.num_rows:
-                statistics: Any = chunk.statistics
-                if not integer or statistics is None or not statistics.has_min_max:
-                    yield None, None, 1
-                else:
-                    nulls = statistics.null_count if statistics.has_null_count else 1
-                    yield int(statistics.min), int(statistics.max), nulls
 
 
 @dataclass
@@ -192,7 +181,8 @@ def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
     # a stable hash of benchmark, subject and problem_id: all models of a problem share it
-    benchmark, subject, name = (_hash_codes(counts[key]) for key in ("benchmark", "subject", "problem_id"))
+    texts = [counts[key] for key in ("benchmark", "subject", "problem_id")]
+    benchmark, subject, name = (per_code(each, hash_text) for each in texts)
     counts = counts.with_columns(pl.Series(HASH, problem_hashes(subject_hashes(benchmark, subject), name)))
     others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
     counts = counts.select(HASH, *KEYS, *others).with_columns(pl.Series(ORDER, key_order(counts)))
@@ -211,13 +201,13 @@ def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFra
     return counts.join(named, on=columns, how="left", nulls_equal=True)
 
 
-def _hash_codes(texts: pl.Series) -> Hashes:
-    """`hash_text` of a categorical column, computed once per distinct value."""
+def per_code(texts: pl.Series, function: Callable[[pl.Series], NDArray[Any]]) -> NDArray[Any]:
+    """Apply a function to a categorical column, computed once per distinct text."""
     distinct = texts.unique()
-    codes = distinct.to_physical().to_numpy()
-    hashes = np.zeros(int(codes.max(initial=0)) + 1, np.uint64)
-    hashes[codes] = hash_text(distinct.cast(pl.String))
-    out: Hashes = hashes[texts.to_physical().to_numpy()]
+    codes, values = distinct.to_physical().to_numpy(), function(distinct.cast(pl.String))
+    table = np.zeros(int(codes.max(initial=0)) + 1, values.dtype)
+    table[codes] = values
+    out: NDArray[Any] = table[texts.to_physical().to_numpy()]
     return out
 
 
@@ -225,12 +215,10 @@ def key_order(rows: pl.DataFrame) -> NDArray[np.int64]:
     """A number per row that is equal for equal keys and rises in their order, since it sorts faster than texts."""
     order, limit = np.zeros(rows.height, np.int64), 1
     for key in KEYS:
-        distinct = rows[key].unique()
-        codes = distinct.to_physical().to_numpy()
-        rank = np.empty(int(codes.max(initial=0)) + 1, np.int64)
-        rank[codes[distinct.cast(pl.String).arg_sort().to_numpy()]] = np.arange(distinct.len())
-        if limit * distinct.len() >= 1 << 62:
+        ranks = per_code(rows[key], lambda texts: texts.rank("dense").to_numpy().astype(np.int64))
+        count = int(ranks.max(initial=0)) + 1
+        if limit * count >= 1 << 62:
             order = np.unique(order, return_inverse=True)[1]
             limit = rows.height
-        order, limit = order * distinct.len() + rank[rows[key].to_physical().to_numpy()], limit * distinct.len()
+        order, limit = order * count + ranks, limit * count
     return order

@@ -19,6 +19,7 @@ from polars.io.plugins import register_io_source
 from scorelake.counting.canonical import Canonical, Schema
 from scorelake.storage import parquet
 from scorelake.storage.files import File
+from scorelake.threads import batch_by_size
 
 ROW = "_row"
 """Position of a row in the lake: number of its file in the shard, shifted by FILE_SHIFT, plus the row in the file."""
@@ -66,22 +67,14 @@ class RowGroups:
         return sum(self.file.metadata.row_group(i).num_rows for i in self.groups)
 
 
-def chunks(files: Sequence[LakeFile], max_rows: int) -> list[list[RowGroups]]:
+def chunks(files: Sequence[LakeFile], max_rows: int) -> list[tuple[RowGroups, ...]]:
     """Cut files into chunks of at most `max_rows` rows by the row counts of their footers.
 
     A row group is never cut, so a chunk may be larger than `max_rows` if one row group is.
     """
-    out: list[list[RowGroups]] = []
-    total = 0
-    for file in files:
-        for groups in parquet.units(file.metadata, max_rows=min(max_rows, parquet.BATCH_ROWS)):
-            part = RowGroups(file, tuple(groups))
-            if not out or total + part.rows > max_rows:
-                out.append([])
-                total = 0
-            out[-1].append(part)
-            total += part.rows
-    return out
+    rows = min(max_rows, parquet.BATCH_ROWS)
+    parts = [RowGroups(file, groups) for file in files for groups in parquet.units(file.metadata, rows)]
+    return batch_by_size(parts, lambda part: part.rows, max_rows)
 
 
 def scan_verified(part: RowGroups, errors: list[BaseException], layout: PartialLayout | None = None) -> pl.LazyFrame:
@@ -121,17 +114,13 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
             frame = frame.with_columns(pl.Series(ROW, np.arange(row, row + batch.num_rows, dtype=np.uint64)))
             row += batch.num_rows
         if layout.words and file.canonical.attempt is not None:
-            _check_attempts(frame[file.canonical.attempt], BITS_PER_WORD * layout.words)
+            attempts = frame[file.canonical.attempt]
+            if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
+                raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
         yield frame
     if rows != part.rows:
         more = "at least " if rows > part.rows else ""
         raise parquet.DamagedError(f"{more}{rows:,} rows were read where the footer says {part.rows:,}")
-
-
-def _check_attempts(attempts: pl.Series, limit: int) -> None:
-    """Raise if attempt numbers do not fit into bits, although the statistics of the footer say so."""
-    if attempts.null_count() or not attempts.is_between(0, limit - 1).all():
-        raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
 
 
 def as_series(column: pa.Array[Any], kind: pl.DataType) -> pl.Series:

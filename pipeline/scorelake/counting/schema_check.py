@@ -104,21 +104,30 @@ def refusal(
     )
 
 
+def _toml(names: Sequence[str]) -> str:
+    texts = [toml_text(name) for name in names]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
 def _hint(shared: Sequence[Misfit], columns: Sequence[str], settings: Settings, where: str) -> str:
     """The lines to add, with the closest columns filled in, each for one thing."""
     missing = [misfit for misfit in shared if misfit.name is not None]
     if not missing:
         return "convert the column, or map a different one; `scorelake init` infers the mapping"
-    free, meant = [name for name in columns if name not in settings.used], dict[str, str]()
+    free, meant = [name for name in columns if name not in settings.used], dict[tuple[str, str | None], str]()
     for misfit in missing:
         near = [name for name in _closest(misfit, free) if name not in meant.values()]
-        meant[misfit.key] = near[0] if near else "..."
-    named = {key: name for key, name in meant.items() if key in NAMING}
-    lines = ["[columns]", *(f"{key} = {toml_text(name)}" for key, name in named.items())] if named else []
+        meant[misfit.key, misfit.name] = near[0] if near else "..."
+    named = {
+        key: [meant.get((key, part), part) for part in settings.columns.parts(key)]
+        for key in dict.fromkeys(key for key, _ in meant if key in NAMING)
+    }
+    lines = ["[columns]", *(f"{key} = {_toml(names)}" for key, names in named.items())] if named else []
+    others = {key: name for (key, _), name in meant.items() if key not in NAMING}
     for key, setting in (("carry", "[columns] carry"), ("protocol", "[protocol] columns")):
-        lines += [f"{setting} = [{toml_text(meant[key])}]"] if key in meant else []
-    flags = [f"--column {shlex.quote(f'{key}={name}')}" for key, name in named.items()]
-    flags += [f"--by {shlex.quote(meant['by'])}"] if "by" in meant else []
+        lines += [f"{setting} = [{toml_text(others[key])}]"] if key in others else []
+    flags = [f"--column {shlex.quote(f'{key}={name}')}" for key, names in named.items() for name in names]
+    flags += [f"--by {shlex.quote(others['by'])}"] if "by" in others else []
     instructions = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
     instructions += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
     return "\n".join(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from scorelake.counting.schema_check import UnreadableError
 from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
+from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, RenamedError, Shard
 
 FORMAT = 6
@@ -44,9 +46,9 @@ class Task:
 
     shard: Shard
     settings: Settings
-    method: str = "auto"
+    method: str = field(default="auto", kw_only=True)
     """`query` does without the kernel, to compare the two."""
-    chunk_rows: int | None = None
+    chunk_rows: int | None = field(default=None, kw_only=True)
     """Rows that are counted together; by default as many as fit into memory."""
 
     @property
@@ -71,27 +73,24 @@ def count(task: Task, folder: Path) -> Partial:
             good.append(opened)
         except UnreadableError as reason:
             quarantine.append((file.path, str(reason)))
-    return _count(task, good, quarantine, folder)
+    while True:
+        try:
+            return _count_files(task, good, quarantine, folder)
+        except ScorelakeError:
+            raise
+        except BROKEN as error:  # a file is broken inside: count the others
+            _classify_error(error)
+            good, broken = _find_broken_files(good)
+            if not broken:
+                paths = ", ".join(file.file.path for file in good[:3])
+                what = f"the files cannot be counted together: {first_line(error)[:200]}"
+                raise DataError(what, where=paths) from error
+            for left in folder.iterdir():
+                left.unlink()
+            quarantine += broken
 
 
-def _count(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
-    """Count the files together; if one proves to be broken inside, the others."""
-    try:
-        return _counted(task, files, quarantine, folder)
-    except ScorelakeError:
-        raise
-    except BROKEN as error:
-        _classify_error(error)
-        good, broken = _find_broken_files(files)
-        if not broken:
-            paths = ", ".join(file.file.path for file in good[:3])
-            raise DataError(f"the files cannot be counted together: {_line(error)}", where=paths) from error
-        for left in folder.iterdir():
-            left.unlink()
-        return _count(task, good, [*quarantine, *broken], folder)
-
-
-def _counted(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
+def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
     settings, expected = task.settings, sum(file.rows for file in files)
     layout = layout_of(files, settings.duplicates.rule in ("first", "last"))
     totals, names = RowTotals(), list[str]()
@@ -151,7 +150,7 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -
         raise UnreadableError(str(error)) from None
     except BROKEN as error:
         _classify_error(error)
-        raise UnreadableError(f"not a readable Parquet file: {_line(error)}") from None
+        raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
     columns = canonical(task.settings, schemas[schema_bytes], hive)
     return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[schema_bytes]))
 
@@ -165,13 +164,11 @@ def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:
 
 
 def _kind(field: pa.Field[Any]) -> pl.DataType:
-    if pa.types.is_decimal256(field.type):  # Polars would panic
-        raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted")
-    try:
-        (column,) = parquet.stored(pa.RecordBatch.from_arrays([pa.nulls(0, field.type)], [field.name])).columns
-        return to_polars(column).dtype
-    except BROKEN:
-        raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted") from None
+    if not pa.types.is_decimal256(field.type):  # Polars would panic
+        with suppress(*BROKEN):
+            (column,) = parquet.stored(pa.RecordBatch.from_arrays([pa.nulls(0, field.type)], [field.name])).columns
+            return to_polars(column).dtype
+    raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted")
 
 
 def _check_like_first(file: LakeFile, first: LakeFile, settings: Settings) -> None:
@@ -199,7 +196,9 @@ def _classify_error(error: BaseException) -> None:
     """
     trouble = parquet.machine_trouble(error)
     if isinstance(error, pl.exceptions.PanicException) and not _polars_works():
-        trouble = StorageError(f"Polars cannot work here: {_line(error)}; nothing was published", hint="run again")
+        trouble = StorageError(
+            f"Polars cannot work here: {first_line(error)[:200]}; nothing was published", hint="run again"
+        )
     if trouble is not None:
         raise trouble from error
 
@@ -218,7 +217,7 @@ def _find_broken_files(files: list[LakeFile]) -> tuple[list[LakeFile], list[tupl
         try:
             for groups in parquet.units(file.metadata):
                 errors: list[BaseException] = []
-                part = RowGroups(file, tuple(groups))
+                part = RowGroups(file, groups)
                 query = scan_verified(part, errors).select(**attempt_columns(file.canonical, file.schema))
                 try:
                     query.select(pl.len(), pl.all().count()).collect(engine="streaming")
@@ -229,7 +228,7 @@ def _find_broken_files(files: list[LakeFile]) -> tuple[list[LakeFile], list[tupl
             broken.append((file.file.path, f"damaged: {error}"))
         except BROKEN as error:
             _classify_error(error)
-            broken.append((file.file.path, _where(file) or f"cannot be read to its end: {_line(error)}"))
+            broken.append((file.file.path, _where(file) or f"cannot be read to its end: {first_line(error)[:200]}"))
     return good, broken
 
 
@@ -246,7 +245,9 @@ def _where(file: LakeFile) -> str | None:
             except BROKEN as error:
                 checksum = "CRC checksum" in str(error)
                 why = (
-                    "a page does not match its checksum" if checksum else f"cannot be read to its end: {_line(error)}"
+                    "a page does not match its checksum"
+                    if checksum
+                    else f"cannot be read to its end: {first_line(error)[:200]}"
                 )
                 return f"{'damaged: ' * checksum}column {name}, row group {groups[0]}: {why}"
     return None
@@ -257,7 +258,7 @@ def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
     for file in files:
         reasons = rejection_reasons(file.canonical, file.schema)
         flags = {reason: flag.fill_null(value=False) for reason, flag in reasons.items()}
-        parts = [RowGroups(file, tuple(groups)) for groups in parquet.units(file.metadata)]
+        parts = [RowGroups(file, groups) for groups in parquet.units(file.metadata)]
         sums = [
             scan_verified(part, []).with_columns(**flags).select(pl.col(*flags).sum()).collect() for part in parts
         ]
@@ -265,8 +266,3 @@ def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
             rows = sum(int(each[reason].item()) for each in sums)
             if rows:
                 yield file.file.path, reason, rows
-
-
-def _line(error: BaseException) -> str:
-    """The first line of a library's message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -55,9 +55,11 @@ def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[st
     for each, path in copies:
         allocate(path, each.size)
     try:
-        store.copy((each, path, _tail(each.size), each.size) for each, path in copies)
-        store.copy((each, path, _footer_start(path, each.size), _tail(each.size)) for each, path in copies)
-        store.copy((each, path, *span) for each, path in copies for span in _spans(path, each.size, columns))
+        large = [(each, path) for each, path in copies if each.size > _SMALL_BYTES]
+        start = {each: each.size - _TAIL_BYTES for each, _ in large}
+        store.copy((each, path, start.get(each, 0), each.size) for each, path in copies)
+        store.copy((each, path, _footer_start(path, each.size), start[each]) for each, path in large)
+        store.copy((each, path, *span) for each, path in large for span in _spans(path, each.size, columns))
     except ChangedError as error:
         what, name = "the file changed or vanished while the lake was read", str(error.where)
         raise DataError(what, where=name.removeprefix(f"{store.url}/"), hint="run again") from None
@@ -77,25 +79,17 @@ def _check_names(keys: Sequence[str]) -> None:
             raise DataError(f"cannot be copied to a disk: {reason}", where=key, hint=hint)
 
 
-def _tail(size: int) -> int:
-    """Return where to begin: at the start of a small file, else where most footers are."""
-    return 0 if size <= _SMALL_BYTES else size - _TAIL_BYTES
-
-
 def _footer_start(path: Path, size: int) -> int:
     """Return where a footer begins that is longer than the tail, else the start of the tail."""
-    if size <= _SMALL_BYTES:
-        return 0
     with path.open("rb") as copy:
         copy.seek(size - 8)
         start = size - 8 - int.from_bytes(copy.read(4), "little")
-    return start if 0 < start < _tail(size) else _tail(size)
+    tail = size - _TAIL_BYTES
+    return start if 0 < start < tail else tail
 
 
 def _spans(path: Path, size: int, columns: Container[str]) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges of columns; all of a file whose footer is damaged, so that the reader reports it."""
-    if size <= _SMALL_BYTES:
-        return  # already complete
     from scorelake.storage.objects import chunks  # noqa: PLC0415
 
     try:

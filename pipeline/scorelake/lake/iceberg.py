@@ -30,11 +30,6 @@ def hinted_path(text: bytes) -> str:
     return f"metadata/{name}{METADATA}"
 
 
-def is_table(location: str) -> bool:
-    """Return whether a location is a metadata file, or a table of a catalog."""
-    return location.endswith(METADATA) or location.startswith(CATALOG)
-
-
 def table_files(location: str, storage: Storage) -> tuple[str, list[File]]:
     """Return the folder of a table, and the files of its current snapshot."""
     with _errors(location):

@@ -6,8 +6,8 @@ The result is a proposal: `config_text` writes it as a config with the reason fo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -33,8 +33,13 @@ PROTOCOL = (
     *("grader", "judge", "judge_model", "scorer", "filter"),
 )
 """Usual names of settings whose values must not be pooled."""
+VARIANTS = frozenset(
+    "checkpoint ckpt step steps iteration iter revision rev commit snapshot version adapter lora quantization".split()  # noqa: SIM905
+)
+"""Words in names of columns that tell variants of a model apart."""
 CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "source")
 """Usual names of columns that are worth keeping per problem."""
+_OPTIONAL = ("benchmark", "subject", "score", "answer")
 _ROW_IDS = ("id", "uid", "idx", "index", "item", "instance")
 
 
@@ -44,6 +49,12 @@ class ColumnChoice:
 
     column: str | None
     why: str
+    added: str | None = None
+    """A second column, which makes the key a composite one."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.column, self.added) if name is not None)
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,8 @@ class InferredConfig:
     """Verdicts that are neither a known pass nor a known fail."""
     protocol: tuple[Column, ...] = ()
     carry: tuple[Column, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why a column of the protocol was chosen, if not by its name."""
     no_attempts: bool = False
     """There is a column named attempt that does not identify attempts."""
 
@@ -91,14 +104,33 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     for key, (fits, otherwise, by_value) in rules.items():
         used = {choice.column for choice in chosen.values()}
         chosen[key] = _choose(key, [each for each in columns if each.name not in used], fits, by_value, otherwise)
-    conflicts = _conflicting_attempts(sample, chosen)
-    if conflicts:
-        reason = f"not {chosen['attempt'].column}: {conflicts:,} values have conflicting verdicts"
-        chosen["attempt"] = ColumnChoice(None, f"{reason}; is a run or checkpoint column missing?")
     verdict = chosen["passed"].column
     words = _classify_verdicts(sample.columns[verdict]) if verdict else ((), (), ())
     protocol, carry = _protocol_and_carry(sample, chosen)
-    return InferredConfig(chosen, *words, protocol, carry, "attempt" in sample.columns and conflicts > 0)
+    reasons: dict[str, str] = {}
+    keys = [
+        name for key in ("benchmark", "subject", "model", "problem_id", "attempt") if (name := chosen[key].column)
+    ]
+    keys += [column.name for column in protocol]
+    outcomes = [name for key in ("passed", "score") if (name := chosen[key].column)]
+    conflicts = sample.rows.head(0)
+    if chosen["problem_id"].column and chosen["attempt"].column and outcomes:
+        conflicts = _conflicts(sample.rows.drop_nulls(chosen["attempt"].column), keys, outcomes)
+    number = conflicts.select(keys).n_unique() if conflicts.height else 0
+    added = _separating_column(sample, conflicts, keys, outcomes, chosen["model"].column) if number else None
+    if added is not None:
+        reason = f"without {added.name}, {number:,} attempts have conflicting verdicts"
+        model = chosen["model"]
+        if model.column is not None and _is_variant(added) and _is_part(added):
+            chosen["model"] = replace(model, why=f"{model.why}; {reason}", added=added.name)
+        else:
+            protocol += (added,)
+            reasons[added.name] = f"{reason}; if its values are sets of problems, name it as subject instead"
+    elif number:
+        reason = f"not {chosen['attempt'].column}: {number:,} values have conflicting verdicts"
+        chosen["attempt"] = ColumnChoice(None, f"{reason}; is a run or checkpoint column missing?")
+    no_attempts = "attempt" in sample.columns and number > 0 and added is None
+    return InferredConfig(chosen, *words, protocol, carry, reasons, no_attempts)
 
 
 def _choose(
@@ -118,15 +150,10 @@ def _choose(
 
 def _explain_mismatch(key: str, free: list[Column], otherwise: str) -> str:
     """Explain why a column with the right name was not chosen."""
-    names = {_bare(alias) for alias in (key, *ALIASES[key][:6])}
-    for column in free:
-        if key not in ("model", "problem_id", "passed", "attempt") or _bare(column.name) not in names:
-            continue
-        integers = column.distinct.cast(pl.Int64, strict=False) if column.kind == "number" else None
-        reason = " of a type that does not fit"
-        if key == "passed":
-            reason = ", which is no verdict"
-        elif integers is not None and (column.distinct == integers).all():
+    names = {_bare(alias) for alias in (key, *ALIASES[key][:6])} if key not in _OPTIONAL else set()
+    for column in (each for each in free if _bare(each.name) in names):
+        reason = ", which is no verdict" if key == "passed" else " of a type that does not fit"
+        if key != "passed" and column.kind == "number" and (column.distinct == column.distinct.round()).all():
             reason = ": its numbers are whole, write them as integers"
         return f"{otherwise}; {column.name} is {column.summary}{reason}"
     return otherwise
@@ -173,14 +200,50 @@ def _classify_verdicts(column: Column) -> tuple[tuple[str, ...], tuple[str, ...]
     return passes, fails, tuple(t for t in texts if t not in {*passes, *fails})
 
 
-def _conflicting_attempts(sample: LakeSample, chosen: dict[str, ColumnChoice]) -> int:
-    """Return how many attempts occur with two verdicts: then the column does not identify attempts."""
-    keys = [chosen[key].column for key in ("benchmark", "subject", "model", "problem_id", "attempt")]
-    outcome = chosen["passed"].column
-    if outcome is None or keys[-1] is None or keys[-2] is None:
-        return 0
-    groups = sample.rows.drop_nulls(keys[-1]).group_by(*(key for key in keys if key)).agg(pl.col(outcome).n_unique())
-    return groups.filter(pl.col(outcome) > 1).height
+def _conflicts(rows: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of attempts that occur with two different verdicts or scores."""
+    differ = (pl.col(name).drop_nulls().n_unique().over(keys) > 1 for name in outcomes)
+    return rows.filter(pl.any_horizontal(differ))
+
+
+def _separating_column(
+    sample: LakeSample, conflicts: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str], model: str | None
+) -> Column | None:
+    """Return a column under which no attempt has two outcomes: by name a checkpoint, else by its values.
+
+    An answer or the length of a text also differs where outcomes do. A checkpoint has one row per attempt and value,
+    and the same values in most attempts of a model.
+    """
+    attempt_names = {_bare(alias) for alias in ALIASES["attempt"]}  # seeds and runs are attempts
+    free = [
+        each
+        for name, each in sample.columns.items()
+        if name not in (*keys, *outcomes) and each.kind not in ("empty", "other") and _bare(name) not in attempt_names
+    ]
+    models = [] if model is None else [model]
+    for column in sorted(free, key=lambda each: not _is_variant(each)):
+        separated = [*keys, column.name]
+        if _conflicts(conflicts, separated, outcomes).height:
+            continue
+        attempts = conflicts.select(separated).with_columns(
+            total=pl.struct(keys).n_unique().over(models or pl.lit(1))
+        )
+        shares = attempts.group_by(*models, column.name).agg(pl.len() / pl.col("total").first())["len"]
+        is_shared = 2 * shares.filter(shares >= 0.5).len() >= shares.len()
+        if _is_variant(column) or (is_shared and not attempts.is_duplicated().any()):
+            return column
+    return None
+
+
+def _is_variant(column: Column) -> bool:
+    """Return whether a column is named like one that tells variants of a model apart: train_step, Revision."""
+    return not VARIANTS.isdisjoint(re.findall(r"[a-z]+", column.name.casefold()))
+
+
+def _is_part(column: Column) -> bool:
+    """Return whether a column can be the second one of a composite key in every row."""
+    has_separator = column.kind == "text" and column.distinct.str.contains("@", literal=True).any()
+    return column.kind in ("text", "integer", "boolean") and not column.values.null_count() and not has_separator
 
 
 def _protocol_and_carry(
@@ -201,31 +264,32 @@ def _protocol_and_carry(
 
 def config_text(inferred: InferredConfig, lake: str) -> str:
     """Return the text of a scorelake.toml."""
-    return "\n".join(_lines(inferred, lake)) + "\n"
-
-
-def _lines(inferred: InferredConfig, lake: str) -> Iterator[str]:
-    yield f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
-    yield from ("", "[columns]")
+    head = f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
+    lines = [head, "", "[columns]"]
     for key, choice in inferred.columns.items():
         if choice.column is not None:
-            yield _line(f"{key} = {toml_text(choice.column)}", choice.why)
+            names = toml_text(choice.column) if choice.added is None else _list(choice.names)
+            lines.append(_line(f"{key} = {names}", choice.why))
         else:
-            yield _line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}")
+            lines.append(_line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}"))
         if key == "passed" and (inferred.pass_values or inferred.fail_values or inferred.unknown):
-            yield _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
-            yield _line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected")
+            lines.append(
+                _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
+            )
+            lines.append(_line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected"))
             if inferred.unknown:
-                yield f"# Pass or fail? {one_line(', '.join(inferred.unknown))}"
+                lines.append(f"# Pass or fail? {one_line(', '.join(inferred.unknown))}")
     if inferred.carry:
-        yield _columns("carry", inferred.carry, "kept with each problem")
+        lines.append(_columns("carry", inferred.carry, "kept with each problem"))
     if inferred.protocol:
-        yield from ("", "[protocol]", _columns("columns", inferred.protocol, "different values are never pooled"))
+        why = "; ".join(["different values are never pooled", *inferred.reasons.values()])
+        lines += ["", "[protocol]", _columns("columns", inferred.protocol, why)]
     if inferred.no_attempts:
-        yield from ("", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above"))
+        lines += ["", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above")]
     if inferred.columns["passed"].column is None and inferred.columns["score"].column is not None:
         why = "scores from here on pass; without a threshold there is no pass@k"
-        yield from ("", "[policy]", _line("# pass_threshold = 0.5", why))
+        lines += ["", "[policy]", _line("# pass_threshold = 0.5", why)]
+    return "\n".join(lines) + "\n"
 
 
 def _columns(key: str, columns: Iterable[Column], why: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -80,7 +80,7 @@ def _absolute(location: str | Path) -> str:
 
 
 def _list(location: str, storage: Storage, out: str | None) -> LakeListing:
-    if iceberg.is_table(location):
+    if location.endswith(iceberg.METADATA) or location.startswith(iceberg.CATALOG):
         return _table(*iceberg.table_files(location, storage), storage)
     if is_remote(location):
         return _list_objects(location.rstrip("/"), storage, out)
@@ -144,10 +144,11 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
     if iceberg.HINT in objects:
         metadata = iceberg.hinted_path(read_bytes(f"{url}/{iceberg.HINT}", storage))
         return _table(*iceberg.table_files(f"{url}/{metadata}", storage), storage)
-    outputs = _outputs(url, objects, out)
+    outputs = [key.removesuffix(MARK) for key in objects if key.endswith(f"/{MARK}")]
+    outputs += [f"{out.removeprefix(f'{url}/')}/"] if out is not None and out.startswith(f"{url}/") else []
     files, ignored = [], 0
     for key, each in objects.items():
-        if key.startswith(outputs):
+        if key.startswith(tuple(outputs)):
             continue
         refuse_table(key, url)
         *folders, name = key.split("/")
@@ -163,14 +164,6 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
 
 def _file(source: Object) -> File:
     return File(source.key, source.size, 0, etag=source.etag)
-
-
-def _outputs(url: str, keys: Iterable[str], out: str | None) -> tuple[str, ...]:
-    """Return the folders of a lake that are outputs, including the one to be written."""
-    outputs = [key.removesuffix(MARK) for key in keys if key.endswith(f"/{MARK}")]
-    if out is not None and out.startswith(f"{url}/"):
-        outputs.append(f"{out.removeprefix(f'{url}/')}/")
-    return tuple(outputs)
 
 
 def _table(

@@ -142,10 +142,8 @@ def _series(column: Any) -> pl.Series:
 
 def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate; a column of several types becomes text."""
-    dtypes: dict[str, set[pl.DataType]] = {}
-    for frame in frames:
-        for name, dtype in frame.schema.items():
-            dtypes.setdefault(name, set()).add(dtype)
+    names = {name for frame in frames for name in frame.columns}
+    dtypes = {name: {frame.schema[name] for frame in frames if name in frame.columns} for name in names}
     mixed = {name for name, each in dtypes.items() if len(each - {pl.Null()}) > 1}
     even = [frame.with_columns(pl.col(mixed & set(frame.columns)).cast(pl.String)) for frame in frames]
     return pl.concat(even, how="diagonal_relaxed")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import groupby
 
 from scorelake.settings import Run, Settings
 from scorelake.storage.disk import is_remote
 from scorelake.storage.files import File, Shard
+from scorelake.threads import batch_by_size
 
 SMALL = 64 << 10
 """Bytes below which a file is small."""
@@ -37,19 +39,10 @@ def shards(root: str, files: tuple[File, ...], megabytes: float) -> list[Shard]:
     """
     few = sum(file.size < SMALL for file in files) <= FEW_FILES
     out: list[Shard] = []
-    batch: list[File] = []
-    size = 0
-    for file in files:
-        stands_alone = few and file.size < SMALL
-        if batch and (stands_alone or size + file.size > megabytes * 2**20):
-            out.append(Shard(root, tuple(batch)))
-            batch, size = [], 0
-        if stands_alone:
-            out.append(Shard(root, (file,)))
-            continue
-        batch.append(file)
-        size += file.size
-    return [*out, Shard(root, tuple(batch))] if batch else out
+    for stands_alone, run in groupby(files, lambda file: few and file.size < SMALL):
+        max_size = -1 if stands_alone else megabytes * 2**20  # no two files are that small, not even empty ones
+        out += [Shard(root, batch) for batch in batch_by_size(list(run), lambda file: file.size, max_size)]
+    return out
 
 
 def fitted(settings: Settings, memory_gb: float | None) -> Settings:

@@ -26,7 +26,7 @@ from scorelake.metrics.counts import Attempts
 from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.notebook.board import Board
 from scorelake.pipeline import RunReport, run_score
-from scorelake.settings import NAMING, Settings
+from scorelake.settings import COMPOSITE, NAMING, Settings, mapped
 from scorelake.stages import Progress
 from scorelake.storage.disk import check_location, storage_errors
 from scorelake.text import escape_controls
@@ -147,6 +147,8 @@ def _infer_columns(
     and the job raises its own error.
     """
     columns, schema = settings.columns, frame.collect_schema()
+    if any(len(columns.parts(key)) > 1 for key in COMPOSITE):
+        return settings
     given = {getattr(columns, key): key for key in columns.model_fields_set.intersection(NAMING)}
     required = {columns.model, columns.problem_id, columns.passed if columns.passed in schema else columns.score}
     is_text = schema.get(columns.passed) in (pl.String, pl.Categorical, pl.Enum) and not columns.pass_values
@@ -188,11 +190,11 @@ def _from_matrices(attempts: Any, settings: Settings, entries: EntryKind) -> pl.
     for model, matrix in parsed.items():
         outcome = pl.Series(matrix.value).set(pl.Series(~matrix.there), None)
         rows = {
-            columns.problem_id: matrix.problem,
+            columns.parts("problem_id")[0]: matrix.problem,
             columns.attempt: matrix.position,
             getattr(columns, entries): outcome,
         }
-        frames.append(pl.DataFrame(rows).with_columns(pl.lit(str(model)).alias(columns.model)))
+        frames.append(pl.DataFrame(rows).with_columns(pl.lit(str(model)).alias(columns.parts("model")[0])))
     return pl.concat(frames, how="vertical_relaxed").lazy()
 
 
@@ -212,7 +214,7 @@ def _as_arguments(flags: re.Match[str]) -> str:
     """Convert flags of the command line to arguments of score()."""
     words = shlex.split(flags[1])
     given = list(zip(words[::2], words[1::2], strict=True))
-    columns = dict(word.split("=", 1) for flag, word in given if flag == "--column")
+    columns = mapped(word for flag, word in given if flag == "--column")
     arguments = [f"columns={_json(columns)}"] if columns else []
     return f"to score(): {', '.join([*arguments, *(f'by={_json(word)}' for flag, word in given if flag == '--by')])}"
 

@@ -16,7 +16,7 @@ from scorelake.publish.leaderboard import identifier, text_literal
 from scorelake.publish.publication import damaged_files
 from scorelake.publish.runs import find_current_run
 from scorelake.publish.snapshot import Manifest, Output, stored_settings
-from scorelake.settings import Settings
+from scorelake.settings import COMPOSITE, Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import literal, private_copy
 from scorelake.storage.files import File, Shard
@@ -129,6 +129,10 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
             own = f"WHEN list_contains(own, {quoted}) THEN {identifier(name)}::VARCHAR "
         return f"CASE {own}WHEN map_contains(keys, {quoted}) THEN keys[{quoted}] ELSE {text_literal(default)} END"
 
+    def key(name: str, default: str = "") -> str:
+        """Return the text of a key; || gives NULL if a part is NULL."""
+        return " || '@' || ".join(text(part, default) for part in names.parts(name))
+
     passed, score = identifier(names.passed), identifier(names.score)
     invalid, verdict, graded = ["false"], "NULL::BOOLEAN", []
     if names.score in types:
@@ -143,20 +147,21 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
         wrong, verdict = _verdict(passed, types[names.passed], settings)
         invalid.append(wrong)
         graded.append(f"{passed} IS NOT NULL")
-    for name in (names.benchmark, names.subject, names.model, names.problem_id):
+    for name in (part for each in COMPOSITE for part in names.parts(each)):
         if name in types:
             quoted = text_literal(name)
             both = f"list_contains(own, {quoted}) AND map_contains(keys, {quoted})"
             invalid.append(f"({both} AND {identifier(name)}::VARCHAR IS DISTINCT FROM keys[{quoted}])")
+    invalid += [f"contains({text(part)}, '@')" for each in COMPOSITE for part in names.parts(each)[1:]]
     protocol = [_protocol(text(name), types.get(name)) for name in settings.protocol.columns] or ["''"]
     has_attempts = settings.duplicates.policy != "off" and names.attempt in types
     db.execute(f"""
         CREATE VIEW attempts AS
         SELECT
-            {text(names.benchmark, "default")} AS benchmark,
-            {text(names.subject, "all")} AS subject,
-            {text(names.model)} AS model,
-            {text(names.problem_id)} AS problem_id,
+            {key("benchmark", "default")} AS benchmark,
+            {key("subject", "all")} AS subject,
+            {key("model")} AS model,
+            {key("problem_id")} AS problem_id,
             concat_ws(chr(31), {", ".join(f"coalesce({value}, chr(30))" for value in protocol)}) AS protocol,
             coalesce({" OR ".join(invalid)}, false) AS is_invalid,
             {"true" if policy.ungraded == "fail" else " AND ".join(graded)} AS graded,

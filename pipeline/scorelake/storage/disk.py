@@ -37,11 +37,11 @@ RUN_ID, PARTIAL = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}"), re.compile(r"[0-9a-f]
 BOARD, SNAPSHOTS = "leaderboard.duckdb", "snapshots"
 MARK = "scorelake-output.json"
 """The file that identifies an output folder."""
-_MARK_TEXT = {
-    "scorelake": "output",
-    "about": "This folder is an output of scorelake. "
-    "Only folders with this file are written to, cleaned or rolled back.",
+_MARK_TEXT = """{
+ "scorelake": "output",
+ "about": "This folder is an output of scorelake. Only folders with this file are written to, cleaned or rolled back."
 }
+"""
 # Exceptions that no disk can cause: bugs, or input that the caller handles.
 _NOT_STORAGE = (
     *(ScorelakeError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError),
@@ -83,12 +83,12 @@ def storage_errors(where: object) -> Iterator[None]:
 
 def checksum(*paths: Path) -> str:
     """Return the SHA-256 of the SHA-256 digests of files."""
-    return hashlib.sha256(b"".join(parallel_map(_digest, paths))).hexdigest()
 
+    def digest(path: Path) -> bytes:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
 
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+    return hashlib.sha256(b"".join(parallel_map(digest, paths))).hexdigest()
 
 
 def flush(path: Path) -> None:
@@ -123,11 +123,7 @@ def replace_folder(temporary: Path, final: Path, flushed: bool = True) -> None:
     """
     while True:
         try:
-            if flushed:
-                atomic_replace(temporary, final)
-            else:
-                os.replace(temporary, final)
-            return
+            return (atomic_replace if flushed else os.replace)(temporary, final)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
@@ -158,7 +154,7 @@ def mark(folder: Path) -> None:
     """Mark a folder as an output."""
     if (folder / MARK).is_dir():
         set_aside(folder / MARK, folder)
-    replace_text(folder / MARK, json.dumps(_MARK_TEXT, indent=1) + "\n")
+    replace_text(folder / MARK, _MARK_TEXT)
 
 
 def is_marked(folder: Path) -> bool:
@@ -216,13 +212,12 @@ def open_real(path: Path) -> IO[str]:
     """Open a file for writing or locking; create it if it is missing, and refuse links and devices."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise
-    else:
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return os.fdopen(handle, "r+")
         os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
     raise StorageError("is not a regular file", where=str(path), hint="remove it: scorelake keeps no data in it")
 
 
@@ -263,16 +258,12 @@ def _machine() -> str:
 
 def _start_time(pid: int) -> str:
     """Return when a process started, since its number may be reused; "" if it has ended, "0" without /proc."""
-    if os.path.exists("/proc/self"):
-        try:
-            state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return ""
-        return "" if state == "Z" else fields[18]  # a zombie writes nothing
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        if os.path.exists("/proc/self"):
+            state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return "" if state == "Z" else fields[18]  # a zombie writes nothing
+        with suppress(PermissionError):
+            os.kill(pid, 0)
+        return "0"
+    except (FileNotFoundError, ProcessLookupError):
         return ""
-    except PermissionError:
-        pass
-    return "0"

@@ -13,7 +13,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,18 @@ class Mirror:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Unpickle on another machine with the folder of that machine."""
-        return _unpickle, (self.url, self.folder, self.storage)
+        return Mirror.of, (self.url, self.storage, self.folder)
 
     def here(self, path: str | Path) -> str:
         """Translate a path in the sender's folder to this machine's."""
         return str(Path(self.folder) / Path(path).relative_to(self.sender or self.folder))
 
     @classmethod
-    def of(cls, url: str, storage: Storage = PATIENCE) -> Mirror:
+    def of(cls, url: str, storage: Storage = PATIENCE, sender: str | None = None) -> Mirror:
         """Return the mirror of an address, below SCORELAKE_CACHE or in the user's cache."""
-        cache = Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake").expanduser().absolute()
-        return cls(url.rstrip("/"), str(cache / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]), storage)
+        cache, url = Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake"), url.rstrip("/")
+        folder = cache.expanduser().absolute() / hashlib.sha256(url.encode()).hexdigest()[:16]
+        return cls(url, str(folder), storage, sender)
 
     @cached_property
     def _store(self) -> Objects:
@@ -80,16 +81,21 @@ class Mirror:
         for path in [path for kind in _NAMES for path in home.glob(f"{kind}/[!.]*")]:
             if path.relative_to(home).as_posix() not in complete:
                 shutil.rmtree(path)
-        missing = {name: files for name, files in complete.items() if not (home / name).exists()}
-        self._fetch_folders(
-            {
-                name: [each for each in files if name.startswith("partials/") or each.key.endswith(_NEEDED)]
-                for name, files in missing.items()
-                if partials or not name.startswith("partials/")
-            }
-        )
+        missing = {}
+        for name, files in complete.items():
+            is_partial = name.startswith("partials/")
+            if not (home / name).exists() and (partials or not is_partial):
+                missing[name] = [each for each in files if is_partial or each.key.endswith(_NEEDED)]
+        self._fetch_folders(missing)
         for key, source in top_level.items():
-            self._fetch_top_level(key, source)
+            path, etag = home / key, home / f".{key}.etag"
+            if source is None:
+                path.unlink(missing_ok=True)
+            elif not (path.exists() and etag.exists() and etag.read_text() == source.etag):
+                temporary = temp_path(path)
+                self._fetch([(source, temporary)])
+                os.replace(temporary, path)
+                self.remember(key, source.etag)
         return top_level[BOARD]
 
     def bring(self, *names: str) -> bool:
@@ -137,11 +143,8 @@ class Mirror:
         try:
             return self._store.replace(board, BOARD, seen)
         except ChangedError:
-            raise LockedError(
-                "another run has published here meanwhile",
-                where=self.url,
-                hint="run again: finished counts are kept",
-            ) from None
+            hint = "run again: finished counts are kept"
+            raise LockedError("another run has published here meanwhile", where=self.url, hint=hint) from None
 
     def remember(self, key: str, etag: str) -> None:
         """Record of which version the local copy is."""
@@ -179,28 +182,12 @@ class Mirror:
     def _fetch_folders(self, folders: Mapping[str, Sequence[Object]]) -> None:
         """Fetch folders, each completely or not at all, with the time of their newest object."""
         targets = {name: temp_path(Path(self.folder) / name) for name in folders}
-        work = [
-            (each, targets[name] / each.key.removeprefix(f"{name}/")) for name in folders for each in folders[name]
-        ]
-        self._fetch(work)
-        for name, files in folders.items():
-            modified = max(each.modified for each in files)
+        files = [(name, each) for name, objects in folders.items() for each in objects]
+        self._fetch([(each, targets[name] / each.key.removeprefix(f"{name}/")) for name, each in files])
+        for name, objects in folders.items():
+            modified = max(each.modified for each in objects)
             os.utime(targets[name], (modified, modified))
             disk.replace_folder(targets[name], Path(self.folder) / name)
-
-    def _fetch_top_level(self, key: str, source: Object | None) -> None:
-        path, etag = Path(self.folder) / key, Path(self.folder) / f".{key}.etag"
-        if source is None:
-            path.unlink(missing_ok=True)
-        elif not (path.exists() and etag.exists() and etag.read_text() == source.etag):
-            temporary = temp_path(path)
-            self._fetch([(source, temporary)])
-            os.replace(temporary, path)
-            self.remember(key, source.etag)
-
-
-def _unpickle(url: str, folder: str, storage: Storage) -> Mirror:
-    return replace(Mirror.of(url, storage), sender=folder)
 
 
 def _last_file(name: str) -> str:

@@ -107,11 +107,8 @@ class Objects:
 
     def list(self, folder: str | None = None) -> list[Object]:
         """List all objects, or those in a folder, sorted by key."""
-
-        async def all_pages() -> list[Object]:
-            return [_object(meta) for meta in await obstore.list(self._store, folder).collect_async()]
-
-        return sorted(asyncio.run(self._retry(all_pages)), key=lambda each: each.key)
+        found = asyncio.run(self._retry(lambda: obstore.list(self._store, folder).collect_async()))
+        return sorted(map(_object, found), key=lambda each: each.key)
 
     def find(self, key: str) -> Object | None:
         """Return one object, or None if there is none."""
@@ -223,31 +220,30 @@ class Objects:
         try:
             yield
         except (exceptions.BaseError, FileNotFoundError, ValueError) as error:
-            raise self._converted(error, key) from None
-
-    def _converted(self, error: Exception, key: str) -> ScorelakeError:
-        where, status, message = f"{self.url}/{key}".rstrip("/"), _status(error), clean_message(error)
-        denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
-        changed = (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError)
-        is_missing = isinstance(error, FileNotFoundError)
-        if (status == 404 and not is_missing) or (is_missing and any(text in str(error) for text in _NO_BUCKET)):
-            return errors.LakeError("no such bucket or container", where=self.url, hint="check address and endpoint")
-        if isinstance(error, changed):
-            return self._changed(key)
-        if isinstance(error, denied) or status in (401, 403):
-            hint = "set credentials in the environment that may list, read and write here"
-            return UsageError(f"access denied: {message}", where=where, hint=hint)
-        if status == 400 or isinstance(error, ValueError):
-            return UsageError(message, where=where, hint="check the address and the settings in the environment")
-        if "invalid path" in str(error):
-            return errors.DataError(
-                message, where=where, hint="rename or remove the object: keys must look like paths"
+            where, status, message = f"{self.url}/{key}".rstrip("/"), _status(error), clean_message(error)
+            denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+            changed = (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError)
+            is_missing = isinstance(error, FileNotFoundError)
+            new: ScorelakeError = errors.UnreachableError(
+                f"the store cannot be reached or used: {message}",
+                where=where,
+                hint="nothing was published; run again: finished counts are kept",
             )
-        return errors.UnreachableError(
-            f"the store cannot be reached or used: {message}",
-            where=where,
-            hint="nothing was published; run again: finished counts are kept",
-        )
+            if (status == 404 and not is_missing) or (is_missing and any(text in str(error) for text in _NO_BUCKET)):
+                hint = "check address and endpoint"
+                new = errors.LakeError("no such bucket or container", where=self.url, hint=hint)
+            elif isinstance(error, changed):
+                new = self._changed(key)
+            elif isinstance(error, denied) or status in (401, 403):
+                hint = "set credentials in the environment that may list, read and write here"
+                new = UsageError(f"access denied: {message}", where=where, hint=hint)
+            elif status == 400 or isinstance(error, ValueError):
+                hint = "check the address and the settings in the environment"
+                new = UsageError(message, where=where, hint=hint)
+            elif "invalid path" in str(error):
+                hint = "rename or remove the object: keys must look like paths"
+                new = errors.DataError(message, where=where, hint=hint)
+            raise new from None
 
     def _changed(self, key: str) -> ChangedError:
         return ChangedError("the object was changed or deleted", where=f"{self.url}/{key}", hint="run again")

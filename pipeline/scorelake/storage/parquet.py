@@ -40,10 +40,8 @@ class DamagedError(Exception):
 
 def machine_trouble(error: BaseException) -> ScorelakeError | None:
     """Return an error of the machine with a hint, or None if the file may be the cause."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is None:
-        match = re.search(r"[\[(](?:errno|os error) (\d+)[\])]", str(error))  # as Arrow and Polars write it
-        number = int(match[1]) if match else None
+    match = re.search(r"[\[(](?:errno|os error) (\d+)[\])]", str(error))  # as Arrow and Polars write it
+    number = getattr(error, "errno", None) or (int(match[1]) if match else None)
     if isinstance(error, MemoryError):
         # an allocation larger than the machine has its size from a damaged file
         size = re.search(r"size (\d+)", str(error))
@@ -58,10 +56,8 @@ def machine_trouble(error: BaseException) -> ScorelakeError | None:
         errno.EACCES: "give this user read access to the lake, then run again",
         errno.EPERM: "give this user read access to the lake, then run again",
     }.get(number, "fix the machine or its storage, then run again")
-    where = getattr(error, "filename", None)
-    return StorageError(
-        f"{os.strerror(number)}; nothing was published", where=str(where) if where else None, hint=hint
-    )
+    where = str(getattr(error, "filename", None) or "") or None
+    return StorageError(f"{os.strerror(number)}; nothing was published", where=where, hint=hint)
 
 
 def footer(path: str) -> pq.FileMetaData:
@@ -144,15 +140,12 @@ def stored(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Replace Arrow extension types: a UUID by its text, others by their storage type."""
     if not any(isinstance(kind, pa.BaseExtensionType) for kind in batch.schema.types):
         return batch
-    return pa.RecordBatch.from_arrays([_stored(column) for column in batch.columns], batch.schema.names)
-
-
-def _stored(column: pa.Array[Any]) -> pa.Array[Any]:
-    if not isinstance(column, pa.ExtensionArray):
-        return column
-    if column.type.extension_name != "arrow.uuid":
-        return column.storage  # type: ignore[no-any-return]
-    return texts([None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()])
+    columns: list[Any] = [getattr(column, "storage", column) for column in batch.columns]
+    for i, kind in enumerate(batch.schema.types):
+        if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid":
+            uuids = [None if value is None else str(UUID(bytes=value)) for value in columns[i].to_pylist()]
+            columns[i] = pl.Series(uuids, dtype=pl.String).to_arrow(compat_level=pl.CompatLevel.oldest())
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def arrow(values: NDArray[Any]) -> Any:
@@ -165,8 +158,3 @@ def arrow(values: NDArray[Any]) -> Any:
 def numbers(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> NDArray[Any]:
     """Return Arrow numbers or booleans without nulls as a numpy array, without a copy where possible."""
     return pl.Series(values=column).to_numpy()
-
-
-def texts(values: Sequence[str | None]) -> pa.Array[Any]:
-    """Return texts as an Arrow array."""
-    return pl.Series(values, dtype=pl.String).to_arrow(compat_level=pl.CompatLevel.oldest())
