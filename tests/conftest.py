@@ -174,3 +174,16 @@ def on_ray(nodes: Nodes) -> Iterator[RayEngine]:
 
     with connect(nodes.address, load(**{"run.memory_gb": 1.0}).run) as engine:
         yield engine
+
+
+def night(lake: Path, i: int, c: int = 2) -> None:
+    put(lake, expand([(f"p{i}", 4, c)], model="m"), f"{i}.parquet")
+
+
+def nights(lake: Path, out: Path, many: int = 1) -> list[RunReport]:
+    """So many runs, each with one more file."""
+    reports = []
+    for i in range(many):
+        night(lake, i)
+        reports.append(run(lake, out))
+    return reports

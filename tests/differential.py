@@ -761,7 +761,7 @@ class Maker:
                 kind, values = PARTS[self.choices[part]]
                 if rng.random() < 0.2:
                     value = text_value(rng.choice(values))
-                    source.folders[part] = value
+                    source.folders = {**source.folders, part: value}
                     source.path = f"{quote(part)}={HIVE_NULL if value is None else quote(value)}/{source.path}"
                 else:
                     source.columns[part] = Column(kind, [rng.choice(values) for _ in range(source.rows)])

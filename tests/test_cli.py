@@ -219,5 +219,7 @@ def test_threads_are_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, e
     """Here they are Polars'; on a cluster the machine that scores keeps its own."""
     monkeypatch.setenv("POLARS_MAX_THREADS", "7")
     (tmp_path / "config.toml").write_text("[run]\nthreads = 3\n")
-    lakes._settings(str(tmp_path), None, lakes.EngineName(engine), config=tmp_path / "config.toml")
+    lakes.load_settings(
+        str(tmp_path), None, str(tmp_path / "out"), lakes.EngineName(engine), config=tmp_path / "config.toml"
+    )
     assert os.environ["POLARS_MAX_THREADS"] == threads

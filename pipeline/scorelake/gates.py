@@ -13,6 +13,8 @@ import polars as pl
 from scorelake.counting.merge import Merged
 from scorelake.counting.partials import Partial
 from scorelake.errors import DataError, UsageError, listed
+from scorelake.metrics import parse
+from scorelake.scoring.choose import is_default
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Gates, Settings
 
@@ -150,20 +152,20 @@ def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, change: pl.Da
         )
 
 
-def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool) -> None:
+def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, settings: Settings) -> None:
     """Raise if the board would lose all its values, or all of a metric that is still asked for.
 
-    Metrics that are no longer a default have a k that others of their family keep, or no family any more.
+    Without named metrics, those that only earlier versions computed by default are not asked for.
     """
     if allow_empty or not change.height:
         return
     had, has = (pl.col(name).is_not_null().any() for name in ("value_before", "value"))
     is_wanted = pl.col("what").is_in(["new", "moved", "same", "unknown"]).any() | pl.lit(same_metrics)
     lost = change.group_by("metric").agg(lost=had & ~has & is_wanted, has=has, had=had).sort("metric")
-    family, k = pl.col("metric").str.extract("^(.*@)"), pl.col("metric").str.extract(r"@(\d+)").cast(pl.Int64)
-    largest = k.filter("has").max().over(family)
-    dropped = pl.lit(same_metrics) & (~pl.col("has").any().over(family) | (k <= largest).fill_null(False))
-    names = lost.filter(pl.col("lost") & ~dropped)["metric"].to_list()
+    has_passes = "pass@1" in lost.filter("has")["metric"]
+    names = lost.filter("lost")["metric"].to_list()
+    if not settings.metrics.names:
+        names = [name for name in names if is_default(parse(name, settings.spectra), rewards=not has_passes)]
     if names or (lost["had"].any() and not lost["has"].any()):
         what = f"every value of {', '.join(names[:8])}" if lost["has"].any() and names else "every value"
         raise DataError(

@@ -147,7 +147,7 @@ def _run_stages(
     run = {**run, **files, "rows_new": sum(partial.read for partial in new), **merged.rows}
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
-    gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty)
+    gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
     gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
     warnings += [*merged.warnings, *metric_warnings, *changed.warnings()]
 

@@ -26,7 +26,6 @@ PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 COMPOSITE = ("model", "benchmark", "subject", "problem_id")
 """Keys of [columns] that may name several columns."""
 NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster")
-"""Keys of [columns] that name columns."""
 
 
 def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -225,8 +224,7 @@ class Overall(Part):
 class Compare(Part):
     """Paired comparisons and ranks: which metrics, how many resamples, and what is too little to compare.
 
-    No metric named means all of [metrics] that have a value per problem; where none is named there either, subjects
-    are compared by pass@1 (avg@N where there is no pass/fail) alone.
+    No metric named means all of [metrics]; if there is none either, subjects are compared by pass@1 or avg@N alone.
     """
 
     metrics: tuple[str, ...] = ()
@@ -235,7 +233,7 @@ class Compare(Part):
     min_problems: int = Field(20, ge=2)  # fewer in common: no number and no range of ranks
     min_share: float = Field(0.9, ge=0, le=1)  # of the benchmark's problems that a ranked model has attempted
     margin: float | None = Field(None, gt=0)  # a difference that does not matter
-    max_pairs: int = Field(200_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
+    max_pairs: int = Field(1_000_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
 
 
 class Run(Part):
@@ -315,7 +313,7 @@ class Settings(Part):
 
     @property
     def answers(self) -> bool:
-        """Answers are counted where the lake has them: a vote is asked for, or every metric is."""
+        """Answers are counted where the lake has them and a vote is wanted."""
         names = (*self.metrics.names, *self.compare.metrics)
         return self.metrics.names in ((), ("all",)) or any(
             name.strip().lower().startswith(("vote", "cons")) for name in names

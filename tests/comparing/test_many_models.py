@@ -39,8 +39,8 @@ def _models(missing: float = 0.0) -> list[Row]:
 def test_every_model_is_compared_with_the_leaders_and_its_neighbours(tmp_path: Path, missing: float) -> None:
     counts = _models(missing)
     whole = scored(tmp_path / "all", counts)
-    some = scored(tmp_path / "some", counts, compare={"max_pairs": 6 * MODELS})
-    sql = "FROM comparison ORDER BY model_a, model_b"
+    some = scored(tmp_path / "some", counts, compare={"max_pairs": 6 * MODELS, "metrics": ["pass@1"]})
+    sql = "FROM comparison WHERE metric = 'pass@1' ORDER BY model_a, model_b"
     every = {(row["model_a"], row["model_b"]): row for row in rows(whole, sql)}
     told = {(row["model_a"], row["model_b"]): row for row in rows(some, sql)}
     assert len(every) == MODELS * (MODELS - 1) // 2
@@ -64,7 +64,7 @@ def test_every_model_is_compared_with_the_leaders_and_its_neighbours(tmp_path: P
 
 @pytest.mark.slow
 def test_subjects_share_the_room_of_their_table(tmp_path: Path) -> None:
-    out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS})
+    out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS, "metrics": ["pass@1"]})
     told = rows(out, "SELECT subject, count(*) AS pairs FROM subject_comparison GROUP BY ALL ORDER BY ALL")
     assert [row["subject"] for row in told] == ["s0", "s1"]
     assert sum(row["pairs"] for row in told) <= 6 * MODELS
@@ -72,12 +72,12 @@ def test_subjects_share_the_room_of_their_table(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_any_other_pair_is_compared_when_asked_for(tmp_path: Path) -> None:
-    out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS})
+    out = scored(tmp_path, _models(), compare={"max_pairs": 6 * MODELS, "metrics": ["pass@1"]})
     pair = "model_a = 'm05' AND model_b = 'm20'"
     assert rows(out, f"FROM comparison WHERE {pair}") == []
     with reading(str(out)) as folder:
         (told,) = compare_models(folder, str(out), PairRequest("m05", "m20", "pass@1"))
-    (row,) = rows(scored(tmp_path / "all", _models()), f"FROM comparison WHERE {pair}")
+    (row,) = rows(scored(tmp_path / "all", _models()), f"FROM comparison WHERE metric = 'pass@1' AND {pair}")
     assert {name: told.row[name] for name in ASKED} == {name: row[name] for name in ASKED}
 
 
@@ -106,7 +106,8 @@ class Buckets:
             path = tmp_path / f"part-{len(frames)}-{i}.parquet"
             frame.write_parquet(path)
             outcomes = Outcomes(binary=True, rewards=False, top_n=4)
-            tasks.append(BucketTask(str(path), frame.height, Settings(), outcomes))
+            settings = Settings.model_validate({"compare": {"metrics": ["pass@1"]}})
+            tasks.append(BucketTask(str(path), frame.height, settings, outcomes))
         self.sums = [LakeSums(map, [(task,) for task in tasks], benchmarks, in_process=False)]
         self.sums += [LakeSums(map, [tuple(tasks)], benchmarks, in_process=True)]
 
@@ -167,8 +168,11 @@ def test_pairs_without_a_common_protocol_are_listed_unless_too_many(tmp_path: Pa
         for p in range(30)
     ]
     protocol = {"columns": ["temperature"]}
-    told = rows(scored(tmp_path / "few", counts, protocol=protocol), "FROM comparison WHERE lift IS NULL")
+    told = rows(
+        scored(tmp_path / "few", counts, protocol=protocol, metrics={"names": ["pass@1"]}),
+        "FROM comparison WHERE lift IS NULL",
+    )
     assert len(told) == 9
     assert all("protocol differs" in row["claim"] and row["model_a"] < row["model_b"] for row in told)
-    out = scored(tmp_path / "many", counts, protocol=protocol, compare={"max_pairs": 8})
+    out = scored(tmp_path / "many", counts, protocol=protocol, compare={"max_pairs": 8, "metrics": ["pass@1"]})
     assert rows(out, "FROM comparison WHERE lift IS NULL") == []

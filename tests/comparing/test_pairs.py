@@ -108,7 +108,7 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
     ],
 )
 def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], why: str) -> None:
-    (row,) = rows(scored(tmp_path, [*_model("a", [0, 1] * 20), *b]), "FROM comparison")
+    (row,) = rows(scored(tmp_path, [*_model("a", [0, 1] * 20), *b]), "FROM comparison WHERE metric = 'pass@1'")
     assert row["claim"] == why
     numbers = ("lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
     assert {row[name] for name in numbers} == {None}
@@ -117,7 +117,7 @@ def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], 
 @pytest.mark.slow
 def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
     few = [*_model("a", [0] * 5), *_model("b", [1] * 5)]
-    (row,) = rows(scored(tmp_path / "few", few), "FROM comparison")
+    (row,) = rows(scored(tmp_path / "few", few), "FROM comparison WHERE metric = 'pass@1'")
     assert row["claim"] == "not comparable: too few problems (5 in common, 20 needed)"
     ragged = [*_model("a", [2] * 30, n=4), *_model("b", [2] * 25, n=2), *_model("b", [2] * 30, n=4)[25:]]
     out = scored(tmp_path / "ragged", ragged, compare={"metrics": ["pass@1", "pass@4"]})
@@ -218,8 +218,9 @@ def test_clusters_are_drawn_together(tmp_path: Path) -> None:
         for m in range(2)
         for p in range(240)
     ]
-    (alone,) = rows(scored(tmp_path / "alone", counts), "FROM comparison")
-    (together,) = rows(scored(tmp_path / "together", counts, columns={"cluster": "passage"}), "FROM comparison")
+    sql = "FROM comparison WHERE metric = 'pass@1'"
+    (alone,) = rows(scored(tmp_path / "alone", counts), sql)
+    (together,) = rows(scored(tmp_path / "together", counts, columns={"cluster": "passage"}), sql)
     assert alone["lift"] == together["lift"]
     widths = [row["hi"] - row["lo"] for row in (together, alone)]
     few, many = (t.ppf(0.975, m - 1) * (m / (m - 1)) ** 0.5 for m in (24, 240))
@@ -259,6 +260,6 @@ def test_large_scores_of_one_benchmark_do_not_blur_another(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
         pl.DataFrame(lake).write_parquet(tmp_path / name / "x.parquet")
         run(tmp_path / name, tmp_path / f"out-{name}")
-        (row,) = rows(tmp_path / f"out-{name}", "FROM comparison WHERE benchmark = 's'")
+        (row,) = rows(tmp_path / f"out-{name}", "FROM comparison WHERE benchmark = 's' AND metric = 'avg@N'")
         assert (row["wins_b"], row["ties"], row["claim"]) == (40, 0, "improvement"), name
         assert row["lift"] == pytest.approx(0.0001 * (1e-14 if name == "tiny" else 1), rel=1e-9)

@@ -126,7 +126,11 @@ def test_ranges_claims_and_the_headline_come_from_one_rule(
     out = scored(tmp_path_factory.mktemp("board"), counts)
     board = {row["model"]: row for row in rows(out, "FROM leaderboard WHERE metric = 'pass@1'")}
     ranked = [name for name, row in board.items() if row["rank_lo"] is not None]
-    pairs = [row for row in rows(out, "FROM pair") if {row["model_a"], row["model_b"]} <= set(ranked)]
+    pairs = [
+        row
+        for row in rows(out, "FROM pair WHERE metric = 'pass@1'")
+        if {row["model_a"], row["model_b"]} <= set(ranked)
+    ]
     for name in ranked:
         worse = sum(pair["claim"] == "improvement" for pair in pairs if pair["model_a"] == name)
         better = sum(pair["claim"] == "improvement" for pair in pairs if pair["model_b"] == name)

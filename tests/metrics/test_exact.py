@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scorelake import metrics
 from scorelake.metrics.beta_powers import complement, mean_power, power_variance
 from scorelake.metrics.counts import distinct
+from scorelake.metrics.families import threshold
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 NAMES = {
@@ -116,7 +117,7 @@ def test_four_tasks_of_ten() -> None:
     [(25, 0.28, 7), (100, 0.55, 55), (10, 0.3, 3), (10, 0.30000000000000004, 3), (10, 0.7, 7), (30, 0.1, 3)],
 )
 def test_thresholds_are_decimal(k: int, tau: float, need: int) -> None:
-    assert metrics.threshold(tau, k) == need
+    assert threshold(tau, k) == need
     credit = metrics.parse(f"g-pass@{k}_{tau}").credit
     assert int(np.argmax(credit)) == need
 

@@ -7,9 +7,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from scorelake import metrics
-from scorelake.metrics import Estimate, aggregate
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.summary import Moments, problem_histogram, summarize_moments
+from scorelake.metrics.estimate import Estimate, evaluate
+from scorelake.metrics.summary import Moments, aggregate, problem_histogram, summarize_moments
 
 
 def test_k_above_n_is_not_papered_over() -> None:
@@ -59,8 +59,8 @@ def test_groups_are_independent() -> None:
     group = np.repeat(np.arange(4), np.diff(starts, append=60))
     histogram = problem_histogram(group, np.arange(60), times, (4, 60))
     for name in ("pass@2", "geom@2", "geom-ds@2", "avg@N", "max@3"):
-        (estimate,) = metrics.evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
-        (many,) = metrics.aggregate([estimate], histogram, min_coverage=0.2)
+        (estimate,) = evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
+        (many,) = aggregate([estimate], histogram, min_coverage=0.2)
         for i, (a, b) in enumerate(zip(starts, [*starts[1:], 60], strict=True)):
             one = metrics.summarize(name, n[a:b], c[a:b], times[a:b], min_coverage=0.2)
             for field, number in vars(one).items():
@@ -78,10 +78,10 @@ def test_a_metric_has_the_same_bits_with_and_without_others(clustered: bool) -> 
     if clustered:
         clusters = problem_histogram(np.arange(60) // 5, np.arange(60), times, (12, 60)), np.array([0, 3, 6, 9])
     names = ("pass@2", "geom-ds@2", "pass^2", "geo-spectrum@4", "maj@2", "mg-pass@4", "pass@4", "avg@N", "bayes@N")
-    estimates = metrics.evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
-    together = metrics.aggregate(estimates, histogram, min_coverage=0.2, clusters=clusters)
+    estimates = evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
+    together = aggregate(estimates, histogram, min_coverage=0.2, clusters=clusters)
     for estimate, want in zip(estimates, together, strict=True):
-        (got,) = metrics.aggregate([estimate], histogram, min_coverage=0.2, clusters=clusters)
+        (got,) = aggregate([estimate], histogram, min_coverage=0.2, clusters=clusters)
         for field, numbers in vars(got).items():
             assert np.array_equal(getattr(want, field), numbers, equal_nan=True), field
 

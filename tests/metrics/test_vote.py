@@ -11,8 +11,8 @@ from exact import every_vote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scorelake.metrics import Ballots, finite
-from scorelake.metrics.vote import vote
+from scorelake.metrics import finite
+from scorelake.metrics.vote import Ballots, vote
 
 Problem = list[tuple[str | None, bool]]
 

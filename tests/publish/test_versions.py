@@ -33,7 +33,7 @@ def change_settings(out: Path, run_id: str, **sections: dict[str, object]) -> No
 
 
 def test_settings_that_were_removed_are_ignored(tmp_path: Path) -> None:
-    out = nights(tmp_path, 2)
+    nights(tmp_path / "lake", out := tmp_path / "out", 2)
     first = Output(out).manifests()[0]["run"]["run_id"]
     change_settings(out, first, run={"silent_s": 3}, compare={"allow_different_n": True}, gone={"x": 1})
     with scorelake.open(out) as board:
@@ -71,7 +71,7 @@ def rewrite(out: Path, run_id: str, change: Callable[[pl.DataFrame], pl.DataFram
 def test_a_snapshot_of_an_earlier_schema_is_published_again(
     tmp_path: Path, table: str, change: Callable[[pl.DataFrame], pl.DataFrame], sql: str, rows: list[tuple[object]]
 ) -> None:
-    out = nights(tmp_path, 2)
+    nights(tmp_path / "lake", out := tmp_path / "out", 2)
     first = Output(out).manifests()[0]["run"]["run_id"]
     rewrite(out, first, change, table)
     with Output(out).held() as output:
@@ -81,7 +81,7 @@ def test_a_snapshot_of_an_earlier_schema_is_published_again(
 
 
 def test_a_snapshot_of_a_later_schema_is_refused(tmp_path: Path) -> None:
-    out = nights(tmp_path, 2)
+    nights(tmp_path / "lake", out := tmp_path / "out", 2)
     path = out / "snapshots" / Output(out).manifests()[0]["run"]["run_id"] / "manifest.json"
     manifest = json.loads(path.read_text())
     assert manifest["schema_version"] == SCHEMA_VERSION
@@ -91,7 +91,7 @@ def test_a_snapshot_of_a_later_schema_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_board_of_another_schema_says_how_to_build_it_again(tmp_path: Path) -> None:
-    out = nights(tmp_path, 1)
+    nights(tmp_path / "lake", out := tmp_path / "out", 1)
     with duckdb.connect(str(out / "leaderboard.duckdb")) as db:
         db.execute("DROP VIEW leaderboard")
     with reading(str(out)) as folder, pytest.raises(UsageError, match="another version") as raised:

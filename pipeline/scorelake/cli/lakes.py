@@ -262,7 +262,7 @@ def remembered_settings(out: str) -> Settings | None:
 
 
 def changed_settings(before: Settings, now: Settings) -> list[str]:
-    """Return what differs of the settings that scores depend on, as `section.key = value`."""
+    """Return what differs of the settings that scores depend on: keys, with the value of `before`."""
     from scorelake.publish.runs import flatten_settings
 
     ours, theirs = (
@@ -277,7 +277,7 @@ def load_settings(
 ) -> Settings:
     """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
     from scorelake import settings as loading
-    from scorelake.lake.description import settings_for
+    from scorelake.lake.description import described, settings_for
 
     if arguments.get("config") is None and (config := find_config(lake)):
         reporting.say(f"using {config}")
@@ -286,13 +286,14 @@ def load_settings(
     before = remembered_settings(out)
     if before is not None:
         changed = changed_settings(before, settings)
-        if changed and not column and not any(arguments.get(name) for name in ("config", "metrics", "by")):
+        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by"))
+        if changed and not is_given and not described(lake, settings.storage):
             reporting.say(
                 f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
             )
             settings = before.model_copy(update={"run": settings.run, "storage": settings.storage})
         elif changed:
-            reporting.say(f"settings changed since the last run of {out}: {', '.join(changed)}")
+            reporting.say(f"settings changed since the last run of {out}, which had {', '.join(changed)}")
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings

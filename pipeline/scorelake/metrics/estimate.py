@@ -133,8 +133,9 @@ def blend(parts: Floats, covariance: Floats, powers: tuple[float, float] | None)
     infinite, vanishing = is_zero & (exponent < 0), is_zero & (exponent > 0)
     value = (np.where(infinite, 1.0, parts) ** exponent).prod(axis=0)
     value[infinite.any(axis=0) & ~vanishing.any(axis=0)] = np.nan
-    slope = value * np.divide(exponent, parts, out=np.zeros_like(parts), where=parts > 0)
-    return value, np.einsum("ir,ijr,jr->r", slope, covariance, slope)
+    a, b = value * np.divide(exponent, parts, out=np.zeros_like(parts), where=parts > 0)
+    # term by term: the order in which einsum adds depends on the number of rows
+    return value, a * a * covariance[0, 0] + 2 * a * b * covariance[0, 1] + b * b * covariance[1, 1]
 
 
 def finite(name: str | Metric, n: ArrayLike, c: ArrayLike) -> Floats:

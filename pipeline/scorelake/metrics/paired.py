@@ -286,8 +286,7 @@ class PairedComparison:
 
     def _ends(self, lifted: Floats, lift: Floats, units: Floats | Ints) -> list[Floats]:
         """Return lo, hi, inner_lo, inner_hi: percentiles of the lifts, stretched to contain the lift."""
-        tails = (1 - self.confidence) / 2, min(1 - self.confidence, 0.5)
-        last = lifted.shape[1] - 1
+        tails, last = ((1 - self.confidence) / 2, min(1 - self.confidence, 0.5)), lifted.shape[1] - 1
         needed = sorted({last, *(end for tail in tails for end in (int(tail * last), last - int(tail * last)))})
         lifted.partition(needed, axis=1)  # a quarter of the time of sorting
         empty = np.isnan(lifted[:, -1])

@@ -39,17 +39,16 @@ def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     if names and names != ALL_METRICS:
         return _pick(names, [], settings, outcomes)
     every = [*_defaults(outcomes.top_n), *_spectra(settings)]
-    return _pick(
-        (), every if names else [metric for metric in every if _is_read(metric, outcomes)], settings, outcomes
-    )
+    wanted = every if names else [metric for metric in every if is_default(metric, outcomes.rewards)]
+    return _pick((), wanted, settings, outcomes)
 
 
-def _is_read(metric: Metric, outcomes: Outcomes) -> bool:
-    """Return whether a metric is one of the defaults: max@k of pass/fail is pass@k; own spectra are wanted."""
+def is_default(metric: Metric, rewards: bool) -> bool:
+    """Return whether a metric is computed by default: max@k of pass/fail is pass@k; own spectra are wanted."""
     family = metric.family.name
     if metric.family.parameter == "weights":
         return True
-    return family in _READ and (metric.k or 1) >= _READ[family] and (family != "max@k" or outcomes.rewards)
+    return family in _READ and (metric.k or 1) >= _READ[family] and (family != "max@k" or rewards)
 
 
 def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
