@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -81,7 +81,7 @@ class BoardRows:
     benchmark: str
     protocol: str
     label: str
-    """Readable form of the protocol; empty if there is none."""
+    """What tells the protocol from the others of the benchmark; empty if there is no other."""
     lines: dict[str, list[Line]]
     subject: str | None = None
     """The subject, if the board is that of one subject."""
@@ -185,10 +185,15 @@ def current_run_id(folder: Path) -> str:
 def facts(read: Reader) -> Facts:
     """Read the current run with its boards."""
     (run,) = read.dicts("SELECT *, (SELECT max(number) FROM run) AS newest FROM run WHERE shown")
-    label = dict(read.rows("SELECT protocol, label FROM protocol"))
+    lines = {
+        key: _by_metric(row[2:] for row in group) for key, group in groupby(read.rows(_LINES), lambda row: row[:2])
+    }
+    protocols: dict[str, list[dict[str, Any]]] = {}
+    for benchmark, protocol in lines:
+        protocols.setdefault(benchmark, []).append(json.loads(protocol or "{}"))
     boards = [
-        BoardRows(benchmark, protocol, label[protocol], _by_metric(row[2:] for row in group))
-        for (benchmark, protocol), group in groupby(read.rows(_LINES), key=lambda row: row[:2])
+        BoardRows(benchmark, protocol, short_label(protocol, protocols[benchmark]), by_metric)
+        for (benchmark, protocol), by_metric in lines.items()
     ]
     if not boards:
         raise UsageError("this leaderboard has no scores", hint="see its run: `scorelake sql OUT 'FROM run'`")
@@ -226,6 +231,15 @@ def overall_rows(read: Reader, metric: str) -> list[OverallRows]:
             lines.append((line, [values[model, protocol].get(name) for name in names]))
         out += [OverallRows(label or "", names, lines)] if len(names) > 1 else []
     return out
+
+
+def short_label(protocol: str, protocols: Sequence[dict[str, Any]]) -> str:
+    """Return what tells a protocol from the others of its benchmark: grader=b. Empty if there is no other."""
+    values = json.loads(protocol or "{}")
+    differing = [key for key in values if len({json.dumps(other.get(key)) for other in protocols}) > 1]
+    return ", ".join(
+        f"{key}={values[key] if isinstance(values[key], str) else json.dumps(values[key])}" for key in differing
+    )
 
 
 def by_subject(read: Reader, board: BoardRows, metric: str | None = None) -> list[BoardRows]:

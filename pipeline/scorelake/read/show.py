@@ -74,6 +74,7 @@ def show_leaderboard(
         check_names("benchmark", list({board.benchmark: 0 for board in published.boards}), [benchmark])
         sql, parameters = _query(read, by), {"metric": metric, "benchmark": benchmark}
         columns, rows = read.table(sql, parameters | ({"slice": by} if "$slice" in sql else {}))
+        full = dict(read.rows("SELECT protocol, label FROM protocol"))
         overall = overall_rows(read, metric) if benchmark is None and by is None else []
     if not rows:
         hint = "another benchmark or slice has it: leave --benchmark or --by out"
@@ -82,7 +83,11 @@ def show_leaderboard(
     if form in ("csv", "json"):
         rows = [row for table in tables.values() for row in table[:top]]
         return to_csv(columns, rows, spreadsheet=True) if form == "csv" else to_json(columns, rows)
-    boards = {head: [_line(row) for row in table] for head, table in tables.items()}
+    short = {(board.benchmark, full[board.protocol]): board.label for board in published.boards}
+    boards = {
+        (benchmark, part, short[benchmark, label]): [_line(row) for row in table]
+        for (benchmark, part, label), table in tables.items()
+    }
     if form == "markdown":
         tables_of_all = [overall_markdown(each, metric, top) for each in overall]
         return "\n\n".join(tables_of_all + [_markdown(head, metric, lines, top) for head, lines in boards.items()])
