@@ -76,7 +76,7 @@ def test_json_on_every_exit_path(out: Path, tmp_path: Path, lake: Path, cli) -> 
         (attempts(model="m", problem_id=["a"], score=["x"]), (), 3, "column score is String; it must be a number"),
         (GOOD.with_columns(passed=pl.lit(3)), (), 3, "8 rows rejected, 0 allowed"),
         (GOOD, ("--metrics", "pass@0"), 2, "pass@0: k must be a whole number >= 1"),
-        (GOOD, ("--metrics", "pss@1"), 2, "the closest names are pass@k"),
+        (GOOD, ("--metrics", "pss@1"), 2, "did you mean pass@1"),
         (GOOD, ("--config", "none.toml"), 2, "no such config file"),
         (GOOD, ("--by", "colour"), 2, "no column colour"),
         (GOOD, ("--column", "modell=m"), 2, "did you mean model? known keys: model, benchmark"),

@@ -56,7 +56,7 @@ def test_the_python_of_the_readme(scored: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_there_are_commands() -> None:
-    assert sessions("README.md")[0][0] == FIRST
+    assert FIRST in [command for command, _ in sessions("README.md")]
     assert sum(len(sessions(page)) for page in PAGES) >= 6
 
 

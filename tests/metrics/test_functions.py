@@ -161,7 +161,7 @@ def test_names(canonical: str, aliases: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("pas@8", "closest names are pass@k"),
+        ("pas@8", "did you mean pass@8"),
         ("geospectrm@8", "geo-spectrum@k"),
         ("zzzz@8", "known: pass@k"),
         ("", "unknown metric ''"),

@@ -27,6 +27,12 @@ CONFIG = "scorelake.toml"
 GUARDED = "guarded"
 """Set by the entry point alone: the job runs in a child process, so that no file can end the command unreported."""
 Lake = Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
+Metrics = Annotated[
+    str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N, or all. Default: about 15 that people read.")
+]
+Config = Annotated[
+    Path | None, typer.Option(help="TOML file of settings. Default: scorelake.toml here or beside the lake, if any.")
+]
 AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if a metric loses all its values.")]
 MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, also on errors.")]
 Scores = Annotated[bool, typer.Option("--scores", help="Include the [gates] metric of every model in the textfile.")]
@@ -48,13 +54,8 @@ def score(
         str,
         typer.Option(help="Output folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://."),
     ],
-    metrics: Annotated[
-        str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N, or all. Default: about 15 that people read.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file of settings. Default: scorelake.toml here or beside the lake, if any."),
-    ] = None,
+    metrics: Metrics = None,
+    config: Config = None,
     column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
@@ -184,7 +185,7 @@ def count(
     lake: Lake,
     out: Annotated[str, typer.Option(help="The output of `score`.")],
     shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
-    config: Annotated[Path | None, typer.Option(help="TOML file, the same as for `score`.")] = None,
+    config: Config = None,
     column: Columns = None,
     by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
     memory: Annotated[

@@ -83,12 +83,13 @@ def _make_lake(sources: list[str], lake: str) -> None:
     if mixed := [source for source in sources if _is_lake(source)]:
         hint = "put Parquet files into one folder, and name the folder"
         raise UsageError("one lake or Parquet file can be scored at a time", where=", ".join(mixed), hint=hint)
-    from scorelake.ingest import job
+    from scorelake.ingest import discovery, job
+    from scorelake.ingest.ingest_report import IngestReport
 
-    with reporting.progress_bar() as progress:
-        report = job.ingest(sources, lake, progress=progress)
-    is_table = len(sources) == 1 and Path(sources[0]).suffix in TABLES and not report.sources
-    if not (is_table and report.refused):
+    is_log = discovery.discover(sources, None, False, Path(lake), IngestReport())
+    if is_log or len(sources) > 1 or Path(sources[0]).suffix not in TABLES:
+        with reporting.progress_bar() as progress:
+            report = job.ingest(sources, lake, progress=progress)
         reporting.ingested(report, reporting.CommandOutput())
         return
     rows = _read_table(Path(sources[0]))

@@ -238,7 +238,7 @@ def _missing(name: str, key: str) -> Misfit:
 PROTOCOL_PREFIX, CARRY_PREFIX, SEPARATOR = "protocol:", "carry:", "@"
 CATEGORIES = {key: pl.Categorical(pl.Categories(f"scorelake {key}")) for key in (*NAMED, "protocol")}
 """Types of the keys: dictionary codes group three times faster than texts."""
-INVALID = "not a valid outcome, or in conflict with the folder's name"
+INVALID = "not a valid outcome"
 
 
 def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
@@ -253,8 +253,10 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
             wrong_keys[reason] = text.is_not_null() & pl.any_horizontal(has_separator)
     every = [source for sources in canonical.keys.values() for source in sources]
     differing = [_text(source).ne_missing(pl.lit(source.value, pl.String)) for source in every if source.agree]
-    invalid = pl.any_horizontal(canonical.kind == REJECTED, *differing) & ~pl.any_horizontal(wrong_keys.values())
-    return {**wrong_keys, INVALID: invalid}
+    if differing:
+        is_other = pl.any_horizontal(differing) & ~pl.any_horizontal(wrong_keys.values())
+        wrong_keys["in conflict with the folder's name"] = is_other
+    return {**wrong_keys, INVALID: (canonical.kind == REJECTED) & ~pl.any_horizontal(wrong_keys.values())}
 
 
 def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:

@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from scorelake.counting import kernel
-from scorelake.counting.canonical import Schema, attempt_columns, canonical, read_types, rejection_reasons
+from scorelake.counting.canonical import INVALID, Schema, attempt_columns, canonical, read_types, rejection_reasons
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import RowTotals, count_chunk, layout_of
 from scorelake.counting.scan import LakeFile, RowGroups, chunks, scan_verified, to_polars
@@ -264,5 +264,15 @@ def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
         ]
         for reason in reasons:
             rows = sum(int(each[reason].item()) for each in sums)
-            if rows:
+            if rows and reason == INVALID:
+                yield file.file.path, f"{reason} ({_examples(file, parts, flags[reason])})", rows
+            elif rows:
                 yield file.file.path, reason, rows
+
+
+def _examples(file: LakeFile, parts: Sequence[RowGroups], is_invalid: pl.Expr) -> str:
+    """Name the columns of outcomes and up to three values that are not valid."""
+    names = list(dict.fromkeys(file.canonical.kind.meta.root_names()))
+    found = [scan_verified(part, []).filter(is_invalid).select(names).unique().head(3).collect() for part in parts]
+    rows = pl.concat(found).unique().sort(names).head(3)
+    return "; ".join(f"{name} = {', '.join(str(value) for value in rows[name])}" for name in names)

@@ -172,6 +172,15 @@ MAX_K = 2**62
 """Largest k of metrics in closed form: more attempts than any lake has."""
 MAX_SUMMED_K = 2**20
 """Largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here."""
+_MEANT = {
+    "acc": "pass@1",
+    "exact": "pass@1",
+    "em": "pass@1",
+    "passhat": "pass^",
+    "consensus": "vote",
+    "average": "avg@N",
+}
+"""What other words for metrics mean: a key, or a name."""
 _NAME = re.compile(r"\s*([a-z][a-z _-]*?)(?:([@^])([^_]*?)(?:_\{?(.*?)\}?)?)?\s*")  # word, sign, k and parameter
 _NAMED_SPECTRUM = re.compile(r"\s*(geo-)?spectrum-([a-z][a-z0-9-]*)@(.*?)\s*")
 _BY_KEY = {normalize(key): family for family in FAMILIES for key in (family.key, *family.aliases)}
@@ -293,9 +302,13 @@ def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Me
     family = _BY_KEY.get(normalize(word + "^" if sign == "^" else word))
     if family is None:
         names = {each.key: each.name for each in FAMILIES}
-        guess = normalize(re.split(r"[@0-9]", name, maxsplit=1)[0])
-        close = ", ".join(names[key] for key in difflib.get_close_matches(guess, names, n=3, cutoff=0.4))
-        hint = f"the closest names are {close}" if close else f"known: {', '.join(names.values())}"
+        guess = normalize(re.sub(r"_at_?", "@", name.lower()).split("@")[0].rstrip("0123456789"))
+        numbers = re.findall(r"\d+", name) or ["k"]
+        keys = [_MEANT[guess]] if guess in _MEANT else difflib.get_close_matches(guess, names, n=3, cutoff=0.4)
+        close = ", ".join(
+            names.get(key, key).replace("@k", f"@{numbers[0]}").replace("^k", f"^{numbers[0]}") for key in keys
+        )
+        hint = f"did you mean {close}?" if close else f"known: {', '.join(names.values())}"
         raise MetricError(f"unknown metric {name!r}", hint=hint)
     return _build(name, family, k, parameter)
 

@@ -1,0 +1,77 @@
+"""quick: any source in, a leaderboard and a page out; and the settings that are found or remembered."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from conftest import FIXTURES, ask
+
+VALUES = "SELECT model, round(value, 4) FROM leaderboard WHERE metric = 'pass@1' ORDER BY rank"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in ("lake", "logs", "lm_eval"):
+        shutil.copytree(FIXTURES / name, tmp_path / name)
+    rows = pl.read_parquet(FIXTURES / "results.parquet")
+    rows.write_parquet(tmp_path / "table.parquet")
+    rows.write_csv(tmp_path / "table.csv")
+    rows.write_ndjson(tmp_path / "table.jsonl")
+    return tmp_path
+
+
+@pytest.mark.parametrize("source", ["lake", "table.parquet", "table.csv", "table.jsonl"])
+def test_a_table_and_a_lake_give_the_same_board(source: str, home: Path, cli: Any) -> None:
+    done = cli("quick", source, cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert [value for _, value in ask(home / "scorelake-out", VALUES)] == [0.5744, 0.4814, 0.2668, 0.2276]
+    assert "model-00" in done.stdout
+    assert "<!doctype html>" in (home / "scorelake-out" / "leaderboard.html").read_text()
+    again = cli("score", source if source in ("lake", "table.parquet") else "scorelake-out-lake", "--out",
+                "scorelake-out", cwd=home)  # fmt: skip
+    assert "No changes" in again.stderr, "the output remembers the columns"
+    assert cli("quick", source, cwd=home).returncode == 0
+
+
+def test_logs_of_several_tasks_open_with_all_benchmarks(home: Path, cli: Any) -> None:
+    done = cli("quick", "lm_eval", "--out", "lm", cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("All benchmarks / pass@1")
+    assert "gsm8k: filter strict-match, chosen because it is the first" in done.stderr
+    assert ask(
+        home / "lm", "SELECT model, rank, round(value, 3) FROM overall WHERE metric = 'pass@1' ORDER BY rank"
+    ) == [
+        ("org/large", 1, 0.8),
+        ("org/small", 2, 0.575),
+    ]
+
+
+def test_logs_in_two_folders_are_one_board(home: Path, cli: Any) -> None:
+    done = cli("quick", "logs/model-00.json", "logs/model-01.json", cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert [model for model, _ in ask(home / "scorelake-out", VALUES)] == ["model-00", "model-01"]
+
+
+def test_sources_that_cannot_be_read_leave_nothing(home: Path, cli: Any) -> None:
+    (home / "odd.csv").write_text('a,b\n"1')
+    for sources, why in ((("nowhere",), "no such file"), (("lake", "logs"), "one lake or Parquet file")):
+        done = cli("quick", *sources, cwd=home)
+        assert done.returncode in (2, 5)
+        assert why in done.stderr
+    assert cli("quick", "odd.csv", cwd=home).returncode == 3
+    assert not (home / "scorelake-out" / "leaderboard.duckdb").exists()
+
+
+def test_a_config_beside_the_lake_is_found_and_changes_are_listed(home: Path, cli: Any) -> None:
+    (home / "scorelake.toml").write_text('[metrics]\nnames = ["pass@1"]\n')
+    first = cli("score", "lake", "--out", "out", cwd=home)
+    assert "using scorelake.toml" in first.stderr
+    assert ask(home / "out", "SELECT DISTINCT metric FROM leaderboard") == [("pass@1",)]
+    (home / "scorelake.toml").unlink()
+    assert "using the settings of the last run of out" in cli("score", "lake", "--out", "out", cwd=home).stderr
+    changed = cli("score", "lake", "--out", "out", "--metrics", "pass@2", cwd=home)
+    assert 'settings changed since the last run of out, which had metrics.names = ["pass@1"]' in changed.stderr
