@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from scorelake.counting.partials import Partial, described
+from scorelake.metrics.significance import benjamini_hochberg
 from scorelake.publish.runs import PublishedState, flatten_settings
 from scorelake.publish.snapshot import Manifest, Output
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
@@ -141,10 +142,9 @@ def _rerun_variance(histogram: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_q(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add q: p adjusted within each benchmark, protocol and metric (Benjamini-Hochberg)."""
-    tested = rows.filter(pl.col("p").is_not_null()).sort("p", descending=True)
-    count, index = pl.len().over(_FAMILY), pl.int_range(pl.len()).over(_FAMILY)
-    q = (pl.col("p") * count / (count - index)).cum_min().over(_FAMILY).clip(upper_bound=1.0)
+    """Add q: p adjusted within each benchmark, protocol and metric."""
+    tested = rows.drop_nulls("p")
+    q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), pl.Float64).over(_FAMILY)
     return rows.join(tested.select(*_SCORE, q=q), on=_SCORE, how="left", nulls_equal=True)
 
 
