@@ -162,7 +162,7 @@ def test_names(canonical: str, aliases: list[str]) -> None:
     ("name", "says"),
     [
         ("pas@8", "did you mean pass@8"),
-        ("geospectrm@8", "geo-spectrum@k"),
+        ("geospectrm@8", "geo-spectrum@8"),
         ("zzzz@8", "known: pass@k"),
         ("", "unknown metric ''"),
         ("pass@0", "pass@0: k must be a whole number >= 1, got '0'"),

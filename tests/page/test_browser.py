@@ -255,7 +255,7 @@ def test_benchmark_protocol_and_subject(page: Page, pages: Path, outputs: dict[s
     assert page.js(PAIRS) != matrix
     assert page.board() == page.written("busy", 1)
     page.set("benchmark", "code")
-    assert page.js(chosen, "protocol") == "temperature=0.2"
+    assert page.js(chosen, "protocol") == "", "code has one protocol, which needs no name"
     assert page.is_quiet()
 
 
