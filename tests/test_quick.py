@@ -37,6 +37,15 @@ def test_a_table_and_a_lake_give_the_same_board(source: str, home: Path, cli: An
     assert cli("quick", source, cwd=home).returncode == 0
 
 
+def test_an_edited_config_is_kept(home: Path, cli: Any) -> None:
+    assert cli("quick", "table.parquet", cwd=home).returncode == 0
+    config = home / "scorelake-out.toml"
+    config.write_text(config.read_text() + '\n[metrics]\nnames = ["pass@1"]\n')
+    assert "using scorelake-out.toml" in cli("quick", "table.parquet", cwd=home).stderr
+    assert ask(home / "scorelake-out", "SELECT DISTINCT metric FROM leaderboard") == [("pass@1",)]
+    assert "wrote scorelake-out.toml" in cli("quick", "lake", cwd=home).stdout, "inferred from another lake"
+
+
 def test_logs_of_several_tasks_open_with_all_benchmarks(home: Path, cli: Any) -> None:
     done = cli("quick", "lm_eval", "--out", "lm", cwd=home)
     assert done.returncode == 0, done.stderr

@@ -118,11 +118,14 @@ def _configure(lake: str, out: str) -> Path | None:
     from scorelake import settings
     from scorelake.lake import description, infer, listing, sample
 
-    if (found := find_config(lake)) is not None or description.described(lake, settings.PATIENCE):
-        return found
-    sampled = sample.sample_lake(listing.listing(lake), settings.Settings())
-    inferred = infer.infer_config(sampled)
+    if (config := find_config(lake)) is not None or description.described(lake, settings.PATIENCE):
+        return config
     config = Path(CONFIG if is_remote(out) else f"{out.rstrip('/')}.toml")
-    replace_text(config, infer.config_text(inferred, lake))
+    inferred = infer.infer_config(sampled := sample.sample_lake(listing.listing(lake), settings.Settings()))
+    text = infer.config_text(inferred, lake)
+    if config.is_file() and config.read_text().splitlines()[:1] == text.splitlines()[:1]:
+        reporting.say(f"using {config}, which was inferred from {lake} before; remove it to infer the columns again")
+        return config
+    replace_text(config, text)
     reporting.inferred(inferred, sampled, lake, config)
     return config

@@ -81,12 +81,12 @@ def _words(files: Sequence[LakeFile]) -> int:
         for group in (metadata.row_group(i) for i in range(metadata.num_row_groups)):
             if not group.num_rows:
                 continue
-            found: Any = group.column(paths.index(name)).statistics
-            if found is None or not found.has_min_max or not found.has_null_count or found.null_count:
+            stats: Any = group.column(paths.index(name)).statistics
+            if stats is None or not stats.has_min_max or not stats.has_null_count or stats.null_count:
                 return 0
-            if found.min < 0 or found.max >= BITS_PER_WORD * MAX_WORDS:
+            if stats.min < 0 or stats.max >= BITS_PER_WORD * MAX_WORDS:
                 return 0
-            highest = max(highest, found.max)
+            highest = max(highest, stats.max)
     return highest // BITS_PER_WORD + 1
 
 

@@ -273,6 +273,6 @@ def _rejects(files: Sequence[LakeFile]) -> Iterator[tuple[str, str, int]]:
 def _examples(file: LakeFile, parts: Sequence[RowGroups], is_invalid: pl.Expr) -> str:
     """Name the columns of outcomes and up to three values that are not valid."""
     names = list(dict.fromkeys(file.canonical.kind.meta.root_names()))
-    found = [scan_verified(part, []).filter(is_invalid).select(names).unique().head(3).collect() for part in parts]
-    rows = pl.concat(found).unique().sort(names).head(3)
+    invalid = [scan_verified(part, []).filter(is_invalid).select(names).unique().head(3).collect() for part in parts]
+    rows = pl.concat(invalid).unique().sort(names).head(3)
     return "; ".join(f"{name} = {', '.join(str(value) for value in rows[name])}" for name in names)

@@ -107,8 +107,8 @@ class Objects:
 
     def list(self, folder: str | None = None) -> list[Object]:
         """List all objects, or those in a folder, sorted by key."""
-        found = asyncio.run(self._retry(lambda: obstore.list(self._store, folder).collect_async()))
-        return sorted(map(_object, found), key=lambda each: each.key)
+        listed = asyncio.run(self._retry(lambda: obstore.list(self._store, folder).collect_async()))
+        return sorted(map(_object, listed), key=lambda each: each.key)
 
     def find(self, key: str) -> Object | None:
         """Return one object, or None if there is none."""
