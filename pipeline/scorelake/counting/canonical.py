@@ -337,10 +337,20 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
 
 def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """Apply a function to every value, computed once per distinct value."""
-    if values.dtype.is_nested() or values.is_empty():
+    if values.dtype.is_nested():
         return function(values)
-    distinct = values.unique()
-    return values.replace_strict(distinct, function(distinct))
+    distinct = values.unique()  # a join: replace_strict of Polars 2.1 misses NaN among 32-bit -inf
+    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
+    rows = _join_keys(values)
+    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
+
+
+def _join_keys(values: pl.Series) -> pl.DataFrame:
+    """Columns that are equal where values are: a join does not match NaN with NaN."""
+    frame = values.to_physical().to_frame("value")
+    if not values.dtype.is_float():
+        return frame
+    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
 
 
 def answer_ids(values: pl.Series) -> pl.Series:
