@@ -18,6 +18,7 @@ from scorelake.comparing.eligibility import (
     Codes,
     Counts,
     comparability,
+    n_ratio,
     rank_eligibility,
     refusals,
 )
@@ -233,13 +234,14 @@ def _metric_tasks(
     if sums is None:
         return
     models, coverage, compare = task.board.models, task.board.coverage, settings.compare
-    shape, n_differs = (len(models), len(models)), coverage.n_ratio() > MAX_FLIP_RATIO
+    shape = (len(models), len(models))
     shared = np.broadcast_to(sums.shared, shape)
+    ratio = n_ratio(sums.n_ratios, shared)
     for number, (metric, own) in enumerate(zip(chosen, sums.metrics, strict=True)):
         if number >= task.metrics:
             return
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, metric, compare)
+        codes = comparability(coverage, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         refused = refusals(coverage, codes[a, b], shared[a, b], usable[a, b], a, b, metric, compare)
         valued = has_value(task.board, metric)
@@ -249,7 +251,7 @@ def _metric_tasks(
             ranked = ranked[:0]
         compared = np.flatnonzero(codes[a, b] == 0)
         result = MetricResult(metric, a, b, usable[a, b], refused, compared, ranked, task.plan.resamples)
-        differs = n_differs | (codes == N_DIFFERS)
+        differs = (ratio > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
         yield MetricTask(task, number, own, result, differs, metric_bounds(metric, settings, outcomes))
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared
+from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared, sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
@@ -35,11 +35,14 @@ class BoardSums:
 
     shared: NDArray[np.int32]
     """Problems that two models both attempted, models x models; a single number where all attempted all."""
+    n_ratios: NDArray[np.float32]
+    """See sum_n_ratios."""
     metrics: list[ModelSums]
 
     def __add__(self, other: BoardSums) -> BoardSums:
         both = zip(self.metrics, other.metrics, strict=True)
-        return BoardSums(self.shared + other.shared, [mine + theirs for mine, theirs in both])
+        metrics = [mine + theirs for mine, theirs in both]
+        return BoardSums(self.shared + other.shared, self.n_ratios + other.n_ratios, metrics)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class BoardMatrix:
     model: Ints
     problem: Ints
     """Model and problem of each entry; entries are sorted by problem."""
+    n: Floats
     values: list[Floats]
     """Of each metric, an entry per attempted problem and model; NaN where the metric is not defined."""
     units: Units
@@ -91,7 +95,8 @@ class BoardMatrix:
         problem = rows["problem"].rle_id().cast(pl.Int64).to_numpy()
         key = rows["key"].to_numpy()[np.flatnonzero(np.diff(problem, prepend=-1))]
         values = [rows[name].to_numpy() for name in rows.columns if name.isdigit()]
-        return cls(model, problem, values, Units.within(key, benchmark.unit_keys, benchmark.clustered), models)
+        n = rows["n"].cast(pl.Float64).to_numpy()
+        return cls(model, problem, n, values, Units.within(key, benchmark.unit_keys, benchmark.clustered), models)
 
     def dense(self, values: Floats) -> Iterator[tuple[Floats, Ints]]:
         """Yield scores, models x problems, and the units of these problems, in blocks of problems."""
@@ -106,10 +111,9 @@ class BoardMatrix:
     def model_sums(self) -> BoardSums:
         """Add up the scores of models."""
         units, out = self.units.key.size, list[BoardSums]()
-        attempted = np.ones(self.model.size)
-        for (there, unit), *scores in zip(*map(self.dense, (attempted, *self.values)), strict=True):
+        for (n, unit), *scores in zip(*map(self.dense, (self.n, *self.values)), strict=True):
             sums = [ModelSums.of(score, unit, units) for score, _ in scores]
-            out.append(BoardSums(count_shared(~np.isnan(there)), sums))
+            out.append(BoardSums(count_shared(~np.isnan(n)), sum_n_ratios(n), sums))
         return reduce(add, out)
 
     def pair_sums(self, query: PairQuery) -> PairSums:
@@ -132,7 +136,7 @@ def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices
     rows = task.read(dict.fromkeys(columns)).filter(pl.col("n") > 0).with_columns(pl.col("c").fill_null(0))
     values = problem_values(rows, chosen, task.settings, task.outcomes)
     problems = attempted_problems(rows, cluster).with_row_index("problem")
-    scores = rows.select(KEYS).with_columns(pl.Series(str(i), value) for i, value in enumerate(values))
+    scores = rows.select(*KEYS, "n").with_columns(pl.Series(str(i), value) for i, value in enumerate(values))
     scores = scores.join(problems, on=[*BOARD, "subject", "problem_id"], how="left").sort("problem")
     out = {}
     by_board = scores.partition_by(BOARD, as_dict=True)
