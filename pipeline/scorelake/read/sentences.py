@@ -89,11 +89,10 @@ def _followers(level: list[str], behind: int, behind_others: int, leader: str, t
 
     `behind_others` of those behind are claimed worse than some model, but not than the leader.
     """
-    end = (
-        f", {_in_words(behind_others)} of them clearly so only of another model than {leader}"
-        if behind_others
-        else ""
-    )
+    end = "."
+    if behind_others:
+        number, are = _in_words(behind_others).capitalize(), "is" if behind_others == 1 else "are"
+        end = f". {number} of these {are} significantly worse than another model only."
     if not level:
         number = "" if the_other and behind == 1 else f"{_in_words(behind)} "
         text = f"{the_other}{number}model{' is' if behind == 1 else 's are'} behind{end}"
