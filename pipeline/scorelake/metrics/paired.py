@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import scipy
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
-from scorelake.metrics.interval import MeanPairs, cluster_spread, interval
+from scorelake.metrics.interval import MeanPairs, equivalence_interval
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import parallel_map, single_threaded_blas
 
@@ -80,13 +81,8 @@ class Lifts:
 
     @classmethod
     def empty(cls, pairs: int) -> Lifts:
-        types = {
-            "problems": np.int64,
-            "wins_a": np.int64,
-            "wins_b": np.int64,
-            "separated": np.bool_,
-            "by_means": np.bool_,
-        }
+        types: dict[str, Any] = dict.fromkeys(("problems", "wins_a", "wins_b"), np.int64)
+        types |= dict.fromkeys(("separated", "by_means"), np.bool_)
         return cls(*(np.zeros(pairs, types.get(field.name, np.float64)) for field in fields(cls)))
 
     def take(self, at: NDArray[np.bool_]) -> Lifts:
@@ -245,7 +241,8 @@ class PairedComparison:
         lifts.lift[pairs], lifts.t[pairs] = lift, total / np.where(norm > 0, norm, 1)
         units = np.count_nonzero(counts, axis=1) if self.clustered else problems
         lo, hi = self._ends(lifted, lift, units)
-        inner_lo, inner_hi = self._equivalence_ends(by_unit, counts, lift, problems)
+        size = None if self.clustered else problems
+        inner_lo, inner_hi = equivalence_interval(by_unit, counts, size, self.bounds, self.bounded, self.confidence)
         tied = (wins.a + wins.b == 0) & ~np.isnan(lo)  # all resamples are 0, which proves nothing
         lifts.lo[pairs], lifts.hi[pairs] = np.where(tied, inner_lo, lo), np.where(tied, inner_hi, hi)
         lifts.inner_lo[pairs], lifts.inner_hi[pairs] = inner_lo, inner_hi
@@ -290,23 +287,6 @@ class PairedComparison:
             lifted[:, columns] = ratio(top, bottom)
             flipped[:, columns] = (rounded[:pairs] @ signs) / scale[:pairs]
         return lifted, flipped, 2 * np.sqrt(units) / scale[:pairs, 0]
-
-    def _equivalence_ends(
-        self, by_unit: Floats, counts: Floats, lift: Floats, problems: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return the interval of section "Equivalence" in docs/metrics.md: one whole problem at the far end.
-
-        The bootstrap of ties is [0, 0]: by it 20 ties "proved" a margin of 0.001.
-        """
-        error, clusters = cluster_spread(by_unit, counts)
-        span, units = self.bounds[1] - self.bounds[0], clusters if self.clustered else problems
-        level = max(0.0, 2 * self.confidence - 1)
-        lo, hi = interval(lift, error, units, (-span, span), level, far_problems=1.0)
-        if not self.bounded:
-            freedom = np.maximum(units - 1, 1)
-            half_width = scipy.special.stdtrit(freedom, self.confidence) * np.nan_to_num(error)
-            lo, hi = np.minimum(lo, lift - half_width), np.maximum(hi, lift + half_width)
-        return lo, hi
 
     def _ends(self, lifted: Floats, lift: Floats, units: Floats | Ints) -> list[Floats]:
         """Return lo and hi: percentiles of the lifts, stretched to contain the lift."""
