@@ -34,14 +34,12 @@ def interval(
     value, se, units : array
         Values, their standard errors, and the number of problems or of clusters of them.
     bounds : (float, float)
-        Smallest and largest possible value. If infinite, Student's interval is used, which needs two units that
-        differ.
+        Smallest and largest possible value. If infinite, Student's interval, which needs two units that differ.
     confidence : float or array, default 0.95
     seen : (array, array), optional
-        Without bounds: the smallest and largest reward behind each value. Half a problem at either is added, and the
-        interval is never narrower than Student's.
+        Without bounds: smallest and largest reward behind each value. The interval is the wider of both.
     far_problems : float, default 0.5
-        Problems added at the far end; 1 for equivalence, where the sample may have no spread at all.
+        Problems added at the far end.
 
     Returns
     -------
