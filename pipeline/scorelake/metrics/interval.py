@@ -56,13 +56,9 @@ def interval(
     low, high = bounds
     if not np.isfinite(high - low):
         freedom = np.where(units > 1, units - 1.0, np.nan)
-        spread = np.where(se > 0, se, np.nan)  # equal rewards are no certainty
-        half_width = scipy.special.stdtrit(freedom, (1 + confidence) / 2) * spread
-        lo, hi = value - half_width, value + half_width
-        if seen is None:
-            return lo, hi
-        inner_lo, inner_hi = _beta_ends(value, spread, units, *seen, confidence, far_problems)
-        return np.minimum(lo, inner_lo), np.maximum(hi, inner_hi)
+        half_width = scipy.special.stdtrit(freedom, (1 + confidence) / 2) * np.where(se > 0, se, np.nan)
+        inner = (value, value) if seen is None else _beta_ends(value, se, units, *seen, confidence, far_problems)
+        return np.minimum(value - half_width, inner[0]), np.maximum(value + half_width, inner[1])  # NaN stays
     if high == low:
         return value.copy(), value.copy()
     return _beta_ends(value, se, units, np.asarray(low), np.asarray(high), confidence, far_problems)
