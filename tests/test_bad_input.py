@@ -1,12 +1,15 @@
 """Bad input, one kind at a time: the right verdict, the file named, the rows accounted for."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -148,6 +151,62 @@ def test_a_folder_in_conflict_with_a_column(lake: Path, tmp_path: Path) -> None:
     message = refused(tmp_path)
     assert "model=other/disagrees.parquet: 8 rows: in conflict with the folder's name" in message
     accounted(tmp_path, rows_read=16, graded=8, rejected=8)
+
+
+def test_attempts_in_folder_names(lake: Path, out: Path) -> None:
+    """Small numbers, texts and numbers in a column beside them: repeats are found in all of them."""
+    rows = attempts(model="m", problem_id=["a", "b"], passed=[True, False])
+    for name in ("run=1/0", "run=1/1", "run=2/0", "run=x/0", "run=__HIVE_DEFAULT_PARTITION__/0"):
+        put(lake, rows, f"{name}.parquet")
+    report = run(lake, out, '[columns]\nattempt = "run"\n')
+    assert (report.run["graded"], report.run["duplicates"]) == (8, 2)
+    shutil.rmtree(lake / "run=x")
+    shutil.rmtree(lake / "run=__HIVE_DEFAULT_PARTITION__")
+    put(lake, rows.with_columns(run=pl.Series([1, 3])), "column.parquet")
+    report = run(lake, out, '[columns]\nattempt = "run"\n', metrics=["pass@1"])
+    assert (report.run["graded"], report.run["duplicates"]) == (5, 3)
+    assert failed_checks(out) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "config", "values"),
+    [
+        ("t", "[protocol]\ncolumns = ['t']\n", {"0.70": 0.7, "0.7": 0.0}),
+        ("level", "by = ['level']\n", {"Easy": "easy", "hard": "easy"}),
+        ("attempt", "", {"1": 1, "2": 3}),
+        ("flag", "[columns]\ncarry = ['flag']\n", {"True": True, "False": None}),
+    ],
+)
+def test_any_column_in_conflict_with_its_folder(
+    lake: Path, tmp_path: Path, key: str, config: str, values: dict[str, Any]
+) -> None:
+    """A temperature of 0 in the folder temperature=0.7 was published as 0."""
+    for i, (folder, value) in enumerate(values.items()):
+        rows = attempts(model="m", problem_id=[f"p{i}", f"q{i}"], passed=True, **{key: value})
+        put(lake, rows, f"{key}={folder}/{i}.parquet")
+    assert f"{key}={folder}/1.parquet: 2 rows: in conflict with the folder's name" in refused(tmp_path, config)
+    config = f"{config}[policy]\nmax_rejected = 2\n"
+    report = run(lake, tmp_path / "out", config, metrics=["pass@1"])
+    assert (report.run["graded"], report.run["rejected"]) == (2, 2)
+    assert failed_checks(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_times_in_two_units_are_one_column(lake: Path, out: Path, apart: bool) -> None:
+    """Counted together and in two shards; a file without values agrees with both."""
+    at = pl.Series([datetime(2026, 1, 1, 12), datetime(2026, 1, 2)])
+    for unit in ("ms", "us", "ns", None):
+        when = at.dt.cast_time_unit(unit) if unit else pl.Series([None, None], dtype=pl.Null)
+        problems = [f"{unit} a", f"{unit} b"]
+        put(lake, attempts(model="m", problem_id=problems, passed=True, when=when), f"{unit}.parquet")
+        if apart:
+            run(lake, out, by=("when",), metrics=["pass@1"])
+    run(lake, out, by=("when",), metrics=["pass@1"])
+    assert ask(out, 'SELECT "when", sum(n) FROM problem_counts GROUP BY 1 ORDER BY 1') == [
+        (at[0], 3),
+        (at[1], 3),
+        (None, 2),
+    ]
 
 
 def test_null_names_are_rejected(lake: Path, tmp_path: Path) -> None:
