@@ -40,8 +40,8 @@ class PairQuery:
 
 
 Request = BoardId | PairQuery
-"""A board asks for the problems that every two models attempted, their sum_n_ratios and each metric's ModelSums; pairs
-ask for their Wins, and for their Differences if they need own sums."""
+"""A board asks for the problems that every two models attempted, their sum_n_ratios and each metric's ModelSums;
+pairs ask for their Wins, and for their Differences if they need own sums."""
 Sums = list[Any]
 
 
