@@ -123,7 +123,7 @@ _METRIC: Columns = {
     "param": (REAL, "tau of g-pass, lambda of geo-spectrum; null for other metrics"),
 }
 _ESTIMATE: Columns = {
-    "value": (REAL, "Unbiased estimate from the observed attempts; null below min_coverage"),
+    "value": (REAL, "Estimate from the observed attempts; null below min_coverage"),
     "lo": (REAL, "Lower end of the confidence interval of value (problems treated as a random sample)"),
     "hi": (REAL, "Upper end of the confidence interval of value (problems treated as a random sample)"),
     "se": (REAL, "Standard error of value (problems, or their clusters, treated as a random sample)"),
@@ -137,8 +137,22 @@ SIZE_COLUMNS: Columns = {
 _SUMMARY: Columns = {
     **_METRIC,
     **_ESTIMATE,
-    "rerun_lo": (REAL, "Lower end of the interval for new attempts at the same problems; pass/fail means, n >= 2"),
-    "rerun_hi": (REAL, "Upper end of the interval for new attempts at the same problems; pass/fail means, n >= 2"),
+    "bound_lo": (
+        REAL,
+        "lo if all problems with fewer than k attempts score the least; equals lo without such problems",
+    ),
+    "bound_hi": (
+        REAL,
+        "hi if all problems with fewer than k attempts score the most; equals hi without such problems",
+    ),
+    "rerun_lo": (
+        REAL,
+        "Lower end of the interval for new attempts at the same problems; pass/fail means, some n >= 2",
+    ),
+    "rerun_hi": (
+        REAL,
+        "Upper end of the interval for new attempts at the same problems; pass/fail means, some n >= 2",
+    ),
     "mu": (REAL, "Posterior mean over all problems (problems fixed, attempts random); null for votes"),
     "sigma": (REAL, "Posterior standard deviation of mu"),
     "mu_lo": (REAL, "Lower end of the credible interval of mu; need not contain value"),
@@ -208,7 +222,7 @@ CURVE = Table(
         **shared_columns("metric", "family", "k", "value", "lo", "hi"),
         "problems": SIZE_COLUMNS["problems"],
         "problems_scored": SIZE_COLUMNS["problems_scored"],
-        "coverage": (REAL, "Share of problems with at least k graded attempts; value is null below min_coverage"),
+        "scored": (REAL, "Share of problems with at least k graded attempts; value is null below min_coverage"),
     },
 )
 OVERALL = Table(

@@ -50,7 +50,9 @@ class Estimate:
     undefined: NDArray[np.bool_] | None = None
     """Rows with enough attempts but no value: a group that has one has no value."""
     repeated: Floats | None = None
-    """For means of 0/1: the variance of each row's mean over attempts, and its n; both 0 below n = 2."""
+    """For means of 0/1: the variance of each row's mean over attempts, 0 below n = 2; and its n."""
+    seen: Floats | None = None
+    """For rewards without bounds, 2 x rows: the largest of -reward and of reward; -inf without attempts."""
 
 
 def evaluate(
@@ -184,10 +186,9 @@ def _without_posterior(value: Floats) -> Estimate:
 
 
 def _attempt_noise(n: Ints, c: Ints) -> Floats:
-    """Unbiased variance c (n - c) / (n^2 (n - 1)) of the mean over attempts, and n; 0 for rows with n < 2."""
-    repeated = n > 1
-    m, passed = np.where(repeated, n, 2.0), np.where(repeated, c, 0.0)
-    return np.stack([passed / m * ((m - passed) / m) / (m - 1), np.where(repeated, m, 0.0)])
+    """Unbiased variance c (n - c) / (n^2 (n - 1)) of the mean over attempts, 0 for rows with n < 2; and n."""
+    m, passed = np.maximum(n, 2.0), np.where(n > 1, c, 0.0)
+    return np.stack([passed / m * ((m - passed) / m) / (m - 1), n])
 
 
 def _end_value(key: str, k: int, n: Ints, c: Ints) -> Floats:

@@ -241,6 +241,6 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
         by_cluster = problem_histogram(clusters[0], column, problems, shape), clusters[1]
     estimates = of_ends(chosen, n, c)
     made = aggregate(estimates, matrix, how.confidence, how.min_coverage, clusters=by_cluster)
-    share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
+    share = (pl.col("problems_scored") / pl.col("problems")).alias("scored")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
