@@ -34,9 +34,9 @@ class Summary:
     value: float = nan
     lo: float = nan
     hi: float = nan
+    se: float = nan
     bound_lo: float = nan
     bound_hi: float = nan
-    se: float = nan
     rerun_lo: float = nan
     rerun_hi: float = nan
     mu: float = nan
@@ -54,9 +54,9 @@ class Summaries:
     value: Floats
     lo: Floats
     hi: Floats
+    se: Floats
     bound_lo: Floats
     bound_hi: Floats
-    se: Floats
     rerun_lo: Floats
     rerun_hi: Floats
     mu: Floats
@@ -261,9 +261,9 @@ def summarize_moments(
         value,
         lo,
         hi,
+        se,
         bound_lo,
         bound_hi,
-        se,
         rerun_lo,
         rerun_hi,
         mu,

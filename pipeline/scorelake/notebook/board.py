@@ -116,7 +116,7 @@ class Board(AbstractContextManager["Board"]):
         return session.frame(self.folder, _ROWS.format(view=view, first=first, order=order), parameters)
 
     def curve(self, models: str | Sequence[str], benchmark: str | None = None) -> pl.DataFrame:
-        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ..., with interval and share of problems scored.
+        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ..., with interval and share scored.
 
         Parameters
         ----------
