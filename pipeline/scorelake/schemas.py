@@ -137,22 +137,10 @@ SIZE_COLUMNS: Columns = {
 _SUMMARY: Columns = {
     **_METRIC,
     **_ESTIMATE,
-    "bound_lo": (
-        REAL,
-        "lo if all problems with fewer than k attempts score the least; equals lo without such problems",
-    ),
-    "bound_hi": (
-        REAL,
-        "hi if all problems with fewer than k attempts score the most; equals hi without such problems",
-    ),
-    "rerun_lo": (
-        REAL,
-        "Lower end of the interval for new attempts at the same problems; pass/fail means, some n >= 2",
-    ),
-    "rerun_hi": (
-        REAL,
-        "Upper end of the interval for new attempts at the same problems; pass/fail means, some n >= 2",
-    ),
+    "bound_lo": (REAL, "lo if every problem with fewer than k attempts had the least value; null for blends"),
+    "bound_hi": (REAL, "hi if every problem with fewer than k attempts had the largest value; null for blends"),
+    "rerun_lo": (REAL, "Lower end of the interval for new attempts at the same problems; pass/fail means"),
+    "rerun_hi": (REAL, "Upper end of the interval for new attempts at the same problems; pass/fail means"),
     "mu": (REAL, "Posterior mean over all problems (problems fixed, attempts random); null for votes"),
     "sigma": (REAL, "Posterior standard deviation of mu"),
     "mu_lo": (REAL, "Lower end of the credible interval of mu; need not contain value"),

@@ -202,12 +202,11 @@ def _closed_forms(
     metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats
 ) -> dict[Metric, Estimate]:
     """Estimate pass@k, pass^k and their blends from E[p^k], E[(1-p)^k] and the same at 2k."""
-    total = alpha + beta
-    none, every = mean_power(beta, total, k), mean_power(alpha, total, k)
+    none, every = mean_power(beta, alpha, k), mean_power(alpha, beta, k)
     # E[p^k (1-p)^k] falls short of the product of the two means by this share
-    cross = none * every * complement(total, total + k, k)
-    mean = np.stack([complement(beta, total, k), every])
-    covariance = np.array([[power_variance(beta, total, k), cross], [cross, power_variance(alpha, total, k)]])
+    cross = none * every * complement(alpha + beta, np.full(n.size, float(k)), k)
+    mean = np.stack([complement(beta, alpha, k), every])
+    covariance = np.array([[power_variance(beta, alpha, k), cross], [cross, power_variance(alpha, beta, k)]])
     value, out = np.stack([_end_value(key, k, n, c) for key in ("pass", "pass^")]), {}
     for metric in metrics:
         index = [("pass", "pass^").index(part.family.key) for part in metric.parts]
