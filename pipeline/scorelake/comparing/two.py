@@ -9,7 +9,7 @@ import polars as pl
 
 from scorelake.comparing.boards import Coverage, ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult, resample_plan
-from scorelake.comparing.eligibility import comparability, refusals
+from scorelake.comparing.eligibility import comparability
 from scorelake.comparing.pairs import pair_table
 from scorelake.hashing import hash_text, problem_hashes
 from scorelake.metrics.bootstrap import Units
@@ -63,10 +63,9 @@ def _compare(
     first, second = np.array([0]), np.array([1])
     shared, usable = (np.full((2, 2), each.all(axis=0).sum()) for each in (n > 0, ~np.isnan(scores)))
     code = comparability(coverage, shared, usable, metric, settings.compare)[:1, 1]
-    refused = refusals(coverage, code, shared[:1, 1], usable[:1, 1], first, second, metric, settings.compare)
-    compared, plan, none = np.flatnonzero(code == 0), resample_plan(settings), np.arange(0)
-    result = MetricResult(metric, first, second, usable[:1, 1], refused, compared, none, plan.resamples)
-    pairs, n_differs = (first[compared], second[compared]), coverage.n_ratio() > MAX_FLIP_RATIO
+    plan, none = resample_plan(settings), np.arange(0)
+    result = MetricResult(metric, first, second, code, shared[:1, 1], usable[:1, 1], none, plan.resamples)
+    pairs, n_differs = (first[code == 0], second[code == 0]), coverage.n_ratio() > MAX_FLIP_RATIO
     return result.finish(*compare_scores(scores, units, plan, pairs, none, n_differs, bounds))
 
 
