@@ -16,6 +16,7 @@ from scorelake.comparing.eligibility import (
     Codes,
     Counts,
     comparability,
+    n_ratio,
     rank_eligibility,
 )
 from scorelake.comparing.sums import BoardId, LakeSums, PairQuery, Sums
@@ -205,11 +206,12 @@ def _metric_tasks(
 ) -> Iterator[MetricTask]:
     """Yield a task per metric that the models of a board are compared by."""
     models, coverage, compare = task.board.models, task.board.coverage, settings.compare
-    shape, n_differs = (len(models), len(models)), coverage.n_ratio() > MAX_FLIP_RATIO
+    shape = (len(models), len(models))
     shared = np.broadcast_to(sums[0], shape)
-    for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[1:], strict=False)):
+    ratio = n_ratio(sums[1], shared)
+    for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, metric, compare)
+        codes = comparability(coverage, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
@@ -218,7 +220,8 @@ def _metric_tasks(
             ranked = ranked[:0]
         resamples = task.plan.resamples
         result = MetricResult(metric, a, b, codes[a, b], shared[a, b], usable[a, b], ranked, resamples)
-        differs, bounds = n_differs | (codes == N_DIFFERS), metric_bounds(metric, settings, lake.outcomes)
+        differs = (ratio > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
+        bounds = metric_bounds(metric, settings, lake.outcomes)
         yield MetricTask(task, number, own, result, differs, bounds)
 
 

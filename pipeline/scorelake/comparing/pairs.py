@@ -76,6 +76,7 @@ def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, set
     """Return why pairs are not compared, null where they are."""
     coverage, metric = board.coverage, result.metric
     fixed = {"needed": settings.compare.min_problems, "metric": metric.name, "k": metric.draws}
+    fixed["instead"] = _INSTEAD.get(metric.family.name)
 
     def text(code: int, shared: int, usable: int, i: int, j: int) -> str | None:
         if code == 0:
@@ -83,8 +84,8 @@ def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, set
         n, other_n = (f"{mean:,.1f}".removesuffix(".0") for mean in coverage.mean_n[[i, j]])
         problems, other_problems = coverage.problems[[i, j]]
         facts = {"shared": shared, "usable": usable, "problems": problems, "other_problems": other_problems}
-        instead = _INSTEAD.get(metric.family.name)
-        return REFUSED + REASONS[code - 1].format(n=n, other_n=other_n, instead=instead, **facts, **fixed)
+        spread = " on average" if n == other_n else ""
+        return REFUSED + REASONS[code - 1].format(n=n, other_n=other_n, spread=spread, **facts, **fixed)
 
     columns = (each.tolist() for each in (result.codes, result.shared, result.problems, one, two))
     return pl.Series(map(text, *columns), dtype=pl.String)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.comparing.boards import Benchmark
-from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared
+from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared, sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
@@ -40,8 +40,8 @@ class PairQuery:
 
 
 Request = BoardId | PairQuery
-"""A board asks for the problems that every two models attempted, and for the ModelSums of each metric; pairs ask for
-their Wins, and for their Differences if they need own sums."""
+"""A board asks for the problems that every two models attempted, their sum_n_ratios and each metric's ModelSums;
+pairs ask for their Wins, and for their Differences if they need own sums."""
 Sums = list[Any]
 
 
@@ -71,7 +71,8 @@ class BoardMatrix:
         dense = np.full((len(values), self.models, high - low), np.nan)
         dense[:, self.model[entries], self.problem[entries] - low] = [each[entries] for each in values]
         if not isinstance(request, PairQuery):
-            return [count_shared(~np.isnan(dense[0])), *(ModelSums.of(scores, unit, units) for scores in dense[1:])]
+            by_metric = [ModelSums.of(scores, unit, units) for scores in dense[1:]]
+            return [count_shared(~np.isnan(dense[0])), sum_n_ratios(dense[0]), *by_metric]
         (scores,), a, b = dense, request.a, request.b
         wins = Wins.of(scores, a, b, request.tolerance)
         return [wins, Differences.of(scores, unit, units, a, b)] if request.own_sums else [wins]
