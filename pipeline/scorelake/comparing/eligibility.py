@@ -23,14 +23,30 @@ _INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}
 """What to use where n must be the same."""
 
 
-def comparability(coverage: Coverage, shared: Counts, usable: Counts, metric: Metric, settings: Compare) -> Codes:
+def n_ratio(sums: NDArray[np.float32], shared: Counts) -> NDArray[np.float32]:
+    """Return how many times as many attempts one of two models has on the problems they share, on average.
+
+    Takes what sum_n_ratios returns, and the number of shared problems.
+    """
+    mean = np.broadcast_to(sums / np.maximum(shared, 1), shared.shape)
+    return np.maximum(mean, mean.T)
+
+
+def comparability(
+    coverage: Coverage,
+    shared: Counts,
+    usable: Counts,
+    n_ratio: NDArray[np.float32],
+    metric: Metric,
+    settings: Compare,
+) -> Codes:
     """Return the reason why two models are not comparable, models x models: 1 to 4, or 0 if they are.
 
     `shared` counts the problems that both attempted, `usable` those on which both have a score.
     """
     few = shared < settings.min_problems
     same_problems = few & (shared == coverage.problems[:, None]) & (shared == coverage.problems)
-    n_differs = needs_equal_n(metric.name, coverage.n_ratio())
+    n_differs = needs_equal_n(metric.name, n_ratio)
     conditions = [same_problems, few, n_differs, usable < settings.min_problems]
     return np.asarray(np.select(conditions, np.arange(1, 5, dtype=np.int8), np.int8(0)), dtype=np.int8)
 
