@@ -72,7 +72,7 @@ def count(task: Task, folder: Path) -> Partial:
             _check_like_first(opened, good[0] if good else opened, task.settings)
             good.append(opened)
         except UnreadableError as reason:
-            quarantine.append((file.path, str(reason)))
+            quarantine.append((file.name, str(reason)))
     while True:
         try:
             return _count_files(task, good, quarantine, folder)

@@ -84,7 +84,7 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     settings = stored_settings(manifest)
     listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     quarantined = {file for file, _ in manifest["quarantine"]}
-    shard = Shard(listed.root, tuple(file for file in listed.files if file.path not in quarantined))
+    shard = Shard(listed.root, tuple(file for file in listed.files if file.name not in quarantined))
     with (
         TemporaryDirectory() as folder,
         local_copy(shard, Path(folder) / "lake", settings) as local,
