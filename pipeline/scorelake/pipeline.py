@@ -148,9 +148,7 @@ def _run_stages(
     files = {"files": len(plan.lake.files), "excluded": len(plan.lake.excluded), "quarantined": len(quarantine)}
     run = {**run, **files, "rows_new": sum(partial.read for partial in new), **merged.rows}
     run |= {name: size[name] for name in ("models", "problems")}
-    changed, tables[CHANGE.name] = compare_with_published(
-        space.out, before, run, space.staged, partials, tables, settings
-    )
+    changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
     gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
     warnings += [*merged.warnings, *metric_warnings, *changed.warnings()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -84,8 +83,30 @@ def change_table(
     rows = here.join(then, on=_SCORE, how="full", coalesce=True, nulls_equal=True, suffix="_before")
     for other in (paired, looks):
         rows = rows.join(other, on=_SCORE, how="left", nulls_equal=True)
-    pairs, level, year = pl.col("problems_both"), 1 - confidence, pl.col("look") + _YEAR
+    level, year = 1 - confidence, pl.col("look") + _YEAR
     is_new, is_gone = pl.col("problems_before").is_null(), pl.col("problems").is_null()
+    is_same = (pl.col("change") == 0) & (pl.col("value") == pl.col("value_before"))
+    kinds = {"new": is_new, "unknown": pl.col("reason").is_not_null(), "gone": is_gone, "same": is_same}
+    what = pl.coalesce(*(pl.when(condition).then(pl.lit(text)) for text, condition in kinds.items()), pl.lit("moved"))
+    is_known = ~pl.col("what").is_in(["unknown", "new", "gone"])
+    rows = rows.with_columns(reason=pl.when(~is_new).then(_reason(rows, unknown))).with_columns(what=what)
+    rows = rows.with_columns(pl.when(is_known).then(name).alias(name) for name in ("change", "lo", "hi", "p"))
+    q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), pl.Float64).over(_FAMILY)
+    rows = rows.join(rows.drop_nulls("p").select(*_SCORE, q=q), on=_SCORE, how="left", nulls_equal=True)
+    rows = rows.with_columns(
+        from_added=(pl.col("value") - pl.col("mean_now")).round(12),
+        from_dropped=(pl.col("mean_before") - pl.col("value_before")).round(12),
+        outside=(pl.col("q") <= level).fill_null(value=False),
+        # shares of the level that add up to 1 over t = 1, 2, ...: 1 / (year + t - 1) - 1 / (year + t), times a year
+        alarm=(pl.col("p") <= level * _YEAR / (year * (year - 1))).fill_null(value=False),
+        settings_changed=pl.lit(settings_changed),
+    )
+    return CHANGE.check(rows.select(*CHANGE.columns).sort(_SCORE))
+
+
+def _reason(rows: pl.DataFrame, unknown: str | None) -> pl.Expr:
+    """Return why the change of a score of the previous run is unknown; null if it is not."""
+    pairs = pl.col("problems_both")
     reasons = {
         "no value in this run": pl.col("value").is_null(),
         "no value in the previous run": pl.col("value_before").is_null(),
@@ -97,24 +118,7 @@ def change_table(
     }
     reason = pl.coalesce(*(pl.when(condition).then(pl.lit(text)) for text, condition in reasons.items()))
     regrouped = pl.when(_is_regrouped(rows)).then(pl.lit("the protocol columns changed"))
-    reason = pl.when(is_gone).then(regrouped).when(~is_new).then(reason)
-    is_same = (pl.col("change") == 0) & (pl.col("value") == pl.col("value_before"))
-    kinds = {"new": is_new, "unknown": pl.col("reason").is_not_null(), "gone": is_gone, "same": is_same}
-    what = pl.coalesce(*(pl.when(condition).then(pl.lit(text)) for text, condition in kinds.items()), pl.lit("moved"))
-    is_known = ~pl.col("what").is_in(["unknown", "new", "gone"])
-    rows = rows.with_columns(reason=reason).with_columns(what=what)
-    rows = rows.with_columns(pl.when(is_known).then(name).alias(name) for name in ("change", "lo", "hi", "p"))
-    q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), pl.Float64).over(_FAMILY)
-    tested = rows.drop_nulls("p").select(*_SCORE, q=q)
-    rows = rows.join(tested, on=_SCORE, how="left", nulls_equal=True).with_columns(
-        from_added=(pl.col("value") - pl.col("mean_now")).round(12),
-        from_dropped=(pl.col("mean_before") - pl.col("value_before")).round(12),
-        outside=(pl.col("q") <= level).fill_null(value=False),
-        # shares of the level that add up to 1 over t = 1, 2, ...: 1 / (year + t - 1) - 1 / (year + t), times a year
-        alarm=(pl.col("p") <= level * _YEAR / (year * (year - 1))).fill_null(value=False),
-        settings_changed=pl.lit(settings_changed),
-    )
-    return CHANGE.check(rows.select(*CHANGE.columns).sort(_SCORE))
+    return pl.when(pl.col("problems").is_null()).then(regrouped).otherwise(reason)
 
 
 def _is_regrouped(rows: pl.DataFrame) -> pl.Expr:
@@ -176,7 +180,6 @@ def compare_with_published(
     out: Output,
     state: PublishedState,
     run: dict[str, Any],
-    staged: Path,
     partials: Sequence[Partial],
     tables: Mapping[str, pl.DataFrame],
     settings: Settings,
@@ -200,7 +203,7 @@ def compare_with_published(
         before = MODEL_SUMMARY.read(snapshot)
         sides = (
             RunCounts.of(snapshot, previous["run"], stored_settings(previous), PROBLEM_HISTOGRAM.read(snapshot)),
-            RunCounts.of(staged, run, settings, tables[PROBLEM_HISTOGRAM.name]),
+            RunCounts.of(out.snapshots / f".{run['run_id']}", run, settings, tables[PROBLEM_HISTOGRAM.name]),
         )
         paired = pair_problems(*sides, settings.uncertainty.confidence)
     except (OSError, pl.exceptions.PolarsError, ScorelakeError) as error:
