@@ -126,8 +126,8 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
         frame = pl.DataFrame({name: as_series(batch.column(name), kind) for name, kind in schema.items()})
         if ROW in layout.lists or not schema:
             frame = frame.with_columns(pl.Series(ROW, ((file.number << FILE_SHIFT) + position).astype(np.uint64)))
-        if layout.words and file.canonical.attempt is not None:
-            attempts = frame[file.canonical.attempt]
+        if layout.words and file.canonical.attempt is not None and file.canonical.attempt.column is not None:
+            attempts = frame[file.canonical.attempt.column]
             if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
                 raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
         yield frame.filter(~np.isin(position, file.deleted)) if len(file.deleted) else frame
