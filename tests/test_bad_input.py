@@ -239,11 +239,27 @@ def test_hidden_files_and_links(lake: Path, tmp_path: Path) -> None:
     put(lake, GOOD)
     put(lake, GOOD, "_tmp/part-1.parquet")
     put(lake, GOOD, ".hidden.parquet")
-    put(tmp_path / "outside", GOOD)
     (lake / "loop").symlink_to(lake)
-    (lake / "away").symlink_to(tmp_path / "outside")
     (lake / "dangling.parquet").symlink_to(tmp_path / "nowhere.parquet")
     accounted(tmp_path, files=1, rows_read=8, graded=8)
+
+
+def test_a_file_name_that_is_not_utf8_is_quarantined(lake: Path, tmp_path: Path) -> None:
+    put(lake, GOOD)
+    (lake / os.fsdecode(b"caf\xe9.parquet")).write_bytes(DATA)
+    assert r"caf\xe9.parquet: the file name is not UTF-8; rename it" in refused(tmp_path)
+    accounted(tmp_path, rows_read=8, quarantined=1)
+
+
+def test_what_is_left_out_is_on_the_screen(lake: Path, tmp_path: Path, cli: Any) -> None:
+    put(lake, GOOD)
+    put(lake, GOOD, "old.parquet")
+    (lake / "latest.parquet").symlink_to(lake / "part-0.parquet")
+    (tmp_path / "c.toml").write_text('[lake]\nexclude = ["old*"]\n')
+    done = cli("score", lake, "--out", tmp_path / "out", "--config", tmp_path / "c.toml")
+    assert "left out 1 (a link to another place of this lake): latest.parquet" in done.stderr
+    assert "left out 1 (matches [lake] exclude): old.parquet" in done.stderr
+    assert "Total: 8 graded" in done.stderr
 
 
 def test_files_that_change_while_they_are_read(lake: Path, tmp_path: Path) -> None:
@@ -273,18 +289,16 @@ def test_thousands_of_tiny_files(lake: Path, out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_than_two_to_the_32_rows(lake: Path, tmp_path: Path) -> None:
-    """Five hundred links to one file of ten million equal rows: 5e9 attempts of one problem, counted in 64 bits."""
+    """Five hundred copies of one file of ten million equal rows: 5e9 attempts of one problem, counted in 64 bits."""
     lake.mkdir()
     rows = 10_000_000
     one = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), ["m"])
     table = pa.table({"model": one, "problem_id": one, "passed": pa.array(np.ones(rows, bool))})
     pq.write_table(table, lake / "000.parquet", row_group_size=rows)
-    for i in range(1, 500):
-        os.link(lake / "000.parquet", lake / f"{i:03d}.parquet")
     listed = listing(lake)
-    (shard,) = shards(listed.root, listed.files[:1], 1)
+    (shard,) = shards(listed.root, listed.files, 1)
     partial = tasks.count(tasks.Count(shard, Settings(), str(tmp_path / "partials")))
-    partials = [replace(partial, files=(file,)) for file in listed.files]  # equal content, equal counts
+    partials = [replace(partial, files=(replace(listed.files[0], inode=i),)) for i in range(500)]
     (bucket,) = plan_buckets(tmp_path / "partials", partials, tmp_path, "error", rows_per_bucket=10**12)
     merged = merge(bucket)
     assert merged.graded == 500 * rows > 2**32
