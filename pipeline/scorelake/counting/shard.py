@@ -28,7 +28,7 @@ from scorelake.storage import parquet
 from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, RenamedError, Shard
 
-FORMAT = 6
+FORMAT = 7
 """Raise when partials of an older version must not be added to new ones."""
 BYTES_PER_ROW = 200
 """Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""
@@ -72,7 +72,7 @@ def count(task: Task, folder: Path) -> Partial:
             _check_like_first(opened, good[0] if good else opened, task.settings)
             good.append(opened)
         except UnreadableError as reason:
-            quarantine.append((file.path, str(reason)))
+            quarantine.append((file.name, str(reason)))
     while True:
         try:
             return _count_files(task, good, quarantine, folder)
