@@ -223,57 +223,46 @@ def summarize_moments(
     if not moments:
         return []
     kinds = [each[0].kind for each in moments]
-    bounds = [kind.bounds for kind in kinds]
-    rows, blends = [], {}
-    for i, each in enumerate(moments):
-        mean, covariance, size = each[0].sample(clusters and (clusters[0][i], clusters[1]))
-        rows.append((*blend(mean, covariance, kinds[i].powers), size, *_posterior(each, weights)))
-        if (powers := kinds[i].powers) is not None:
-            blends[i] = blend_interval(mean, covariance, size, powers, confidence)
+    samples = [each[0].sample(clusters and (clusters[0][i], clusters[1])) for i, each in enumerate(moments)]
+    rows = [
+        (*blend(mean, covariance, kind.powers), units, *_posterior(each, weights))
+        for (mean, covariance, units), kind, each in zip(samples, kinds, moments, strict=True)
+    ]
     average, error, units, mu, variance = (np.stack(column) for column in zip(*rows, strict=True))
     problems = moments[0][0].problems
     count = np.stack([each[0].scored for each in moments])
     hidden = count < np.maximum(min_coverage * problems * (1 - 1e-12), 1)
     hidden |= np.stack([each[0].undefined > 0 for each in moments])
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
+    bounds = [kind.bounds for kind in kinds]
     lo, hi = _intervals(value, se, units, bounds, confidence)
-    for i, ends in blends.items():
-        lo[i], hi[i] = np.where(np.isnan(value[i]), np.nan, ends)
-    for i, each in enumerate(moments):
-        if len(seen := each[0].seen):
-            lo[i], hi[i] = interval(value[i], se[i], units[i], bounds[i], confidence, (-seen[0], seen[1]))
-    missing = 1 - count / problems
-    unknown = (np.nan, np.nan)
-    low, high = np.array([unknown if kind.powers or np.isinf(kind.bounds[0]) else kind.bounds for kind in kinds]).T
-    bound_lo, bound_hi = (
-        np.where(missing > 0, inner * (1 - missing) + outer[:, None] * missing, inner)
-        for inner, outer in ((lo, low), (hi, high))
-    )
+    for i, ((mean, covariance, size), kind, each) in enumerate(zip(samples, kinds, moments, strict=True)):
+        if kind.powers is not None:
+            lo[i], hi[i] = blend_interval(mean, covariance, size, kind.powers, confidence)
+        elif each[0].seen.size:
+            smallest, largest = -each[0].seen[0], each[0].seen[1]
+            lo[i], hi[i] = interval(value[i], se[i], size, kind.bounds, confidence, (smallest, largest))
+    lo[np.isnan(value)] = hi[np.isnan(value)] = np.nan
+    bound_lo, bound_hi = _bounds(lo, hi, 1 - count / problems, kinds)
     noise, of_attempt, attempts, repeated = np.stack([each[0].noise for each in moments], axis=1)
     noise = noise + (count - repeated) * ratio(of_attempt, repeated)  # n = 1: the mean noise of the others
-    rerun_lo, rerun_hi = rerun(value, ratio(noise, count**2), attempts, confidence)
+    reruns = rerun(value, ratio(noise, count**2), attempts, confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
-    mu_lo, mu_hi = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
+    mu_ends = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
     counts = (np.broadcast_to(problems, count.shape).astype(np.int64), count.astype(np.int64), units)
-    columns: Any = (
-        value,
-        lo,
-        hi,
-        se,
-        bound_lo,
-        bound_hi,
-        rerun_lo,
-        rerun_hi,
-        mu,
-        sigma,
-        mu_lo,
-        mu_hi,
-        *counts,
-        bounds,
-    )
+    columns: Any = (value, lo, hi, se, bound_lo, bound_hi, *reruns, mu, sigma, *mu_ends, *counts, bounds)
     return [Summaries(*row) for row in zip(*columns, strict=True)]
+
+
+def _bounds(lo: Floats, hi: Floats, missing: Floats, kinds: Sequence[MetricKind]) -> tuple[Floats, Floats]:
+    """Return lo and hi wherever the missing share of problems lies; NaN for blends and where nothing bounds them."""
+    unknown = (np.nan, np.nan)
+    ends = np.array([unknown if kind.powers or np.isinf(kind.bounds[0]) else kind.bounds for kind in kinds])
+    low, high = ends.T[:, :, None]
+    bound_lo, bound_hi = lo * (1 - missing) + low * missing, hi * (1 - missing) + high * missing
+    return np.where(missing > 0, bound_lo, lo), np.where(missing > 0, bound_hi, hi)
 
 
 def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:
