@@ -223,7 +223,7 @@ def score(
     progress("scoring", 2, 4)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     benchmarks, compared = list_benchmarks(survey), comparable_metrics(choose_compared(settings, outcomes))
-    sums = LakeSums(engine.map, batches, benchmarks, in_process=engine is local)
+    sums = LakeSums.of(engine.map, batches, benchmarks, in_process=engine is local)
     comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
     progress("scoring", 4, 4)
     c = pl.col("c") if survey.binary else pl.lit(None, pl.Int64).alias("c")

@@ -7,19 +7,18 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.comparing.eligibility import (
+from scorelake.comparing.boards import (
     N_DIFFERS,
-    REFUSED,
+    SINGLE_CLUSTER,
+    Benchmark,
     Codes,
     Counts,
+    ModelBoard,
     comparability,
     n_ratio,
     rank_eligibility,
-    refusals,
 )
 from scorelake.comparing.sums import BoardId, LakeSums, PairQuery, Sums
 from scorelake.hashing import Hashes
@@ -52,30 +51,28 @@ class MetricResult:
     a: Ints
     b: Ints
     """The two models of every pair, by number; a is the first by name."""
+    codes: Codes
+    """Why a pair is not compared, see comparability; 0 if it is."""
+    shared: Counts
+    """Problems that both models attempted."""
     problems: Counts
     """Problems on which both models have a score."""
-    refused: tuple[pl.Series, pl.Series]
-    """Reason why a pair is not compared, as B against A and as A against B; null if it is."""
-    compared: Ints
-    """Numbers of the pairs that are compared."""
     ranked: Ints
     """Numbers of the models that are ranked; none where they have too few problems in common."""
     resamples: int
     lifts: Lifts = field(default_factory=lambda: Lifts.empty(0))
     ranks: Ranks | None = None
 
+    @property
+    def compared(self) -> Ints:
+        """Numbers of the pairs that are compared."""
+        return np.flatnonzero(self.codes == 0)
+
     def finish(self, lifts: Lifts, ranks: Ranks) -> MetricResult:
         """Add the numbers; refuse pairs whose common problems all belong to one cluster: they have no interval."""
-        single = np.isnan(lifts.lo)
-        text = pl.Series([f"{REFUSED}too few clusters (1 in common, 2 needed)"]).new_from_index(0, int(single.sum()))
-        b_over_a, a_over_b = (each.clone().scatter(self.compared[single], text) for each in self.refused)
-        return replace(
-            self,
-            refused=(b_over_a, a_over_b),
-            compared=self.compared[~single],
-            lifts=lifts.take(~single),
-            ranks=ranks if self.ranked.size else None,
-        )
+        single, codes = np.isnan(lifts.lo), self.codes.copy()
+        codes[self.compared[single]] = SINGLE_CLUSTER
+        return replace(self, codes=codes, lifts=lifts.take(~single), ranks=ranks if self.ranked.size else None)
 
 
 @dataclass(frozen=True)
@@ -199,7 +196,7 @@ class MetricTask:
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery, int]]:
         """Yield queries with the numbers of their pairs among those compared, and the bytes of the answer."""
         a, b = self.compared()
-        units = self.sums.sums.shape[1]
+        units = max(1, self.sums.sums.shape[1])
         for i, at in enumerate(pair_batches(self.sums.differ(a, b), max(1, max_bytes // (2 * _FLOAT * units)))):
             size = _FLOAT * at.size * (4 + 2 * units * (i > 0))
             yield at, PairQuery(self.board.id, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0), size
@@ -217,18 +214,15 @@ def _metric_tasks(
         usable = np.broadcast_to(own.shared, shape)
         codes = comparability(coverage, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
-        refused = refusals(coverage, codes[a, b], shared[a, b], usable[a, b], a, b, metric, compare)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
         ranked = np.flatnonzero(is_ranked)
         if not _has_ranges(usable, codes, ranked, a.size == _count_pairs(len(models), None), settings):
             ranked = ranked[:0]
-        compared = np.flatnonzero(codes[a, b] == 0)
-        result = MetricResult(metric, a, b, usable[a, b], refused, compared, ranked, task.plan.resamples)
-        differs, bounds = (
-            (ratio > MAX_FLIP_RATIO) | (codes == N_DIFFERS),
-            metric_bounds(metric, settings, lake.outcomes),
-        )
+        resamples = task.plan.resamples
+        result = MetricResult(metric, a, b, codes[a, b], shared[a, b], usable[a, b], ranked, resamples)
+        differs = (ratio > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
+        bounds = metric_bounds(metric, settings, lake.outcomes)
         yield MetricTask(task, number, own, result, differs, bounds)
 
 

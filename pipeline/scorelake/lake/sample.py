@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
@@ -148,10 +149,12 @@ def _read(path: Path, file: File, types: dict[str, str], wanted: Container[str],
     groups = [i for i in range(metadata.num_row_groups) if metadata.row_group(i).num_rows]
     for group in groups[:: max(1, len(groups) // GROUPS)][:GROUPS]:
         batch = next(parquet.batches(str(path), metadata, [group], names, rows))
-        frame = pl.DataFrame([_series(batch.column(name)).alias(name) for name in names])
+        first = sum(metadata.row_group(i).num_rows for i in range(group))
+        is_kept = ~np.isin(np.arange(first, first + batch.num_rows), file.deleted)
+        frame = pl.DataFrame([_series(batch.column(name)).alias(name).filter(is_kept) for name in names])
         constants = {k: v for k, v in file.constant_columns(parquet.field_ids(schema)).items() if k not in types}
         texts = [pl.Series(key, [text], dtype=pl.String) for key, text in constants.items()]
-        yield frame.hstack([each.new_from_index(0, batch.num_rows) for each in texts])
+        yield frame.hstack([each.new_from_index(0, int(is_kept.sum())) for each in texts])
 
 
 def _series(column: Any) -> pl.Series:
