@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from scorelake.errors import UsageError
 
@@ -25,6 +25,8 @@ PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 """Priors with a name; the empirical one is learnt for each model and benchmark."""
 COMPOSITE = ("model", "benchmark", "subject", "problem_id")
 """Keys of [columns] that may name several columns."""
+SUBJECT = "subject"
+"""As [columns] cluster: the problems of a subject belong together."""
 NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster")
 
 
@@ -78,8 +80,9 @@ class Columns(Part):
 
     @field_validator("carry", "cluster")
     @classmethod
-    def _not_ours(cls, given: Any) -> Any:
-        free = _free((given,) if isinstance(given, str) else given or ())
+    def _not_ours(cls, given: Any, info: ValidationInfo) -> Any:
+        names = (given,) if isinstance(given, str) else given or ()
+        free = names if given == SUBJECT and info.field_name == "cluster" else _free(names)
         return free if isinstance(given, tuple) else given or None  # "" is none
 
     @model_validator(mode="after")
@@ -302,7 +305,7 @@ class Settings(Part):
     @property
     def carried(self) -> tuple[str, ...]:
         """Carried columns, those asked for as slices or clusters included."""
-        cluster = (self.columns.cluster,) if self.columns.cluster else ()
+        cluster = (self.columns.cluster,) if self.columns.cluster not in (None, SUBJECT) else ()
         return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
 
     @property
