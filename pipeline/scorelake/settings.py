@@ -25,8 +25,6 @@ PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 """Priors with a name; the empirical one is learnt for each model and benchmark."""
 COMPOSITE = ("model", "benchmark", "subject", "problem_id")
 """Keys of [columns] that may name several columns."""
-SUBJECT = "subject"
-"""As [columns] cluster: the problems of a subject belong together."""
 NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster")
 
 
@@ -82,13 +80,12 @@ class Columns(Part):
     @classmethod
     def _not_ours(cls, given: Any, info: ValidationInfo) -> Any:
         names = (given,) if isinstance(given, str) else given or ()
-        free = names if given == SUBJECT and info.field_name == "cluster" else _free(names)
+        free = names if (info.field_name, given) == ("cluster", "subject") else _free(names)
         return free if isinstance(given, tuple) else given or None  # "" is none
 
     @model_validator(mode="after")
     def _either(self) -> Columns:
-        both = sorted(set(self.pass_values) & set(self.fail_values))
-        if both:
+        if both := sorted(set(self.pass_values) & set(self.fail_values)):
             raise ValueError(f"{', '.join(both)} cannot be a pass and a fail")
         if self.fail_values and not self.pass_values:
             raise ValueError("fail_values are of use only beside pass_values")
@@ -305,7 +302,7 @@ class Settings(Part):
     @property
     def carried(self) -> tuple[str, ...]:
         """Carried columns, those asked for as slices or clusters included."""
-        cluster = (self.columns.cluster,) if self.columns.cluster not in (None, SUBJECT) else ()
+        cluster = (self.columns.cluster,) if self.columns.cluster not in (None, "subject") else ()
         return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
 
     @property

@@ -32,7 +32,7 @@ from scorelake.scoring.summaries import summary_tables
 from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
 from scorelake.scoring.values import follow_from_counts
-from scorelake.settings import SUBJECT, Settings
+from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote
 from scorelake.storage.files import File, Shard
 from scorelake.threads import batch_by_size
@@ -222,7 +222,7 @@ def score(
     summaries = summary_tables(survey, settings, outcomes, moments)
     progress("scoring", 2, 4)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
-    benchmarks = list_benchmarks(survey, settings.columns.cluster == SUBJECT)
+    benchmarks = list_benchmarks(survey, settings.columns.cluster == "subject")
     compared = comparable_metrics(choose_compared(settings, outcomes))
     sums = LakeSums.of(engine.map, batches, benchmarks, in_process=engine is local)
     comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)

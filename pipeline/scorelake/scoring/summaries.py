@@ -26,7 +26,7 @@ from scorelake.scoring.overall import overall_table
 from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
 from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
 from scorelake.scoring.values import check_rewards
-from scorelake.settings import SUBJECT, Settings
+from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 
 MODEL = ("benchmark", "model", "protocol")
@@ -76,7 +76,7 @@ def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
     """Return the summary tables to make."""
     cluster, out = settings.columns.cluster, []
     for keys, column in table_keys(settings):
-        clustered = cluster is not None and not (cluster == SUBJECT and keys == GROUP)
+        clustered = cluster is not None and not (cluster == "subject" and keys == GROUP)
         named = pl.lit(column).alias("slice")
         fine, coverage = (frames[column].with_columns(named) for frames in (survey.histograms, survey.coverage))
         histogram = coarsen(fine, (*keys, CLUSTER) if clustered else keys)
