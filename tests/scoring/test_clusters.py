@@ -63,3 +63,23 @@ def test_one_problem_per_cluster_is_the_plain_se(tmp_path: Path) -> None:
         for i, columns in enumerate(({}, {"cluster": "passage"}))
     )
     assert [r["se"] for r in alone] == pytest.approx([r["se"] for r in plain], rel=1e-9)
+
+
+def test_subjects_as_clusters(tmp_path: Path) -> None:
+    """As a column that repeats the subject; within a subject, problems are the units."""
+    rng = np.random.default_rng(4)
+    counts: list[Row] = [
+        {"model": model, "subject": f"s{i % 6}", "topic": f"s{i % 6}", "problem_id": i, "n": 4, "c": int(c)}
+        for model, rate in (("a", 0.3), ("b", 0.7))
+        for i, c in enumerate(rng.binomial(4, rate, 150))
+    ]
+    named, same, plain = (
+        scored(tmp_path / name, counts, columns=columns, metrics={"names": ["pass@1", "pass@2"]})
+        for name, columns in (("n", {"cluster": "subject"}), ("s", {"cluster": "topic"}), ("p", {}))
+    )
+    for table in ("model_summary", "comparison"):
+        assert rows(named, f"FROM {table} ORDER BY ALL") == rows(same, f"FROM {table} ORDER BY ALL")
+    assert rows(named, "FROM model_summary ORDER BY ALL") != rows(plain, "FROM model_summary ORDER BY ALL")
+    sql = "FROM subject_summary ORDER BY ALL"
+    assert rows(named, sql) == rows(plain, sql)
+    assert {row["claim"] for row in rows(named, "FROM subject_comparison")} == {"improvement"}
