@@ -21,6 +21,7 @@ from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
+from scorelake.metrics.costs import FIRST_EDGE
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.scoring.buckets import FOLDER, BucketTask
@@ -163,7 +164,8 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     rule = settings.duplicates.rule
     answers = settings.answers and any(partial.answers == "counted" for partial in partials)
     size = settings.run.bucket_rows or ROWS_PER_BUCKET
-    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, answers, size)
+    measures = tuple((name, FIRST_EDGE[measure.kind]) for name, measure in settings.measures.items())
+    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, answers, size, measures)
     mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []

@@ -19,13 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from scorelake.counting.canonical import OUTCOMES, PASSED, REJECTED, UNGRADED
+from scorelake.counting.canonical import MEASURE_PREFIX, OUTCOMES, PASSED, REJECTED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.kernel import changes
 from scorelake.counting.partials import Partial
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
+from scorelake.metrics.costs import BINS, budget_edges
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
+from scorelake.settings import MEASURE_COLUMNS
 from scorelake.storage.disk import remove, storage_errors, temp_path
 from scorelake.storage.parquet import arrow
 
@@ -53,6 +56,8 @@ class Bucket:
     """Which of several verdicts for one attempt counts."""
     answers: bool = False
     """Whether answers are wanted."""
+    measures: tuple[tuple[str, int], ...] = ()
+    """Measures, and where the bins of each start."""
 
     @property
     def weight(self) -> int:
@@ -88,6 +93,7 @@ def plan_buckets(
     rule: str,
     answers: bool = False,
     rows_per_bucket: int = ROWS_PER_BUCKET,
+    measures: tuple[tuple[str, int], ...] = (),
 ) -> list[Bucket]:
     """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
     count = bucket_count(sum(partial.counted for partial in partials), rows_per_bucket)
@@ -99,7 +105,7 @@ def plan_buckets(
         if partial.counted
     )
     return [
-        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers)
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers, measures)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
@@ -124,7 +130,9 @@ def merge(bucket: Bucket) -> Merged:
     frame = frame.with_columns(problems[f"min:{name}"].alias(name) for name in carried)
     if not any(partial.binary for partial in bucket.partials):
         frame = frame.with_columns(c=pl.lit(None, pl.Int64))
-    _write(frame, carried, bucket.path)
+    _write(
+        frame, [*carried, *(f"{name}_{end}" for name, _ in bucket.measures for end in MEASURE_COLUMNS)], bucket.path
+    )
     named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).select(*KEYS, "attempt")
     shown = named.sort(pl.all()).head(_EXAMPLES).iter_rows()
     return Merged(
@@ -210,11 +218,11 @@ def _numbers_of(problems: pl.DataFrame, words: Sequence[pl.Expr]) -> pl.DataFram
 def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
     """One row per row of the lake, of the problems whose attempts are lists in some partial."""
     listed = problems.filter("listed")
-    names = [name for name in LISTED if name in rows.columns]
+    names = [name for name in rows.columns if name in LISTED or name.startswith(MEASURE_PREFIX)]
     lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
     # a partial whose files lack a column has no lists of it
     null = pl.when(pl.element() > REJECTED).then(pl.element())
-    nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED[name])) for name in names}
+    nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED.get(name, pl.Float64()))) for name in names}
     lists = lists.with_columns(pl.coalesce(name, nulls[name]) for name in names if lists[name].null_count())
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
     frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
@@ -240,6 +248,8 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
         frame = _with_rewards(frame, graded)
     if bucket.answers:
         frame = _with_answers(frame, graded)
+    for name, first in bucket.measures:
+        frame = _with_measure(frame, attempts, name, budget_edges(first))
     return frame
 
 
@@ -269,6 +279,34 @@ def _with_answers(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _with_measure(frame: pl.DataFrame, attempts: pl.DataFrame, name: str, edges: Floats) -> pl.DataFrame:
+    """Sums, squares and numbers of a measure over graded, passed and ungraded attempts; bins of the passed ones."""
+    paid = attempts.select(PROBLEM, "outcome", value=MEASURE_PREFIX + name).drop_nulls("value")
+    owner, outcome = paid[PROBLEM].to_numpy().astype(np.int64), paid["outcome"].to_numpy()
+    units = np.rint(paid["value"].to_numpy() * 1e9).astype(np.int64)
+    key, size = 3 * owner + outcome, 3 * frame.height
+    high, low = units >> 30, units & (1 << 30) - 1
+    cross = _exact_sums(key, high * low, size) * 2.0**31
+    squares = (_exact_sums(key, high * high, size) * 2.0**60 + cross + _exact_sums(key, low * low, size)) / 1e18
+    by_outcome = np.stack([_exact_sums(key, units, size) / 1e9, squares, np.bincount(key, minlength=size)])
+    failed, passed, ungraded = np.moveaxis(by_outcome.reshape(3, frame.height, 3), 2, 0)
+    columns = dict[str, pl.Series]()
+    for prefix, sums in (("", failed + passed), ("passed_", passed), ("ungraded_", ungraded)):
+        named = zip(("sum", "squares", "count"), sums, strict=True)
+        columns |= {prefix + end: pl.Series(column) for end, column in named}
+        columns[f"{prefix}count"] = columns[f"{prefix}count"].cast(pl.Int64)
+    won = outcome == PASSED
+    binned = np.sort(owner[won] * BINS + np.searchsorted(edges, paid["value"].to_numpy()[won]))
+    columns["passed_bins"] = pl.Series(_lists(binned // BINS, (binned % BINS).astype(np.uint8), frame.height))
+    return frame.with_columns(column.alias(f"{name}_{end}") for end, column in columns.items())
+
+
+def _exact_sums(owner: Ints, numbers: Ints, size: int) -> Floats:
+    """Sum whole numbers by owner in two halves, whose sums are exact: independent of order and cut."""
+    high, low = (np.bincount(owner, half, size) for half in (numbers >> 30, numbers & (1 << 30) - 1))
+    return np.asarray(high * 2.0**30 + low)
+
+
 def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64], ...]:
     """Count the attempts of each problem by value: problem, value, attempts and passes, ordered by the first two.
 
@@ -296,13 +334,14 @@ def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
     """Write to a temporary file, then rename."""
     rewards = [name for name in ("reward_mean", "reward_max") if name in frame.columns]
     lists = [name for name in LISTS if name in frame.columns]
+    nested = {name for name, kind in frame.schema.items() if kind.is_nested()}
     home = Path(path).parent.parent  # not in the folder of finished files, which is read as a whole
     temporary = temp_path(home.with_name(home.name.removeprefix(".") + Path(path).name))
     try:
         with storage_errors(path):
             table = frame.select(*KEYS, *COUNTS, *carried, *rewards, *lists).to_arrow()
-            compression: dict[str, Any] = {name: "zstd" for name in table.column_names if name not in lists}
-            compression |= {f"{name}.list.element": "lz4" for name in lists}  # hardly smaller by zstd
+            compression: dict[str, Any] = {name: "zstd" for name in table.column_names if name not in nested}
+            compression |= {f"{name}.list.element": "lz4" for name in nested}  # hardly smaller by zstd
             # Arrow writes dictionary codes as they are, in a fifth of the time of Polars; readers see texts
             pq.write_table(table, temporary, compression=compression, **_FILE)
             os.replace(temporary, path)
