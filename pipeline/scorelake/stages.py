@@ -22,12 +22,13 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
-from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
+from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, MODEL_SUMMARY, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
+from scorelake.scoring.series import series_tables
 from scorelake.scoring.summaries import summary_tables
 from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
@@ -222,7 +223,7 @@ def score(
     summaries = summary_tables(survey, settings, outcomes, moments)
     progress("scoring", 2, 4)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
-    benchmarks, compared = list_benchmarks(survey), comparable_metrics(choose_compared(settings, outcomes))
+    benchmarks, compared = list_benchmarks(survey, settings), comparable_metrics(choose_compared(settings, outcomes))
     sums = LakeSums.of(engine.map, batches, benchmarks, in_process=engine is local)
     comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
     progress("scoring", 4, 4)
@@ -232,6 +233,9 @@ def score(
         **summaries,
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
+        **series_tables(
+            [task for batch in batches for task in batch], summaries[MODEL_SUMMARY.name], settings, outcomes
+        ),
         ANSWER_NOISE.name: noise_table(noise),
     }
     return tables, k_warnings(settings, outcomes)

@@ -24,6 +24,7 @@ from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.moments import GroupMoments
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
+from scorelake.scoring.series import without_earlier_points
 from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
 from scorelake.scoring.values import check_rewards
 from scorelake.settings import Settings
@@ -105,7 +106,7 @@ def summary_tables(
     curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
         CURVE.name: CURVE.check(curves),
-        OVERALL.name: OVERALL.check(overall_table(frames[0], settings)),
+        OVERALL.name: OVERALL.check(overall_table(without_earlier_points(frames[0], settings), settings)),
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
