@@ -69,7 +69,9 @@ def series_tables(
     tables: dict[Table, list[pl.DataFrame]] = {
         table: [] for table in (SERIES, SERIES_CHANGE, BEST_STEP, CROSSOVER, LEARNED)
     }
-    for key, mine in rows.sort(*_SERIES, "step", *_PROBLEM).partition_by(_SERIES, as_dict=True, maintain_order=True).items():
+    for key, mine in (
+        rows.sort(*_SERIES, "step", *_PROBLEM).partition_by(_SERIES, as_dict=True, maintain_order=True).items()
+    ):
         where = dict(zip(("benchmark", "protocol", "model"), key, strict=True))
         for table, frame in _series(mine, chosen, settings, outcomes):
             tables[table].append(
