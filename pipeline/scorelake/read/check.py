@@ -238,11 +238,16 @@ def _create_raw(db: duckdb.DuckDBPyConnection, paths: list[str], files: tuple[Fi
 
 def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:
     """Return conditions for rows with an invalid verdict, and for rows that passed."""
-    if not kind.startswith(("VARCHAR", "ENUM", "BLOB")):
+    spellings = ("true", "false") if kind == "BOOLEAN" else ("0", "1")
+    if kind.startswith(("VARCHAR", "ENUM", "BLOB")):
+        column = f"{column}::VARCHAR"
+    elif any(spelling in settings.columns.pass_values for spelling in spellings):
+        column = f"regexp_replace({column}::VARCHAR, '[.]0$', '')"
+    else:
         return f"{column}::DOUBLE NOT IN (0, 1)", f"{column}::DOUBLE = 1"
     passes, fails = settings.columns.pass_values, settings.columns.fail_values
     valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
-    return f"{column}::VARCHAR NOT IN ({valid})" if fails else "false", f"{column}::VARCHAR IN ({passing})"
+    return f"{column} NOT IN ({valid})" if fails else "false", f"{column} IN ({passing})"
 
 
 def _contradicts_folder(name: str, is_key: bool) -> str:
