@@ -152,7 +152,8 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
     columns = canonical(task.settings, schemas[schema_bytes], hive)
-    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[schema_bytes]))
+    kinds = read_types(columns, schemas[schema_bytes])
+    return LakeFile(file, number, path, metadata, columns, kinds, file.deleted)
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:
