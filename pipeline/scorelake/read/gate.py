@@ -28,7 +28,7 @@ from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
-from scorelake.read.names import canonical, check_names
+from scorelake.read.format import canonical, check_names
 from scorelake.read.recompute import StoredPair, StoredPairs, stored_pairs
 from scorelake.scoring.values import follow_from_counts, metric_bounds, problem_values
 from scorelake.text import plural
