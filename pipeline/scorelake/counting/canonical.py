@@ -21,6 +21,9 @@ Schema: TypeAlias = Mapping[str, pl.DataType]
 Hive: TypeAlias = Mapping[str, str | None]
 FAILED, PASSED, UNGRADED, REJECTED = range(4)
 """The outcomes that a row of a lake can have."""
+SCORED, UNSCORED = 4, 5
+"""In files with verdicts and scores: a score without a verdict; UNSCORED + verdict is a verdict without a score. Whether
+such a row is graded depends on the other rows of its benchmark, see `partials.benchmark_kinds`."""
 OUTCOMES = {"passed": PASSED, "failed": FAILED, "ungraded": UNGRADED}
 """Column names of the outcomes that are counted; rejected rows are counted separately."""
 DEFAULTS = {"benchmark": "default", "subject": "all"}
@@ -51,7 +54,7 @@ class Canonical:
     """The column that tells attempts apart, where that is wanted."""
     answer: str | None
     kind: pl.Expr
-    """failed, passed, ungraded or bad."""
+    """The outcome as a number."""
     score: pl.Expr | None
     binary: bool
     answers: str
@@ -59,9 +62,16 @@ class Canonical:
     columns: tuple[str, ...]
     """What must be read."""
 
+    @property
+    def outcomes(self) -> str:
+        """The outcomes that the file has: passed, score, or both, and answer if there are answers to vote with."""
+        names = {"passed": self.binary, "score": self.score is not None, "answer": self.answers != "none"}
+        return "+".join(name for name, is_there in names.items() if is_there)
 
-def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
-    """Raises UnreadableError with everything that does not fit, all at once."""
+
+def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = False) -> Canonical:
+    """Raises UnreadableError with everything that does not fit, all at once; if strict, also with what other files may
+    have instead."""
     names, wrong = settings.columns, list[Misfit]()
     keys = {key: tuple(_key(schema, hive, name, key, names, wrong) for name in names.parts(key)) for key in NAMED}
     others = {}
@@ -71,7 +81,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     passed, score = _outcome(settings, schema, bad, wrong)
     attempt = _attempt(settings, schema, wrong)
     answers = _answers(settings, schema, wrong)
-    if wrong:
+    if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     read = [
         *(source.column for sources in keys.values() for source in sources if source.column),
@@ -147,7 +157,8 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
     """Whether attempts have answers that can be right or wrong, and whether those are wanted."""
     names, policy = settings.columns, settings.policy
     if names.answer not in schema and names.answer not in ("", Names().answer) and settings.answers:
-        wrong.append(_missing(names.answer, "answer"))
+        others_may_have = names.passed not in schema and policy.pass_threshold is None
+        wrong.append(_missing(names.answer, "answer", others_may_have))
     if names.answer not in schema or (names.passed not in schema and policy.pass_threshold is None):
         return "none"
     kind = schema[names.answer]
@@ -160,10 +171,13 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
     invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
+    verdict = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
+    kind = pl.when(invalid).then(REJECTED)
+    if passed is not None and score is not None:
+        kind = kind.when(passed.is_null() & score.is_not_null()).then(SCORED)
+        kind = kind.when(passed.is_not_null() & score.is_null()).then(verdict + UNSCORED)
     is_graded = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
-    right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
-    kind = pl.when(invalid).then(REJECTED).when(is_graded).then(right).otherwise(UNGRADED)
-    return kind.cast(pl.UInt8)
+    return kind.when(is_graded).then(verdict).otherwise(UNGRADED).cast(pl.UInt8)
 
 
 def _outcome(
@@ -174,7 +188,9 @@ def _outcome(
     passed = score = None
     named = {key: getattr(names, key) for key in ("passed", "score")}
     lost = [key for key, name in named.items() if name != key and name not in schema]
-    wrong += [_missing(named[key], key) for key in lost]  # a typo must not change the scores
+    # a typo must not change the scores, but of a lake of several kinds some files have one and some the other
+    others_may_have = any(name in schema for name in named.values())
+    wrong += [_missing(named[key], key, others_may_have) for key in lost]
     if names.score in schema:
         score = _score(settings, schema[names.score], bad, wrong)
     if names.passed in schema:
@@ -185,10 +201,10 @@ def _outcome(
         passed = pl.col(names.score).cast(own) >= pl.lit(policy.pass_threshold).cast(own)
     if not lost and not any(name in schema for name in named.values()):
         wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
-    if policy.ungraded == "fail":
+    if policy.ungraded == "fail" and not (names.passed in schema and names.score in schema):
         lowest = min(settings.rubric.levels, default=0.0)
         passed = None if passed is None else passed.fill_null(value=False)
-        score = None if score is None else score.fill_null(lowest)
+        score = None if score is None else score.fill_null(lowest)  # with both columns it is up to the benchmark
     return passed, score
 
 
@@ -229,8 +245,8 @@ def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: lis
     return exact
 
 
-def _missing(name: str, key: str) -> Misfit:
-    return Misfit(key, f"no column {name}", name)
+def _missing(name: str, key: str, others_may_have: bool = False) -> Misfit:
+    return Misfit(key, f"no column {name}", name, others_may_have)
 
 
 # --- the canonical columns of every row ---------------------------------------------------------------------
@@ -263,7 +279,6 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     """One row per attempt under canonical names: keys, protocol, outcome, attempt, score, answer, carried columns."""
     rejected = pl.any_horizontal(rejection_reasons(canonical, schema).values())
     outcome = pl.when(rejected).then(pl.lit(REJECTED, pl.UInt8)).otherwise(canonical.kind)
-    graded = canonical.kind < UNGRADED
     columns = {key: _key_text(key, sources, schema) for key, sources in canonical.keys.items()}
     for name, source in canonical.protocol.items():
         column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
@@ -274,9 +289,9 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     if canonical.attempt is not None:
         columns["attempt"] = _attempt_id(pl.col(canonical.attempt), schema[canonical.attempt])
     if canonical.score is not None:
-        columns["score"] = pl.when(graded).then(canonical.score)
+        columns["score"] = canonical.score
     if canonical.answer is not None:
-        columns["answer"] = pl.when(graded).then(pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64))
+        columns["answer"] = pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64)
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
     return columns
