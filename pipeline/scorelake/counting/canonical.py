@@ -22,8 +22,8 @@ Hive: TypeAlias = Mapping[str, str | None]
 FAILED, PASSED, UNGRADED, REJECTED = range(4)
 """The outcomes that a row of a lake can have."""
 SCORED, UNSCORED = 4, 5
-"""In files with verdicts and scores: a score without a verdict; UNSCORED + verdict is a verdict without a score. Whether
-such a row is graded depends on the other rows of its benchmark, see `partials.benchmark_kinds`."""
+"""In files with verdicts and scores: a score without a verdict; UNSCORED + verdict is a verdict without a score.
+Whether such a row is graded depends on the other rows of its benchmark, see `partials.benchmark_kinds`."""
 OUTCOMES = {"passed": PASSED, "failed": FAILED, "ungraded": UNGRADED}
 """Column names of the outcomes that are counted; rejected rows are counted separately."""
 DEFAULTS = {"benchmark": "default", "subject": "all"}
@@ -70,8 +70,10 @@ class Canonical:
 
 
 def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = False) -> Canonical:
-    """Raises UnreadableError with everything that does not fit, all at once; if strict, also with what other files may
-    have instead."""
+    """Raises UnreadableError with everything that does not fit, all at once.
+
+    If strict, that includes columns that other files may have instead.
+    """
     names, wrong = settings.columns, list[Misfit]()
     keys = {key: tuple(_key(schema, hive, name, key, names, wrong) for name in names.parts(key)) for key in NAMED}
     others = {}
@@ -172,12 +174,11 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
     invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
     verdict = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
-    kind = pl.when(invalid).then(REJECTED)
-    if passed is not None and score is not None:
-        kind = kind.when(passed.is_null() & score.is_not_null()).then(SCORED)
-        kind = kind.when(passed.is_not_null() & score.is_null()).then(verdict + UNSCORED)
     is_graded = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
-    return kind.when(is_graded).then(verdict).otherwise(UNGRADED).cast(pl.UInt8)
+    kind = pl.when(invalid).then(REJECTED).when(is_graded).then(verdict)
+    if passed is not None and score is not None:
+        kind = kind.when(score.is_not_null()).then(SCORED).when(passed.is_not_null()).then(verdict + UNSCORED)
+    return kind.otherwise(UNGRADED).cast(pl.UInt8)
 
 
 def _outcome(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scorelake.counting.canonical import CATEGORIES, FAILED, OUTCOMES, PASSED, REJECTED, SCORED, UNGRADED, UNSCORED
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.kernel import changes
-from scorelake.counting.partials import Kind, Partial
+from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
@@ -62,6 +62,10 @@ class Bucket:
         return int(sum(p.counted for p in self.partials) * (self.high - self.low + 1) / _HASHES) + 1
 
     @property
+    def scores(self) -> bool:
+        return any(kind.scores for kind in self.kinds.values())
+
+    @property
     def answers(self) -> bool:
         return any(kind.answers for kind in self.kinds.values())
 
@@ -92,12 +96,12 @@ def plan_buckets(
     partials: Sequence[Partial],
     out: Path,
     rule: str,
-    kinds: dict[str, Kind],
+    answers: bool = False,
     rows_per_bucket: int = ROWS_PER_BUCKET,
     ungraded_score: float | None = None,
 ) -> list[Bucket]:
     """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
-    rows = sum(partial.counted for partial in partials)
+    rows, kinds = sum(partial.counted for partial in partials), benchmark_kinds(partials, answers)
     count = min(MAX_BUCKETS, 1 << (max(0, rows - 1) // rows_per_bucket).bit_length())
     edges = [_HASHES * i // count for i in range(count + 1)]
     ordered = rule in ("first", "last")  # only then are the files of a partial needed
@@ -179,11 +183,9 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
-    wanted = {"score": any(kind.scores for kind in bucket.kinds.values()), "answer": bucket.answers}
-    absent = {"outcome": any(wanted.values())} | wanted  # every bucket file has the same columns
-    rows = rows.with_columns(
-        pl.lit(None, pl.List(LISTED[name])).alias(name) for name in absent if absent[name] and name not in rows.columns
-    )
+    wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers
+    absent = set(["outcome", *wanted] if wanted else []).difference(rows.columns)  # all buckets have the same columns
+    rows = rows.with_columns(pl.lit(None, pl.List(LISTED[name])).alias(name) for name in sorted(absent))
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
 
 
@@ -247,7 +249,8 @@ def _with_verdicts(attempts: pl.DataFrame, problems: pl.DataFrame, bucket: Bucke
         answers=bucket.of_kind(lambda kind: kind.answers),
     )[attempts[PROBLEM]]
     outcome = pl.col("outcome")
-    verdict = pl.when(outcome >= UNSCORED).then(outcome - UNSCORED).when(outcome == SCORED).then(FAILED).otherwise(outcome)
+    unscored = pl.when(outcome >= UNSCORED).then(outcome - UNSCORED)
+    verdict = unscored.when(outcome == SCORED).then(FAILED).otherwise(outcome)
     if fill is None:
         columns = [pl.when((outcome > REJECTED) & pl.col("both")).then(UNGRADED).otherwise(verdict).alias("outcome")]
     else:
@@ -274,7 +277,7 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
         pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
     )
     graded = attempts.filter(pl.col("outcome") < UNGRADED)
-    if any(kind.scores for kind in bucket.kinds.values()):
+    if bucket.scores:
         frame = _with_rewards(frame, graded)
     if bucket.answers:
         frame = _with_answers(frame, graded)

@@ -108,21 +108,21 @@ def benchmark_kinds(partials: Iterable[Partial], answers: bool) -> dict[str, Kin
     answers in some files only, is an error.
     """
     seen: dict[str, dict[tuple[str, str], str]] = {}
-    for benchmark, columns, graded, file in (each for partial in partials for each in partial.outcomes):
-        seen.setdefault(benchmark, {}).setdefault((columns, graded), file)
+    for benchmark, columns, has, file in (each for partial in partials for each in partial.outcomes):
+        seen.setdefault(benchmark, {}).setdefault((columns, has), file)
     kinds, wrong = dict[str, Kind](), list[str]()
     for benchmark, files in sorted(seen.items()):
         have, graded = ({names for names in each if names} for each in zip(*files, strict=True))
         outcomes = "passed+score" if "passed+score" in graded else min(graded or have)
-        kind = Kind("passed" in outcomes, "score" in outcomes, answers and any("answer" in names for names in have))
-        needed = {name for name in ("passed", "score") if name in outcomes}
-        needed |= {"answer"} if kind.answers and kind.verdicts else set()
+        needed = set(outcomes.split("+")) - {"answer"}
+        if answers and "passed" in needed and any("answer" in names for names in have):
+            needed.add("answer")
         has_all = all(needed <= set(names.split("+")) for names in have)
         if not has_all or (len(graded) > 1 and outcomes != "passed+score"):
-            examples = {(each[1] or each[0]) if has_all else each[0]: file for each, file in files.items()}
+            examples = {(each[1] or each[0]) if has_all else each[0]: file for each, file in reversed(files.items())}
             parts = [f"{names.replace('+', ' and ')} in {file}" for names, file in sorted(examples.items())]
             wrong.append(f"\n  {benchmark}: {', '.join(parts)}")
-        kinds[benchmark] = kind._replace(answers=kind.answers and kind.verdicts)
+        kinds[benchmark] = Kind("passed" in needed, "score" in needed, "answer" in needed)
     if wrong:
         raise DataError(
             f"attempts of one benchmark have different outcomes:{''.join(wrong)}",

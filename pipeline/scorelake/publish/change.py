@@ -216,7 +216,7 @@ def compare_with_published(
             before,
             now,
             grown=files.grown and not keys,
-            binary=not any(partial.rewards for partial in partials),
+            binary=not any("score" in has for partial in partials for _, has, *_ in partial.outcomes),
             confidence=settings.uncertainty.confidence,
             settings_changed=bool(keys),
         )

@@ -35,9 +35,9 @@ class Outcomes:
     """Those of the lake's other benchmarks, if it mixes kinds."""
 
     def settings(self, settings: Settings) -> Settings:
-        """Return the settings that concern these benchmarks: of a mixed lake, a rubric concerns scores, a prior verdicts.
+        """Return the settings that concern these benchmarks.
 
-        In a lake of one kind all do, so that a setting without effect is an error.
+        In a mixed lake a rubric concerns scores and a prior verdicts; otherwise one without effect is an error.
         """
         default = Settings()
         if self.others and not self.rewards:

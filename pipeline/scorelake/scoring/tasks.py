@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 import polars as pl
-import pyarrow.parquet as pq
 
 from scorelake.schemas import KEYS, PROBLEM_SCORE
 from scorelake.scoring.buckets import BucketTask
@@ -34,7 +34,7 @@ def score_buckets(tasks: Sequence[BucketTask]) -> list[BucketResult]:
 def _score(task: BucketTask) -> BucketResult:
     settings, outcomes = task.settings, task.outcomes
     chosen, cluster = choose(settings, outcomes), settings.columns.cluster
-    answers = [name for name in ANSWERS if name in pq.read_schema(task.local_path()).names]
+    answers = ANSWERS if outcomes.answers else ()
     carried = [*settings.by, *([cluster] if cluster else [])]
     columns = [*KEYS, "n", "c", *needed_columns(chosen, outcomes), *answers, *carried]
     rows = task.read(dict.fromkeys(columns)).with_columns(pl.col("c").fill_null(0))
