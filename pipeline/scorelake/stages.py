@@ -93,7 +93,8 @@ class ScorePlan:
     def file_counts(self) -> dict[str, Any]:
         """How many files are read, and how many are not."""
         read = sum(len(shard.files) for shard in self.shards)
-        return {"files_read": read, "files_reused": len(self.lake.files) - read, "ignored": self.lake.ignored}
+        left_out = {"ignored": len(self.lake.left_out), "left_out": tuple(self.lake.describe_left_out())}
+        return {"files_read": read, "files_reused": len(self.lake.files) - read, **left_out}
 
 
 def plan_lake(

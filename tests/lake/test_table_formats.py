@@ -190,6 +190,9 @@ def test_a_column_that_was_added_later_is_null_before(table: Format, tmp_path: P
         ('{"grader":null,"temperature":null}', 2, 1),
     ]
     check_output(tmp_path / "out")
+    run(table.location, tmp_path / "carried", by=("temperature",))
+    carried = "SELECT temperature, sum(n) FROM problem_counts GROUP BY 1 ORDER BY 1"
+    assert ask(tmp_path / "carried", carried) == [(0.5, 4)], "kept per problem; null values do not count"
 
 
 @pytest.mark.slow

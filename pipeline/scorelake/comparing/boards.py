@@ -29,11 +29,6 @@ class Coverage:
     mean_n: Floats
     """Graded attempts of the model per problem."""
 
-    def n_ratio(self) -> Floats:
-        """Return how many times as many attempts per problem one of two models has, models x models."""
-        ratio: Floats = self.mean_n[:, None] / self.mean_n
-        return np.maximum(ratio, ratio.T)
-
 
 @dataclass(frozen=True)
 class ModelBoard:

@@ -9,9 +9,10 @@ import polars as pl
 
 from scorelake.comparing.boards import Coverage, ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult, resample_plan
-from scorelake.comparing.eligibility import comparability, refusals
+from scorelake.comparing.eligibility import comparability, n_ratio
 from scorelake.comparing.pairs import pair_table
 from scorelake.hashing import hash_text, problem_hashes
+from scorelake.metrics.board import sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.families import Metric
@@ -62,11 +63,11 @@ def _compare(
 ) -> MetricResult:
     first, second = np.array([0]), np.array([1])
     shared, usable = (np.full((2, 2), each.all(axis=0).sum()) for each in (n > 0, ~np.isnan(scores)))
-    code = comparability(coverage, shared, usable, metric, settings.compare)[:1, 1]
-    refused = refusals(coverage, code, shared[:1, 1], usable[:1, 1], first, second, metric, settings.compare)
-    compared, plan, none = np.flatnonzero(code == 0), resample_plan(settings), np.arange(0)
-    result = MetricResult(metric, first, second, usable[:1, 1], refused, compared, none, plan.resamples)
-    pairs, n_differs = (first[compared], second[compared]), coverage.n_ratio() > MAX_FLIP_RATIO
+    ratio = n_ratio(sum_n_ratios(np.where(n > 0, n, np.nan)), shared)
+    code = comparability(coverage, shared, usable, ratio, metric, settings.compare)[:1, 1]
+    plan, none = resample_plan(settings), np.arange(0)
+    result = MetricResult(metric, first, second, code, shared[:1, 1], usable[:1, 1], none, plan.resamples)
+    pairs, n_differs = (first[code == 0], second[code == 0]), ratio > MAX_FLIP_RATIO
     return result.finish(*compare_scores(scores, units, plan, pairs, none, n_differs, bounds))
 
 

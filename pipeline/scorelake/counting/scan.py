@@ -113,8 +113,8 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
         if ROW in layout.lists or not schema:
             frame = frame.with_columns(pl.Series(ROW, np.arange(row, row + batch.num_rows, dtype=np.uint64)))
             row += batch.num_rows
-        if layout.words and file.canonical.attempt is not None:
-            attempts = frame[file.canonical.attempt]
+        if layout.words and file.canonical.attempt is not None and file.canonical.attempt.column is not None:
+            attempts = frame[file.canonical.attempt.column]
             if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
                 raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
         yield frame

@@ -73,7 +73,7 @@ def count(task: Task, folder: Path) -> Partial:
             _check_like_first(opened, good[0] if good else opened)
             good.append(opened)
         except UnreadableError as reason:
-            quarantine.append((file.path, str(reason)))
+            quarantine.append((file.name, str(reason)))
     while True:
         try:
             return _count_files(task, good, quarantine, folder)

@@ -84,7 +84,7 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     settings = stored_settings(manifest)
     listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     quarantined = {file for file, _ in manifest["quarantine"]}
-    shard = Shard(listed.root, tuple(file for file in listed.files if file.path not in quarantined))
+    shard = Shard(listed.root, tuple(file for file in listed.files if file.name not in quarantined))
     with (
         TemporaryDirectory() as folder,
         local_copy(shard, Path(folder) / "lake", settings) as local,
@@ -134,7 +134,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
 
 def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings) -> str:
     """Return the query of the canonical columns of files whose columns have the same types."""
-    names, policy = settings.columns, settings.policy
+    names, policy, has_attempts = settings.columns, settings.policy, settings.duplicates.policy != "off"
     listed = ", ".join(text_literal(literal(path)) for path in paths)
     options = "hive_partitioning = false, filename = '_path', file_row_number = true"
     rows = f"read_parquet([{listed}], {options})"
@@ -168,13 +168,13 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
         wrong, verdict = _verdict(passed, text(names.passed), types[names.passed], settings)
         verdict = f"CASE WHEN {passed} IS NOT NULL THEN {verdict} END"
         invalid.append(wrong)
-    for name in (part for each in COMPOSITE for part in names.parts(each)):
-        if name in types:
-            both = f"map_contains(folders.keys, {text_literal(name)})"
-            invalid.append(f"({both} AND {text(name)} IS DISTINCT FROM {folder(name)})")
+    keys = {part for each in COMPOSITE for part in names.parts(each)}
+    others = {*settings.protocol.columns, *settings.carried, *([names.attempt] if has_attempts else [])}
+    for name in sorted((keys | others) & types.keys()):
+        has_both = f"map_contains(folders.keys, {text_literal(name)})"
+        invalid.append(f"({has_both} AND {_differs(text(name), folder(name), is_key=name in keys)})")
     invalid += [f"contains({text(part)}, '@')" for each in COMPOSITE for part in names.parts(each)[1:]]
     protocol = [_value(text(name), types.get(name)) for name in settings.protocol.columns] or ["''"]
-    has_attempts = settings.duplicates.policy != "off" and names.attempt in types
     has_answers = settings.answers and names.answer in types
     answer = _value(text(names.answer), types[names.answer], nan="NULL") if has_answers else "NULL"
     return f"""
@@ -188,7 +188,7 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
             {verdict} AS passed,
             {f"{score} IS NOT NULL" if names.score in types else "false"} AS has_score,
             {"false" if verdict == "NULL::BOOLEAN" else "true"} AS has_verdicts,
-            {text(names.attempt) if has_attempts else "NULL"} AS attempt,
+            {f"nullif({text(names.attempt, chr(30))}, chr(30))" if has_attempts else "NULL"} AS attempt,
             {answer} AS answer,
             raw._path,
             raw.file_row_number
@@ -285,3 +285,12 @@ def _value(text: str, kind: str | None, nan: str = "'NaN'") -> str:
     is_whole = f"abs({number}) < 1e18 AND {number} = trunc({number})"
     whole = f"WHEN {is_whole} THEN {number}::HUGEINT::VARCHAR"
     return f"CASE WHEN {text} LIKE '%nan' THEN {nan} {whole} ELSE {number}::VARCHAR END"
+
+
+def _differs(column: str, folder: str, is_key: bool) -> str:
+    """Return a condition for rows with another value than their folder; except in keys, 0.7 and 0.70 are one."""
+    if is_key:
+        return f"{column} IS DISTINCT FROM {folder}"
+    number = f"coalesce(TRY_CAST({folder} AS DOUBLE), 'nan')"
+    differs = f"lower({column}) IS DISTINCT FROM lower({folder}) AND TRY_CAST({column} AS DOUBLE) <> {number}"
+    return f"coalesce({differs}, lower({column}) IS DISTINCT FROM lower({folder}))"

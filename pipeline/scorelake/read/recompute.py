@@ -61,14 +61,7 @@ def compare_stored(
     a, b = sides = _sides(out, current, request)
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
-    columns = b.counts.collect_schema().names()
-    outcomes = Outcomes(
-        binary=not b.histogram["c"].null_count(),
-        rewards="rewards" in columns,
-        top_n=int(b.histogram["n"].max() or 0),  # type: ignore[arg-type]
-        answers=b.settings.answers and "answer_counts" in columns,
-        earlier=b.settings.uncertainty.prior_lake is not None,
-    )
+    outcomes = Outcomes.of(b.histogram, b.counts.collect_schema().names(), b.settings)
     (chosen,) = comparable_metrics(choose_compared(with_metric, outcomes))
 
     bounds = metric_bounds(chosen, with_metric, outcomes)

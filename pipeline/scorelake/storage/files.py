@@ -34,12 +34,19 @@ class File:
     table: str = ""
     """For a file of a Delta or Iceberg table: what `table_columns` returns. Its folder names have no meaning then."""
 
+    @property
+    def name(self) -> str:
+        """The path for messages and tables: bytes that are not UTF-8 are escaped."""
+        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+
     def constant_columns(self, columns: Mapping[str, int | None], used: Container[str] = ()) -> dict[str, str | None]:
         """Return columns with one value for all rows: from Hive folders, or from the log of the table.
 
         `columns` maps the columns inside the file to their field ids. Raises RenamedError if the table calls one of
         the `used` columns differently.
         """
+        if self.name != self.path:
+            raise UnicodeError("the file name is not UTF-8; rename it")
         if not self.table:
             return self.hive
         table = json.loads(self.table)
