@@ -277,7 +277,7 @@ def _score_kind(
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     compared = comparable_metrics(choose_compared(settings, outcomes))
     ranked = list_benchmarks(survey)
-    sums = LakeSums(engine.map, batches, ranked, in_process=engine is local)
+    sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
     comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
     return {

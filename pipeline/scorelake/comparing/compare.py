@@ -9,12 +9,13 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.comparing.eligibility import (
+from scorelake.comparing.boards import (
     N_DIFFERS,
     SINGLE_CLUSTER,
+    Benchmark,
     Codes,
     Counts,
+    ModelBoard,
     comparability,
     n_ratio,
     rank_eligibility,
@@ -195,7 +196,7 @@ class MetricTask:
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery, int]]:
         """Yield queries with the numbers of their pairs among those compared, and the bytes of the answer."""
         a, b = self.compared()
-        units = self.sums.sums.shape[1]
+        units = max(1, self.sums.sums.shape[1])
         for i, at in enumerate(pair_batches(self.sums.differ(a, b), max(1, max_bytes // (2 * _FLOAT * units)))):
             size = _FLOAT * at.size * (4 + 2 * units * (i > 0))
             yield at, PairQuery(self.board.id, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0), size

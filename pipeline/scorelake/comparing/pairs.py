@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from scorelake.comparing.boards import ModelBoard
+from scorelake.comparing.boards import REASONS, REFUSED, ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult
-from scorelake.comparing.eligibility import REASONS, REFUSED
 from scorelake.metrics.distributions import Ints
 from scorelake.metrics.families import Metric
 from scorelake.metrics.significance import benjamini_hochberg, holm

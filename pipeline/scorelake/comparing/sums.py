@@ -16,7 +16,7 @@ from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
 from scorelake.scoring.buckets import BOARD, BucketTask, attempted_problems
-from scorelake.scoring.choose import choose_compared
+from scorelake.scoring.choose import Outcomes, choose_compared
 from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.threads import parallel_map
 
@@ -62,7 +62,7 @@ class BoardMatrix:
         """Add up scores, in blocks of problems."""
         values = [self.values[request.metric + 1]] if isinstance(request, PairQuery) else self.values
         step, problems = max(1, _MAX_CELLS // (self.models * len(values))), self.units.index.size
-        blocks = ((low, min(low + step, problems)) for low in range(0, problems, step))
+        blocks = ((low, min(low + step, problems)) for low in range(0, max(1, problems), step))
         return reduce(_add, (self._sum_block(request, values, *block) for block in blocks))
 
     def _sum_block(self, request: Request, values: Sequence[Floats], low: int, high: int) -> Sums:
@@ -148,25 +148,31 @@ def _add_all(parts: Iterable[dict[int, Sums]]) -> dict[int, Sums]:
     return out
 
 
+@dataclass(frozen=True)
 class LakeSums:
-    """Sums over all buckets, computed by an engine's map.
+    """Sums over all buckets, computed by an engine's map."""
 
-    A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
-    buckets again, and memory follows the sums.
-    """
+    engine_map: Callable[..., Iterator[Any]]
+    tasks: Sequence[SumTask]
+    outcomes: Outcomes
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         engine_map: Callable[..., Iterator[Any]],
         batches: Sequence[tuple[BucketTask, ...]],
         benchmarks: Sequence[Benchmark],
         in_process: bool,
-    ) -> None:
-        self.engine_map = engine_map
-        self.outcomes = batches[0][0].outcomes
-        self.tasks = [SumTask(batch, benchmarks) for batch in batches]
+    ) -> LakeSums:
+        """Plan the sums of buckets.
+
+        A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
+        buckets again, and memory follows the sums.
+        """
+        tasks = [SumTask(batch, benchmarks) for batch in batches]
         if in_process and len(batches) == 1:
-            self.tasks = [replace(self.tasks[0], loaded=self.tasks[0].matrices())]
+            tasks = [replace(tasks[0], loaded=tasks[0].matrices())]
+        return cls(engine_map, tasks, batches[0][0].outcomes)
 
     def sums(self, requests: Sequence[Request]) -> list[Sums]:
         """Return the sums of each request over all buckets."""
