@@ -170,14 +170,9 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema], s
     except BROKEN as error:
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
-<<<<<<< HEAD
     columns = canonical(task.settings, schemas[schema_bytes], hive, strict)
-    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[schema_bytes]))
-=======
-    columns = canonical(task.settings, schemas[schema_bytes], hive)
     kinds = read_types(columns, schemas[schema_bytes])
     return LakeFile(file, number, path, metadata, columns, kinds, file.deleted)
->>>>>>> main
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:

@@ -122,11 +122,13 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
     Files with the same columns are read together: DuckDB would make one type of two, such as a text of a boolean.
     """
     db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
+    db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
     groups: dict[str, list[str]] = {}
     for file in files:
         path = str(Path(root) / file.path)
         schema = parquet.footer(path).schema.to_arrow_schema()
         db.execute("INSERT INTO folders VALUES (?, ?)", [path, file.constant_columns(parquet.field_ids(schema))])
+        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, file.deleted.tolist()])
         groups.setdefault(str([(field.name, field.type) for field in schema]), []).append(path)
     branches = [_select_attempts(db, paths, settings) for paths in groups.values()]
     db.execute(f"CREATE VIEW attempts AS {' UNION ALL '.join(branches)}")
@@ -137,8 +139,8 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
     names, policy, has_attempts = settings.columns, settings.policy, settings.duplicates.policy != "off"
     listed = ", ".join(text_literal(literal(path)) for path in paths)
     options = "hive_partitioning = false, filename = '_path', file_row_number = true"
-    rows = f"read_parquet([{listed}], {options})"
-    types = {column: kind for column, kind, *_ in db.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()}
+    rows = f"(FROM read_parquet([{listed}], {options}) ANTI JOIN deleted USING (_path, file_row_number))"
+    types = {column: kind for column, kind, *_ in db.execute(f"DESCRIBE FROM {rows}").fetchall()}
 
     def folder(name: str) -> str:
         return f"folders.keys[{text_literal(name)}]"
@@ -267,25 +269,7 @@ def _create_recount(db: duckdb.DuckDBPyConnection, settings: Settings) -> None:
     """)
 
 
-<<<<<<< HEAD
 def _verdict(column: str, text: str, kind: str, settings: Settings) -> tuple[str, str]:
-=======
-def _create_raw(db: duckdb.DuckDBPyConnection, paths: list[str], files: tuple[File, ...]) -> None:
-    """Create `raw`, the rows of all files, and `folders`: the columns of each file, and values from its path."""
-    db.execute("CREATE TABLE folders (path VARCHAR, own VARCHAR[], keys MAP(VARCHAR, VARCHAR))")
-    db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
-    for path, file in zip(paths, files, strict=True):
-        columns = parquet.field_ids(parquet.footer(path).schema.to_arrow_schema())
-        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.constant_columns(columns)])
-        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, file.deleted.tolist()])
-    listed = ", ".join(text_literal(literal(path)) for path in paths)
-    options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
-    kept = "ANTI JOIN deleted USING (_path, file_row_number)"
-    db.execute(f"CREATE VIEW raw AS FROM read_parquet([{listed}], {options}) {kept}")
-
-
-def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:
->>>>>>> main
     """Return conditions for rows with an invalid verdict, and for rows that passed."""
     if not kind.startswith(("VARCHAR", "ENUM", "BLOB")):
         return f"{column}::DOUBLE NOT IN (0, 1)", f"{column}::DOUBLE = 1"
