@@ -13,7 +13,7 @@ import pytest
 from counted import Row, rows
 from looked_at import LONG, Tables, busy, script_data
 from scorelake.page.build import build_page
-from scorelake.read.names import shorten
+from scorelake.read.format import shorten
 
 Board = tuple[str, str]
 BOARDS = (("code", "0.2"), ("maths", "0.2"), ("maths", "1.0"))

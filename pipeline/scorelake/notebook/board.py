@@ -16,7 +16,7 @@ from scorelake.notebook.plots import Plots, as_tuple, open_facts
 from scorelake.read import session
 from scorelake.read.board import current_run_id
 from scorelake.read.claim import PairRequest, PairResult, compare_models
-from scorelake.read.names import check_names
+from scorelake.read.format import check_names
 from scorelake.read.sentences import verdict
 from scorelake.text import escape_control_lines, plural
 

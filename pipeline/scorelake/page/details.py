@@ -9,9 +9,8 @@ from string import ascii_letters, digits
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.sections import COLOURED, DASH, MANY, MATRIX, BoardView, pack
-from scorelake.read.names import shorten
-from scorelake.read.numbers import Scale
+from scorelake.page.sections import COLOURED, MANY, MATRIX, BoardView
+from scorelake.read.format import DASH, Scale, shorten
 from scorelake.read.report import changed_settings, movers
 from scorelake.read.sentences import title
 from scorelake.text import escape_controls
@@ -237,7 +236,7 @@ def history(view: BoardView) -> dict[str, Any] | None:
             "first": names,
             "runs": started,
             "changes": changes,
-            "rows": [[pack(scale, *score) if score else 0 for score in line] for line in lines],
+            "rows": [[scale.pack(*score) if score else 0 for score in line] for line in lines],
         },
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
 from scorelake.read.board import Reader, opened
-from scorelake.read.names import canonical, check_names, matches_protocol
+from scorelake.read.format import canonical, check_names, matches_protocol
 from scorelake.read.sentences import pair_conclusion
 
 POWER = 0.8

@@ -16,7 +16,7 @@ from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
-from scorelake.read.names import check_names, matches_protocol
+from scorelake.read.format import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose_compared
