@@ -166,10 +166,7 @@ def _run_stages(
     }
     publish(space.out, space.staged, manifest, tables, before)
     report = RunReport("published", manifest["run"], **facts, **size, quarantine=quarantine, change=changed)
-    score = "rubric" if settings.rubric.levels else "reward"
-    kinds = {name: str(kind).replace("reward", score) for name, kind in merged.kinds.items()}
-    kinds = kinds if len(set(kinds.values())) > 1 else {}
-    return replace(report, warnings=tuple(warnings), kinds=kinds)
+    return replace(report, warnings=tuple(warnings), kinds=merged.mixed_kinds(settings))
 
 
 def count_part(

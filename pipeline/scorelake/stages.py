@@ -80,6 +80,12 @@ class MergedCounts:
     """What the attempts of each benchmark have."""
     warnings: list[str]
 
+    def mixed_kinds(self, settings: Settings) -> dict[str, str]:
+        """Return the kind of every benchmark in words; none if all are of one kind."""
+        score = "rubric" if settings.rubric.levels else "reward"
+        kinds = {name: str(kind).replace("reward", score) for name, kind in self.kinds.items()}
+        return kinds if len(set(kinds.values())) > 1 else {}
+
 
 @dataclass(frozen=True)
 class ScorePlan:

@@ -21,12 +21,11 @@ from scorelake.counting.canonical import (
     UNSCORED,
     Canonical,
     Source,
-    answer_text,
     attempt_columns,
     canonical,
     read_types,
 )
-from scorelake.counting.protocols import protocol_label, protocol_text
+from scorelake.counting.protocols import answer_text, protocol_label, protocol_text
 from scorelake.counting.schema_check import UnreadableError
 from scorelake.settings import Settings
 

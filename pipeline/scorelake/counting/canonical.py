@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +11,9 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from scorelake.counting.protocols import in_microseconds, protocol_text
+from scorelake.counting.protocols import answer_ids, in_microseconds, per_distinct, protocol_text
 from scorelake.counting.schema_check import Misfit, unfit
-from scorelake.hashing import hash_text, text_ids
+from scorelake.hashing import hash_text
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -333,7 +333,7 @@ def _text(source: Source) -> pl.Expr:
 
 
 def _protocol_text(column: str) -> pl.Expr:
-    return pl.col(column).map_batches(partial(_per_distinct, function=protocol_text), pl.String)
+    return pl.col(column).map_batches(partial(per_distinct, function=protocol_text), pl.String)
 
 
 def _differs(source: Source) -> pl.Expr:
@@ -374,38 +374,3 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
     if kind.is_float() and kind != pl.Float64:
         return column.cast(pl.Float32)  # DuckDB has no half float
     return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column
-
-
-def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Apply a function to every value, computed once per distinct value."""
-    if values.dtype.is_nested():
-        return function(values)
-    distinct = values.unique()  # a join: replace_strict of Polars 2.1 misses NaN among 32-bit -inf
-    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
-    rows = _join_keys(values)
-    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
-
-
-def _join_keys(values: pl.Series) -> pl.DataFrame:
-    """Columns that are equal where values are: a join does not match NaN with NaN."""
-    frame = values.to_physical().to_frame("value")
-    if not values.dtype.is_float():
-        return frame
-    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
-
-
-def answer_ids(values: pl.Series) -> pl.Series:
-    """64 bits that tell an answer from others, null where there is none."""
-
-    def ids(distinct: pl.Series) -> pl.Series:
-        texts = answer_text(distinct)
-        return pl.select(pl.when(texts.is_not_null()).then(pl.Series(text_ids(texts), dtype=pl.UInt64))).to_series()
-
-    return _per_distinct(values, ids)
-
-
-def answer_text(values: pl.Series) -> pl.Series:
-    """What tells an answer from others, null where there is none."""
-    if values.dtype.is_float():
-        values = pl.select(pl.when(values == 0).then(0.0).otherwise(values.fill_nan(None))).to_series()
-    return values.cast(pl.String)

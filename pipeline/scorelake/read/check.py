@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -94,7 +95,8 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
         counts = out.snapshots / manifest["run"]["run_id"] / "problem_counts"
         db.read_parquet([literal(str(path)) for path in sorted(counts.glob("*"))]).create("published")
         _create_attempts(db, local.root, shard.files, settings)
-        _create_recount(db, settings)
+        _create_graded(db, fails=settings.policy.ungraded == "fail")
+        _create_recount(db, settings.duplicates.rule)
         columns = f"{_KEYS}, n, c, ungraded"
         published = {column for column, *_ in db.execute("DESCRIBE published").fetchall()}
         if "answer_counts" in published and settings.duplicates.rule not in _SMALLEST_ANSWER:
@@ -136,7 +138,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
 
 def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings) -> str:
     """Return the query of the canonical columns of files whose columns have the same types."""
-    names, policy, has_attempts = settings.columns, settings.policy, settings.duplicates.policy != "off"
+    names, has_attempts = settings.columns, settings.duplicates.policy != "off"
     listed = ", ".join(text_literal(literal(path)) for path in paths)
     options = "hive_partitioning = false, filename = '_path', file_row_number = true"
     rows = f"(FROM read_parquet([{listed}], {options}) ANTI JOIN deleted USING (_path, file_row_number))"
@@ -157,19 +159,7 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
         """Return the text of a key; || gives NULL if a part is NULL."""
         return " || '@' || ".join(text(part, default) for part in names.parts(name))
 
-    passed, score = f"raw.{identifier(names.passed)}", f"raw.{identifier(names.score)}"
-    invalid, verdict = ["false"], "NULL::BOOLEAN"
-    if names.score in types:
-        kind = "FLOAT" if types[names.score] == "FLOAT" else "DOUBLE"
-        levels = ", ".join(f"{level}::{kind}" for level in settings.rubric.levels)
-        not_finite = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # as text: see _value
-        invalid.append(f"{score} NOT IN ({levels})" if levels else not_finite)
-        if policy.pass_threshold is not None:
-            verdict = f"{score} >= {policy.pass_threshold}::{kind}"
-    if names.passed in types:
-        wrong, verdict = _verdict(passed, text(names.passed), types[names.passed], settings)
-        verdict = f"CASE WHEN {passed} IS NOT NULL THEN {verdict} END"
-        invalid.append(wrong)
+    invalid, verdict = _outcome(types, text(names.passed), settings)
     keys = {part for each in COMPOSITE for part in names.parts(each)}
     others = {*settings.protocol.columns, *settings.carried, *([names.attempt] if has_attempts else [])}
     for name in sorted((keys | others) & types.keys()):
@@ -188,7 +178,7 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
             concat_ws(chr(31), {", ".join(f"coalesce({value}, chr(30))" for value in protocol)}) AS protocol,
             coalesce({" OR ".join(invalid)}, false) AS is_invalid,
             {verdict} AS passed,
-            {f"{score} IS NOT NULL" if names.score in types else "false"} AS has_score,
+            {f"{text(names.score)} IS NOT NULL" if names.score in types else "false"} AS has_score,
             {"false" if verdict == "NULL::BOOLEAN" else "true"} AS has_verdicts,
             {f"nullif({text(names.attempt, chr(30))}, chr(30))" if has_attempts else "NULL"} AS attempt,
             {answer} AS answer,
@@ -198,23 +188,13 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
     """
 
 
-def _create_recount(db: duckdb.DuckDBPyConnection, settings: Settings) -> None:
-    """Create the table `recount` from `attempts`: resolve duplicates by the rule, then count per problem.
+def _create_graded(db: duckdb.DuckDBPyConnection, fails: bool) -> None:
+    """Create the view `graded`: valid attempts, and whether they count.
 
     Where attempts of a benchmark have verdicts and scores, an attempt is graded if it has both.
     """
-    rule, fails = settings.duplicates.rule, str(settings.policy.ungraded == "fail").lower()
-    passed = {
-        "first": f"arg_min(passed, {_ORDER}) FILTER (graded)",
-        "last": f"arg_max(passed, {_ORDER}) FILTER (graded)",
-        "all-pass": "bool_and(passed) FILTER (graded)",
-    }.get(rule, "bool_or(passed) FILTER (graded)")
-    answer = {  # in a struct, since arg_min skips nulls
-        "first": f"struct_extract(arg_min(struct_pack(a := answer), {_ORDER}) FILTER (graded), 'a')",
-        "last": f"struct_extract(arg_max(struct_pack(a := answer), {_ORDER}) FILTER (graded), 'a')",
-    }.get(rule, "min(answer) FILTER (graded)")
     db.execute(f"""
-        CREATE TABLE recount AS
+        CREATE VIEW graded AS
         WITH valid AS (
             FROM attempts
             WHERE NOT is_invalid AND benchmark IS NOT NULL AND subject IS NOT NULL
@@ -226,14 +206,28 @@ def _create_recount(db: duckdb.DuckDBPyConnection, settings: Settings) -> None:
                 bool_or(passed IS NOT NULL) OR (bool_or(has_verdicts) AND NOT bool_or(has_score)) AS verdicts
             FROM valid
             GROUP BY benchmark
-        ),
-        graded AS (
-            SELECT valid.* REPLACE (coalesce(passed, false) AS passed), kinds.verdicts,
-                {fails} OR CASE WHEN has_both THEN passed IS NOT NULL AND has_score
-                    ELSE passed IS NOT NULL OR has_score END AS graded
-            FROM valid JOIN kinds USING (benchmark)
-        ),
-        verdicts AS (
+        )
+        SELECT valid.* REPLACE (coalesce(passed, false) AS passed), kinds.verdicts,
+            {str(fails).lower()} OR CASE WHEN has_both THEN passed IS NOT NULL AND has_score
+                ELSE passed IS NOT NULL OR has_score END AS graded
+        FROM valid JOIN kinds USING (benchmark)
+    """)
+
+
+def _create_recount(db: duckdb.DuckDBPyConnection, rule: str) -> None:
+    """Create the table `recount` from `graded`: resolve duplicates by the rule, then count per problem."""
+    passed = {
+        "first": f"arg_min(passed, {_ORDER}) FILTER (graded)",
+        "last": f"arg_max(passed, {_ORDER}) FILTER (graded)",
+        "all-pass": "bool_and(passed) FILTER (graded)",
+    }.get(rule, "bool_or(passed) FILTER (graded)")
+    answer = {  # in a struct, since arg_min skips nulls
+        "first": f"struct_extract(arg_min(struct_pack(a := answer), {_ORDER}) FILTER (graded), 'a')",
+        "last": f"struct_extract(arg_max(struct_pack(a := answer), {_ORDER}) FILTER (graded), 'a')",
+    }.get(rule, "min(answer) FILTER (graded)")
+    db.execute(f"""
+        CREATE TABLE recount AS
+        WITH verdicts AS (
             SELECT {_KEYS}, attempt,
                 CASE WHEN attempt IS NULL THEN {_ORDER} END AS unnumbered,
                 bool_or(graded) AS graded,
@@ -269,13 +263,26 @@ def _create_recount(db: duckdb.DuckDBPyConnection, settings: Settings) -> None:
     """)
 
 
-def _verdict(column: str, text: str, kind: str, settings: Settings) -> tuple[str, str]:
-    """Return conditions for rows with an invalid verdict, and for rows that passed."""
-    if not kind.startswith(("VARCHAR", "ENUM", "BLOB")):
-        return f"{column}::DOUBLE NOT IN (0, 1)", f"{column}::DOUBLE = 1"
-    passes, fails = settings.columns.pass_values, settings.columns.fail_values
-    valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
-    return f"{text} NOT IN ({valid})" if fails else "false", f"{text} IN ({passing})"
+def _outcome(types: Mapping[str, str], text: str, settings: Settings) -> tuple[list[str], str]:
+    """Return conditions for rows with an invalid outcome, and the verdict; `text` is the column `passed` as text."""
+    names, threshold = settings.columns, settings.policy.pass_threshold
+    passed, score = f"raw.{identifier(names.passed)}", f"raw.{identifier(names.score)}"
+    invalid, verdict = ["false"], "NULL::BOOLEAN"
+    if names.score in types:
+        kind = "FLOAT" if types[names.score] == "FLOAT" else "DOUBLE"
+        levels = ", ".join(f"{level}::{kind}" for level in settings.rubric.levels)
+        not_finite = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # as text: see _value
+        invalid.append(f"{score} NOT IN ({levels})" if levels else not_finite)
+        verdict = verdict if threshold is None else f"{score} >= {threshold}::{kind}"
+    if names.passed in types and types[names.passed].startswith(("VARCHAR", "ENUM", "BLOB")):
+        passes, fails = names.pass_values, names.fail_values
+        valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
+        invalid += [f"{text} NOT IN ({valid})"] * bool(fails)
+        verdict = f"{text} IN ({passing})"
+    elif names.passed in types:
+        invalid.append(f"{passed}::DOUBLE NOT IN (0, 1)")
+        verdict = f"{passed}::DOUBLE = 1"
+    return invalid, verdict
 
 
 def _value(text: str, kind: str | None, nan: str = "'NaN'") -> str:
