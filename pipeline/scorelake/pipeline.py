@@ -26,6 +26,7 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
+from scorelake.lake.pooling import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.runs import PublishedState, load_state
@@ -153,7 +154,7 @@ def _run_stages(
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
     gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
-    warnings += [*merged.warnings, *metric_warnings, *changed.warnings()]
+    warnings += [*pooled_in_lake(plan.lake, settings), *merged.warnings, *metric_warnings, *changed.warnings()]
 
     space.progress("publishing", 0, 1)
     manifest: dict[str, Any] = {

@@ -209,16 +209,18 @@ def tell(report: RunReport, quiet: bool = False) -> None:
 
 def inferred(inferred: InferredConfig, sample: LakeSample, lake: str, config: Path) -> None:
     """Print the chosen columns with reasons; raise DataError if a required one is missing."""
-    print(f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}")
+    lines = [f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}"]
     for key, choice in inferred.columns.items():
-        print(f"  {key:<11} {'@'.join(choice.names) or '-':<17} {choice.why}")
+        lines.append(f"  {key:<11} {'@'.join(choice.names) or '-':<17} {choice.why}")
     for key, columns in (("protocol", inferred.protocol), ("carry", inferred.carry)):
         for column in columns:
             why = inferred.reasons.get(column.name, "by its name")
-            print(f"  {key:<11} {column.name:<17} {why}; {column.summary}")
+            lines.append(f"  {key:<11} {column.name:<17} {why}; {column.summary}")
     if inferred.unknown:
-        print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(inferred.unknown)}")
-    print(f"wrote {config}")
+        lines.append(f"  verdicts that are neither a known pass nor a known fail: {', '.join(inferred.unknown)}")
+    lines += [f"these rows are {inferred.numbers}"] if inferred.numbers else []
+    for line in (*lines, f"wrote {config}"):
+        print(escape_controls(line))
     if inferred.missing:
         raise DataError(
             f"no column was found for {', '.join(inferred.missing)}",

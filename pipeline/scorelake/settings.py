@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from scorelake.errors import UsageError
 
@@ -78,14 +78,14 @@ class Columns(Part):
 
     @field_validator("carry", "cluster")
     @classmethod
-    def _not_ours(cls, given: Any) -> Any:
-        free = _free((given,) if isinstance(given, str) else given or ())
+    def _not_ours(cls, given: Any, info: ValidationInfo) -> Any:
+        names = (given,) if isinstance(given, str) else given or ()
+        free = names if (info.field_name, given) == ("cluster", "subject") else _free(names)
         return free if isinstance(given, tuple) else given or None  # "" is none
 
     @model_validator(mode="after")
     def _either(self) -> Columns:
-        both = sorted(set(self.pass_values) & set(self.fail_values))
-        if both:
+        if both := sorted(set(self.pass_values) & set(self.fail_values)):
             raise ValueError(f"{', '.join(both)} cannot be a pass and a fail")
         if self.fail_values and not self.pass_values:
             raise ValueError("fail_values are of use only beside pass_values")
@@ -302,7 +302,7 @@ class Settings(Part):
     @property
     def carried(self) -> tuple[str, ...]:
         """Carried columns, those asked for as slices or clusters included."""
-        cluster = (self.columns.cluster,) if self.columns.cluster else ()
+        cluster = (self.columns.cluster,) if self.columns.cluster not in (None, "subject") else ()
         return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
 
     @property

@@ -282,7 +282,7 @@ def _score_kind(
     summaries = summary_tables(survey, settings, outcomes, moments)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     compared = comparable_metrics(choose_compared(settings, outcomes))
-    ranked = list_benchmarks(survey)
+    ranked = list_benchmarks(survey, settings.columns.cluster == "subject")
     sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
     comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")

@@ -102,8 +102,10 @@ def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices
                 models = pl.Series(board.models, dtype=pl.String)
                 model = part["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64)
                 problem = part["problem"].rle_id().cast(pl.Int64).to_numpy()
-                key = part["key"].to_numpy()[np.flatnonzero(np.diff(problem, prepend=-1))]
-                units = Units.within(key, benchmark.unit_keys, benchmark.clustered)
+                unit_keys, clustered = benchmark.units(i)
+                first = np.flatnonzero(np.diff(problem, prepend=-1))
+                key = part["own" if benchmark.by_subject and i else "key"].to_numpy()[first]
+                units = Units.within(key, unit_keys, clustered)
                 matrix = [part[name].to_numpy() for name in names]
                 out[number, i] = BoardMatrix(model.to_numpy(), problem, matrix, units, models.len())
     return out

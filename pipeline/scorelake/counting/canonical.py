@@ -218,10 +218,12 @@ def _outcome(
 
 def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
     column = pl.col(names.passed)
-    if kind in (pl.Null, pl.Boolean):
+    spellings = {"true", "false"} if kind == pl.Boolean else {"0", "1"}
+    is_inverted = not (kind in _TEXTS or kind.is_nested()) and not spellings.isdisjoint(names.pass_values)
+    if kind in (pl.Null, pl.Boolean) and not is_inverted:
         return column.cast(pl.Boolean)
-    if kind in _TEXTS and names.pass_values:
-        text = column.cast(pl.String)
+    if (kind in _TEXTS and names.pass_values) or is_inverted:
+        text = _protocol_text(names.passed) if is_inverted else column.cast(pl.String)
         if names.fail_values:
             bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
         return text.is_in(names.pass_values)

@@ -274,12 +274,16 @@ def _outcome(types: Mapping[str, str], text: str, settings: Settings) -> tuple[l
         not_finite = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # as text: see _value
         invalid.append(f"{score} NOT IN ({levels})" if levels else not_finite)
         verdict = verdict if threshold is None else f"{score} >= {threshold}::{kind}"
-    if names.passed in types and types[names.passed].startswith(("VARCHAR", "ENUM", "BLOB")):
+    kind = types.get(names.passed, "")
+    spellings = ("true", "false") if kind == "BOOLEAN" else ("0", "1")
+    is_text = kind.startswith(("VARCHAR", "ENUM", "BLOB"))
+    if kind and (is_text or any(spelling in names.pass_values for spelling in spellings)):
+        text = text if is_text else f"regexp_replace({text}, '[.]0$', '')"
         passes, fails = names.pass_values, names.fail_values
         valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
         invalid += [f"{text} NOT IN ({valid})"] * bool(fails)
         verdict = f"{text} IN ({passing})"
-    elif names.passed in types:
+    elif kind:
         invalid.append(f"{passed}::DOUBLE NOT IN (0, 1)")
         verdict = f"{passed}::DOUBLE = 1"
     return invalid, verdict

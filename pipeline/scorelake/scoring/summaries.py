@@ -73,9 +73,9 @@ def table_keys(settings: Settings) -> list[tuple[Sequence[str], str]]:
 
 def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
     """Return the summary tables to make."""
-    clustered = settings.columns.cluster is not None
-    out = []
+    cluster, out = settings.columns.cluster, []
     for keys, column in table_keys(settings):
+        clustered = cluster is not None and not (cluster == "subject" and keys == GROUP)
         named = pl.lit(column).alias("slice")
         fine, coverage = (frames[column].with_columns(named) for frames in (survey.histograms, survey.coverage))
         histogram = coarsen(fine, (*keys, CLUSTER) if clustered else keys)
@@ -121,8 +121,8 @@ def summarize(
     """Return one summary table per grouping, groups x metrics, with the columns EXTRA."""
     made: list[dict[Metric, Summaries]] = [{} for _ in groups]
     per_table = [moments[i::2] for i in range(2)] if groups[0].clustered else [moments, [None] * len(moments)]
-    for summaries, by_group, by_cluster in zip(made, *per_table, strict=False):
-        summaries.update(_from_moments(chosen, by_group, by_cluster, settings))
+    for each, summaries, by_group, by_cluster in zip(groups, made, *per_table, strict=False):
+        summaries.update(_from_moments(chosen, by_group, by_cluster if each.clustered else None, settings))
     from_counts = [metric for metric in chosen if metric not in made[0]]
     if from_counts:
         for summaries, results in zip(made, _from_counts(from_counts, groups, settings, outcomes), strict=True):
@@ -233,6 +233,6 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     if not chosen:
         return pl.DataFrame(schema=CURVE.schema)
     made = _aggregate([of_ends(chosen, n, c)], models, column, settings)
-    share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
+    share = (pl.col("problems_scored") / pl.col("problems")).alias("scored")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
