@@ -121,7 +121,7 @@ _METRIC: Columns = {
     "param": (REAL, "tau of g-pass, lambda of geo-spectrum; null for other metrics"),
 }
 _ESTIMATE: Columns = {
-    "value": (REAL, "Unbiased estimate from the observed attempts; null below min_coverage"),
+    "value": (REAL, "Estimate from the observed attempts; null below min_coverage"),
     "lo": (REAL, "Lower end of the confidence interval of value (problems treated as a random sample)"),
     "hi": (REAL, "Upper end of the confidence interval of value (problems treated as a random sample)"),
     "se": (REAL, "Standard error of value (problems, or their clusters, treated as a random sample)"),
@@ -135,8 +135,10 @@ SIZE_COLUMNS: Columns = {
 _SUMMARY: Columns = {
     **_METRIC,
     **_ESTIMATE,
-    "rerun_lo": (REAL, "Lower end of the interval for new attempts at the same problems; pass/fail means, n >= 2"),
-    "rerun_hi": (REAL, "Upper end of the interval for new attempts at the same problems; pass/fail means, n >= 2"),
+    "bound_lo": (REAL, "lo if every problem with fewer than k attempts had the least value; null for blends"),
+    "bound_hi": (REAL, "hi if every problem with fewer than k attempts had the largest value; null for blends"),
+    "rerun_lo": (REAL, "Lower end of the interval for new attempts at the same problems; pass/fail means"),
+    "rerun_hi": (REAL, "Upper end of the interval for new attempts at the same problems; pass/fail means"),
     "mu": (REAL, "Posterior mean over all problems (problems fixed, attempts random); null for votes"),
     "sigma": (REAL, "Posterior standard deviation of mu"),
     "mu_lo": (REAL, "Lower end of the credible interval of mu; need not contain value"),
@@ -174,8 +176,7 @@ PROBLEM_HISTOGRAM = Table(
     "Number of problems per group, n and c: sufficient for every pass/fail metric.",
     {
         **GROUP_COLUMNS,
-        "n": COUNT_COLUMNS["n"],
-        "c": COUNT_COLUMNS["c"],
+        **{name: COUNT_COLUMNS[name] for name in ("n", "c")},
         "problems": (INT, "Problems with this n and c"),
     },
 )
@@ -202,9 +203,8 @@ CURVE = Table(
     {
         **MODEL_COLUMNS,
         **shared_columns("metric", "family", "k", "value", "lo", "hi"),
-        "problems": SIZE_COLUMNS["problems"],
-        "problems_scored": SIZE_COLUMNS["problems_scored"],
-        "coverage": (REAL, "Share of problems with at least k graded attempts; value is null below min_coverage"),
+        **{name: SIZE_COLUMNS[name] for name in ("problems", "problems_scored")},
+        "scored": (REAL, "Share of problems with at least k graded attempts; value is null below min_coverage"),
     },
 )
 OVERALL = Table(

@@ -112,7 +112,7 @@ def test_curves(board: Board, out: Path, parts: dict[Board, str]) -> None:
     )
     assert len(points) == sum(cell != "\u2013" for cell in cells.values())
     for p in points:
-        star = "" if p["coverage"] == 1 else "*"
+        star = "" if p["scored"] == 1 else "*"
         assert cells[shorten(p["model"], 60), p["family"], str(p["k"])] == _percent(p["value"]) + star
 
 

@@ -27,7 +27,7 @@ UNGRADED = 0.05
 CURVES = {"pass@k": "at least one of k attempts passes", "pass^k": "all k attempts pass"}
 
 _CURVES = """
-SELECT model, family, k, value, lo, hi, coverage FROM curve
+SELECT model, family, k, value, lo, hi, scored FROM curve
 WHERE benchmark = ? AND protocol = ? AND value IS NOT NULL AND family IN ('pass@k', 'pass^k') ORDER BY k
 """
 _CHANGES = """
