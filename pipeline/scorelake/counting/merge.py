@@ -7,7 +7,7 @@ lake only, so that sums over buckets come to the same bits for any memory, threa
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,22 +15,28 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from scorelake.counting.canonical import MEASURE_PREFIX, OUTCOMES, PASSED, REJECTED, UNGRADED
+from scorelake.counting.attempt_values import with_answers, with_measure, with_rewards
+from scorelake.counting.canonical import (
+    CATEGORIES,
+    FAILED,
+    MEASURE_PREFIX,
+    OUTCOMES,
+    PASSED,
+    REJECTED,
+    SCORED,
+    UNGRADED,
+    UNSCORED,
+)
 from scorelake.counting.duplicates import PROBLEM, resolve
-from scorelake.counting.kernel import changes
-from scorelake.counting.partials import Partial
+from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
-from scorelake.metrics.costs import BINS, budget_edges
-from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.costs import budget_edges
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
 from scorelake.settings import MEASURE_COLUMNS
 from scorelake.storage.disk import remove, storage_errors, temp_path
-from scorelake.storage.parquet import arrow
 
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
 _HASHES, _EXAMPLES = 1 << 64, 5
@@ -54,8 +60,10 @@ class Bucket:
     path: str
     rule: str
     """Which of several verdicts for one attempt counts."""
-    answers: bool = False
-    """Whether answers are wanted."""
+    kinds: dict[str, Kind]
+    """What the attempts of each benchmark have."""
+    ungraded_score: float | None = None
+    """The score of an attempt without one, where ungraded attempts are failed ones."""
     measures: tuple[tuple[str, int], ...] = ()
     """Measures, and where the bins of each start."""
 
@@ -63,6 +71,19 @@ class Bucket:
     def weight(self) -> int:
         """Rows of the lake in the bucket, approximately."""
         return int(sum(p.counted for p in self.partials) * (self.high - self.low + 1) / _HASHES) + 1
+
+    @property
+    def scores(self) -> bool:
+        return any(kind.scores for kind in self.kinds.values())
+
+    @property
+    def answers(self) -> bool:
+        return any(kind.answers for kind in self.kinds.values())
+
+    def of_kind(self, test: Callable[[Kind], bool]) -> pl.Expr:
+        """Return whether a problem is of a benchmark whose kind passes a test."""
+        names = [name for name, kind in self.kinds.items() if test(kind)]
+        return pl.col("benchmark").is_in(pl.Series(names, dtype=CATEGORIES["benchmark"]).implode())
 
 
 @dataclass(frozen=True)
@@ -93,19 +114,24 @@ def plan_buckets(
     rule: str,
     answers: bool = False,
     rows_per_bucket: int = ROWS_PER_BUCKET,
+    ungraded_score: float | None = None,
     measures: tuple[tuple[str, int], ...] = (),
 ) -> list[Bucket]:
     """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
+    kinds = benchmark_kinds(partials, answers)
     count = bucket_count(sum(partial.counted for partial in partials), rows_per_bucket)
     edges = [_HASHES * i // count for i in range(count + 1)]
     ordered = rule in ("first", "last")  # only then are the files of a partial needed
     filled = tuple(
-        replace(partial, files=partial.files if ordered else (), rejects=(), quarantine=())
+        replace(partial, files=partial.files if ordered else (), rejects=(), quarantine=(), outcomes=())
         for partial in partials
         if partial.counted
     )
     return [
-        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers, measures)
+        Bucket(
+            *(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule),
+            *(kinds, ungraded_score, measures),
+        )
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
@@ -122,14 +148,14 @@ def merge(bucket: Bucket) -> Merged:
     frame = _from_counts(problems, bits, bucket.rule)
     conflicts = _bit_conflicts(problems, bits)
     if has_lists:
-        listed = _listed_rows(rows, problems, bits)
+        listed = _with_verdicts(_listed_rows(rows, problems, bits), problems, bucket)
         attempts, repeated = resolve(listed, bucket.rule, bucket.answers)
         conflicts = pl.concat([conflicts.join(problems.filter("listed"), on=PROBLEM, how="anti"), repeated])
         frame = _add_lists(frame, problems, attempts, bucket)
     frame = frame.with_columns(duplicates=pl.col("rows") - pl.col("n") - pl.col("ungraded"))
     frame = frame.with_columns(problems[f"min:{name}"].alias(name) for name in carried)
-    if not any(partial.binary for partial in bucket.partials):
-        frame = frame.with_columns(c=pl.lit(None, pl.Int64))
+    if not all(kind.verdicts for kind in bucket.kinds.values()):
+        frame = frame.with_columns(pl.when(bucket.of_kind(lambda kind: kind.verdicts)).then("c"))
     _write(
         frame, [*carried, *(f"{name}_{end}" for name, _ in bucket.measures for end in MEASURE_COLUMNS)], bucket.path
     )
@@ -179,6 +205,9 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
+    wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers
+    absent = set(["outcome", *wanted] if wanted else []).difference(rows.columns)  # all buckets have the same columns
+    rows = rows.with_columns(pl.lit(None, pl.List(LISTED[name])).alias(name) for name in sorted(absent))
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
 
 
@@ -221,7 +250,7 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     names = [name for name in rows.columns if name in LISTED or name.startswith(MEASURE_PREFIX)]
     lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
     # a partial whose files lack a column has no lists of it
-    null = pl.when(pl.element() > REJECTED).then(pl.element())
+    null = pl.when(pl.element() > UNSCORED + PASSED).then(pl.element())
     nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED.get(name, pl.Float64()))) for name in names}
     lists = lists.with_columns(pl.coalesce(name, nulls[name]) for name in names if lists[name].null_count())
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
@@ -229,6 +258,32 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     for name, number in OUTCOMES.items() if bits else ():
         frames.append(_numbers_of(listed, _words(bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
     return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _with_verdicts(attempts: pl.DataFrame, problems: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
+    """Decide which attempts are graded where only some of a benchmark's have both verdict and score."""
+    fill = bucket.ungraded_score
+    if fill is None and (attempts["outcome"].max() or 0) <= UNGRADED:  # type: ignore[operator]
+        return attempts
+    flags = problems.select(
+        both=bucket.of_kind(lambda kind: kind.verdicts and kind.scores),
+        scores=bucket.of_kind(lambda kind: kind.scores),
+        answers=bucket.of_kind(lambda kind: kind.answers),
+    )[attempts[PROBLEM]]
+    outcome = pl.col("outcome")
+    unscored = pl.when(outcome >= UNSCORED).then(outcome - UNSCORED)
+    verdict = unscored.when(outcome == SCORED).then(FAILED).otherwise(outcome)
+    if fill is None:
+        columns = [pl.when((outcome > REJECTED) & pl.col("both")).then(UNGRADED).otherwise(verdict).alias("outcome")]
+    else:
+        columns = [pl.when(outcome == UNGRADED).then(FAILED).otherwise(verdict).alias("outcome")]
+        if "score" in attempts.columns:
+            score = pl.col("score")
+            columns.append(pl.when("scores").then(score.fill_null(fill)).otherwise(score))
+    if "answer" in attempts.columns:
+        columns.append(pl.when("answers").then("answer"))
+    frame = pl.concat([attempts, flags], how="horizontal").with_columns(columns).drop(flags.columns)
+    return frame.with_columns(outcome.cast(pl.UInt8))
 
 
 def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
@@ -244,90 +299,13 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
         pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
     )
     graded = attempts.filter(pl.col("outcome") < UNGRADED)
-    if any(partial.rewards for partial in bucket.partials):
-        frame = _with_rewards(frame, graded)
+    if bucket.scores:
+        frame = with_rewards(frame, graded)
     if bucket.answers:
-        frame = _with_answers(frame, graded)
+        frame = with_answers(frame, graded)
     for name, first in bucket.measures:
-        frame = _with_measure(frame, attempts, name, budget_edges(first))
+        frame = with_measure(frame, attempts, name, budget_edges(first))
     return frame
-
-
-def _with_rewards(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
-    """The rewards of every problem, rising, and how many attempts got each; their mean and the best of them."""
-    owner, score, n, _ = _count_values(graded, "score")
-    with np.errstate(over="ignore", invalid="ignore"):  # rewards too large to be added are refused by name later
-        total, count = (np.bincount(owner, weights, frame.height) for weights in (score * n, n))
-        mean = np.divide(total, count, out=np.full(frame.height, np.nan), where=count > 0)
-    ends = np.cumsum(np.bincount(owner, minlength=frame.height))
-    best = np.where(count > 0, score[ends - 1] if score.size else np.nan, np.nan)
-    return frame.with_columns(
-        pl.Series("rewards", _lists(owner, score, frame.height)),
-        pl.Series("reward_counts", _lists(owner, n, frame.height)),
-        pl.Series("reward_mean", mean).fill_nan(None),
-        pl.Series("reward_max", best).fill_nan(None),
-    )
-
-
-def _with_answers(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
-    """How many attempts gave each answer and how many of those passed, the most common first."""
-    owner, _, n, passes = _count_values(graded.filter(pl.col("answer").is_not_null()), "answer")
-    order = np.lexsort((-passes, -n, owner))
-    return frame.with_columns(
-        pl.Series("answer_counts", _lists(owner, n[order], frame.height)),
-        pl.Series("answer_passes", _lists(owner, passes[order], frame.height)),
-    )
-
-
-def _with_measure(frame: pl.DataFrame, attempts: pl.DataFrame, name: str, edges: Floats) -> pl.DataFrame:
-    """Sums, squares and numbers of a measure over graded, passed and ungraded attempts; bins of the passed ones."""
-    paid = attempts.select(PROBLEM, "outcome", value=MEASURE_PREFIX + name).drop_nulls("value")
-    owner, outcome = paid[PROBLEM].to_numpy().astype(np.int64), paid["outcome"].to_numpy()
-    units = np.rint(paid["value"].to_numpy() * 1e9).astype(np.int64)
-    key, size = 3 * owner + outcome, 3 * frame.height
-    high, low = units >> 30, units & (1 << 30) - 1
-    cross = _exact_sums(key, high * low, size) * 2.0**31
-    squares = (_exact_sums(key, high * high, size) * 2.0**60 + cross + _exact_sums(key, low * low, size)) / 1e18
-    by_outcome = np.stack([_exact_sums(key, units, size) / 1e9, squares, np.bincount(key, minlength=size)])
-    failed, passed, ungraded = np.moveaxis(by_outcome.reshape(3, frame.height, 3), 2, 0)
-    columns = dict[str, pl.Series]()
-    for prefix, sums in (("", failed + passed), ("passed_", passed), ("ungraded_", ungraded)):
-        named = zip(("sum", "squares", "count"), sums, strict=True)
-        columns |= {prefix + end: pl.Series(column) for end, column in named}
-        columns[f"{prefix}count"] = columns[f"{prefix}count"].cast(pl.Int64)
-    won = outcome == PASSED
-    binned = np.sort(owner[won] * BINS + np.searchsorted(edges, paid["value"].to_numpy()[won]))
-    columns["passed_bins"] = pl.Series(_lists(binned // BINS, (binned % BINS).astype(np.uint8), frame.height))
-    return frame.with_columns(column.alias(f"{name}_{end}") for end, column in columns.items())
-
-
-def _exact_sums(owner: Ints, numbers: Ints, size: int) -> Floats:
-    """Sum whole numbers by owner in two halves, whose sums are exact: independent of order and cut."""
-    high, low = (np.bincount(owner, half, size) for half in (numbers >> 30, numbers & (1 << 30) - 1))
-    return np.asarray(high * 2.0**30 + low)
-
-
-def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64], ...]:
-    """Count the attempts of each problem by value: problem, value, attempts and passes, ordered by the first two.
-
-    A sort of 64 bits takes a fifth of the time of a group_by on two columns.
-    """
-    values, code = np.unique(attempts[column].to_numpy(), return_inverse=True)
-    passed = attempts["outcome"].to_numpy() == PASSED
-    coded = (attempts[PROBLEM].to_numpy().astype(np.uint64) << np.uint64(32) | code.astype(np.uint64)) << np.uint64(1)
-    coded |= passed
-    coded.sort()
-    pairs = coded >> np.uint64(1)
-    starts = np.flatnonzero(changes(pairs))
-    passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts)
-    owner = (pairs[starts] >> np.uint64(32)).astype(np.int64)
-    return owner, values[pairs[starts] & np.uint64((1 << 32) - 1)], np.diff(starts, append=pairs.size), passes
-
-
-def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Array[Any]:
-    """One list per problem of values that are in the order of their problems."""
-    offsets = np.append(0, np.cumsum(np.bincount(owner, minlength=size)))
-    return pa.LargeListArray.from_arrays(arrow(offsets), arrow(values))
 
 
 def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
