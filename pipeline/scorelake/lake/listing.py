@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.lake import delta, iceberg
+from scorelake.lake.description import load_description
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes
 from scorelake.storage.files import File, stat
@@ -51,6 +52,7 @@ def listing(
     if out is not None:
         refuse_inside(location, out)
     lake = _list(str(location), storage, None if out is None else _absolute(out))
+    lake = _in_force(lake, load_description(str(location), storage).get("files"))
     if not lake.files:
         hint = f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored"
         if lake.ignored and not is_remote(str(location)):
@@ -66,6 +68,19 @@ def listing(
         what = f"[lake] exclude leaves none of {len(excluded):,} Parquet files"
         raise LakeError(what, where=lake.root, hint="check its patterns")
     return replace(lake, files=tuple(sorted(kept)), excluded=tuple(excluded), idle=tuple(idle))
+
+
+def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
+    """Leave out files that the description does not name: `ingest` replaced them, or was killed."""
+    if named is None:
+        return lake
+    in_force = {*named}
+    files = tuple(file for file in lake.files if file.path in in_force)
+    missing = sorted(in_force - {file.path for file in files})
+    if missing:
+        what = f"{len(missing):,} files that ingest wrote are missing, such as {missing[0]}"
+        raise DataError(what, where=lake.root, hint="run the same ingest again, or copy the lake again")
+    return replace(lake, files=files, ignored=lake.ignored + len(lake.files) - len(files))
 
 
 def refuse_inside(location: str | Path, out: str | Path) -> None:
