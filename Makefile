@@ -8,7 +8,7 @@ TOOLS  := $(VENV)/.tools
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan browser page-shots coverage docs fixtures clean
+.PHONY: help run test test-fast lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan system page-shots coverage docs fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -37,12 +37,12 @@ test: $(TOOLS) lint ## Lint, then run every test
 test-fast: $(TOOLS) ## Run the tests of daily work, without the slow ones
 	$(BIN)/pytest -m "not slow"
 
-browser: ## Install Debian's Chromium and its driver for the tests of the page, where that is possible
-	@if command -v chromedriver >/dev/null; then echo "chromedriver is here"; \
+system: ## Install Debian's Chromium, its driver and PostgreSQL for the tests that use them, where that is possible
+	@if command -v chromedriver >/dev/null && ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then echo "Chromium and PostgreSQL are here"; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu >/dev/null \
-		|| echo "Chromium could not be installed: the page will not be tried in a browser"; \
-	else echo "no chromedriver, and this user may not install one: the page will not be tried in a browser"; fi
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu postgresql >/dev/null \
+		|| echo "Chromium and PostgreSQL could not be installed: their tests are skipped"; \
+	else echo "no Chromium or no PostgreSQL, and this user may not install them: their tests are skipped"; fi
 
 page-shots: $(TOOLS) ## Screenshots of the page in Chromium, wide, on a phone and dark, into out/shots
 	$(BIN)/python tests/shots.py out/shots

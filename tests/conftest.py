@@ -108,7 +108,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     many = sum("NO BROWSER" in reason for reason in skipped)
     if many:
         terminalreporter.write_line(
-            f"NO BROWSER: {many} tests of the page did not run; `make browser` installs one", red=True
+            f"NO BROWSER: {many} tests of the page did not run; `make system` installs one", red=True
         )
 
 

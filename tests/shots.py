@@ -55,7 +55,7 @@ def outputs(home: Path) -> dict[str, Path]:
 def main(folder: Path) -> None:
     chromium = browser()
     if chromium is None:
-        sys.exit("no Chromium with its driver here: make browser")
+        sys.exit("no Chromium with its driver here: make system")
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as home:
         for name, out in outputs(Path(home)).items():

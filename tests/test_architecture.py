@@ -41,6 +41,7 @@ LIBRARIES = {
     "deltalake": ("lake.delta",),
     "pyiceberg": ("lake.iceberg",),
     "ray": ("engines",),
+    "psycopg": ("read.postgres",),
     "typer": ("cli",),
     "click": ("cli",),
     "rich": ("reporting", "read.show"),

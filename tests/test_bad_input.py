@@ -1,12 +1,15 @@
 """Bad input, one kind at a time: the right verdict, the file named, the rows accounted for."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -150,6 +153,62 @@ def test_a_folder_in_conflict_with_a_column(lake: Path, tmp_path: Path) -> None:
     accounted(tmp_path, rows_read=16, graded=8, rejected=8)
 
 
+def test_attempts_in_folder_names(lake: Path, out: Path) -> None:
+    """Small numbers, texts and numbers in a column beside them: repeats are found in all of them."""
+    rows = attempts(model="m", problem_id=["a", "b"], passed=[True, False])
+    for name in ("run=1/0", "run=1/1", "run=2/0", "run=x/0", "run=__HIVE_DEFAULT_PARTITION__/0"):
+        put(lake, rows, f"{name}.parquet")
+    report = run(lake, out, '[columns]\nattempt = "run"\n')
+    assert (report.run["graded"], report.run["duplicates"]) == (8, 2)
+    shutil.rmtree(lake / "run=x")
+    shutil.rmtree(lake / "run=__HIVE_DEFAULT_PARTITION__")
+    put(lake, rows.with_columns(run=pl.Series([1, 3])), "column.parquet")
+    report = run(lake, out, '[columns]\nattempt = "run"\n', metrics=["pass@1"])
+    assert (report.run["graded"], report.run["duplicates"]) == (5, 3)
+    assert failed_checks(out) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "config", "values"),
+    [
+        ("t", "[protocol]\ncolumns = ['t']\n", {"0.70": 0.7, "0.7": 0.0}),
+        ("level", "by = ['level']\n", {"Easy": "easy", "hard": "easy"}),
+        ("attempt", "", {"1": 1, "2": 3}),
+        ("flag", "[columns]\ncarry = ['flag']\n", {"True": True, "False": None}),
+    ],
+)
+def test_any_column_in_conflict_with_its_folder(
+    lake: Path, tmp_path: Path, key: str, config: str, values: dict[str, Any]
+) -> None:
+    """A temperature of 0 in the folder temperature=0.7 was published as 0."""
+    for i, (folder, value) in enumerate(values.items()):
+        rows = attempts(model="m", problem_id=[f"p{i}", f"q{i}"], passed=True, **{key: value})
+        put(lake, rows, f"{key}={folder}/{i}.parquet")
+    assert f"{key}={folder}/1.parquet: 2 rows: in conflict with the folder's name" in refused(tmp_path, config)
+    config = f"{config}[policy]\nmax_rejected = 2\n"
+    report = run(lake, tmp_path / "out", config, metrics=["pass@1"])
+    assert (report.run["graded"], report.run["rejected"]) == (2, 2)
+    assert failed_checks(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_times_in_two_units_are_one_column(lake: Path, out: Path, apart: bool) -> None:
+    """Counted together and in two shards; a file without values agrees with both."""
+    at = pl.Series([datetime(2026, 1, 1, 12), datetime(2026, 1, 2)])
+    for unit in ("ms", "us", "ns", None):
+        when = at.dt.cast_time_unit(unit) if unit else pl.Series([None, None], dtype=pl.Null)
+        problems = [f"{unit} a", f"{unit} b"]
+        put(lake, attempts(model="m", problem_id=problems, passed=True, when=when), f"{unit}.parquet")
+        if apart:
+            run(lake, out, by=("when",), metrics=["pass@1"])
+    run(lake, out, by=("when",), metrics=["pass@1"])
+    assert ask(out, 'SELECT "when", sum(n) FROM problem_counts GROUP BY 1 ORDER BY 1') == [
+        (at[0], 3),
+        (at[1], 3),
+        (None, 2),
+    ]
+
+
 def test_null_names_are_rejected(lake: Path, tmp_path: Path) -> None:
     put(lake, attempts(model=["m", None], problem_id=["a", "a"], passed=[True, True]), "subject=x/0.parquet")
     put(lake, GOOD, "subject=__HIVE_DEFAULT_PARTITION__/0.parquet")
@@ -180,11 +239,27 @@ def test_hidden_files_and_links(lake: Path, tmp_path: Path) -> None:
     put(lake, GOOD)
     put(lake, GOOD, "_tmp/part-1.parquet")
     put(lake, GOOD, ".hidden.parquet")
-    put(tmp_path / "outside", GOOD)
     (lake / "loop").symlink_to(lake)
-    (lake / "away").symlink_to(tmp_path / "outside")
     (lake / "dangling.parquet").symlink_to(tmp_path / "nowhere.parquet")
     accounted(tmp_path, files=1, rows_read=8, graded=8)
+
+
+def test_a_file_name_that_is_not_utf8_is_quarantined(lake: Path, tmp_path: Path) -> None:
+    put(lake, GOOD)
+    (lake / os.fsdecode(b"caf\xe9.parquet")).write_bytes(DATA)
+    assert r"caf\xe9.parquet: the file name is not UTF-8; rename it" in refused(tmp_path)
+    accounted(tmp_path, rows_read=8, quarantined=1)
+
+
+def test_what_is_left_out_is_on_the_screen(lake: Path, tmp_path: Path, cli: Any) -> None:
+    put(lake, GOOD)
+    put(lake, GOOD, "old.parquet")
+    (lake / "latest.parquet").symlink_to(lake / "part-0.parquet")
+    (tmp_path / "c.toml").write_text('[lake]\nexclude = ["old*"]\n')
+    done = cli("score", lake, "--out", tmp_path / "out", "--config", tmp_path / "c.toml")
+    assert "left out 1 (a link to another place of this lake): latest.parquet" in done.stderr
+    assert "left out 1 (matches [lake] exclude): old.parquet" in done.stderr
+    assert "Total: 8 graded" in done.stderr
 
 
 def test_files_that_change_while_they_are_read(lake: Path, tmp_path: Path) -> None:
@@ -214,18 +289,16 @@ def test_thousands_of_tiny_files(lake: Path, out: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_more_than_two_to_the_32_rows(lake: Path, tmp_path: Path) -> None:
-    """Five hundred links to one file of ten million equal rows: 5e9 attempts of one problem, counted in 64 bits."""
+    """Five hundred copies of one file of ten million equal rows: 5e9 attempts of one problem, counted in 64 bits."""
     lake.mkdir()
     rows = 10_000_000
     one = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), ["m"])
     table = pa.table({"model": one, "problem_id": one, "passed": pa.array(np.ones(rows, bool))})
     pq.write_table(table, lake / "000.parquet", row_group_size=rows)
-    for i in range(1, 500):
-        os.link(lake / "000.parquet", lake / f"{i:03d}.parquet")
     listed = listing(lake)
-    (shard,) = shards(listed.root, listed.files[:1], 1)
+    (shard,) = shards(listed.root, listed.files, 1)
     partial = tasks.count(tasks.Count(shard, Settings(), str(tmp_path / "partials")))
-    partials = [replace(partial, files=(file,)) for file in listed.files]  # equal content, equal counts
+    partials = [replace(partial, files=(replace(listed.files[0], inode=i),)) for i in range(500)]
     (bucket,) = plan_buckets(tmp_path / "partials", partials, tmp_path, "error", rows_per_bucket=10**12)
     merged = merge(bucket)
     assert merged.graded == 500 * rows > 2**32

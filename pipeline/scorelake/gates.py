@@ -208,7 +208,8 @@ def _falls(gates: Gates, models: pl.DataFrame, change: pl.DataFrame) -> list[str
             f"[gates] metric: {gates.metric} is not computed, so nothing could ever fall by max_fall",
             hint=f"computed are: {', '.join(computed) or 'none'}",
         )
-    fallen = mine.filter((pl.col("hi") < -gates.max_fall) | pl.col("value").is_null())
+    is_lost = pl.col("value").is_null() & ((pl.col("what") == "gone") | pl.col("problems").is_not_null())
+    fallen = mine.filter((pl.col("hi") < -gates.max_fall) | is_lost)
     return [
         f"max_fall: {_who(row)} fell from {row['value_before']:.4f} to "
         + (

@@ -56,6 +56,8 @@ class RunReport:
     warnings: tuple[str, ...] = ()
     ways: dict[str, int] = field(default_factory=dict)
     """How many shards were counted by the query, by the kernel, or not at all."""
+    left_out: tuple[str, ...] = ()
+    """Files of the lake that are not counted, with the reasons."""
     distinct_problems: int = 0
     """Different problems, however many models attempted them."""
     change: Change | None = None

@@ -175,6 +175,8 @@ def tell(report: RunReport, quiet: bool = False) -> None:
         say(f"warning: {warning}")
     if quiet:
         return
+    for line in report.left_out:
+        say(line)
     if report.status == "planned":
         say(
             f"would read {report.files_read:,} of {plural(run['files'], 'file')} "

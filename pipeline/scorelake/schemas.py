@@ -98,8 +98,6 @@ def protocol_label(protocol: str) -> str:
     )
 
 
-# --- columns that several tables share ---
-
 GROUP_COLUMNS: Columns = {
     "benchmark": (TEXT, "Set of problems that are scored together"),
     "subject": (TEXT, "Part of a benchmark"),
@@ -165,8 +163,6 @@ def shared_columns(*names: str) -> Columns:
 MODEL_COLUMNS, BENCHMARK_COLUMN, SUBJECT_COLUMNS = (
     shared_columns(*names) for names in (("benchmark", "model", "protocol"), ("benchmark",), ("benchmark", "subject"))
 )
-
-# --- tables of a snapshot ---
 
 PROBLEM_COUNTS = Table(
     "problem_counts",
@@ -315,21 +311,31 @@ CHANGE = Table(
     {
         **MODEL_COLUMNS,
         **shared_columns("metric"),
-        "what": (TEXT, "moved, same, new or gone; unknown if either run has no value"),
+        "what": (TEXT, "moved, same, new, gone or unknown"),
+        "reason": (TEXT, "Why the change is unknown; null otherwise"),
         "value_before": (REAL, "Value in the previous run"),
         "value": (REAL, "Value in this run"),
-        "change": (REAL, "value minus value_before"),
-        "lo": (REAL, "Lower end of the confidence interval of change (same problems, new attempts)"),
-        "hi": (REAL, "Upper end of the confidence interval of change (same problems, new attempts)"),
-        "p": (REAL, "Two-sided p-value of no change (same problems, new attempts)"),
+        "change": (REAL, "Mean over the problems of both runs of value now minus value before"),
+        "lo": (REAL, "Lower end of the confidence interval of change (paired by problem)"),
+        "hi": (REAL, "Upper end of the confidence interval of change (paired by problem)"),
+        "p": (REAL, "Two-sided p-value of no change, of this run alone (paired by problem)"),
         "q": (REAL, "Benjamini-Hochberg adjusted p, over the models of the benchmark, protocol and metric"),
         "outside": (FLAG, "True if the change is significant (q <= 1 - confidence)"),
-        "rank_before": (INT, "Rank by value in the previous run"),
-        "rank": (INT, "Rank by value in this run"),
-        "problems_before": (INT, "Problems in the previous run"),
-        "problems": (INT, "Problems in this run"),
-        "attempts_before": (INT, "Graded attempts in the previous run"),
-        "attempts": (INT, "Graded attempts in this run"),
+        "look": (INT, "Number of earlier published runs with a value of this score"),
+        "alarm": (
+            FLAG,
+            "True if the change is significant over all looks: p at most this look's share of 1 - confidence",
+        ),
+        "from_added": (REAL, "Movement of value due to problems of this run alone"),
+        "from_dropped": (REAL, "Movement of value due to problems of the previous run alone"),
+        "problems_both": (INT, "Problems with a value in both runs, over which change is the mean"),
+        "problems_added": (INT, "Problems with a value in this run alone"),
+        "problems_dropped": (INT, "Problems with a value in the previous run alone"),
+        **{
+            name: (INT, f"{text} in {run}")
+            for column, text in (("rank", "Rank by value"), ("problems", "Problems"), ("attempts", "Graded attempts"))
+            for name, run in ((f"{column}_before", "the previous run"), (column, "this run"))
+        },
         "settings_changed": (FLAG, "True if the settings or the version differ between the two runs"),
     },
 )
@@ -356,18 +362,13 @@ _RUN: Columns = {
     "models": (INT, "Models in model_summary"),
     "problems": (INT, "Problems, summed over models"),
 }
-RUN = Table(
-    "run", "One row per published run.", {**_RUN, "shown": (FLAG, "True for the run that this file contains")}
-)
-RECORD = Table(
-    "run_record",
-    "Rows of runs.parquet: one per published run.",
-    {
-        **_RUN,
-        "settings_json": (TEXT, "Settings as JSON"),
-        "quarantine_json": (TEXT, "Quarantined files and reasons as JSON"),
-    },
-)
+_SHOWN: Columns = {"shown": (FLAG, "True for the run that this file contains")}
+RUN = Table("run", "One row per published run.", {**_RUN, **_SHOWN})
+_JSON: Columns = {
+    "settings_json": (TEXT, "Settings as JSON"),
+    "quarantine_json": (TEXT, "Quarantined files and reasons as JSON"),
+}
+RECORD = Table("run_record", "Rows of runs.parquet: one per published run.", {**_RUN, **_JSON})
 SETTING = Table(
     "setting",
     "Settings of every run: one row per digest and key.",

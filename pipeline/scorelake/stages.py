@@ -80,7 +80,8 @@ class ScorePlan:
     def file_counts(self) -> dict[str, Any]:
         """How many files are read, and how many are not."""
         read = sum(len(shard.files) for shard in self.shards)
-        return {"files_read": read, "files_reused": len(self.lake.files) - read, "ignored": self.lake.ignored}
+        left_out = {"ignored": len(self.lake.left_out), "left_out": tuple(self.lake.describe_left_out())}
+        return {"files_read": read, "files_reused": len(self.lake.files) - read, **left_out}
 
 
 def plan_lake(
@@ -222,7 +223,7 @@ def score(
     progress("scoring", 2, 4)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     benchmarks, compared = list_benchmarks(survey), comparable_metrics(choose_compared(settings, outcomes))
-    sums = LakeSums(engine.map, batches, benchmarks, in_process=engine is local)
+    sums = LakeSums.of(engine.map, batches, benchmarks, in_process=engine is local)
     comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
     progress("scoring", 4, 4)
     c = pl.col("c") if survey.binary else pl.lit(None, pl.Int64).alias("c")

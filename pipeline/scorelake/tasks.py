@@ -74,7 +74,7 @@ def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: 
     def check(files: Sequence[File], every_file: bool) -> ScorelakeError | None:
         shard = Shard(root, tuple(files))
         with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, columns=()) as here:
-            reasons = parallel_map(lambda file: (file.path, counting.unfit(here, file, settings)), here.files)
+            reasons = parallel_map(lambda file: (file.name, counting.unfit(here, file, settings)), here.files)
             return refusal(reasons, settings, where, every_file)
 
     if every_file or check(files[:1], every_file=True) is not None:
@@ -218,7 +218,7 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
 def condemn(task: Count, reason: str) -> Partial:
     """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
-    quarantine = ((file.path, reason),)
+    quarantine = ((file.name, reason),)
     partial = Partial(task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
     home = Path(_here(task).folder) / partial.name
     temporary = temp_path(home)

@@ -108,8 +108,8 @@ class Buckets:
             outcomes = Outcomes(binary=True, rewards=False, top_n=4)
             settings = Settings.model_validate({"compare": {"metrics": ["pass@1"]}})
             tasks.append(BucketTask(str(path), frame.height, settings, outcomes))
-        self.sums = [LakeSums(map, [(task,) for task in tasks], benchmarks, in_process=False)]
-        self.sums += [LakeSums(map, [tuple(tasks)], benchmarks, in_process=True)]
+        self.sums = [LakeSums.of(map, [(task,) for task in tasks], benchmarks, in_process=False)]
+        self.sums += [LakeSums.of(map, [tuple(tasks)], benchmarks, in_process=True)]
 
 
 PASS = parse("pass@1")

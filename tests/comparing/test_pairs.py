@@ -140,6 +140,15 @@ def test_models_of_unequal_n_are_compared_but_not_where_the_metric_is_biased_by_
     assert bayes["claim"].endswith(f"(2 and {n} attempts per problem; bayes@N is biased by n: use avg@N instead)")
 
 
+def test_unequal_n_is_noticed_problem_by_problem(tmp_path: Path) -> None:
+    """Both models have 16 attempts per problem on average: one has nearly all of them on one problem."""
+    ragged = [*_model("a", [0, 1] * 20, n=1)[:39], *_model("a", [300] * 40, n=601)[39:]]
+    out = scored(tmp_path, [*ragged, *_model("b", [4] * 40, n=16)], compare={"metrics": ["pass@1", "bayes@N"]})
+    bayes, first = rows(out, "FROM comparison ORDER BY metric")
+    assert first["resamples"] is None
+    assert bayes["claim"].startswith("not comparable: n differs")
+
+
 def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None:
     cold, hot = {"temperature": 0.0, "grader": "x"}, {"temperature": 0.8, "grader": "x"}
     counts = [
@@ -191,7 +200,8 @@ def test_a_family_is_a_benchmark_a_protocol_and_a_metric(tmp_path: Path) -> None
 def test_only_common_problems_count(tmp_path: Path) -> None:
     counts = [*_model("a", [1] * 30), *_model("b", [1] * 60)]
     (row,) = rows(scored(tmp_path, counts), "FROM comparison WHERE metric = 'pass@1'")
-    assert (row["problems"], row["ties"], row["lift"], row["lo"], row["hi"]) == (30, 30, 0, 0, 0)
+    assert (row["problems"], row["ties"], row["lift"]) == (30, 30, 0)
+    assert -row["lo"] == row["hi"] == pytest.approx(0.0836, abs=1e-4)
     assert (row["p_one_sided"], row["p_two_sided"], row["claim"]) == (1, 1, "inconclusive")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conftest import ask, attempts, expand, put, run
 from counted import Row, rows, scored
 from scorelake.read.board import facts, opened
-from scorelake.read.report import verdict
+from scorelake.read.sentences import verdict
 
 _PLACE = (
     "SELECT model, rank, rank_lo, rank_hi, could_be_best, p_best, reason FROM leaderboard WHERE metric = 'pass@1'"

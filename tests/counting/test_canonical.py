@@ -69,7 +69,7 @@ def test_a_plain_lake() -> None:
         "model": (Source("model"),),
         "problem_id": (Source("problem_id"),),
     }
-    assert (found.attempt, found.answer, found.answers) == ("attempt", "answer", "counted")
+    assert (found.attempt, found.answer, found.answers) == (Source("attempt"), "answer", "counted")
     assert (found.binary, found.score) == (True, None)
     assert found.columns == ("model", "problem_id", "passed", "attempt", "answer"), "nothing else is read"
 

@@ -113,7 +113,7 @@ def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("victim", "stage"),
     [
-        *(("worker", stage) for stage in ("tasks.count_all", "tasks.merge_all", "sums.sum_models", "sums.sum_pairs")),
+        *(("worker", stage) for stage in ("tasks.count_all", "tasks.merge_all", "sums.sum_scores")),
         ("node", "tasks.count_all"),  # later stages of so small a lake have fewer tasks than the cluster has nodes
     ],
 )

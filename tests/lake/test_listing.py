@@ -1,5 +1,6 @@
 """Listing: what belongs to a lake, and in which order."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,19 +19,62 @@ def test_files_in_order_and_nothing_else(tmp_path: Path) -> None:
         put(tmp_path, ONE, name)
     found = listing(tmp_path)
     assert [file.path for file in found.files] == ["a/part-0.PQ", "a/part-0.parquet", "b/part-1.parquet"]
-    assert found.ignored == 4  # a hidden folder is not even looked into
+    assert sorted(found.describe_left_out()) == [
+        "left out 1 (no Parquet file by its name): notes.txt",
+        "left out 4 (its name starts with _ or .): _SUCCESS, _tmp/, a/.hidden.parquet, ...",
+    ]
 
 
-def test_links(tmp_path: Path) -> None:
+def test_a_file_that_is_reached_twice_counts_once_under_its_real_path(tmp_path: Path) -> None:
     home, other = tmp_path / "lake", tmp_path / "other"
-    put(home, ONE, "a/part-0.parquet")
+    real = put(home, ONE, "model=a/part-0.parquet")
     put(other, ONE)
+    put(other, ONE, "part-1.parquet")
     (home / "loop").symlink_to(home)
-    (home / "again").symlink_to(home / "a")
+    (home / "latest").symlink_to(home / "model=a")
+    (home / "model=b").symlink_to(home / "model=a")
+    (home / "dangling.parquet").symlink_to(tmp_path / "nowhere.parquet")
+    (home / "a.parquet").symlink_to(real)
+    os.link(real, home / "model=a" / "zz.parquet")
     (home / "out").symlink_to(other)
-    (home / "out.parquet").symlink_to(other / "part-0.parquet")
+    (home / "model=c").mkdir()
+    (home / "model=c" / "x.parquet").symlink_to(other / "part-1.parquet")
+    (home / "up").symlink_to(tmp_path)
     found = listing(home)
-    assert len(found.files) == 1, "each file once, and none from outside"
+    assert [file.path for file in found.files] == [
+        "model=a/part-0.parquet",
+        "model=c/x.parquet",
+        "out/part-0.parquet",
+        "out/part-1.parquet",
+    ]
+    assert dict(found.left_out) == {
+        "loop/": "a link to another place of this lake",
+        "latest/": "a link to another place of this lake",
+        "model=b/": "a link to another place of this lake",
+        "a.parquet": "a link to another place of this lake",
+        "dangling.parquet": "a link to a missing file",
+        "model=a/zz.parquet": "the same file as model=a/part-0.parquet",
+        "up/": "a link to a folder that is read already",
+    }
+
+
+def test_links_into_a_hidden_cache_are_read(tmp_path: Path) -> None:
+    """Data tools keep equal files once; in two partitions these are attempts of two models."""
+    put(tmp_path, ONE, ".cache/4f2a")
+    for name in ("model=a/x.parquet", "model=b/x.parquet", "model=b/y.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(tmp_path / ".cache" / "4f2a")
+    found = listing(tmp_path)
+    assert [file.path for file in found.files] == ["model=a/x.parquet", "model=b/x.parquet"]
+    assert ("model=b/y.parquet", "the same file as model=b/x.parquet") in found.left_out
+
+
+def test_a_bracket_in_a_pattern_is_a_bracket(tmp_path: Path) -> None:
+    for name in ("run1/a.parquet", "run[1]/a.parquet", "run[1]/b.parquet"):
+        put(tmp_path, ONE, name)
+    found = listing(tmp_path, exclude=["run[1]/*", "run[2]/*"])
+    assert [file.path for file in found.files] == ["run1/a.parquet"]
+    assert (found.excluded, found.idle) == (("run[1]/a.parquet", "run[1]/b.parquet"), ("run[2]/*",))
 
 
 def test_one_file_is_a_lake(tmp_path: Path) -> None:

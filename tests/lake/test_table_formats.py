@@ -6,9 +6,11 @@ import json
 import shutil
 import struct
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
@@ -17,16 +19,30 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestWriterV2,
+    write_manifest_list,
+)
 from pyiceberg.table import DataScan, FileScanTask, Table
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, StringType
 
 from cloud import PATIENT, QUICK, upload
 from conftest import ask, attempts, put, run
 from scorelake.errors import DataError, LakeError, StorageError, UsageError
 from scorelake.lake.listing import listing
+from scorelake.lake.sample import sample_lake
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
+from scorelake.settings import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 GRADERS = "SELECT protocol, sum(n), sum(c) FROM problem_counts GROUP BY ALL ORDER BY ALL"
@@ -190,6 +206,9 @@ def test_a_column_that_was_added_later_is_null_before(table: Format, tmp_path: P
         ('{"grader":null,"temperature":null}', 2, 1),
     ]
     check_output(tmp_path / "out")
+    run(table.location, tmp_path / "carried", by=("temperature",))
+    carried = "SELECT temperature, sum(n) FROM problem_counts GROUP BY 1 ORDER BY 1"
+    assert ask(tmp_path / "carried", carried) == [(0.5, 4)], "kept per problem; null values do not count"
 
 
 @pytest.mark.slow
@@ -296,33 +315,69 @@ def test_delta_partition_values_come_from_the_log(delta: Delta, tmp_path: Path) 
     check_output(tmp_path / "out")
 
 
-def test_delta_deletion_vectors_are_refused(delta: Delta, tmp_path: Path) -> None:
-    """A vector in the log as Spark writes it, and one in a missing file; the feature without vectors is accepted."""
-    on = {"delta.enableDeletionVectors": "true"}
-    write_deltalake(delta.folder, rows("a", True, False, True), configuration=on)
-    run(delta.location, tmp_path / "out")
-    assert len(counted(tmp_path / "out")) == 3
-    edit_log(delta.folder, lambda action: action.update(deletionVector=deletion_vector(1)))
-    (batch,) = DeltaTable(delta.folder).deletion_vectors()
-    assert pl.DataFrame(batch)["selection_vector"].to_list() == [[True, False, True]]
-    with pytest.raises(DataError, match="this Delta table has deletion vectors"):
+@pytest.mark.parametrize(
+    "more", [{}, {"score": [0.1, 0.2, 0.3], "attempt": ["x", "y", "z"]}], ids=["kernel", "query"]
+)
+@pytest.mark.parametrize("storage", ["log", "file"])
+def test_delta_rows_of_a_deletion_vector_are_not_counted(
+    delta: Delta, tmp_path: Path, storage: str, more: dict[str, Any]
+) -> None:
+    """Vectors as Spark writes them, in the log and in a file, in a folder whose name is quoted in the log."""
+    out, on = tmp_path / "out", {"delta.enableDeletionVectors": "true"}
+    data = rows("a b", True, False, True, **more)
+    write_deltalake(delta.folder, data, configuration=on, partition_by=["model"])
+    run(delta.location, out)
+    assert len(counted(out)) == 3
+    vector = deletion_vector(1)
+    if storage == "file":
+        vector = vector_file(delta.folder, vector)
+    edit_log(delta.folder, lambda action: action.update(deletionVector=vector))
+    report = run(delta.location, out)
+    assert (report.run["rows_read"], report.run["rejected"]) == (2, 0)
+    assert counted(out) == [("a b", "p0", 1, 1), ("a b", "p2", 1, 1)]
+    check_output(out)
+    assert sample_lake(listing(delta.location), Settings()).rows["problem_id"].to_list() == ["p0", "p2"]
+
+
+def test_delta_deletion_vector_that_is_missing(delta: Delta) -> None:
+    write_deltalake(delta.folder, rows("a", True), configuration={"delta.enableDeletionVectors": "true"})
+    elsewhere = deletion_vector(0) | {"storageType": "p", "pathOrInlineDv": "/gone"}
+    edit_log(delta.folder, lambda action: action.update(deletionVector=elsewhere))
+    with pytest.raises(DataError, match=r"the log of this Delta table cannot be read.*Deletion Vector"):
         listing(delta.location)
-    elsewhere = {"storageType": "p", "pathOrInlineDv": "/gone"}
-    edit_log(delta.folder, lambda action: action["deletionVector"].update(elsewhere))
-    with pytest.raises(DataError, match="this Delta table has deletion vectors"):
-        listing(delta.location)
+
+
+def vector_file(folder: Path, vector: dict[str, Any]) -> dict[str, Any]:
+    """Move an inline vector into a file: its size and its checksum around it."""
+    letters = {letter: i for i, letter in enumerate(Z85)}
+    data = b""
+    for at in range(0, len(vector["pathOrInlineDv"]), 5):
+        number = 0
+        for letter in vector["pathOrInlineDv"][at : at + 5]:
+            number = number * 85 + letters[letter]
+        data += struct.pack(">I", number)
+    data = data[: vector["sizeInBytes"]]
+    name = uuid4()
+    content = b"\1" + struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    (folder / f"deletion_vector_{name}.bin").write_bytes(content)
+    text = z85(name.bytes)
+    return vector | {"storageType": "u", "pathOrInlineDv": text, "offset": 1}
 
 
 def deletion_vector(row: int) -> dict[str, Any]:
     """A deletion vector with one row inside the log: a 64-bit roaring bitmap in Z85."""
     bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, row)
     data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
-    padded = data + b"\0" * (-len(data) % 4)
-    letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    text = ""
-    for (number,) in struct.iter_unpack(">I", padded):
-        text += "".join(letters[number // 85**i % 85] for i in range(4, -1, -1))
+    text = z85(data + b"\0" * (-len(data) % 4))
     return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": 1}
+
+
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def z85(data: bytes) -> str:
+    numbers = (number for (number,) in struct.iter_unpack(">I", data))
+    return "".join(Z85[number // 85**i % 85] for number in numbers for i in range(4, -1, -1))
 
 
 def test_delta_files_outside_of_the_folder_and_column_mapping_are_refused(delta: Delta, tmp_path: Path) -> None:
@@ -398,17 +453,99 @@ def test_iceberg_files_that_are_refused(iceberg: Iceberg, monkeypatch: pytest.Mo
     iceberg.create(rows("a", True))
     location, path = iceberg.location, next(iter(iceberg.table.scan().plan_files())).file.file_path
     good = {"file_path": path, "file_format": FileFormat.PARQUET, "partition": {}, "spec_id": 0}
-    deletes = DataFile.from_args(**(good | {"content": DataFileContent.POSITION_DELETES}))
-    for changed, delete_files, message in (
-        ({"file_path": "/etc/passwd"}, set(), "a file outside of its folder"),
-        ({"file_path": path.replace("/data/", "/data/../../../")}, set(), "a file outside of its folder"),
-        ({"file_format": FileFormat.ORC}, set(), "not Parquet"),
-        ({}, {deletes}, "this Iceberg table has delete files"),
+    for changed, message in (
+        ({"file_path": "/etc/passwd"}, "a file outside of its folder"),
+        ({"file_path": path.replace("/data/", "/data/../../../")}, "a file outside of its folder"),
+        ({"file_format": FileFormat.ORC}, "not Parquet"),
     ):
-        task = FileScanTask(DataFile.from_args(**(good | changed)), delete_files=delete_files)
+        task = FileScanTask(DataFile.from_args(**(good | changed)))
         monkeypatch.setattr(DataScan, "plan_files", lambda scan, task=task: [task])
         with pytest.raises(DataError, match=message):
             listing(location)
+
+
+class DeleteManifest(ManifestWriterV2):
+    """A manifest of delete files; pyiceberg writes only those of data files."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+def add_delete_file(iceberg: Iceberg, content: DataFileContent, path: str) -> None:
+    """Commit a snapshot with a delete file more, as Spark and Flink do."""
+    table, before = iceberg.table, iceberg.table.current_snapshot()
+    assert before is not None
+    snapshot, number = before.snapshot_id + 1, table.metadata.next_sequence_number()
+    size = len(table.io.new_input(path))
+    kind = FileFormat.PUFFIN if path.endswith(".puffin") else FileFormat.PARQUET
+    file = DataFile.from_args(
+        _table_format_version=2,
+        content=content,
+        file_path=path,
+        file_format=kind,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=size,
+        equality_ids=None,
+    )
+    file.spec_id = 0
+    manifest, listing = (table.io.new_output(f"{table.location()}/metadata/{snapshot}-{n}.avro") for n in "md")
+    codec: Any = "null"
+    with DeleteManifest(table.spec(), table.schema(), manifest, snapshot, codec) as writer:
+        entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=snapshot, data_file=file)
+        writer.add_entry(entry)
+    with write_manifest_list(2, listing, snapshot, before.snapshot_id, number, codec) as manifests:
+        manifests.add_manifests([*before.manifests(table.io), writer.to_manifest_file()])
+    added = Snapshot(
+        snapshot_id=snapshot,
+        parent_snapshot_id=before.snapshot_id,
+        sequence_number=number,
+        manifest_list=listing.location,
+        schema_id=0,
+        summary=Summary(Operation.DELETE),
+    )
+    reference = SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=snapshot)
+    iceberg.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=added), reference))
+    table.refresh()
+
+
+def puffin(referenced: str, position: int) -> bytes:
+    """A Puffin file with a deletion vector of one row."""
+    bitmap = struct.pack("<QI", 1, 0) + struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, position)
+    vector = b"\xd1\xd3\x39\x64" + bitmap
+    blob = struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
+    described = {"type": "deletion-vector-v1", "fields": [], "snapshot-id": 1, "sequence-number": 1, "offset": 4}
+    properties = {"referenced-data-file": referenced, "cardinality": "1"}
+    footer = json.dumps({"blobs": [described | {"length": len(blob), "properties": properties}]}).encode()
+    return b"PFA1" + blob + b"PFA1" + footer + struct.pack("<II", len(footer), 0) + b"PFA1"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "puffin"])
+def test_iceberg_rows_that_a_delete_file_deletes_are_not_counted(iceberg: Iceberg, tmp_path: Path, kind: str) -> None:
+    iceberg.create(rows("a", True, False, True))
+    iceberg.append(rows("b", True))
+    first = next(task.file.file_path for task in iceberg.table.scan().plan_files() if task.file.record_count == 3)
+    path = iceberg.folder / "data" / f"deletes.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"file_path": [first, "other"], "pos": [1, 0]}), path)
+    else:
+        path.write_bytes(puffin(first, 1))
+    add_delete_file(iceberg, DataFileContent.POSITION_DELETES, f"file://{path}")
+    check_counts(iceberg, tmp_path / "out")
+    assert counted(tmp_path / "out") == [("a", "p0", 1, 1), ("a", "p2", 1, 1), ("b", "p0", 1, 1)]
+
+
+def test_iceberg_equality_deletes_are_refused(iceberg: Iceberg, tmp_path: Path) -> None:
+    iceberg.create(rows("a", True, False, True))
+    path = iceberg.folder / "data" / "deletes.parquet"
+    pq.write_table(pa.table({"problem_id": ["p1"]}), path)
+    add_delete_file(iceberg, DataFileContent.EQUALITY_DELETES, f"file://{path}")
+    with pytest.raises(DataError, match="this Iceberg table has equality deletes"):
+        listing(iceberg.location)
 
 
 def test_iceberg_partition_value_that_only_the_metadata_has(

@@ -79,6 +79,19 @@ def test_without_bounds_it_is_students() -> None:
     assert one(2.0, 0.0, 1, bounds=(2.0, 2.0)) == (2.0, 2.0), "a metric that can have one value has it"
     assert all(map(math.isnan, one(math.nan, math.nan, 0)))
     assert all(map(math.isnan, one(math.nan, 0.1, 5, bounds=(-math.inf, math.inf))))
+    assert all(map(math.isnan, one(7.0, 0.0, 12, bounds=(-math.inf, math.inf)))), "equal rewards are no certainty"
+
+
+def test_rewards_without_bounds_may_end_where_rewards_were_seen() -> None:
+    """Half a problem at the smallest and the largest reward; never narrower than Student's interval."""
+    unbounded, seen = (-math.inf, math.inf), (np.array([-10.0]), np.array([30.0]))
+    for value, se, units in ((7.0, 0.3, 12), (7.0, 9.0, 3), (-10.0, 0.0, 5), (7.0, math.nan, 1)):
+        students, known = one(value, se, units, bounds=unbounded), one(value, se, units, bounds=(-10.0, 30.0))
+        got = one(value, se, units, bounds=unbounded, seen=seen)
+        if math.isnan(students[0]):
+            assert all(map(math.isnan, got))
+        else:
+            assert got == (min(students[0], known[0]), max(students[1], known[1]))
 
 
 def test_units_are_problems_scored_or_their_clusters() -> None:

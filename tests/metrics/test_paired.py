@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binomtest, norm, t
 
-from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches
+from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, sum_n_ratios
 from scorelake.metrics.bootstrap import MAX_UNITS, MAX_WEIGHT, WEIGHTS, Units, resample
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.interval import interval
+from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.metrics.paired import (
     Lifts,
     PairedComparison,
@@ -83,7 +83,7 @@ def test_intervals_against_a_loop_in_fractions(missing: float, clustered: bool) 
         wins = [sum(sign * gap > 0 for _, gap in gaps) for sign in (-1, 1)]
         assert (lifts.problems[i], lifts.wins_a[i], lifts.wins_b[i]) == (len(gaps), *wins)
         drawn.sort()
-        for got, tail in ((lifts.lo, 0.05), (lifts.hi, 0.95), (lifts.inner_lo, 0.1), (lifts.inner_hi, 0.9)):
+        for got, tail in ((lifts.lo, 0.05), (lifts.hi, 0.95)):
             at = int(tail * 299) if tail < 0.5 else 299 - int((1 - tail) * 299)
             stretch = t.ppf(tail, many - 1) / norm.ppf(tail) * (many / (many - 1)) ** 0.5
             assert got[i] == pytest.approx(float(lift) + stretch * float(drawn[at] - lift), abs=5e-7)
@@ -176,11 +176,61 @@ def test_reference_interval() -> None:
     assert lifts.hi[0] == pytest.approx(0.25, abs=0.026)
 
 
+@pytest.mark.parametrize(
+    ("ties", "wins", "losses", "lo", "hi"),
+    [
+        (20, 0, 0, -0.122199, 0.122199),
+        (100, 0, 0, -0.026025, 0.026025),
+        (27, 8, 5, -0.099550, 0.242971),
+        (300, 0, 3, -0.023890, 0.004207),
+    ],
+)
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_equivalence_interval(ties: int, wins: int, losses: int, lo: float, hi: float, scale: float) -> None:
+    """Ties prove no margin: one whole problem at the far end. Where all tie it is the published interval, too."""
+    scores = np.zeros((2, ties + wins + losses))
+    scores[1, :wins] = scores[0, wins : wins + losses] = scale
+    lifts, _ = compare_scores(scores, _units(scores.shape[1]), ResamplePlan(200), bounds=(0.0, scale))
+    assert (lifts.inner_lo[0] / scale, lifts.inner_hi[0] / scale) == pytest.approx((lo, hi), abs=1e-6)
+    if not wins + losses:
+        assert (lifts.lo[0], lifts.hi[0]) == (lifts.inner_lo[0], lifts.inner_hi[0])
+
+
+def test_rewards_without_bounds_that_tie_are_not_certainty() -> None:
+    scores, unbounded = np.tile(np.arange(20.0), (2, 1)), (-np.inf, np.inf)
+    lifts, _ = compare_scores(scores, _units(20), ResamplePlan(200), bounds=unbounded)
+    assert lifts.hi[0] == -lifts.lo[0] == pytest.approx(19 * 0.122199, abs=1e-5)
+    zeros, _ = compare_scores(scores * 0, _units(20), ResamplePlan(200), bounds=unbounded)
+    assert zeros.lo[0] < 0 < zeros.hi[0]
+
+
+def test_sizes_of_clusters_count() -> None:
+    """Against a loop: leave one cluster out at a time. Clusters of one size are as many as they are."""
+    sums, counts = np.array([3.0, 1.0, 0.0, 9.0]), np.array([4.0, 2.0, 0.0, 10.0])
+    kept = [at for at in range(4) if counts[at]]
+    means = [(sums.sum() - sums[at]) / (counts.sum() - counts[at]) for at in kept]
+    error, effective = cluster_spread(sums, counts)
+    assert error == pytest.approx((2 / 3 * sum((mean - sum(means) / 3) ** 2 for mean in means)) ** 0.5, rel=1e-12)
+    assert effective == pytest.approx((3 * 16**2 / (16 + 4 + 100)) ** 0.5, rel=1e-12)
+    assert cluster_spread(sums[:3], counts[:3] * 0 + 5)[1] == pytest.approx(3)
+
+
+def test_ratios_of_n_are_of_shared_problems_one_by_one() -> None:
+    """One problem with 16 attempts does not make a model with one attempt like a model with 16."""
+    n = np.array([[1.0] * 9 + [136], [16] * 10, [1] * 9 + [np.nan], [2] * 10])
+    got = sum_n_ratios(n) / np.maximum(1, (~np.isnan(n)).astype(float) @ (~np.isnan(n)).T)
+    assert got[1] == pytest.approx([(9 * 16 + 16 / 136) / 10, 1, 16, 8])
+    assert (got[2, 0], got[2, 3], got[3, 2]) == (1, 0.5, 2)
+    assert sum_n_ratios(n[1:2]).tolist() == [[10]]
+    assert np.array_equal(sum_n_ratios(n[:, :4]) + sum_n_ratios(n[:, 4:]), sum_n_ratios(n))
+
+
 def test_an_interval_that_touches_zero_is_zero() -> None:
     """Thirds do not fit the grid: what cancels must still be zero, not a tiny winner."""
     scores = np.array([[1 / 3, 2 / 3, 1.0], [2 / 3, 1 / 3, 1.0]] * 1).repeat(20, axis=1)
     lifts, ranks = _all(np.concatenate([scores, scores[:1]]), ResamplePlan(500))
-    assert (lifts.lift[1], lifts.lo[1], lifts.hi[1], lifts.p_two_sided[1]) == (0, 0, 0, 1)
+    assert (lifts.lift[1], lifts.p_two_sided[1]) == (0, 1)
+    assert lifts.lo[1] == pytest.approx(-lifts.hi[1], abs=1e-12)
     assert (ranks.lo[0], ranks.hi[0], ranks.best[0]) == (ranks.lo[2], ranks.hi[2], ranks.best[2])
 
 
@@ -250,10 +300,9 @@ def test_laws(c: Ints, confidence: float) -> None:
     ranked = np.arange(len(c)) if a.size == len(c) * (len(c) - 1) // 2 else np.arange(0)
     units = _units(c.shape[1])
     lifts, ranks = compare_scores(scores, units, ResamplePlan(100, 0, confidence), (a, b), ranked)
-    assert (lifts.lo <= lifts.inner_lo).all()
-    assert (lifts.inner_lo <= lifts.lift).all()
-    assert (lifts.lift <= lifts.inner_hi).all()
-    assert (lifts.inner_hi <= lifts.hi).all()
+    for lo, hi in ((lifts.lo, lifts.hi), (lifts.inner_lo, lifts.inner_hi)):
+        assert ((lo <= lifts.lift) & (lifts.lift <= hi)).all()
+    assert (lifts.inner_lo < lifts.inner_hi).all()
     for p in (lifts.p_a, lifts.p_b, lifts.p_two_sided):
         assert ((p > 0) & (p <= 1)).all()
     assert (np.minimum(lifts.p_a, lifts.p_b) <= lifts.p_two_sided + 1e-12).all()
@@ -305,7 +354,10 @@ def test_pairs_of_unequal_n_combine_the_intervals_of_both_models(missing: float)
         return lift - (x * x + y * y - 2 * r * x * y) ** 0.5, lift + (u * u + v * v - 2 * r * u * v) ** 0.5
 
     assert (lifts.lo[0], lifts.hi[0]) == pytest.approx(ends(level), abs=1e-12)
-    assert (lifts.inner_lo[0], lifts.inner_hi[0]) == pytest.approx(ends(0.9), abs=1e-12)
+    paired, _ = compare_scores(scores, _units(60), ResamplePlan(200))
+    lo, hi = ends(0.9)  # margins are tested with the wider of the two intervals
+    assert lifts.inner_lo[0] == pytest.approx(min(lo, paired.inner_lo[0]), abs=1e-12)
+    assert lifts.inner_hi[0] == pytest.approx(max(hi, paired.inner_hi[0]), abs=1e-12)
     at_p = ends(1 - lifts.p_two_sided[0])
     assert min(map(abs, at_p)) == pytest.approx(0, abs=1e-9)
     assert min(lifts.p_a[0], lifts.p_b[0]) == pytest.approx(lifts.p_two_sided[0] / 2)

@@ -20,7 +20,7 @@ from scorelake.read.names import shorten
 
 pytestmark = [
     pytest.mark.skipif(
-        browser() is None, reason="NO BROWSER: the page was not tested in Chromium; `make browser` installs it"
+        browser() is None, reason="NO BROWSER: the page was not tested in Chromium; `make system` installs it"
     ),
     pytest.mark.slow,
     pytest.mark.xdist_group("browser"),

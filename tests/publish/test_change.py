@@ -1,145 +1,164 @@
-"""What changed: variances by hand, intervals against simulation, and what is told of files and settings."""
+"""Changes between two runs: paired tests against scipy and simulation, reasons, files and settings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from fractions import Fraction
-from math import sqrt
+import shutil
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
-from conftest import ask, expand, put, run
-from scorelake.publish.change import RunScores, changed_settings, compare_files, compare_scores
+from conftest import ask, expand, put, run, snapshot
+from scorelake import metrics
+from scorelake.errors import DataError
+from scorelake.publish.change import change_table, changed_settings, compare_files
+from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_problems, paired_test
+from scorelake.schemas import HISTORY
+from scorelake.scoring.choose import Outcomes
+from scorelake.settings import load
 from scorelake.storage.files import File
 
-Pairs = Sequence[tuple[int, int]]
-Z = 1.959963984540054
+NAMES = ("pass@1", "pass@2", "pass^2", "bayes@N", "avg@N")
 
 
-def made(models: dict[str, Pairs], metric: str = "pass@1") -> RunScores:
-    """What a run says of models given as (n, c) per problem."""
-    summary, cells = [], []
-    for model, pairs in models.items():
-        rates = [c / n for n, c in pairs]
-        summary.append(
-            {
-                "benchmark": "b",
-                "model": model,
-                "protocol": "",
-                "metric": metric,
-                "value": float(np.mean(rates)),
-                "se": float(np.std(rates, ddof=1) / sqrt(len(rates))),
-                "problems": len(pairs),
-                "attempts": sum(n for n, _ in pairs),
-            }
-        )
-        cells += [{"benchmark": "b", "model": model, "protocol": "", "n": n, "c": c, "problems": 1} for n, c in pairs]
-    return RunScores(pl.DataFrame(summary), pl.DataFrame(cells))
+def counts(folder: Path, n: np.ndarray, c: np.ndarray, buckets: int = 1) -> RunCounts:
+    """The counts of a run, models x problems, in bucket files; n = 0 where a run lacks the problem."""
+    folder.mkdir()
+    model, problem = (index.ravel() for index in np.indices(n.shape))
+    frame = pl.DataFrame({"model": model, "problem_id": problem, "n": n.ravel(), "c": c.ravel()}).with_columns(
+        pl.col("model", "problem_id").cast(pl.String),
+        benchmark=pl.lit("b"),
+        subject=pl.lit("all"),
+        protocol=pl.lit(""),
+    )
+    bucket = problem * buckets // n.shape[1]
+    for i in range(buckets):
+        frame.filter(bucket == i).write_parquet(folder / f"part-{i:05d}.parquet")
+    paths = sorted(folder.iterdir())
+    return RunCounts(paths, buckets, load(**{"metrics.names": NAMES}), Outcomes(True, False, int(n.max())))
 
 
-def compared(
-    before: RunScores, now: RunScores, *, grown: bool = False, binary: bool = True
-) -> list[dict[str, object]]:
-    found = compare_scores(before, now, grown=grown, binary=binary, confidence=0.95, settings_changed=False)
-    return found.rows(named=True)
+@pytest.mark.parametrize("buckets", [(1, 1), (2, 8), (8, 1)])
+def test_changes_are_paired_by_problem(tmp_path: Path, buckets: tuple[int, int]) -> None:
+    rng = np.random.default_rng(3)
+    n = rng.integers(0, 5, (2, 2, 48))
+    c = rng.binomial(n, 0.6)
+    sides = [counts(tmp_path / str(i), n[i], c[i], buckets[i]) for i in range(2)]
+    rows = pair_problems(*sides, 0.95).rows(named=True)
+    assert len(rows) == 2 * len(NAMES)
+    for row in rows:
+        model, name = int(row["model"]), row["metric"]
+        cells = zip(n[:, model].ravel(), c[:, model].ravel(), strict=True)
+        values = [metrics.summarize(name, [of], [passed]).value if of else None for of, passed in cells]
+        then, now = np.array(values, dtype=float).reshape(2, -1)
+        has, had = ~np.isnan(now), ~np.isnan(then)
+        paired = has & had & ((n[0, model] == n[1, model]) | (name != "bayes@N"))
+        test = stats.ttest_rel(now[paired], then[paired])
+        want = [np.mean((now - then)[paired]), *test.confidence_interval(0.95), test.pvalue]
+        assert [row[key] for key in ("change", "lo", "hi", "p")] == pytest.approx(want, rel=1e-9, abs=1e-12)
+        numbers = [row[f"problems_{key}"] for key in ("both", "added", "dropped")]
+        assert numbers == [paired.sum(), (has & ~had).sum(), (had & ~has).sum()]
 
 
-def rerun(pairs: Pairs) -> Fraction:
-    """V by its definition: unbiased per problem, and for single attempts at most v (1 - v)."""
-    many = [Fraction(c * (n - c), n * n * (n - 1)) for n, c in pairs if n > 1]
-    once = [c for n, c in pairs if n == 1]
-    v = Fraction(sum(once), len(once)) if once else Fraction(0)
-    return (sum(many, Fraction(0)) + len(once) * v * (1 - v)) / len(pairs) ** 2
+def test_equal_differences_have_an_interval() -> None:
+    """Without spread Student's t would be certain after two problems."""
+    _, lo, hi, p = paired_test(*np.array([[20.0, 2, 1], [-20.0, -2, -1], [20.0, 2, 1]]), (0, 1), 0.95)
+    assert p[:2].tolist() == [2.0**-19, 0.5]
+    assert -1 == lo[0] < hi[0] < -0.7
+    assert -1 == lo[1] < 0 < hi[1]
+    assert np.isnan([lo[2], hi[2], p[2]]).all(), "one problem shows nothing"
+    _, lo, hi, p = paired_test(*np.array([[9.0], [0.0], [0.0]]), (0, 1), 0.95)
+    assert (lo[0], hi[0], p[0]) == (0, 0, 1)
 
 
-BEFORE: Pairs = [(4, 1), (4, 3), (5, 5), (1, 1), (1, 0), (1, 1), (8, 2)]
-NOW: Pairs = [(8, 3), (4, 1), (5, 4), (1, 1), (2, 0), (1, 0), (8, 2)]
+@pytest.mark.parametrize("shape", [(2, 2), (0.5, 0.7), (8, 1.2)])
+@pytest.mark.parametrize("case", ["added", "replaced", "removed", "problems"])
+def test_unchanged_models_rarely_change(tmp_path: Path, case: str, shape: tuple[float, float]) -> None:
+    """At 95% between 2% and 8% of unchanged models change, whatever happened to their attempts."""
+    rng = np.random.default_rng(7)
+    rates = rng.beta(*shape, (1500, 60))
+    n = np.full(rates.shape, 4)
+    c, again = rng.binomial(n, rates), rng.binomial(n, rates)
+    number = np.arange(60)
+    runs = {
+        "added": (n, c, 2 * n, c + again),
+        "replaced": (n, c, n, again),
+        "removed": (2 * n, c + again, n, c),
+        "problems": (n * (number < 45), c * (number < 45), n * (number >= 15), again * (number >= 15)),
+    }[case]
+    sides = [counts(tmp_path / str(i), *runs[2 * i : 2 * i + 2]) for i in range(2)]
+    rows = pair_problems(*sides, 0.95).filter(pl.col("metric") != "bayes@N")
+    false = rows.group_by("metric").agg((pl.col("p") <= 0.05).mean())
+    assert false["p"].is_between(0.02, 0.08).all(), false
 
 
-@pytest.mark.parametrize("grown", [False, True])
-def test_the_interval_by_hand(grown: bool) -> None:
-    (row,) = compared(made({"m": BEFORE}), made({"m": NOW}), grown=grown)
-    v0, v1 = rerun(BEFORE), rerun(NOW)
-    least = sum(Fraction(2, (sum(n for n, _ in pairs) + 1) ** 2) for pairs in (BEFORE, NOW))
-    spread = sqrt((max(v0 - v1, 0) if grown else v0 + v1) + least)
-    difference = float(np.mean([c / n for n, c in NOW]) - np.mean([c / n for n, c in BEFORE]))
-    assert row["change"] == pytest.approx(difference, abs=1e-15)
-    assert row["lo"] == pytest.approx(difference - Z * spread, abs=1e-12)
-    assert row["hi"] == pytest.approx(difference + Z * spread, abs=1e-12)
-    assert (row["what"], row["attempts_before"], row["attempts"]) == ("moved", 24, 29)
+def score(model: str, value: float | None = 0.5, protocol: str = "", **more: object) -> dict[str, object]:
+    row = {"benchmark": "b", "model": model, "protocol": protocol, "metric": "pass@1", "value": value}
+    return row | {"problems": 30, "attempts": 120} | more
 
 
-def test_other_problems_are_no_part_of_it() -> None:
-    """Where problems were added, the run before is not part of this one in the sense of V0 - V1."""
-    (row,) = compared(made({"m": BEFORE}), made({"m": [*NOW, (4, 2)]}), grown=True)
-    (plain,) = compared(made({"m": BEFORE}), made({"m": [*NOW, (4, 2)]}))
-    assert (row["lo"], row["hi"]) == (plain["lo"], plain["hi"])
+def paired(model: str, **more: object) -> dict[str, object]:
+    names = {"benchmark": "b", "model": model, "protocol": "", "metric": "pass@1"}
+    sums = {"problems_both": 30, "unequal": 0, "mean_now": 0.5, "mean_before": 0.5}
+    return dict.fromkeys(PAIRED) | names | sums | more
 
 
-def test_other_metrics_have_the_wider_interval_of_their_se() -> None:
-    before, now = made({"m": BEFORE}, "pass@4"), made({"m": NOW}, "pass@4")
-    (row,) = compared(before, now, grown=True)
-    least = sum(2 / (sum(n for n, _ in pairs) + 1) ** 2 for pairs in (BEFORE, NOW))
-    spread = sqrt(before.summary["se"][0] ** 2 + now.summary["se"][0] ** 2 + least)
-    assert row["hi"] - row["lo"] == pytest.approx(2 * Z * spread, rel=1e-12)  # type: ignore[operator]
+Rows = list[dict[str, object]]
+
+
+def changes(before: Rows, now: Rows, *pairs: dict[str, object], looks: int = 1, **options: str) -> dict[str, dict]:  # type: ignore[type-arg]
+    history = HISTORY.conform(pl.DataFrame([score("m")] * looks))
+    tests = pl.DataFrame(pairs, schema=PAIRED)
+    table = change_table(pl.DataFrame(before), pl.DataFrame(now), tests, history, 0.95, **options)  # type: ignore[arg-type]
+    return {row["model"]: row for row in table.rows(named=True)}
+
+
+def test_every_unknown_change_has_a_reason() -> None:
+    before = [score(model) for model in "abcdef"]
+    now = [score(model, None if model == "a" else 0.5) for model in "abcdeg"]
+    pairs = [paired("b", problems_both=0), paired("c", problems_both=1), paired("d", problems_both=0, unequal=9)]
+    rows = changes(before, now, *pairs)
+    assert {model: (row["what"], row["reason"]) for model, row in rows.items()} == {
+        "a": ("unknown", "no value in this run"),
+        "b": ("unknown", "no problem in common"),
+        "c": ("unknown", "only one problem in common"),
+        "d": ("unknown", "n differs on every problem in common, and the metric depends on n"),
+        "e": ("unknown", "a blend of group means has no value per problem to pair"),
+        "f": ("gone", None),
+        "g": ("new", None),
+    }
+    rows = changes([score("a")], [score("a")], unknown="the snapshot of run 1 is gone")
+    assert (rows["a"]["what"], rows["a"]["reason"]) == ("unknown", "the snapshot of run 1 is gone")
+
+
+def test_problems_of_one_run_are_reported_apart() -> None:
+    test = paired("m", change=-0.1, lo=-0.15, hi=-0.05, p=0.001, mean_now=0.5, mean_before=0.6)
+    row = changes([score("m", 0.55)], [score("m", 0.7)], test)["m"]
+    parts = [row[name] for name in ("change", "from_added", "from_dropped")]
+    assert parts == pytest.approx([-0.1, 0.2, 0.05])
+    assert sum(parts) == pytest.approx(0.7 - 0.55)  # type: ignore[arg-type]
 
 
 def test_q_over_models() -> None:
-    """Benjamini-Hochberg by its definition."""
-    rng = np.random.default_rng(3)
-    models = {f"m{i}": [(4, int(c)) for c in rng.integers(0, 5, 30)] for i in range(12)}
-    later = {name: [(4, int(c)) for c in rng.integers(0, 5, 30)] for name in models}
-    rows = compared(made(models), made(later))
-    p = sorted(row["p"] for row in rows)  # type: ignore[type-var]
-    want = [min(min(1.0, p[j] * len(p) / (j + 1)) for j in range(i, len(p))) for i in range(len(p))]  # type: ignore[operator]
-    assert sorted(row["q"] for row in rows) == pytest.approx(want, rel=1e-12)  # type: ignore[type-var]
+    p = np.random.default_rng(3).uniform(0, 0.2, 12)
+    tests = [paired(f"m{i:02d}", p=value, change=0.1) for i, value in enumerate(p)]
+    scores = [score(f"m{i:02d}") for i in range(12)]
+    rows = changes(scores, scores, *tests)
+    assert [row["q"] for row in rows.values()] == pytest.approx(stats.false_discovery_control(p))
 
 
-def test_new_gone_same_and_unknown() -> None:
-    before, now = made({"a": BEFORE, "b": BEFORE, "c": BEFORE}), made({"b": BEFORE, "c": NOW, "d": NOW})
-    now = RunScores(
-        now.summary.with_columns(value=pl.when(pl.col("model") == "c").then(None).otherwise("value")), now.histogram
-    )
-    rows = {row["model"]: row for row in compared(before, now)}
-    assert {name: row["what"] for name, row in rows.items()} == {"a": "gone", "b": "same", "c": "unknown", "d": "new"}
-    assert (rows["b"]["p"], rows["b"]["outside"], rows["a"]["q"], rows["a"]["outside"]) == (1.0, False, None, False)
-
-
-def test_unchanged_models_do_not_ring_the_alarm() -> None:
-    """60 problems, one attempt: a plain comparison with max_fall = 0.05 fires on a sixth of unchanged models."""
-    rng = np.random.default_rng(5)
-    p = rng.beta(2, 2, 60)
-    many = 2000
-    nights = [{f"m{i:04d}": [(1, int(c)) for c in rng.binomial(1, p)] for i in range(many)} for _ in range(2)]
-    rows = compared(made(nights[0]), made(nights[1]))
-    falls = np.array([row["change"] for row in rows]) < -0.05
-    fired = np.array([row["hi"] for row in rows]) < -0.05
-    assert falls.mean() > 0.15
-    assert fired.mean() < 0.005
-    inside = [row["lo"] <= 0 <= row["hi"] for row in rows]  # type: ignore[operator]
-    assert np.mean(inside) > 0.95
-    assert sum(bool(row["outside"]) for row in rows) <= 1
-
-
-@pytest.mark.parametrize(("first", "second", "grown"), [(4, 4, False), (4, 8, True), (8, 16, True)])
-def test_coverage(first: int, second: int, grown: bool) -> None:
-    """The interval of an unchanged model's change contains 0 as often as it says; nested attempts included."""
-    rng = np.random.default_rng(7)
-    p = rng.beta(0.5, 0.7, 50)
-    many = 1500
-    before = rng.binomial(first, p, (many, 50))
-    now = before + rng.binomial(second - first, p, (many, 50)) if grown else rng.binomial(second, p, (many, 50))
-    sides = [
-        made({f"m{i:04d}": [(n, int(c)) for c in row] for i, row in enumerate(counts)})
-        for n, counts in ((first, before), (second, now))
-    ]
-    rows = compared(*sides, grown=grown)
-    inside = np.mean([row["lo"] <= 0 <= row["hi"] for row in rows])  # type: ignore[operator]
-    assert 0.93 <= inside <= 0.98, inside
+def test_a_year_of_looks_shares_the_level() -> None:
+    """The shares of the level sum to 1, so that any number of looks alarms falsely at most 5% of the time."""
+    for look in (1, 2, 200, 365):
+        share = 0.05 * 365 * (1 / (364 + look) - 1 / (365 + look))
+        alarms = [
+            changes([score("m")], [score("m")], paired("m", p=p, change=0.1), looks=look)["m"]["alarm"]
+            for p in (share * 0.999, share * 1.001)
+        ]
+        assert alarms == [True, False]
 
 
 class Counted:
@@ -151,11 +170,8 @@ def test_files() -> None:
     a, b, c = (File(name, 1, 1) for name in "abc")
     changed = File("b", 2, 2)
     one = compare_files([Counted("x", a), Counted("y", b)], [Counted("x", a), Counted("z", changed), Counted("w", c)])  # type: ignore[list-item]
-    assert (one.new, one.changed, one.gone, one.grown) == (1, 1, 0, False)
-    two = compare_files([Counted("x", a)], [Counted("xy", a, b)])  # type: ignore[list-item]
-    assert (two.new, two.changed, two.gone, two.grown) == (1, 0, 0, True)
+    assert (one.new, one.changed, one.gone) == (1, 1, 0)
     assert compare_files([Counted("x", a)], [Counted("y", b)]).gone == 1  # type: ignore[list-item]
-    assert not compare_files([None], [Counted("x", a)]).grown  # type: ignore[list-item]
 
 
 def test_settings() -> None:
@@ -171,11 +187,11 @@ def test_settings() -> None:
 
 
 @pytest.mark.slow
-def test_the_order_is_told(lake: Path, out: Path) -> None:
+def test_the_order_is_logged(lake: Path, out: Path) -> None:
     for model, c in (("a", 8), ("b", 5), ("c", 2)):
-        put(lake, expand([("p", 10, c)], model=model), f"{model}.parquet")
+        put(lake, expand([("p", 10, c), ("q", 10, c)], model=model), f"{model}.parquet")
     run(lake, out)
-    put(lake, expand([("p", 10, 9)], model="b"), "b.parquet")
+    put(lake, expand([("p", 10, 9), ("q", 10, 8)], model="b"), "b.parquet")
     report = run(lake, out)
     assert report.change is not None
     assert report.change.order == ("default / b from 2 to 1", "default / a from 1 to 2")
@@ -183,3 +199,32 @@ def test_the_order_is_told(lake: Path, out: Path) -> None:
     assert lines[0].endswith("0 files new, 1 changed, 0 gone")
     assert "pass@1: 0 of 1 score changed significantly" in lines
     assert ask(out, "SELECT rank_before, rank FROM change WHERE (metric, model) = ('pass@1', 'b')") == [(2, 1)]
+
+
+def test_without_the_previous_snapshot_changes_are_unknown(lake: Path, out: Path) -> None:
+    put(lake, expand([("p", 4, 2), ("q", 4, 1)], model="m"))
+    first = run(lake, out, metrics=["pass@1"]).run["run_id"]
+    shutil.rmtree(snapshot(out))
+    put(lake, expand([("p", 4, 0), ("q", 4, 1)], model="m"))
+    report = run(lake, out, metrics=["pass@1"])
+    reason = f"the snapshot of run {first} is gone"
+    assert f"changes since {first} are unknown: {reason}" in report.warnings
+    assert ask(out, "SELECT what, reason, value_before, value, change FROM change") == [
+        ("unknown", reason, 0.375, 0.125, None)
+    ]
+
+
+def test_other_protocol_columns_are_no_fall(lake: Path, out: Path) -> None:
+    config = '[gates]\nmax_fall = 0.1\n[metrics]\nnames = ["pass@1"]\n'
+    put(lake, expand([("p", 4, 2), ("q", 4, 1)], model="m", grader="a"))
+    put(lake, expand([("p", 4, 2), ("q", 4, 1)], model="n", grader="a"), "n.parquet")
+    run(lake, out, config)
+    config += '[protocol]\ncolumns = ["grader"]\n'
+    assert run(lake, out, config).status == "published"
+    assert ask(out, "SELECT protocol, what, reason FROM change WHERE model = 'm' ORDER BY 1") == [
+        ("", "unknown", "the protocol columns changed"),
+        ('{"grader":"a"}', "new", None),
+    ]
+    (lake / "n.parquet").unlink()
+    with pytest.raises(DataError, match=r'n / {"grader":"a"} fell from 0.3750 to nothing'):
+        run(lake, out, config)

@@ -210,6 +210,25 @@ def export(
         reporting.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
 
 
+@app.command()
+def publish(
+    out: Out,
+    postgres: Annotated[str, typer.Option(help="postgresql://user@host/database, or service=name; no password.")],
+    schema: Annotated[str, typer.Option(help="The schema of the tables.")] = "scorelake",
+    tables: Annotated[
+        list[str] | None, typer.Option("--with", help="Copy this large view too, such as problem_scores.")
+    ] = None,
+) -> None:
+    """Copy the tables to PostgreSQL; readers there see one complete run or the next."""
+    with reporting.failures():
+        from scorelake.read import postgres as database
+        from scorelake.read import session
+
+        with session.reading(out) as folder:
+            target = database.publish(folder, postgres, schema, tables or ())
+        reporting.say(f"published to {target}" if target else "the database has this run already: nothing to do")
+
+
 def _refuse_ours(out: str, target: Path) -> None:
     """Raise if something would be written among the files that an output consists of."""
     from scorelake.publish.snapshot import PARTS

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.comparing.eligibility import (
+from scorelake.comparing.boards import (
     N_DIFFERS,
-    REFUSED,
+    SINGLE_CLUSTER,
+    Benchmark,
     Codes,
     Counts,
+    ModelBoard,
     comparability,
+    n_ratio,
     rank_eligibility,
-    refusals,
 )
-from scorelake.comparing.sums import BoardId, BoardSums, LakeSums, PairQuery, PairSums
+from scorelake.comparing.sums import BoardId, LakeSums, PairQuery, Sums
+from scorelake.hashing import Hashes
 from scorelake.metrics.board import ModelSums, pair_batches
-from scorelake.metrics.bootstrap import MAX_UNITS, Resamples, resample
+from scorelake.metrics.bootstrap import MAX_UNITS, resample
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.families import Metric
 from scorelake.metrics.paired import MAX_FLIP_RATIO, Lifts, PairedComparison, Ranks, ResamplePlan
-from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.values import metric_bounds
 from scorelake.settings import Settings
-from scorelake.threads import batch_by_size, parallel_map, single_threaded_blas
+from scorelake.threads import batch_by_size, single_threaded_blas
 
 HasValue = Callable[[ModelBoard, Metric], set[str]]
 """Returns the models of a board that have a value of a metric."""
@@ -52,30 +51,28 @@ class MetricResult:
     a: Ints
     b: Ints
     """The two models of every pair, by number; a is the first by name."""
+    codes: Codes
+    """Why a pair is not compared, see comparability; 0 if it is."""
+    shared: Counts
+    """Problems that both models attempted."""
     problems: Counts
     """Problems on which both models have a score."""
-    refused: tuple[pl.Series, pl.Series]
-    """Reason why a pair is not compared, as B against A and as A against B; null if it is."""
-    compared: Ints
-    """Numbers of the pairs that are compared."""
     ranked: Ints
     """Numbers of the models that are ranked; none where they have too few problems in common."""
     resamples: int
     lifts: Lifts = field(default_factory=lambda: Lifts.empty(0))
     ranks: Ranks | None = None
 
+    @property
+    def compared(self) -> Ints:
+        """Numbers of the pairs that are compared."""
+        return np.flatnonzero(self.codes == 0)
+
     def finish(self, lifts: Lifts, ranks: Ranks) -> MetricResult:
         """Add the numbers; refuse pairs whose common problems all belong to one cluster: they have no interval."""
-        single = np.isnan(lifts.lo)
-        text = pl.Series([f"{REFUSED}too few clusters (1 in common, 2 needed)"]).new_from_index(0, int(single.sum()))
-        b_over_a, a_over_b = (each.clone().scatter(self.compared[single], text) for each in self.refused)
-        return replace(
-            self,
-            refused=(b_over_a, a_over_b),
-            compared=self.compared[~single],
-            lifts=lifts.take(~single),
-            ranks=ranks if self.ranked.size else None,
-        )
+        single, codes = np.isnan(lifts.lo), self.codes.copy()
+        codes[self.compared[single]] = SINGLE_CLUSTER
+        return replace(self, codes=codes, lifts=lifts.take(~single), ranks=ranks if self.ranked.size else None)
 
 
 @dataclass(frozen=True)
@@ -110,14 +107,13 @@ def compare_boards(
     out: list[list[BoardResult]] = [[] for _ in benchmarks]
     with single_threaded_blas():
         for batch in batch_by_size(tasks, lambda task: task.size, max_bytes):
-            sums = lake.model_sums([task.id for task in batch if len(task.board.models) <= max_models])
-            by_metric = [
-                list(_metric_tasks(task, sums.get(task.id), chosen, has_value, settings, lake.outcomes))
-                for task in batch
-            ]
-            _compare_pairs([each for tasks in by_metric for each in tasks], lake, max_bytes)
-            for task, mine in zip(batch, by_metric, strict=True):
-                out[task.id[0]].append(BoardResult(task.board, task.unranked, [each.result for each in mine]))
+            fitting = [task for task in batch if len(task.board.models) <= max_models]
+            sums = zip(fitting, lake.sums([task.id for task in fitting]), strict=True)
+            queued = [each for pair in sums for each in _metric_tasks(*pair, chosen, has_value, settings, lake)]
+            results = _compare_pairs(queued, lake, max_bytes)
+            for task in batch:
+                mine = [result for board, result in results if board == task.id]
+                out[task.id[0]].append(BoardResult(task.board, task.unranked, mine))
     return out
 
 
@@ -127,7 +123,8 @@ class BoardTask:
 
     id: BoardId
     board: ModelBoard
-    benchmark: Benchmark
+    clustered: bool
+    units: Hashes
     partners: int | None
     """Models that each is compared with; None for all."""
     plan: ResamplePlan
@@ -142,15 +139,16 @@ def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Sett
     """Yield the boards of a benchmark. Where there are many subjects, their pairs have fewer resamples."""
     plan, (overall, *subjects) = resample_plan(settings), benchmark.boards
     of_subjects = metrics if settings.compare.metrics or settings.metrics.names else 1
+    clustered, units = benchmark.clustered, benchmark.units
     for first, boards, share, used in ((0, [overall], 1, metrics), (1, subjects, _SUBJECT_SHARE, of_subjects)):
         partners = _partners([len(board.models) for board in boards], used, settings.compare.max_pairs)
         pairs = used * sum(_count_pairs(len(board.models), partners) for board in boards)
+        own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
         for i, board in enumerate(boards, start=first):
-            models, units = len(board.models), min(benchmark.units.size, MAX_UNITS)
-            size = _FLOAT * (metrics + 1) * models * (2 * units + models)
-            own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
+            models = len(board.models)
+            size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
             unranked = rank_eligibility(board.coverage, settings.compare)
-            yield BoardTask((number, i), board, benchmark, partners, own_plan, unranked, size, used)
+            yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
 
 
 def _partners(models: Sequence[int], metrics: int, max_pairs: int) -> int | None:
@@ -180,9 +178,9 @@ def select_pairs(values: Floats, partners: int | None) -> tuple[Ints, Ints]:
     return np.divmod(code, models)
 
 
-@dataclass
+@dataclass(frozen=True)
 class MetricTask:
-    """The pairs and ranks of a board by one metric, while they are computed."""
+    """The pairs and ranks of a board by one metric, before they are computed."""
 
     board: BoardTask
     number: int
@@ -191,66 +189,41 @@ class MetricTask:
     n_differs: NDArray[np.bool_]
     """Models, two by two, of which one has more than MAX_FLIP_RATIO times as many attempts per problem."""
     bounds: tuple[float, float]
-    comparison: PairedComparison | None = None
 
-    def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery]]:
-        """Yield queries and the numbers of their pairs among those compared."""
-        a, b = self.result.a[self.result.compared], self.result.b[self.result.compared]
-        step = max(1, max_bytes // (2 * _FLOAT * self.sums.sums.shape[1]))
-        for i, at in enumerate(pair_batches(self.sums.differ(a, b), step)):
-            yield at, PairQuery(self.board.id, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0)
+    def compared(self) -> tuple[Ints, Ints]:
+        return self.result.a[self.result.compared], self.result.b[self.result.compared]
 
-    def size(self, query: PairQuery) -> int:
-        """Return the bytes of the answer to a query, and of the resampled means that it is used with."""
-        units = 2 * self.sums.sums.shape[1] if query.own_sums else 0
-        return _FLOAT * ((4 + units) * query.a.size + 2 * self.board.plan.resamples * len(self.board.board.models))
-
-    def compare(self, at: Ints, sums: PairSums, drawn: Resamples, is_last: bool) -> None:
-        """Compare pairs, and release the resampled means after the last."""
-        result = self.result
-        if self.comparison is None:
-            a, b = result.a[result.compared], result.b[result.compared]
-            confidence, clustered = self.board.plan.confidence, self.board.benchmark.clustered
-            self.comparison = PairedComparison(
-                self.sums, a, b, result.ranked, drawn, confidence, clustered, self.n_differs, self.bounds
-            )
-        self.comparison.compare(at, sums.wins, sums.differences)
-        if is_last:
-            lifts, ranks = self.comparison.finish()
-            self.result = result.finish(lifts, ranks)
-            self.comparison = None
+    def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery, int]]:
+        """Yield queries with the numbers of their pairs among those compared, and the bytes of the answer."""
+        a, b = self.compared()
+        units = max(1, self.sums.sums.shape[1])
+        for i, at in enumerate(pair_batches(self.sums.differ(a, b), max(1, max_bytes // (2 * _FLOAT * units)))):
+            size = _FLOAT * at.size * (4 + 2 * units * (i > 0))
+            yield at, PairQuery(self.board.id, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0), size
 
 
 def _metric_tasks(
-    task: BoardTask,
-    sums: BoardSums | None,
-    chosen: Sequence[Metric],
-    has_value: HasValue,
-    settings: Settings,
-    outcomes: Outcomes,
+    task: BoardTask, sums: Sums, chosen: Sequence[Metric], has_value: HasValue, settings: Settings, lake: LakeSums
 ) -> Iterator[MetricTask]:
-    """Yield a task per metric; none where there are too many models."""
-    if sums is None:
-        return
+    """Yield a task per metric that the models of a board are compared by."""
     models, coverage, compare = task.board.models, task.board.coverage, settings.compare
-    shape, n_differs = (len(models), len(models)), coverage.n_ratio() > MAX_FLIP_RATIO
-    shared = np.broadcast_to(sums.shared, shape)
-    for number, (metric, own) in enumerate(zip(chosen, sums.metrics, strict=True)):
-        if number >= task.metrics:
-            return
+    shape = (len(models), len(models))
+    shared = np.broadcast_to(sums[0], shape)
+    ratio = n_ratio(sums[1], shared)
+    for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, metric, compare)
+        codes = comparability(coverage, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
-        refused = refusals(coverage, codes[a, b], shared[a, b], usable[a, b], a, b, metric, compare)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
         ranked = np.flatnonzero(is_ranked)
         if not _has_ranges(usable, codes, ranked, a.size == _count_pairs(len(models), None), settings):
             ranked = ranked[:0]
-        compared = np.flatnonzero(codes[a, b] == 0)
-        result = MetricResult(metric, a, b, usable[a, b], refused, compared, ranked, task.plan.resamples)
-        differs = n_differs | (codes == N_DIFFERS)
-        yield MetricTask(task, number, own, result, differs, metric_bounds(metric, settings, outcomes))
+        resamples = task.plan.resamples
+        result = MetricResult(metric, a, b, codes[a, b], shared[a, b], usable[a, b], ranked, resamples)
+        differs = (ratio > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
+        bounds = metric_bounds(metric, settings, lake.outcomes)
+        yield MetricTask(task, number, own, result, differs, bounds)
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
@@ -265,26 +238,25 @@ def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, se
     return bool(enough and same_problems and not refused.any())
 
 
-Work = tuple[MetricTask, Ints, PairQuery]
-
-
-def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) -> None:
-    """Compare the pairs of tasks, as many at a time as fit into memory."""
-    work = [(task, at, query) for task in tasks for at, query in task.queries(max_bytes)]
-    last = {id(task): query for task, _, query in work}
-
-    def compare(answers: Sequence[tuple[Work, PairSums]], drawn: Resamples) -> None:
-        for (task, at, query), sums in answers:
-            task.compare(at, sums, drawn, is_last=last[id(task)] is query)
-
-    for batch in batch_by_size(work, lambda item: item[0].size(item[2]), max_bytes):
-        answers = zip(batch, lake.pair_sums([query for *_, query in batch]), strict=True)
-        for (_, plan), group in groupby(answers, lambda answer: _draw_key(answer[0][0])):
-            by_task = [list(each) for _, each in groupby(group, lambda answer: id(answer[0][0]))]
-            units = by_task[0][0][0][0].board.benchmark.units
-            parallel_map(partial(compare, drawn=resample(units, plan.resamples, plan.seed)), by_task)
-
-
-def _draw_key(task: MetricTask) -> tuple[int, ResamplePlan]:
-    """Return what decides the weights and signs of a task."""
-    return task.board.id[0], task.board.plan
+def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) -> list[tuple[BoardId, MetricResult]]:
+    """Compare the pairs of tasks one after the other. Sums of as many pairs as fit into memory are read at a time."""
+    work = [(i, *query) for i, task in enumerate(tasks) for query in task.queries(max_bytes)]
+    answers = (
+        (i, at, sums)
+        for batch in batch_by_size(work, lambda item: item[-1], max_bytes)
+        for (i, at, *_), sums in zip(batch, lake.sums([query for _, _, query, _ in batch]), strict=True)
+    )
+    out: list[tuple[BoardId, MetricResult]] = []
+    drawn_for: tuple[int, ResamplePlan] | None = None
+    for i, parts in groupby(answers, lambda answer: answer[0]):
+        task, board, plan = tasks[i], tasks[i].board, tasks[i].board.plan
+        if drawn_for != (board.id[0], plan):  # boards of a benchmark share weights and signs
+            drawn_for, drawn = (board.id[0], plan), resample(board.units, plan.resamples, plan.seed)
+        (a, b), ranked, clustered = task.compared(), task.result.ranked, board.clustered
+        comparison = PairedComparison(
+            task.sums, a, b, ranked, drawn, plan.confidence, clustered, task.n_differs, task.bounds
+        )
+        for _, at, (wins, *differences) in parts:
+            comparison.compare(at, wins, *differences)
+        out.append((board.id, task.result.finish(*comparison.finish())))
+    return out

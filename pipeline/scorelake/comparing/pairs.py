@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from scorelake.comparing.boards import ModelBoard
+from scorelake.comparing.boards import REASONS, REFUSED, ModelBoard
 from scorelake.comparing.compare import BoardResult, MetricResult
-from scorelake.comparing.eligibility import REFUSED
+from scorelake.metrics.distributions import Ints
 from scorelake.metrics.families import Metric
 from scorelake.metrics.significance import benjamini_hochberg, holm
 from scorelake.schemas import Table
@@ -21,6 +21,8 @@ from scorelake.settings import Settings
 
 _UNPUBLISHED = {"inner_lo": pl.Float64(), "inner_hi": pl.Float64(), "separated": pl.Boolean()}
 """What claims are made with: ends of the narrower interval that margins are tested with, and Lifts.separated."""
+_INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}
+"""What to use where n must be the same."""
 CLAIMED = ("improvement", "regression")
 
 
@@ -33,7 +35,7 @@ def pair_table(
     strangers = pairs_without_common_protocol(boards, chosen, keys, settings.compare.max_pairs)
     frames = [
         pl.DataFrame(schema=schema),
-        *(_pairs(result.board, each) for result in results for each in result.metrics),
+        *(_pairs(result.board, each, settings) for result in results for each in result.metrics),
         pl.DataFrame(strangers, schema),
     ]
     rows = pl.concat(frames, how="diagonal").select(*schema)
@@ -43,7 +45,7 @@ def pair_table(
     return table.check(rows.sort(*keys, "protocol", position, "model_a", "model_b", nulls_last=True))
 
 
-def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
+def _pairs(board: ModelBoard, result: MetricResult, settings: Settings) -> pl.DataFrame:
     """Return a row per pair: numbers where it is compared, the reason where it is not."""
     lifts, models = result.lifts, pl.Series(board.models, dtype=pl.String)
     ties = lifts.problems - lifts.wins_a - lifts.wins_b
@@ -57,8 +59,8 @@ def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
             "model_a": models.gather(result.a),
             "model_b": models.gather(result.b),
             "problems": result.problems.astype(np.int64),
-            "claim": result.refused[0],
-            "claim_a": result.refused[1],
+            "claim": _refusals(board, result, result.a, result.b, settings),
+            "claim_a": _refusals(board, result, result.b, result.a, settings),
         }
     )
     return pairs.join(numbers, on="pair", how="left", maintain_order="left").with_columns(
@@ -67,6 +69,25 @@ def _pairs(board: ModelBoard, result: MetricResult) -> pl.DataFrame:
         protocol=pl.lit(board.protocol),
         metric=pl.lit(result.metric.name),
     )
+
+
+def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, settings: Settings) -> pl.Series:
+    """Return why pairs are not compared, null where they are."""
+    coverage, metric = board.coverage, result.metric
+    fixed = {"needed": settings.compare.min_problems, "metric": metric.name, "k": metric.draws}
+    fixed["instead"] = _INSTEAD.get(metric.family.name)
+
+    def text(code: int, shared: int, usable: int, i: int, j: int) -> str | None:
+        if code == 0:
+            return None
+        n, other_n = (f"{mean:,.1f}".removesuffix(".0") for mean in coverage.mean_n[[i, j]])
+        problems, other_problems = coverage.problems[[i, j]]
+        facts = {"shared": shared, "usable": usable, "problems": problems, "other_problems": other_problems}
+        spread = " on average" if n == other_n else ""
+        return REFUSED + REASONS[code - 1].format(n=n, other_n=other_n, spread=spread, **facts, **fixed)
+
+    columns = (each.tolist() for each in (result.codes, result.shared, result.problems, one, two))
+    return pl.Series(map(text, *columns), dtype=pl.String)
 
 
 def _adjust(rows: pl.DataFrame) -> pl.DataFrame:

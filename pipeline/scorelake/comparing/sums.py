@@ -5,41 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared
+from scorelake.comparing.boards import Benchmark
+from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared, sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
 from scorelake.scoring.buckets import BOARD, BucketTask, attempted_problems
-from scorelake.scoring.choose import choose_compared
+from scorelake.scoring.choose import Outcomes, choose_compared
 from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.threads import parallel_map
 
 BoardId = tuple[int, int]
 """Number of the benchmark, and number of the board in it: 0 for all subjects, else that of the subject from 1 on."""
 _MAX_CELLS = 1 << 24
-"""Scores of a dense matrix; boards with more models x problems are added up block by block."""
-Key = TypeVar("Key")
-
-
-@dataclass(frozen=True)
-class BoardSums:
-    """Sums of a board's models."""
-
-    shared: NDArray[np.int32]
-    """Problems that two models both attempted, models x models; a single number where all attempted all."""
-    metrics: list[ModelSums]
-
-    def __add__(self, other: BoardSums) -> BoardSums:
-        both = zip(self.metrics, other.metrics, strict=True)
-        return BoardSums(self.shared + other.shared, [mine + theirs for mine, theirs in both])
+"""Scores of dense matrices; boards with more metrics x models x problems are added up block by block."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +36,13 @@ class PairQuery:
     b: Ints
     tolerance: float
     own_sums: bool
-    """The two models are not scored on the same problems: the sums of models do not tell their difference."""
+    """The two models are not scored on the same problems: their difference does not follow from sums of models."""
 
 
-@dataclass(frozen=True)
-class PairSums:
-    """The answer to a PairQuery."""
-
-    wins: Wins
-    differences: Differences | None
-
-    def __add__(self, other: PairSums) -> PairSums:
-        own = None if self.differences is None or other.differences is None else self.differences + other.differences
-        return PairSums(self.wins + other.wins, own)
-
-
-Sums = TypeVar("Sums", BoardSums, PairSums)
+Request = BoardId | PairQuery
+"""A board asks for the problems that every two models attempted, their sum_n_ratios and each metric's ModelSums;
+pairs ask for their Wins, and for their Differences if they need own sums."""
+Sums = list[Any]
 
 
 @dataclass(frozen=True)
@@ -78,47 +53,29 @@ class BoardMatrix:
     problem: Ints
     """Model and problem of each entry; entries are sorted by problem."""
     values: list[Floats]
-    """Of each metric, an entry per attempted problem and model; NaN where the metric is not defined."""
+    """Attempts, then the scores of each metric: an entry per attempted problem and model, NaN where undefined."""
     units: Units
     """The unit of each problem."""
     models: int
 
-    @classmethod
-    def of(cls, rows: pl.DataFrame, benchmark: Benchmark, board: ModelBoard) -> BoardMatrix:
-        """Take rows of a bucket, sorted by problem; columns that are numbers hold the scores of the metrics."""
-        models = len(board.models)
-        model = rows["model"].replace_strict(board.models, np.arange(models), return_dtype=pl.Int64).to_numpy()
-        problem = rows["problem"].rle_id().cast(pl.Int64).to_numpy()
-        key = rows["key"].to_numpy()[np.flatnonzero(np.diff(problem, prepend=-1))]
-        values = [rows[name].to_numpy() for name in rows.columns if name.isdigit()]
-        return cls(model, problem, values, Units.within(key, benchmark.unit_keys, benchmark.clustered), models)
+    def sums(self, request: Request) -> Sums:
+        """Add up scores, in blocks of problems."""
+        values = [self.values[request.metric + 1]] if isinstance(request, PairQuery) else self.values
+        step, problems = max(1, _MAX_CELLS // (self.models * len(values))), self.units.index.size
+        blocks = ((low, min(low + step, problems)) for low in range(0, max(1, problems), step))
+        return reduce(_add, (self._sum_block(request, values, *block) for block in blocks))
 
-    def dense(self, values: Floats) -> Iterator[tuple[Floats, Ints]]:
-        """Yield scores, models x problems, and the units of these problems, in blocks of problems."""
-        step, problems = max(1, _MAX_CELLS // self.models), self.units.index.size
-        for low in range(0, problems, step):
-            high = min(low + step, problems)
-            entries = slice(*np.searchsorted(self.problem, (low, high)))
-            out = np.full((self.models, high - low), np.nan)
-            out[self.model[entries], self.problem[entries] - low] = values[entries]
-            yield out, self.units.index[low:high]
-
-    def model_sums(self) -> BoardSums:
-        """Add up the scores of models."""
-        units, out = self.units.key.size, list[BoardSums]()
-        attempted = np.ones(self.model.size)
-        for (there, unit), *scores in zip(*map(self.dense, (attempted, *self.values)), strict=True):
-            sums = [ModelSums.of(score, unit, units) for score, _ in scores]
-            out.append(BoardSums(count_shared(~np.isnan(there)), sums))
-        return reduce(add, out)
-
-    def pair_sums(self, query: PairQuery) -> PairSums:
-        """Compare pairs of models."""
-        units, out = self.units.key.size, list[PairSums]()
-        for scores, unit in self.dense(self.values[query.metric]):
-            own = Differences.of(scores, unit, units, query.a, query.b) if query.own_sums else None
-            out.append(PairSums(Wins.of(scores, query.a, query.b, query.tolerance), own))
-        return reduce(add, out)
+    def _sum_block(self, request: Request, values: Sequence[Floats], low: int, high: int) -> Sums:
+        entries = slice(*np.searchsorted(self.problem, (low, high)))
+        unit, units = self.units.index[low:high], self.units.key.size
+        dense = np.full((len(values), self.models, high - low), np.nan)
+        dense[:, self.model[entries], self.problem[entries] - low] = [each[entries] for each in values]
+        if not isinstance(request, PairQuery):
+            by_metric = [ModelSums.of(scores, unit, units) for scores in dense[1:]]
+            return [count_shared(~np.isnan(dense[0])), sum_n_ratios(dense[0]), *by_metric]
+        (scores,), a, b = dense, request.a, request.b
+        wins = Wins.of(scores, a, b, request.tolerance)
+        return [wins, Differences.of(scores, unit, units, a, b)] if request.own_sums else [wins]
 
 
 Matrices = dict[BoardId, BoardMatrix]
@@ -130,32 +87,35 @@ def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices
     cluster = task.settings.columns.cluster
     columns = [*KEYS, "n", "c", *needed_columns(chosen, task.outcomes), *([cluster] if cluster else [])]
     rows = task.read(dict.fromkeys(columns)).filter(pl.col("n") > 0).with_columns(pl.col("c").fill_null(0))
-    values = problem_values(rows, chosen, task.settings, task.outcomes)
+    values = [rows["n"].to_numpy(), *problem_values(rows, chosen, task.settings, task.outcomes)]
+    names = [str(i) for i in range(len(values))]
     problems = attempted_problems(rows, cluster).with_row_index("problem")
-    scores = rows.select(KEYS).with_columns(pl.Series(str(i), value) for i, value in enumerate(values))
+    scores = rows.select(KEYS).with_columns(pl.Series(name, each) for name, each in zip(names, values, strict=True))
     scores = scores.join(problems, on=[*BOARD, "subject", "problem_id"], how="left").sort("problem")
-    out = {}
-    by_board = scores.partition_by(BOARD, as_dict=True)
+    by_board, out = scores.partition_by(BOARD, as_dict=True), {}
     for number, benchmark in enumerate(benchmarks):
         mine = by_board.get((benchmark.overall.benchmark, benchmark.overall.protocol))
-        if mine is None:
-            continue
-        by_subject = mine.partition_by("subject", as_dict=True)
+        by_subject = {} if mine is None else mine.partition_by("subject", as_dict=True)
         for i, board in enumerate(benchmark.boards):
             part = mine if board.subject is None else by_subject.get((board.subject,))
             if part is not None:
-                out[number, i] = BoardMatrix.of(part, benchmark, board)
+                models = pl.Series(board.models, dtype=pl.String)
+                model = part["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64)
+                problem = part["problem"].rle_id().cast(pl.Int64).to_numpy()
+                key = part["key"].to_numpy()[np.flatnonzero(np.diff(problem, prepend=-1))]
+                units = Units.within(key, benchmark.unit_keys, benchmark.clustered)
+                matrix = [part[name].to_numpy() for name in names]
+                out[number, i] = BoardMatrix(model.to_numpy(), problem, matrix, units, models.len())
     return out
 
 
 @dataclass(frozen=True)
 class SumTask:
-    """Sums to compute over a few buckets: of the models of boards, or of pairs."""
+    """Sums to compute over a few buckets."""
 
     buckets: tuple[BucketTask, ...]
     benchmarks: Sequence[Benchmark]
-    boards: Sequence[BoardId] = ()
-    queries: Sequence[PairQuery] = ()
+    requests: Sequence[Request] = ()
     loaded: list[Matrices] | None = None
     """Scores of the buckets, where they are in memory."""
 
@@ -168,52 +128,53 @@ class SumTask:
         return ", ".join(map(str, self.buckets))
 
 
-def sum_models(task: SumTask) -> dict[BoardId, BoardSums]:
-    """Add up the scores of the boards of a task."""
-    return _sum(
-        {board: each[board].model_sums() for board in task.boards if board in each} for each in task.matrices()
+def sum_scores(task: SumTask) -> dict[int, Sums]:
+    """Compute the sums of a task by the number of the request; without an entry where no problem is of its board."""
+    boards = [request.board if isinstance(request, PairQuery) else request for request in task.requests]
+    return _add_all(
+        {i: each[board].sums(task.requests[i]) for i, board in enumerate(boards) if board in each}
+        for each in task.matrices()
     )
 
 
-def sum_pairs(task: SumTask) -> dict[int, PairSums]:
-    """Compare the pairs of a task; queries without a problem here have no entry."""
-    queries = list(enumerate(task.queries))
-    return _sum({i: each[q.board].pair_sums(q) for i, q in queries if q.board in each} for each in task.matrices())
+def _add(one: Sums, other: Sums) -> Sums:
+    return [x + y for x, y in zip(one, other, strict=True)]
 
 
-def _sum(parts: Iterable[dict[Key, Sums]]) -> dict[Key, Sums]:
-    out: dict[Key, Sums] = {}
+def _add_all(parts: Iterable[dict[int, Sums]]) -> dict[int, Sums]:
+    out: dict[int, Sums] = {}
     for part in parts:  # in the order of buckets: the same bits on every engine
-        for key, sums in part.items():
-            out[key] = out[key] + sums if key in out else sums
+        out |= {i: _add(out[i], sums) if i in out else sums for i, sums in part.items()}
     return out
 
 
+@dataclass(frozen=True)
 class LakeSums:
-    """Sums over all buckets, computed by an engine's map.
+    """Sums over all buckets, computed by an engine's map."""
 
-    A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
-    buckets again, and memory follows the sums.
-    """
+    engine_map: Callable[..., Iterator[Any]]
+    tasks: Sequence[SumTask]
+    outcomes: Outcomes
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         engine_map: Callable[..., Iterator[Any]],
         batches: Sequence[tuple[BucketTask, ...]],
         benchmarks: Sequence[Benchmark],
         in_process: bool,
-    ) -> None:
-        self.engine_map = engine_map
-        self.outcomes = batches[0][0].outcomes
-        self.tasks = [SumTask(batch, benchmarks) for batch in batches]
+    ) -> LakeSums:
+        """Plan the sums of buckets.
+
+        A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
+        buckets again, and memory follows the sums.
+        """
+        tasks = [SumTask(batch, benchmarks) for batch in batches]
         if in_process and len(batches) == 1:
-            self.tasks = [replace(self.tasks[0], loaded=self.tasks[0].matrices())]
+            tasks = [replace(tasks[0], loaded=tasks[0].matrices())]
+        return cls(engine_map, tasks, batches[0][0].outcomes)
 
-    def model_sums(self, boards: Sequence[BoardId]) -> dict[BoardId, BoardSums]:
-        """Add up the scores of models."""
-        return _sum(self.engine_map(sum_models, [replace(task, boards=boards) for task in self.tasks]))
-
-    def pair_sums(self, queries: Sequence[PairQuery]) -> list[PairSums]:
-        """Compare pairs of models."""
-        sums = _sum(self.engine_map(sum_pairs, [replace(task, queries=queries) for task in self.tasks]))
-        return [sums[i] for i in range(len(queries))]
+    def sums(self, requests: Sequence[Request]) -> list[Sums]:
+        """Return the sums of each request over all buckets."""
+        sums = _add_all(self.engine_map(sum_scores, [replace(task, requests=requests) for task in self.tasks]))
+        return [sums[i] for i in range(len(requests))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -10,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from scorelake.counting.protocols import protocol_text
+from scorelake.counting.protocols import in_microseconds, protocol_text
 from scorelake.counting.schema_check import Misfit, unfit
 from scorelake.hashing import hash_text, text_ids
 from scorelake.schemas import NAMED
@@ -47,8 +48,8 @@ class Canonical:
     carried: dict[str, Source]
     sorts: dict[str, str]
     """What sort of values each carried column has, where it has any."""
-    attempt: str | None
-    """The column that tells attempts apart, where that is wanted."""
+    attempt: Source | None
+    """What tells attempts apart, where that is wanted."""
     answer: str | None
     kind: pl.Expr
     """failed, passed, ungraded or bad."""
@@ -69,7 +70,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
         others[setting] = {name: _any(schema, hive, name, setting, settings, wrong) for name in columns}
     bad = list[pl.Expr]()
     passed, score = _outcome(settings, schema, bad, wrong)
-    attempt = _attempt(settings, schema, wrong)
+    attempt = _attempt(settings, schema, hive, wrong)
     answers = _answers(settings, schema, wrong)
     if wrong:
         raise unfit(wrong, list(schema), list(hive))
@@ -77,16 +78,20 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
         *(source.column for sources in keys.values() for source in sources if source.column),
         *(source.column for sources in others.values() for source in sources.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
-        *([attempt] if attempt else []),
+        *([attempt.column] if attempt and attempt.column else []),
         *([names.answer] if answers == "counted" else []),
     ]
-    carried_types = {name: schema.get(name, pl.String()) for name in others["carry"]}
+    # a column that was added to a table later is null in older files, and null values are of any sort
+    folders = {
+        name: pl.String() if source.value is not None else pl.Null() for name, source in others["carry"].items()
+    }
+    carried_types = {name: schema.get(name, folders[name]) for name in folders}
     return Canonical(
         keys=keys,
         protocol=others["protocol"],
         carried=others["carry"],
         sorts={
-            name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(kind)
+            name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(in_microseconds(kind))
             for name, kind in carried_types.items()
             if kind != pl.Null
         },
@@ -115,7 +120,7 @@ def _key(schema: Schema, hive: Hive, name: str, key: str, names: Names, wrong: l
 def _named(name: str, kind: pl.DataType, key: str, wrong: list[Misfit]) -> None:
     """A name is a text or a whole number."""
     if not (kind.is_integer() or kind in _TEXTS):
-        advice = "; if its numbers are whole, write them as integers" if kind.is_float() else ""
+        advice = "; if its numbers are whole, write them as integers" * kind.is_float()
         wrong.append(Misfit(key, f"column {name} is {kind}; it must be a string or integer{advice}"))
 
 
@@ -126,21 +131,23 @@ def _any(schema: Schema, hive: Hive, name: str, setting: str, settings: Settings
             setting = "by" if name in settings.by else "cluster" if name == settings.columns.cluster else "carry"
         wrong.append(_missing(name, setting))
     elif setting == "carry" and name in schema and schema[name].is_nested():
-        wanted = "a carried column must be a text, a number, a date or the like"
-        wrong.append(Misfit("carry", f"column {name} is {schema[name]}; {wanted}"))
-    return Source(name if name in schema else None, hive.get(name))
+        what = f"column {name} is {schema[name]}; a carried column must be a text, a number, a date or the like"
+        wrong.append(Misfit("carry", what))
+    return Source(name if name in schema else None, hive.get(name), agree=name in schema and name in hive)
 
 
-def _attempt(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str | None:
+def _attempt(settings: Settings, schema: Schema, hive: Hive, wrong: list[Misfit]) -> Source | None:
     name, policy = settings.columns.attempt, settings.duplicates.policy
     if policy == "off":
         return None
+    if name in hive and name not in schema:
+        return Source(None, hive[name])
     if name not in schema:
         if policy == "exact" or name != Names().attempt:
             wrong.append(_missing(name, "attempt"))
         return None
     _named(name, schema[name], "attempt", wrong)
-    return name
+    return Source(name, hive.get(name), agree=name in hive)
 
 
 def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
@@ -152,9 +159,10 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
         return "none"
     kind = schema[names.answer]
     if settings.answers and not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
-        wanted = "to vote with, it must be a text, a number or a boolean; "
-        name_another = 'name another with [columns] answer = "...", or none with ""'
-        wrong.append(Misfit("answer", f"column {names.answer} is {kind}; {wanted}{name_another}"))
+        wanted = (
+            'it must be a text, a number or a boolean; name another with [columns] answer = "...", or none with ""'
+        )
+        wrong.append(Misfit("answer", f"column {names.answer} is {kind}; to vote with, {wanted}"))
     return "counted" if settings.answers else "ignored"
 
 
@@ -180,8 +188,7 @@ def _outcome(
     if names.passed in schema:
         passed = _passed(names, schema[names.passed], bad, wrong)
     elif score is not None and policy.pass_threshold is not None:
-        # in the column's own precision: a 32-bit 0.7 reaches 0.7; NaN is rejected elsewhere
-        own = schema[names.score] if schema[names.score].is_float() else pl.Float64()
+        own = schema[names.score] if schema[names.score].is_float() else pl.Float64  # a 32-bit 0.7 reaches 0.7
         passed = pl.col(names.score).cast(own) >= pl.lit(policy.pass_threshold).cast(own)
     if not lost and not any(name in schema for name in named.values()):
         wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
@@ -194,10 +201,8 @@ def _outcome(
 
 def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
     column = pl.col(names.passed)
-    if kind == pl.Null:
+    if kind in (pl.Null, pl.Boolean):
         return column.cast(pl.Boolean)
-    if kind == pl.Boolean:
-        return column
     if kind in _TEXTS and names.pass_values:
         text = column.cast(pl.String)
         if names.fail_values:
@@ -221,7 +226,7 @@ def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: lis
         bad.append(number.is_nan() | number.is_infinite())
         return number
     # compare in the column's own precision, then use the level as the config spells it
-    own = kind if kind.is_float() else pl.Float64()
+    own = kind if kind.is_float() else pl.Float64
     exact = pl.coalesce(
         pl.when(column.cast(own) == pl.lit(level).cast(own)).then(pl.lit(level, pl.Float64)) for level in levels
     )
@@ -232,8 +237,6 @@ def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: lis
 def _missing(name: str, key: str) -> Misfit:
     return Misfit(key, f"no column {name}", name)
 
-
-# --- the canonical columns of every row ---------------------------------------------------------------------
 
 PROTOCOL_PREFIX, CARRY_PREFIX, SEPARATOR = "protocol:", "carry:", "@"
 CATEGORIES = {key: pl.Categorical(pl.Categories(f"scorelake {key}")) for key in (*NAMED, "protocol")}
@@ -253,6 +256,8 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
             wrong_keys[reason] = text.is_not_null() & pl.any_horizontal(has_separator)
     every = [source for sources in canonical.keys.values() for source in sources]
     differing = [_text(source).ne_missing(pl.lit(source.value, pl.String)) for source in every if source.agree]
+    others = [*canonical.protocol.values(), *canonical.carried.values(), canonical.attempt]
+    differing += [_differs(source) for source in others if source is not None and source.agree]
     if differing:
         is_other = pl.any_horizontal(differing) & ~pl.any_horizontal(wrong_keys.values())
         wrong_keys["in conflict with the folder's name"] = is_other
@@ -266,13 +271,15 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     graded = canonical.kind < UNGRADED
     columns = {key: _key_text(key, sources, schema) for key, sources in canonical.keys.items()}
     for name, source in canonical.protocol.items():
-        column = pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column)
-        texts = partial(_per_distinct, function=protocol_text)
-        text = column.map_batches(texts, pl.String) if source.column is not None else column
+        text = pl.lit(source.value, pl.String) if source.column is None else _protocol_text(source.column)
         columns[PROTOCOL_PREFIX + name] = text.cast(CATEGORIES["protocol"])
     columns["outcome"] = outcome
     if canonical.attempt is not None:
-        columns["attempt"] = _attempt_id(pl.col(canonical.attempt), schema[canonical.attempt])
+        if canonical.attempt.column is None:
+            folder = pl.Series([canonical.attempt.value], dtype=pl.String)
+            columns["attempt"] = pl.lit(_text_attempt_ids(folder).item(), pl.Int64)
+        else:
+            columns["attempt"] = _attempt_id(pl.col(canonical.attempt.column), schema[canonical.attempt.column])
     if canonical.score is not None:
         columns["score"] = pl.when(graded).then(canonical.score)
     if canonical.answer is not None:
@@ -286,7 +293,8 @@ def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:
     """Types in which columns are read: texts as dictionary codes, except attempt ids, which rarely repeat."""
     types = dict[str, pl.DataType]()
     for name in canonical.columns:
-        is_text = schema[name] in (pl.String, pl.Categorical, pl.Enum) and name != canonical.attempt
+        is_attempt = canonical.attempt is not None and name == canonical.attempt.column
+        is_text = schema[name] in (pl.String, pl.Categorical, pl.Enum) and not is_attempt
         types[name] = pl.Categorical() if is_text else schema[name]
     for key, sources in canonical.keys.items():
         for source in sources:
@@ -306,6 +314,21 @@ def _key_text(key: str, sources: Sequence[Source], schema: Schema) -> pl.Expr:
 def _text(source: Source) -> pl.Expr:
     """A value as it is written. Bytes that are not UTF-8 raise: a name must stay what it is."""
     return pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column).cast(pl.String)
+
+
+def _protocol_text(column: str) -> pl.Expr:
+    return pl.col(column).map_batches(partial(_per_distinct, function=protocol_text), pl.String)
+
+
+def _differs(source: Source) -> pl.Expr:
+    """Whether a column has another value than the folder: 0.7 and 0.70 are one value, and so are true and True."""
+    assert source.column is not None
+    text = _protocol_text(source.column).str.to_lowercase()
+    value = None if source.value is None else source.value.lower()
+    with suppress(TypeError, ValueError):
+        number = pl.lit(float(value))  # type: ignore[arg-type]
+        return (text.cast(pl.Float64, strict=False) != number).fill_null(text.ne_missing(pl.lit(value)))
+    return text.ne_missing(pl.lit(value, pl.String))
 
 
 def _attempt_id(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
@@ -328,8 +351,10 @@ def _text_attempt_ids(texts: pl.Series) -> pl.Series:
 def _carried(source: Source, schema: Schema) -> pl.Expr:
     """A carried value as it is kept: texts of any kind as texts, all else as it is."""
     if source.column is None:
-        return pl.lit(source.value, pl.String)
+        return pl.lit(source.value, pl.Null if source.value is None else pl.String)
     column, kind = pl.col(source.column), schema[source.column]
+    if kind.is_temporal():
+        return column.cast(in_microseconds(kind))
     if kind.is_float() and kind != pl.Float64:
         return column.cast(pl.Float32)  # DuckDB has no half float
     return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column

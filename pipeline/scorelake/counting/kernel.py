@@ -51,7 +51,7 @@ def count_rows(
     slices = [words[low:high] for low, high in pairwise(edges)] or [words]
     counts = pl.concat(parallel_map(lambda each: _count_words(each, groups, layout), slices))
     del anchors
-    return counts, sum(part.rows for part in chunk) - words.size
+    return counts, sum(part.kept for part in chunk) - words.size
 
 
 def _pack(part: RowGroups, groups: _Groups, layout: PartialLayout) -> Hashes:

@@ -76,6 +76,11 @@ class Merged:
     """For each carried column, how many problems have more than one value."""
 
 
+def bucket_count(rows: int, rows_per_bucket: int | None = None) -> int:
+    """Return the number of buckets of a lake with so many rows that are not rejected."""
+    return min(MAX_BUCKETS, 1 << (max(0, rows - 1) // (rows_per_bucket or ROWS_PER_BUCKET)).bit_length())
+
+
 def plan_buckets(
     folder: Path,
     partials: Sequence[Partial],
@@ -85,8 +90,7 @@ def plan_buckets(
     rows_per_bucket: int = ROWS_PER_BUCKET,
 ) -> list[Bucket]:
     """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
-    rows = sum(partial.counted for partial in partials)
-    count = min(MAX_BUCKETS, 1 << (max(0, rows - 1) // rows_per_bucket).bit_length())
+    count = bucket_count(sum(partial.counted for partial in partials), rows_per_bucket)
     edges = [_HASHES * i // count for i in range(count + 1)]
     ordered = rule in ("first", "last")  # only then are the files of a partial needed
     filled = tuple(

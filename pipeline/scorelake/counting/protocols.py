@@ -64,3 +64,10 @@ def _plain(text: str | None) -> Any:
         return text
     same = isinstance(value, bool | int | float) and json.dumps(value) == text
     return value if same else text
+
+
+def in_microseconds(kind: pl.DataType) -> pl.DataType:
+    """The type of a time in one unit, so that files in two units agree."""
+    if isinstance(kind, pl.Datetime):
+        return pl.Datetime("us", kind.time_zone)
+    return pl.Duration("us") if isinstance(kind, pl.Duration) else kind

@@ -38,6 +38,7 @@ from scorelake.storage.disk import storage_errors
 HASH, ORDER = "hash", "order"
 """The hash of the problem, and a number that rises in the order of all keys."""
 MAX_WORDS = 4
+_SMALL_NUMBERS = {str(number): number for number in range(BITS_PER_WORD * MAX_WORDS)}
 LISTED = {
     "attempt": pl.Int64(),
     "outcome": pl.UInt8(),
@@ -74,7 +75,11 @@ def _words(files: Sequence[LakeFile]) -> int:
     """Words that hold all attempt numbers by the footers' statistics; 0 if some are missing, null or too large."""
     highest = 0
     for file in files:
-        metadata, name = file.metadata, file.canonical.attempt
+        metadata, attempt = file.metadata, file.canonical.attempt
+        name, value = (None, None) if attempt is None else (attempt.column, attempt.value)
+        if name is None and value in _SMALL_NUMBERS:
+            highest = max(highest, _SMALL_NUMBERS[value])
+            continue
         if name is None or not file.schema[name].is_integer():
             return 0
         paths = [metadata.schema.column(j).path for j in range(metadata.num_columns)]

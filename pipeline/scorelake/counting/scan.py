@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from polars.io.plugins import register_io_source
 
 from scorelake.counting.canonical import Canonical, Schema
@@ -39,10 +40,12 @@ class LakeFile:
     canonical: Canonical
     schema: Schema
     """Polars types of the columns that are read; texts arrive as Categorical."""
+    deleted: NDArray[np.int64]
+    """Positions of rows that a Delta or Iceberg table has deleted."""
 
     @property
     def rows(self) -> int:
-        return int(self.metadata.num_rows)
+        return int(self.metadata.num_rows) - len(self.deleted)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,17 @@ class RowGroups:
     @property
     def rows(self) -> int:
         return sum(self.file.metadata.row_group(i).num_rows for i in self.groups)
+
+    @property
+    def first(self) -> int:
+        """The position of the first row in the file."""
+        return sum(self.file.metadata.row_group(i).num_rows for i in range(self.groups[0]))
+
+    @property
+    def kept(self) -> int:
+        """The number of rows that the table has not deleted."""
+        low, high = np.searchsorted(self.file.deleted, (self.first, self.first + self.rows))
+        return self.rows - int(high - low)
 
 
 def chunks(files: Sequence[LakeFile], max_rows: int) -> list[tuple[RowGroups, ...]]:
@@ -103,21 +117,20 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
     Raise if their number of rows is not that of the footer: a damaged page header can hide rows from Arrow.
     """
     file, schema = part.file, part.file.schema
-    row = (file.number << FILE_SHIFT) + sum(file.metadata.row_group(i).num_rows for i in range(part.groups[0]))
     rows = 0
     for batch in parquet.batches(file.path, file.metadata, part.groups, list(schema)):
+        position = np.arange(part.first + rows, part.first + rows + batch.num_rows)
         rows += batch.num_rows
         if rows > part.rows:
             break
         frame = pl.DataFrame({name: as_series(batch.column(name), kind) for name, kind in schema.items()})
         if ROW in layout.lists or not schema:
-            frame = frame.with_columns(pl.Series(ROW, np.arange(row, row + batch.num_rows, dtype=np.uint64)))
-            row += batch.num_rows
-        if layout.words and file.canonical.attempt is not None:
-            attempts = frame[file.canonical.attempt]
+            frame = frame.with_columns(pl.Series(ROW, ((file.number << FILE_SHIFT) + position).astype(np.uint64)))
+        if layout.words and file.canonical.attempt is not None and file.canonical.attempt.column is not None:
+            attempts = frame[file.canonical.attempt.column]
             if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
                 raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
-        yield frame
+        yield frame.filter(~np.isin(position, file.deleted)) if len(file.deleted) else frame
     if rows != part.rows:
         more = "at least " if rows > part.rows else ""
         raise parquet.DamagedError(f"{more}{rows:,} rows were read where the footer says {part.rows:,}")

@@ -28,7 +28,7 @@ from scorelake.storage import parquet
 from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, RenamedError, Shard
 
-FORMAT = 6
+FORMAT = 7
 """Raise when partials of an older version must not be added to new ones."""
 BYTES_PER_ROW = 200
 """Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""
@@ -72,7 +72,7 @@ def count(task: Task, folder: Path) -> Partial:
             _check_like_first(opened, good[0] if good else opened, task.settings)
             good.append(opened)
         except UnreadableError as reason:
-            quarantine.append((file.path, str(reason)))
+            quarantine.append((file.name, str(reason)))
     while True:
         try:
             return _count_files(task, good, quarantine, folder)
@@ -152,7 +152,8 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
     columns = canonical(task.settings, schemas[schema_bytes], hive)
-    return LakeFile(file, number, path, metadata, columns, read_types(columns, schemas[schema_bytes]))
+    kinds = read_types(columns, schemas[schema_bytes])
+    return LakeFile(file, number, path, metadata, columns, kinds, file.deleted)
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:

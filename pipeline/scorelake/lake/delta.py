@@ -6,11 +6,16 @@ lake. The log of a table in object storage is copied first, so that credentials,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from scorelake.errors import DataError, UsageError
 from scorelake.settings import Storage
@@ -28,7 +33,8 @@ def remote_table_files(url: str, objects: Mapping[str, Object], storage: Storage
     from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
 
     with TemporaryDirectory() as copy:
-        log = [(each, Path(copy) / key) for key, each in objects.items() if key.startswith(f"{LOG}/")]
+        wanted = re.compile(rf"{LOG}/|(.*/)?deletion_vector_[^/]*\.bin$")
+        log = [(each, Path(copy) / key) for key, each in objects.items() if wanted.match(key)]
         Objects(url, storage).fetch(log)
         return table_files(copy, url)
 
@@ -44,7 +50,7 @@ def table_files(folder: str, where: str) -> list[File]:
     try:
         table = DeltaTable(folder)
         _check_features(table, where)
-        return _files(table, where)
+        return _files(table, where, _deleted_rows(table))
     except (DeltaError, OSError, ValueError, TypeError, KeyError) as error:
         hint = "repair the table, or export its current rows to Parquet files and score those"
         what = f"the log of this Delta table cannot be read: {first_line(error)}"
@@ -52,25 +58,26 @@ def table_files(folder: str, where: str) -> list[File]:
 
 
 def _check_features(table: Any, where: str) -> None:
-    """Refuse tables whose rows differ from those in the files: column mapping and deletion vectors."""
+    """Refuse tables whose columns have other names in their files."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
     if mode != "none":
         what = f"this Delta table maps its columns to other names in its files (delta.columnMapping.mode = {mode})"
         hint = "copy its rows into a table without column mapping, or export them to Parquet files"
         raise DataError(what, where=where, hint=hint)
+
+
+def _deleted_rows(table: Any) -> dict[str, NDArray[Any]]:
+    """Return the positions that deletion vectors delete, by the path of the file."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
-        return
-    try:
-        has_vectors = any(batch.num_rows for batch in table.deletion_vectors())
-    except Exception:  # there are vectors, in a format or file that cannot be read
-        has_vectors = True
-    if has_vectors:
-        hint = "rewrite the files (REORG TABLE ... APPLY (PURGE) in Spark), or export the rows to Parquet files"
-        what = "this Delta table has deletion vectors: deleted rows are still in its files"
-        raise DataError(what, where=where, hint=hint)
+        return {}
+    root = unquote(table.table_uri)
+    return {
+        unquote(vector["filepath"]).removeprefix(root): np.flatnonzero(~np.array(vector["selection_vector"], bool))
+        for vector in pa.table(table.deletion_vectors()).to_pylist()
+    }
 
 
-def _files(table: Any, where: str) -> list[File]:
+def _files(table: Any, where: str, deleted: dict[str, NDArray[Any]]) -> list[File]:
     nulls = {field.name: None for field in table.schema().fields}  # columns added later are null in older files
     actions = table.get_add_actions(flatten=False)
     paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
@@ -82,5 +89,9 @@ def _files(table: Any, where: str) -> list[File]:
         if "://" in quoted or path.startswith("/") or ".." in path.split("/"):
             what = f"the log of this Delta table names a file outside of its folder: {path}"
             raise DataError(what, where=where, hint="score the table that owns the file, or a deep clone of this one")
-        files.append(File(path, size, 0, table=table_columns(nulls | values, {})))
+        files.append(File(path, size, 0, table=table_columns(nulls | values, {}, deleted.pop(path, None))))
+    if deleted:
+        raise DataError(
+            f"a deletion vector of this Delta table is of another file: {next(iter(deleted))}", where=where
+        )
     return files

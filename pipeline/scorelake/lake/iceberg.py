@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
 from scorelake.errors import DataError, LakeError, ScorelakeError, StorageError, UsageError
 from scorelake.settings import Storage
 from scorelake.storage.disk import first_line, read_bytes
@@ -45,8 +49,10 @@ def table_files(location: str, storage: Storage) -> tuple[str, list[File]]:
             plain = _normalize(path)
             return f"{folder}/{plain[len(written_at) + 1 :]}" if plain.startswith(f"{written_at}/") else plain
 
-        table = _table(metadata, where, lambda path: read_bytes(current(path), storage))
-        return folder, list(_files(table, folder, current))
+        def read(path: str) -> bytes:
+            return read_bytes(current(path), storage)
+
+        return folder, list(_files(_table(metadata, where, read), folder, current, read))
 
 
 @contextmanager
@@ -65,6 +71,9 @@ def _errors(location: str) -> Iterator[None]:
     except Exception as error:
         what = f"the metadata of this Iceberg table cannot be read: {first_line(error)}"
         hint = "repair the table, or export its current rows to Parquet files and score those"
+        if "equality deletes" in str(error):
+            what = "this Iceberg table has equality deletes: deleted rows are still in its files"
+            hint = "rewrite the files (CALL system.rewrite_data_files in Spark), or export to Parquet files"
         raise DataError(what, where=location, hint=hint) from None
 
 
@@ -127,7 +136,21 @@ def _table(metadata: Any, where: str, read: Callable[[str], bytes]) -> Any:
     return StaticTable(("lake", "table"), metadata, where, ReadOnlyIO(), NoopCatalog(""))
 
 
-def _files(table: Any, folder: str, current: Callable[[str], str]) -> Iterator[File]:
+def _deleted_rows(file: Any, read: Callable[[str], bytes]) -> dict[str, NDArray[Any]]:
+    """Return the positions that a delete file deletes, by data file: position deletes, or deletion vectors (v3)."""
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415 - an extra
+    from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
+
+    data = read(file.file_path)
+    if file.file_format == "PUFFIN":
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(data))
+        return {vector.referenced_data_file: vector.to_vector().to_numpy() for vector in vectors}
+    rows = pl.read_parquet(io.BytesIO(data), columns=["file_path", "pos"])
+    return {str(path): each["pos"].to_numpy() for (path,), each in rows.group_by("file_path")}
+
+
+def _files(table: Any, folder: str, current: Callable[[str], str], read: Callable[[str], bytes]) -> Iterator[File]:
+    deletions: dict[str, dict[str, NDArray[Any]]] = {}
     schema, specs, mapping = table.schema(), table.specs(), table.name_mapping()
     if mapping is not None and any(len(field.names) > 1 for field in mapping.root):
         what = "this Iceberg table gives one column several names (schema.name-mapping.default)"
@@ -140,14 +163,15 @@ def _files(table: Any, folder: str, current: Callable[[str], str]) -> Iterator[F
             raise DataError(f"this Iceberg table has a file outside of its folder: {path}", where=folder, hint=EXPORT)
         if str(getattr(file.file_format, "value", file.file_format)).upper() != "PARQUET":
             raise DataError(f"a file of this Iceberg table is {file.file_format}, not Parquet: {path}", where=folder)
-        if task.delete_files:
-            what = "this Iceberg table has delete files: deleted rows are still in its files"
-            hint = "rewrite the files (CALL system.rewrite_data_files in Spark), or export to Parquet files"
-            raise DataError(what, where=folder, hint=hint)
+        for each in task.delete_files:
+            if each.file_path not in deletions:
+                deletions[each.file_path] = _deleted_rows(each, read)
+        none = np.empty(0, np.int64)
+        deleted = np.concatenate([none, *(each.get(file.file_path, none) for each in deletions.values())])
         partition = {
             schema.find_column_name(part.source_id): file.partition[i]
             for i, part in enumerate(specs[file.spec_id].fields)
             if str(part.transform) == "identity"
         }
         values = defaults | {name: value for name, value in partition.items() if name in defaults}
-        yield File(path[len(folder) + 1 :], file.file_size_in_bytes, 0, table=table_columns(values, ids))
+        yield File(path[len(folder) + 1 :], file.file_size_in_bytes, 0, table=table_columns(values, ids, deleted))

@@ -1,16 +1,16 @@
 """List the files of a lake once; nothing outside of the listing is read.
 
-The listing does not use glob patterns: hidden and temporary files are not part of a lake, links that leave it are not
-followed, and partition values stay strings.
+The listing does not use glob patterns: hidden and temporary files are not part of a lake, a file that is reached
+twice counts once, and partition values stay strings.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +34,22 @@ class LakeListing:
 
     root: str
     files: tuple[File, ...]
-    ignored: int
-    """Number of files that are not part of the lake: hidden, temporary, of other types, links that lead outside."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Files and folders that are not part of the lake, each with the reason."""
     excluded: tuple[str, ...] = ()
     """Files that match a pattern of `exclude`."""
     idle: tuple[str, ...] = ()
     """Patterns of `exclude` that match no file."""
+
+    def describe_left_out(self) -> list[str]:
+        """Return a line for each reason, with the number of files and the first of them."""
+        names = dict[str, list[str]]()
+        for name, reason in (*self.left_out, *((path, "matches [lake] exclude") for path in self.excluded)):
+            names.setdefault(reason, []).append(name)
+        return [
+            f"left out {len(each):,} ({reason}): {', '.join(each[:3])}{', ...' * (len(each) > 3)}"
+            for reason, each in names.items()
+        ]
 
 
 def listing(
@@ -55,19 +65,22 @@ def listing(
     lake = _in_force(lake, load_description(str(location), storage).get("files"))
     if not lake.files:
         hint = f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored"
-        if lake.ignored and not is_remote(str(location)):
+        if lake.left_out and not is_remote(str(location)):
             logs = shlex.quote(str(location))
             hint += (
                 f"; are these logs of an evaluation tool? scorelake ingest auto {logs} --lake LAKE, then score LAKE"
             )
-        raise LakeError(f"no Parquet file inside ({lake.ignored} other files)", where=lake.root, hint=hint)
-    kept = [file for file in lake.files if not any(fnmatchcase(file.path, pattern) for pattern in exclude)]
-    excluded = sorted({file.path for file in lake.files} - {file.path for file in kept})
-    idle = [pattern for pattern in exclude if not any(fnmatchcase(path, pattern) for path in excluded)]
+        raise LakeError(f"no Parquet file inside ({len(lake.left_out)} other files)", where=lake.root, hint=hint)
+    paths = [file.path for file in lake.files]
+    # [ is literal: file names contain it more often than patterns do, and run[1]/* is not run1/*
+    matches = {pattern: fnmatch.filter(paths, pattern.replace("[", "[[]")) for pattern in exclude}
+    excluded = set[str]().union(*matches.values())
+    kept = [file for file in lake.files if file.path not in excluded]
+    idle = [pattern for pattern, paths in matches.items() if not paths]
     if not kept:
         what = f"[lake] exclude leaves none of {len(excluded):,} Parquet files"
         raise LakeError(what, where=lake.root, hint="check its patterns")
-    return replace(lake, files=tuple(sorted(kept)), excluded=tuple(excluded), idle=tuple(idle))
+    return replace(lake, files=tuple(sorted(kept)), excluded=tuple(sorted(excluded)), idle=tuple(idle))
 
 
 def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
@@ -108,39 +121,66 @@ def _list(location: str, storage: Storage, out: str | None) -> LakeListing:
         metadata = root / iceberg.hinted_path((root / iceberg.HINT).read_bytes())
         return _table(*iceberg.table_files(str(metadata), storage), storage)
     if root.is_file():
-        return LakeListing(str(root.parent), (stat(root, root.name),), 0)
+        return LakeListing(str(root.parent), (stat(root, root.name),))
     if is_marked(root):
         raise LakeError("is an output of scorelake, not a lake", where=location, hint="name the lake that was scored")
-    files, ignored = [], 0
-    for path, is_included in _walk(root, out):
-        name = path.relative_to(root).as_posix()
-        refuse_table(name, str(root))
-        if is_included:
-            files.append(stat(path, name))
-        else:
-            ignored += 1
-    return LakeListing(str(root), tuple(files), ignored)
+    left_out: list[tuple[str, str]] = []
+    listed = [stat(path, path.relative_to(root).as_posix()) for path in _walk(root, out, left_out)]
+    return LakeListing(str(root), tuple(_without_repeats(listed, left_out)), tuple(left_out))
 
 
-def _walk(root: Path, out: str | None) -> Iterator[tuple[Path, bool]]:
-    """Yield each file once, and whether it belongs to the lake; follow links only inside of the lake."""
-    inside, seen, folders = root.resolve(), set[Path](), [root]
+def _walk(root: Path, out: str | None, left_out: list[tuple[str, str]]) -> Iterator[Path]:
+    """Yield the Parquet files below a folder; links are followed unless they lead to another place of the lake."""
+    inside, seen, folders = root.resolve(), {root.resolve()}, [root]
     while folders:
-        folder = folders.pop()
-        real = folder.resolve()
-        if real in seen or str(real) == out or (folder != root and is_marked(folder)):
-            continue
-        seen.add(real)
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            path = Path(entry.path)
-            leaves = entry.is_symlink() and not path.resolve().is_relative_to(inside)
-            is_included = not leaves and not entry.name.startswith(HIDDEN)
-            if not entry.is_dir():
-                yield path, is_included and entry.name.lower().endswith(SUFFIXES)
-            elif is_included:
+        for entry in sorted(os.scandir(folders.pop()), key=lambda entry: entry.name):
+            path, is_folder = Path(entry.path), entry.is_dir()
+            name = path.relative_to(root).as_posix() + "/" * is_folder
+            refuse_table(name, str(root))
+            target = path.resolve() if entry.is_symlink() else path
+            if entry.name.startswith(HIDDEN):
+                left_out.append((name, "its name starts with _ or ."))
+            elif not is_folder and not entry.name.lower().endswith(SUFFIXES):
+                left_out.append((name, "no Parquet file by its name"))
+            elif entry.is_symlink() and not target.exists():
+                left_out.append((name, "a link to a missing file"))
+            elif entry.is_symlink() and _is_listed(target, inside, is_folder):
+                left_out.append((name, "a link to another place of this lake"))
+            elif not is_folder:
+                yield path
+            elif str(real := path.resolve()) == out or is_marked(path):
+                left_out.append((name, "an output of scorelake"))
+            elif real not in seen and not inside.is_relative_to(real):
+                seen.add(real)
                 folders.append(path)
             else:
-                refuse_table(f"{path.relative_to(root).as_posix()}/", str(root))
+                left_out.append((name, "a link to a folder that is read already"))
+
+
+def _is_listed(target: Path, root: Path, is_folder: bool) -> bool:
+    """Return whether the target of a link is part of the lake by itself; caches keep files in hidden folders."""
+    if not target.is_relative_to(root):
+        return False
+    parts = target.relative_to(root).parts
+    is_parquet = is_folder or target.name.lower().endswith(SUFFIXES)
+    return is_parquet and not any(part.startswith(HIDDEN) for part in parts)
+
+
+def _without_repeats(files: list[File], left_out: list[tuple[str, str]]) -> Iterator[File]:
+    """Yield each file once, by its inode and times.
+
+    Not by its device, whose number differs between machines. A cache that stores equal files once may link one of
+    them into several partitions: these are different attempts.
+    """
+    seen = dict[object, str]()
+    for file in sorted(files):
+        folders = tuple(part for part in file.path.split("/")[:-1] if "=" in part)
+        identity = (file.inode, file.size, file.mtime_ns, file.ctime_ns, folders)
+        first = seen.setdefault(identity, file.path)
+        if first == file.path or not file.inode:
+            yield file
+        else:
+            left_out.append((file.path, f"the same file as {first}"))
 
 
 def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
@@ -151,7 +191,7 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
         folder, _, name = url.rpartition("/")
         single = Objects(folder, storage).find(name)
         if single is not None:
-            return LakeListing(folder, (_file(single),), 0)
+            return LakeListing(folder, (_file(single),))
     store = Objects(url, storage)
     objects = {each.key: each for each in store.list()}
     if any(key.startswith(f"{delta.LOG}/") for key in objects):
@@ -161,20 +201,22 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
         return _table(*iceberg.table_files(f"{url}/{metadata}", storage), storage)
     outputs = [key.removesuffix(MARK) for key in objects if key.endswith(f"/{MARK}")]
     outputs += [f"{out.removeprefix(f'{url}/')}/"] if out is not None and out.startswith(f"{url}/") else []
-    files, ignored = [], 0
+    files, left_out = [], list[tuple[str, str]]()
     for key, each in objects.items():
         if key.startswith(tuple(outputs)):
             continue
         refuse_table(key, url)
         *folders, name = key.split("/")
-        if any(folder.startswith(HIDDEN) for folder in folders) or not name:
+        if not name:
             continue
-        if name.startswith(HIDDEN) or not name.lower().endswith(SUFFIXES):
-            ignored += 1
+        if any(part.startswith(HIDDEN) for part in (*folders, name)):
+            left_out.append((key, "its name starts with _ or ."))
+        elif not name.lower().endswith(SUFFIXES):
+            left_out.append((key, "no Parquet file by its name"))
         # Consoles create an empty object with a trailing slash for a folder, and the slash is not listed.
         elif each.size or store.find(key) is not None:
             files.append(_file(each))
-    return LakeListing(url, tuple(files), ignored)
+    return LakeListing(url, tuple(files), tuple(left_out))
 
 
 def _file(source: Object) -> File:
@@ -201,7 +243,7 @@ def _table(
         if listed.size != file.size:
             raise DataError(f"has {listed.size:,} bytes, but {file.size:,} in the log of the table", where=where)
         files.append(replace(listed, table=file.table))
-    return LakeListing(root, tuple(files), 0)
+    return LakeListing(root, tuple(files))
 
 
 def refuse_table(path: str, root: str) -> None:

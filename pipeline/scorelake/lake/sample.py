@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
@@ -126,7 +127,9 @@ def _read(path: Path, file: File, types: dict[str, str]) -> Iterator[pl.DataFram
     groups = [i for i in range(metadata.num_row_groups) if metadata.row_group(i).num_rows]
     for group in groups[:: max(1, len(groups) // GROUPS)][:GROUPS]:
         batch = next(parquet.batches(str(path), metadata, [group], names, ROWS))
-        frame = pl.DataFrame({name: _series(batch.column(name)) for name in names})
+        first = sum(metadata.row_group(i).num_rows for i in range(group))
+        is_kept = ~np.isin(np.arange(first, first + batch.num_rows), file.deleted)
+        frame = pl.DataFrame({name: _series(batch.column(name)) for name in names}).filter(is_kept)
         constants = file.constant_columns(parquet.field_ids(schema)).items()
         yield frame.with_columns(pl.lit(text, pl.String).alias(key) for key, text in constants if key not in types)
 

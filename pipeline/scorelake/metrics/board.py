@@ -30,7 +30,7 @@ class ModelSums:
     counts: Floats  # problems scored, models x units; a single row where all models are scored on all problems
     shared: NDArray[np.int32]
     """Problems scored by two models, models x models; a single number where all are scored on all problems."""
-    largest: float  # largest absolute score
+    ends: tuple[float, float]  # smallest and largest score, 0 included
 
     @classmethod
     def of(cls, scores: Floats, unit: Ints, units: int) -> ModelSums:
@@ -38,12 +38,12 @@ class ModelSums:
         flags = scored[:1] if scored.all() else scored
         counts = (onto @ flags.T.astype(np.float64)).T
         filled = np.where(scored, scores, 0.0)
-        largest = float(np.abs(filled).max(initial=0.0))
-        return cls(np.ascontiguousarray((onto @ filled.T).T), counts, count_shared(scored), largest)
+        ends = float(filled.min(initial=0.0)), float(filled.max(initial=0.0))
+        return cls(np.ascontiguousarray((onto @ filled.T).T), counts, count_shared(scored), ends)
 
     def __add__(self, other: ModelSums) -> ModelSums:
-        largest = max(self.largest, other.largest)
-        return ModelSums(self.sums + other.sums, self.counts + other.counts, self.shared + other.shared, largest)
+        ends = min(self.ends[0], other.ends[0]), max(self.ends[1], other.ends[1])
+        return ModelSums(self.sums + other.sums, self.counts + other.counts, self.shared + other.shared, ends)
 
     @property
     def averages(self) -> Floats:
@@ -53,7 +53,7 @@ class ModelSums:
     @property
     def tolerance(self) -> float:
         """Largest difference of two scores that counts as a tie."""
-        return max(self.largest * _QUANTUM, _MIN_DIFFERENCE)
+        return max(self.ends[1] * _QUANTUM, -self.ends[0] * _QUANTUM, _MIN_DIFFERENCE)
 
     def differ(self, a: Ints, b: Ints) -> NDArray[np.bool_]:
         """Flag pairs of models that are not scored on the same problems."""
@@ -77,6 +77,20 @@ def count_shared(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
         part = flags[:, columns].astype(np.float32)
         out += (part @ part.T).astype(np.int32)
     return out
+
+
+def sum_n_ratios(n: Floats) -> NDArray[np.float32]:
+    """Sum n of the row model over n of the column model over the problems that both attempted, models x models.
+
+    n is models x problems, NaN where a model made no attempt. A single number where all n are equal. A ratio of sums
+    would call n = 1 (and 136 on one problem of ten) like n = 16.
+    """
+    if (n == n[:1, :1]).all():
+        return np.full((1, 1), n.shape[1], dtype=np.float32)
+    made = ~np.isnan(n)
+    filled = np.where(made, n, 0.0)
+    inverse = np.divide(1, n, out=np.zeros_like(filled), where=made)
+    return np.asarray((filled @ inverse.T).astype(np.float32))
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def check_enough(name: str, attempts: Ints, k: int) -> None:
         )
 
 
-def needs_equal_n(metric: str, n_ratio: Floats | float) -> NDArray[np.bool_]:
+def needs_equal_n(metric: str, n_ratio: ArrayLike) -> NDArray[np.bool_]:
     """Flag pairs of models that cannot be compared: the metric is biased by n, and n differs.
 
     Up to a ratio of 1.05 it may differ, for the sake of ungraded attempts.

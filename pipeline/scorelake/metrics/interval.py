@@ -21,6 +21,8 @@ def interval(
     units: Floats | Ints,
     bounds: tuple[float, float] = (0.0, 1.0),
     confidence: float | Floats = 0.95,
+    seen: tuple[Floats, Floats] | None = None,
+    far_problems: float = 0.5,
 ) -> tuple[Floats, Floats]:
     """Compute the confidence interval of values whose problems are a random sample.
 
@@ -32,8 +34,12 @@ def interval(
     value, se, units : array
         Values, their standard errors, and the number of problems or of clusters of them.
     bounds : (float, float)
-        Smallest and largest possible value. If infinite, Student's interval is used, which needs two units.
+        Smallest and largest possible value. If infinite, Student's interval, which needs two units that differ.
     confidence : float or array, default 0.95
+    seen : (array, array), optional
+        Without bounds: smallest and largest reward behind each value. The interval is the wider of both.
+    far_problems : float, default 0.5
+        Problems added at the far end.
 
     Returns
     -------
@@ -50,24 +56,34 @@ def interval(
     low, high = bounds
     if not np.isfinite(high - low):
         freedom = np.where(units > 1, units - 1.0, np.nan)
-        half_width = scipy.special.stdtrit(freedom, (1 + confidence) / 2) * np.maximum(se, 0)
-        return value - half_width, value + half_width
+        half_width = scipy.special.stdtrit(freedom, (1 + confidence) / 2) * np.where(se > 0, se, np.nan)
+        inner = (value, value) if seen is None else _beta_ends(value, se, units, *seen, confidence, far_problems)
+        return np.minimum(value - half_width, inner[0]), np.maximum(value + half_width, inner[1])  # NaN stays
     if high == low:
         return value.copy(), value.copy()
-    share, share_se = (value - low) / (high - low), se / (high - low)
+    return _beta_ends(value, se, units, np.asarray(low), np.asarray(high), confidence, far_problems)
+
+
+def _beta_ends(
+    value: Floats, se: Floats, units: Floats | Ints, low: Floats, high: Floats, confidence: float | Floats, far: float
+) -> tuple[Floats, Floats]:
+    width = high - low
+    share, share_se = ratio(value - low, width), ratio(se, width)
     threads = None if value.size > _PARALLEL else 1
-    mirrored, upper = parallel_map(lambda v: _upper_end(v, share_se, units, confidence), (1 - share, share), threads)
-    lo, hi = low + (high - low) * (1 - mirrored), low + (high - low) * upper
+    mirrored, upper = parallel_map(
+        lambda v: _upper_end(v, share_se, units, confidence, far), (1 - share, share), threads
+    )
+    lo, hi = low + width * (1 - mirrored), low + width * upper
     return np.minimum(lo, value), np.maximum(hi, value)  # rounding must not exclude the value
 
 
-def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | Floats) -> Floats:
-    """Return the upper end of values in [0, 1]: a quantile of a Beta with half a problem at 1 added."""
+def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | Floats, far: float) -> Floats:
+    """Return the upper end of values in [0, 1]: a quantile of a Beta with `far` problems at 1 added."""
     u = np.asarray(units, dtype=np.float64)
     squares = np.where(u > 1, np.minimum(u * (u - 1) * se**2, u * v * (1 - v)), 0.0)
-    a = u + 0.5
-    m = (u * v + 0.5) / a
-    variance = (squares + u * (v - m) ** 2 + (1 - m) ** 2 / 2) / (a * (a + 1))
+    a = u + far
+    m = (u * v + far) / a
+    variance = (squares + u * (v - m) ** 2 + far * (1 - m) ** 2) / (a * (a + 1))
     inside = (v < 1) & (variance > 0)
     k = np.maximum(np.divide(m * (1 - m), variance, out=np.ones_like(m), where=inside) - 1, _MIN_CONCENTRATION)
     hi = np.where(np.isnan(v), np.nan, 1.0)
@@ -78,6 +94,46 @@ def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | 
     normal = np.minimum(m + scipy.special.ndtri(level) * np.sqrt(m * (1 - m) / (k + 1)), 1.0)
     hi[rows] = np.maximum(v[rows], np.where(np.isnan(quantile), normal, quantile))
     return hi
+
+
+def cluster_spread(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return standard errors of means by the delete-one-cluster jackknife, and the effective number of clusters.
+
+    Takes sums and numbers of problems by cluster, on the last axis. Clusters of equal size count in full.
+    """
+    problems = counts.sum(axis=-1, keepdims=True)
+    own = counts > 0
+    clusters = np.count_nonzero(own, axis=-1)
+    without = np.divide(problems - counts, 1.0, out=np.ones_like(counts), where=own & (counts < problems))
+    moved = np.where(own, (counts * (sums.sum(axis=-1, keepdims=True) / problems) - sums) / without, 0.0)
+    moved -= own * (moved.sum(axis=-1) / clusters)[..., None]
+    error = np.sqrt((1 - 1 / clusters) * np.einsum("...k,...k->...", moved, moved))
+    effective = np.sqrt(clusters * problems[..., 0] ** 2 / np.einsum("...k,...k->...", counts, counts))
+    return np.where(clusters > 1, error, np.nan), effective
+
+
+def equivalence_interval(
+    sums: Floats,
+    counts: Floats,
+    problems: Floats | None,
+    bounds: tuple[float, float],
+    bounded: bool,
+    confidence: float,
+) -> tuple[Floats, Floats]:
+    """Return an interval of mean differences with this confidence on each side, which margins are tested with.
+
+    The bootstrap of ties is [0, 0]: by it 20 ties "proved" a margin of 0.001. Here one whole problem is added at the
+    far end. Takes sums of differences and numbers of problems by unit, the number of problems where units are not
+    clusters, and the ends of the scores; without known bounds it is no narrower than Student's interval.
+    """
+    error, clusters = cluster_spread(sums, counts)
+    units = clusters if problems is None else problems
+    lift, span = sums.sum(axis=-1) / counts.sum(axis=-1), bounds[1] - bounds[0]
+    lo, hi = interval(lift, error, units, (-span, span), max(0.0, 2 * confidence - 1), far_problems=1.0)
+    if not bounded:
+        half_width = scipy.special.stdtrit(np.maximum(units - 1, 1), confidence) * np.nan_to_num(error)
+        lo, hi = np.minimum(lo, lift - half_width), np.maximum(hi, lift + half_width)
+    return lo, hi
 
 
 _MAX_Z = 7.0
@@ -106,9 +162,8 @@ class MeanPairs:
         problems = counts.sum(axis=1)
         means = sums.sum(axis=2) / problems
         off = sums - means[:, :, None] * counts
-        groups = np.count_nonzero(counts, axis=1)
         square = np.einsum("ijk,ijk->ij", off, off)
-        errors = np.sqrt(square * ratio(groups, groups - 1.0)) / problems
+        errors = cluster_spread(sums, np.broadcast_to(counts, sums.shape))[0]
         correlation = ratio(np.einsum("jk,jk->j", *off), np.sqrt(square[0] * square[1]))
         return cls(means, errors, np.nan_to_num(correlation), np.asarray(units, dtype=np.float64), bounds)
 

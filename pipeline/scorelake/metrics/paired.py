@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import scipy
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
-from scorelake.metrics.interval import MeanPairs
+from scorelake.metrics.interval import MeanPairs, equivalence_interval
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import parallel_map, single_threaded_blas
 
@@ -36,7 +37,7 @@ _EXACT = 1 << 24
 """Whole numbers up to here are exact in 32 bits."""
 
 
-MAX_FLIP_RATIO = 2.0
+MAX_FLIP_RATIO = 2.0 + 1e-6
 """Signs are flipped if one of two models has at most so many times as many attempts per problem: the test calls equal
 models different in at most 5.1% of cases, but in 11% at 1 against 4 attempts, and in up to 47% at 1 against 16."""
 
@@ -63,7 +64,7 @@ class Lifts:
     lo: Floats
     hi: Floats
     inner_lo: Floats
-    """Ends of the interval with twice the error rate (90% for 95%), which margins are tested with."""
+    """Ends of the equivalence interval, 95% on each side, which margins are tested with."""
     inner_hi: Floats
     wins_a: Ints
     wins_b: Ints
@@ -80,13 +81,8 @@ class Lifts:
 
     @classmethod
     def empty(cls, pairs: int) -> Lifts:
-        types = {
-            "problems": np.int64,
-            "wins_a": np.int64,
-            "wins_b": np.int64,
-            "separated": np.bool_,
-            "by_means": np.bool_,
-        }
+        types: dict[str, Any] = dict.fromkeys(("problems", "wins_a", "wins_b"), np.int64)
+        types |= dict.fromkeys(("separated", "by_means"), np.bool_)
         return cls(*(np.zeros(pairs, types.get(field.name, np.float64)) for field in fields(cls)))
 
     def take(self, at: NDArray[np.bool_]) -> Lifts:
@@ -171,7 +167,9 @@ class PairedComparison:
     ) -> None:
         self.n_differs = np.zeros((len(sums.sums), len(sums.sums)), dtype=bool) if n_differs is None else n_differs
         """Models, two by two, with so different numbers of attempts that signs cannot be flipped: see MeanPairs."""
-        self.bounds = bounds
+        low, high = bounds if np.isfinite(bounds[1] - bounds[0]) else sums.ends
+        self.bounds, self.bounded = (low, high if high > low else low + 1), np.isfinite(bounds[1] - bounds[0])
+        """Ends of the scores; where nothing bounds them, those that any model had."""
         self.present = np.flatnonzero(sums.counts.any(axis=0))
         """Units with a scored problem: a subject has few of its benchmark's."""
         self.sums, self.counts = sums.sums[:, self.present], sums.counts[:, self.present]
@@ -242,8 +240,12 @@ class PairedComparison:
         lifts.problems[pairs], lifts.wins_a[pairs], lifts.wins_b[pairs] = problems, wins.a, wins.b
         lifts.lift[pairs], lifts.t[pairs] = lift, total / np.where(norm > 0, norm, 1)
         units = np.count_nonzero(counts, axis=1) if self.clustered else problems
-        ends = self._ends(lifted, lift, units)
-        lifts.lo[pairs], lifts.hi[pairs], lifts.inner_lo[pairs], lifts.inner_hi[pairs] = ends
+        lo, hi = self._ends(lifted, lift, units)
+        size = None if self.clustered else problems
+        inner_lo, inner_hi = equivalence_interval(by_unit, counts, size, self.bounds, self.bounded, self.confidence)
+        tied = (wins.a + wins.b == 0) & ~np.isnan(lo)  # all resamples are 0, which proves nothing
+        lifts.lo[pairs], lifts.hi[pairs] = np.where(tied, inner_lo, lo), np.where(tied, inner_hi, hi)
+        lifts.inner_lo[pairs], lifts.inner_hi[pairs] = inner_lo, inner_hi
         unequal_n = np.flatnonzero(self.n_differs[a, b])
         if unequal_n.size:
             own = self.sums[a] if differences is None else differences.first[at][:, self.present]
@@ -259,8 +261,10 @@ class PairedComparison:
         """Replace the intervals and p-values of pairs whose numbers of attempts differ much."""
         lifts, size, at_pairs = self.lifts, np.where(units > 1, units, np.nan)[at], pairs[at]
         means = MeanPairs.of(sums, counts[at], size, self.bounds)
-        for low, high, tail in ((lifts.lo, lifts.hi, 1.0), (lifts.inner_lo, lifts.inner_hi, 2.0)):
-            low[at_pairs], high[at_pairs] = means.interval(max(0.0, 1 - tail * (1 - self.confidence)))
+        lo, hi = means.interval(max(0.0, 2 * self.confidence - 1))
+        lifts.lo[at_pairs], lifts.hi[at_pairs] = means.interval(self.confidence)
+        lifts.inner_lo[at_pairs] = np.minimum(lo, lifts.inner_lo[at_pairs])
+        lifts.inner_hi[at_pairs] = np.maximum(hi, lifts.inner_hi[at_pairs])
         p = means.p_value()
         b_leads = lifts.lift[at_pairs] > 0
         lifts.by_means[at_pairs], lifts.p_two_sided[at_pairs] = True, p
@@ -285,23 +289,19 @@ class PairedComparison:
         return lifted, flipped, 2 * np.sqrt(units) / scale[:pairs, 0]
 
     def _ends(self, lifted: Floats, lift: Floats, units: Floats | Ints) -> list[Floats]:
-        """Return lo, hi, inner_lo, inner_hi: percentiles of the lifts, stretched to contain the lift."""
-        tails, last = ((1 - self.confidence) / 2, min(1 - self.confidence, 0.5)), lifted.shape[1] - 1
-        needed = sorted({last, *(end for tail in tails for end in (int(tail * last), last - int(tail * last)))})
-        lifted.partition(needed, axis=1)  # a quarter of the time of sorting
+        """Return lo and hi: percentiles of the lifts, stretched to contain the lift."""
+        tail, last = (1 - self.confidence) / 2, lifted.shape[1] - 1
+        low, high = int(tail * last), last - int(tail * last)
+        lifted.partition(sorted({last, low, high}), axis=1)  # a quarter of the time of sorting
         empty = np.isnan(lifted[:, -1])
         if empty.any():  # resamples without any of the problems
             lifted[empty] = np.sort(np.where(np.isnan(lifted[empty]), lift[empty, None], lifted[empty]), axis=1)
         more = np.where(units > 1, units - 1, np.nan)
-        out = []
-        for tail in tails:
-            stretch = np.sqrt(units / more) * (
-                scipy.special.stdtrit(more, tail) / scipy.special.ndtri(tail) if tail < 0.5 else 1
-            )
-            for index, outer in ((int(tail * last), np.minimum), (last - int(tail * last), np.maximum)):
-                end = lift + stretch * (lifted[:, index] - lift)
-                end[np.abs(end) <= self.quantum] = 0
-                out.append(outer(end, lift))
+        out, stretch = [], np.sqrt(units / more) * scipy.special.stdtrit(more, tail) / scipy.special.ndtri(tail)
+        for index, outer in ((low, np.minimum), (high, np.maximum)):
+            end = lift + stretch * (lifted[:, index] - lift)
+            end[np.abs(end) <= self.quantum] = 0
+            out.append(outer(end, lift))
         return out
 
     def _coins(self, wins: Wins, by_unit: Floats, counts: Floats) -> tuple[Ints, Ints]:

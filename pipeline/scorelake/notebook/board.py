@@ -17,7 +17,7 @@ from scorelake.read import session
 from scorelake.read.board import current_run_id
 from scorelake.read.claim import PairRequest, PairResult, compare_models
 from scorelake.read.names import check_names
-from scorelake.read.report import verdict
+from scorelake.read.sentences import verdict
 from scorelake.text import escape_control_lines, plural
 
 if TYPE_CHECKING:

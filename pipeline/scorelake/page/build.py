@@ -34,8 +34,9 @@ from scorelake.read.board import (
 )
 from scorelake.read.names import labels
 from scorelake.read.numbers import Scale
-from scorelake.read.report import overall_cells, verdict, warnings
-from scorelake.read.report import title as board_title
+from scorelake.read.report import overall_cells, warnings
+from scorelake.read.sentences import title as board_title
+from scorelake.read.sentences import verdict
 from scorelake.text import escape_controls
 
 SCRIPTS = ("table.js", "charts.js", "controls.js")

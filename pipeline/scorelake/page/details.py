@@ -12,7 +12,8 @@ from scorelake.page import svg
 from scorelake.page.sections import COLOURED, DASH, MANY, MATRIX, BoardView, pack
 from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale
-from scorelake.read.report import changed_settings, movers, title
+from scorelake.read.report import changed_settings, movers
+from scorelake.read.sentences import title
 from scorelake.text import escape_controls
 
 _PAIRS = """

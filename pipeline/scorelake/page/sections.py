@@ -13,7 +13,7 @@ from scorelake.page import svg
 from scorelake.read.board import BoardRows, Facts, Line, Reader
 from scorelake.read.names import shorten
 from scorelake.read.numbers import Scale, millionths
-from scorelake.read.report import title
+from scorelake.read.sentences import is_first_for_sure, tiers, title
 from scorelake.text import escape_controls, plural
 
 DASH = "\u2013"
@@ -39,10 +39,11 @@ FROM change AS c LEFT JOIN history AS h
 WHERE c.benchmark = ? AND c.protocol = ? AND c.metric = ? AND c.what <> 'gone' GROUP BY ALL
 """
 _GROUPS = """
-SELECT 0, 'subject', subject, model, value, lo, hi, problems, rank_hi FROM subject_leaderboard
+SELECT 0, 'subject', subject, model, value, lo, hi, problems, rank_hi, count(rank) OVER (PARTITION BY subject)
+FROM subject_leaderboard
 WHERE benchmark = $1 AND protocol = $2 AND metric = $3
 UNION ALL
-SELECT 1, slice, slice_value, model, value, lo, hi, problems, NULL FROM slice_summary
+SELECT 1, slice, slice_value, model, value, lo, hi, problems, NULL, 0 FROM slice_summary
 WHERE benchmark = $1 AND protocol = $2 AND metric = $3
 ORDER BY 1, 2, 3
 """
@@ -138,19 +139,10 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
 
 
 def _tier_classes(ranked: list[Line]) -> list[str]:
-    """Return the CSS classes of the rows: the shade of their tier, and the bar that joins the rows of one tier.
-
-    A tier is a model and those below it that are indistinguishable from it.
-    """
-    tiers: list[int] = []
-    first_rank: int | None = None
-    for line in ranked:
-        is_first = first_rank is None or line.rank_lo is None or line.rank_lo > first_rank
-        first_rank = line.rank if is_first else first_rank
-        tiers.append((tiers[-1] if tiers else -1) + is_first)
-    out = []
-    for i, tier in enumerate(tiers):
-        before, after = i > 0 and tiers[i - 1] == tier, tiers[i + 1 : i + 2] == [tier]
+    """Return the CSS classes of the rows: the shade of their tier, and the bar that joins the rows of one tier."""
+    numbers, out = tiers(ranked), []
+    for i, tier in enumerate(numbers):
+        before, after = i > 0 and numbers[i - 1] == tier, numbers[i + 1 : i + 2] == [tier]
         joined = " joined first" if after and not before else " joined last" if before and not after else " joined"
         out.append(f"t{tier % 2}{joined if before or after else ''}")
     return out
@@ -281,13 +273,13 @@ def _heat_table(view: BoardView, name: str, rows: list[tuple[Any, ...]]) -> dict
 
 
 def _heat_cell(
-    view: BoardView, value: float, lo: float | None, hi: float | None, problems: int, rank_hi: int | None
+    view: BoardView, value: float, lo: float | None, hi: float | None, problems: int, rank_hi: int | None, ranked: int
 ) -> dict[str, Any]:
     shade = f"h{min(int(value * 5), 4)}" if view.scale.percent else ""
     return {
         "text": view.scale.text(value),
         "class": shade + " small" * (problems < SMALL),
-        "bold": rank_hi == 1,
+        "bold": is_first_for_sure(rank_hi, ranked),
         "about": f"{view.scale.both(value, lo, hi)}, {problems:,} problems",
     }
 

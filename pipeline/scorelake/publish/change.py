@@ -1,30 +1,27 @@
 """Changes since the previous published run: files, models, scores, ranks and settings.
 
-Scores differ between runs by chance alone, since attempts are sampled. The interval of a change therefore treats the
-problems as fixed and the attempts as random. V is the variance of a mean of 0/1 outcomes for new attempts at the same
-problems, from the histogram of (n, c). The variance of a change is V0 + V1 if the attempts are independent, and
-V0 - V1 if the attempts of the previous run are part of this one.
+Scores differ between runs by chance alone, since attempts are sampled. Changes are therefore paired by problem; what
+problems of one run alone add to the movement of a score is reported apart.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import erfc, sqrt
-from statistics import NormalDist
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from scorelake.counting.partials import Partial, described
+from scorelake.errors import DataError, ScorelakeError
 from scorelake.metrics.significance import benjamini_hochberg
+from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_problems
 from scorelake.publish.runs import PublishedState, flatten_settings
-from scorelake.publish.snapshot import Manifest, Output
+from scorelake.publish.snapshot import Manifest, Output, stored_settings
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
 from scorelake.settings import Settings
 from scorelake.storage.disk import first_line
-from scorelake.storage.files import File
 from scorelake.text import plural
 
 _MODEL = ("benchmark", "model", "protocol")
@@ -32,41 +29,27 @@ _SCORE = (*_MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
 _IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.")
 """Settings that no score depends on."""
-
-
-@dataclass(frozen=True)
-class RunScores:
-    """The summary of a run, and the histogram it was computed from."""
-
-    summary: pl.DataFrame
-    histogram: pl.DataFrame
+_YEAR = 365
+_LOOKS = 3
+"""Published runs after which warnings use the decision over all looks."""
 
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Numbers of new, changed and removed files; `grown` if everything counted before is still counted."""
+    """Numbers of new, changed and removed files."""
 
     new: int
     changed: int
     gone: int
-    grown: bool
 
 
 def compare_files(before: Iterable[Partial | None], now: Sequence[Partial]) -> FileChanges:
     """Compare the files of two runs. A partial that was removed is None: its files are unknown."""
     files = {file.path: file for partial in now for file in partial.files}
-    names = {partial.name for partial in now}
-    previous: dict[str, File] = {}
-    grown = True
-    for partial in before:
-        if partial is None:
-            grown = False
-            continue
-        previous |= {file.path: file for file in partial.files}
-        grown &= partial.name in names or all(files.get(file.path) == file for file in partial.files)
+    previous = {file.path: file for partial in before if partial is not None for file in partial.files}
     changed = sum(path in files and files[path] != file for path, file in previous.items())
-    gone = sum(path not in files for path in previous)
-    return FileChanges(sum(path not in previous for path in files), changed, gone, grown)
+    new, gone = (len(one.keys() - other.keys()) for one, other in ((files, previous), (previous, files)))
+    return FileChanges(new, changed, gone)
 
 
 def changed_settings(before: Manifest, now: dict[str, Any]) -> list[str]:
@@ -80,72 +63,72 @@ def changed_settings(before: Manifest, now: dict[str, Any]) -> list[str]:
     return [name.removeprefix("settings.") for name in differing if not name.startswith(_IRRELEVANT)]
 
 
-def compare_scores(
-    before: RunScores, now: RunScores, *, grown: bool, binary: bool, confidence: float, settings_changed: bool
+def change_table(
+    before: pl.DataFrame,
+    now: pl.DataFrame,
+    paired: pl.DataFrame,
+    history: pl.DataFrame,
+    confidence: float,
+    *,
+    settings_changed: bool = False,
+    unknown: str | None = None,
 ) -> pl.DataFrame:
-    """Return the table `change`. `binary`: all outcomes are 0/1; `grown`: this run counted all that the other did."""
-    means = ("pass@1", "avg@N", "bayes@N") if binary else ("pass@1",)
-    then, here = (_with_variance(run, means) for run in (before, now))
-    both = here.join(then, on=_SCORE, how="full", coalesce=True, nulls_equal=True, suffix="_before")
-    v0, v1, again, again_before = (pl.col(name) for name in ("V_before", "V", "again", "again_before"))
-    nested = pl.lit(grown) & (pl.col("problems") == pl.col("problems_before")) & again & again_before
-    variance = pl.when(nested).then((v0 - v1).clip(lower_bound=0)).otherwise(v0 + v1)
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    change, se = pl.col("change"), pl.col("se")
+    """Return the table `change` from two summaries, the paired tests, and the scores of all earlier runs.
+
+    `unknown` is the reason why no score can be paired.
+    """
+    ranked = (run.with_columns(rank=rank_of_value().over(_FAMILY).cast(pl.Int64)) for run in (now, before))
+    here, then = (run.select(*_SCORE, "value", "rank", "problems", "attempts") for run in ranked)
+    looks = history.drop_nulls("value").group_by(_SCORE).agg(look=pl.len().cast(pl.Int64))
+    rows = here.join(then, on=_SCORE, how="full", coalesce=True, nulls_equal=True, suffix="_before")
+    for other in (paired, looks):
+        rows = rows.join(other, on=_SCORE, how="left", nulls_equal=True)
+    level, year = 1 - confidence, pl.col("look") + _YEAR
     is_new, is_gone = pl.col("problems_before").is_null(), pl.col("problems").is_null()
-    changed = pl.when(change.is_null()).then(pl.lit("unknown")).when(change == 0).then(pl.lit("same"))
-    both = both.with_columns(
-        change=pl.col("value") - pl.col("value_before"),
-        se=(variance + pl.col("minimum") + pl.col("minimum_before")).sqrt(),
-        settings_changed=pl.lit(settings_changed),
-    ).with_columns(
-        what=pl.when(is_new)
-        .then(pl.lit("new"))
-        .when(is_gone)
-        .then(pl.lit("gone"))
-        .otherwise(changed.otherwise(pl.lit("moved"))),
-        lo=change - z * se,
-        hi=change + z * se,
-    )
-    p = [
-        None if difference is None or error is None else erfc(abs(difference) / error / sqrt(2))
-        for difference, error in both.select("change", "se").rows()
-    ]
-    both = _with_q(both.with_columns(pl.Series("p", p, pl.Float64))).with_columns(
-        outside=(pl.col("q") <= 1 - confidence).fill_null(value=False)
-    )
-    return CHANGE.check(both.select(*CHANGE.columns).sort(_SCORE))
-
-
-def _with_variance(run: RunScores, means: Sequence[str]) -> pl.DataFrame:
-    """Select the scores of a run; add ranks, V, and the smallest variance that so many attempts justify."""
-    again = pl.col("metric").is_in(list(means)) & pl.col("rerun").is_not_null()
-    joined = run.summary.join(_rerun_variance(run.histogram), on=_MODEL, how="left", nulls_equal=True)
-    return joined.with_columns(again=again, rank=rank_of_value().over(_FAMILY).cast(pl.Int64)).select(
-        *_SCORE,
-        *("value", "problems", "attempts", "rank", "again"),
-        # se treats the problems as a sample, so it is an upper bound
-        pl.when("again").then("rerun").otherwise(pl.col("se") ** 2).alias("V"),
-        (2 / (pl.col("attempts") + 1.0) ** 2).alias("minimum"),
-    )
-
-
-def _rerun_variance(histogram: pl.DataFrame) -> pl.DataFrame:
-    """Return V of every benchmark, model and protocol; problems with one attempt are bounded by v (1 - v)."""
-    n, c, m = (pl.col(name).cast(pl.Float64) for name in ("n", "c", "problems"))
-    single = pl.col("n") == 1
-    once, passed = m.filter(single).sum(), (m * c).filter(single).sum()
-    repeated = (m * c * (n - c) / (n**2 * (n - 1))).filter(pl.col("n") > 1).sum()
-    bound = pl.when(once > 0).then(passed * (once - passed) / once).otherwise(0.0)
-    graded = histogram.filter((pl.col("n") > 0) & pl.col("c").is_not_null())
-    return graded.group_by(_MODEL).agg(rerun=(repeated + bound) / m.sum() ** 2)
-
-
-def _with_q(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add q: p adjusted within each benchmark, protocol and metric."""
-    tested = rows.drop_nulls("p")
+    is_same = (pl.col("change") == 0) & (pl.col("value") == pl.col("value_before"))
+    kinds = {"new": is_new, "unknown": pl.col("reason").is_not_null(), "gone": is_gone, "same": is_same}
+    what = pl.coalesce(*(pl.when(condition).then(pl.lit(text)) for text, condition in kinds.items()), pl.lit("moved"))
+    is_known = ~pl.col("what").is_in(["unknown", "new", "gone"])
+    rows = rows.with_columns(reason=pl.when(~is_new).then(_reason(rows, unknown))).with_columns(what=what)
+    rows = rows.with_columns(pl.when(is_known).then(name).alias(name) for name in ("change", "lo", "hi", "p"))
     q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), pl.Float64).over(_FAMILY)
-    return rows.join(tested.select(*_SCORE, q=q), on=_SCORE, how="left", nulls_equal=True)
+    rows = rows.join(rows.drop_nulls("p").select(*_SCORE, q=q), on=_SCORE, how="left", nulls_equal=True)
+    rows = rows.with_columns(
+        from_added=(pl.col("value") - pl.col("mean_now")).round(12),
+        from_dropped=(pl.col("mean_before") - pl.col("value_before")).round(12),
+        outside=(pl.col("q") <= level).fill_null(value=False),
+        # shares of the level that add up to 1 over t = 1, 2, ...: 1 / (year + t - 1) - 1 / (year + t), times a year
+        alarm=(pl.col("p") <= level * _YEAR / (year * (year - 1))).fill_null(value=False),
+        settings_changed=pl.lit(settings_changed),
+    )
+    return CHANGE.check(rows.select(*CHANGE.columns).sort(_SCORE))
+
+
+def _reason(rows: pl.DataFrame, unknown: str | None) -> pl.Expr:
+    """Return why the change of a score of the previous run is unknown; null if it is not."""
+    pairs = pl.col("problems_both")
+    reasons = {
+        "no value in this run": pl.col("value").is_null(),
+        "no value in the previous run": pl.col("value_before").is_null(),
+        unknown or "": pl.lit(unknown is not None),
+        "a blend of group means has no value per problem to pair": pairs.is_null(),
+        "n differs on every problem in common, and the metric depends on n": (pairs == 0) & (pl.col("unequal") > 0),
+        "no problem in common": pairs == 0,
+        "only one problem in common": pairs == 1,
+    }
+    reason = pl.coalesce(*(pl.when(condition).then(pl.lit(text)) for text, condition in reasons.items()))
+    regrouped = pl.when(_is_regrouped(rows)).then(pl.lit("the protocol columns changed"))
+    return pl.when(pl.col("problems").is_null()).then(regrouped).otherwise(reason)
+
+
+def _is_regrouped(rows: pl.DataFrame) -> pl.Expr:
+    """Flag scores under protocol columns that are not used any more, of models with a value under the new ones."""
+    present = rows.filter(pl.col("value").is_not_null())
+    keys = {protocol: tuple(json.loads(protocol or "{}")) for protocol in rows["protocol"].unique()}
+    used = {keys[protocol] for protocol in present["protocol"].unique()}
+    models = present.select(pl.struct("benchmark", "model")).unique().to_series()
+    unused = [protocol for protocol, names in keys.items() if names not in used]
+    return pl.col("protocol").is_in(unused) & pl.struct("benchmark", "model").is_in(models.implode())
 
 
 @dataclass(frozen=True)
@@ -187,7 +170,7 @@ class Change:
 
     def warnings(self) -> list[str]:
         """Return what could not be compared, and significant changes."""
-        out = [self.unknown] if self.unknown else []
+        out = [f"changes since {self.since} are unknown: {self.unknown}"] if self.unknown else []
         out += [f"significant change: {line}" for line in self.outside[:10]]
         more = len(self.outside) - 10
         return [*out, f"... and {more:,} more: see the table change"] if more > 0 else out
@@ -202,32 +185,47 @@ def compare_with_published(
     settings: Settings,
 ) -> tuple[Change, pl.DataFrame]:
     """Compare a run with the published one, as text and as the table `change`; both are empty for a first run."""
-    previous, metric = state.manifest, settings.gates.metric
-    if previous is None:
+    previous, metric, runs = state.manifest, settings.gates.metric, state.history.runs
+    run_id = state.current.run_id or str(runs["run_id"].last() or "")
+    if not run_id:
         return Change(files=compare_files([], partials), metric=metric), pl.DataFrame(schema=CHANGE.schema)
-    run_id = previous["run"]["run_id"]
+    summary, history = tables[MODEL_SUMMARY.name], state.history.scores
+    snapshot, keys, unknown, counted = out.snapshots / run_id, list[str](), None, list[Partial | None]()
+    before, paired = history.filter(pl.col("run_id") == run_id), pl.DataFrame(schema=PAIRED)
     try:
-        before = RunScores(*(table.read(out.snapshots / run_id) for table in (MODEL_SUMMARY, PROBLEM_HISTOGRAM)))
-        now = RunScores(tables[MODEL_SUMMARY.name], tables[PROBLEM_HISTOGRAM.name])
+        if previous is None:
+            raise DataError("is gone")
         by_name = {partial.name: partial for partial in partials}
         counted = [by_name.get(name) or described(out.partials / name) for name in previous["partials"]]
-        files, keys = compare_files(counted, partials), changed_settings(previous, run)
-        table = compare_scores(
-            before,
-            now,
-            grown=files.grown and not keys,
-            binary=not any(partial.rewards for partial in partials),
-            confidence=settings.uncertainty.confidence,
-            settings_changed=bool(keys),
+        keys = changed_settings(previous, run)
+        if out.mirror:
+            out.mirror.complete(run_id)
+        before = MODEL_SUMMARY.read(snapshot)
+        sides = (
+            RunCounts.of(snapshot, previous["run"], stored_settings(previous), PROBLEM_HISTOGRAM.read(snapshot)),
+            RunCounts.of(out.snapshots / f".{run['run_id']}", run, settings, tables[PROBLEM_HISTOGRAM.name]),
         )
-    except (OSError, pl.exceptions.PolarsError) as error:
-        unknown = f"snapshots/{run_id} cannot be read ({first_line(error)}): changes since then are unknown"
-        change = Change(since=run_id, files=compare_files([], partials), metric=metric, unknown=unknown)
-        return change, pl.DataFrame(schema=CHANGE.schema)
-    return _describe(run_id, table, files, keys, metric), table
+        paired = pair_problems(*sides, settings.uncertainty.confidence)
+    except (OSError, pl.exceptions.PolarsError, ScorelakeError) as error:
+        cause = error.what if isinstance(error, ScorelakeError) else first_line(error)
+        unknown = f"the snapshot of run {run_id} {cause}"
+    table = change_table(
+        before,
+        summary,
+        paired,
+        history,
+        settings.uncertainty.confidence,
+        settings_changed=bool(keys),
+        unknown=unknown,
+    )
+    decision = "alarm" if runs.height > _LOOKS else "outside"
+    change = _describe(run_id, table, compare_files(counted, partials), keys, metric, decision)
+    return replace(change, unknown=unknown or ""), table
 
 
-def _describe(since: str, table: pl.DataFrame, files: FileChanges, keys: Sequence[str], metric: str) -> Change:
+def _describe(
+    since: str, table: pl.DataFrame, files: FileChanges, keys: Sequence[str], metric: str, decision: str
+) -> Change:
     """Describe the changes of one metric; of the first one if the table does not have it."""
     names = table["metric"].unique().sort().to_list()
     chosen = metric if metric in names else next(iter(names), metric)
@@ -238,9 +236,9 @@ def _describe(since: str, table: pl.DataFrame, files: FileChanges, keys: Sequenc
     )
     moved = rows.filter(pl.col("what") == "moved")
     outside = tuple(
-        f"{_title(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, "
-        f"{row['change']:+.4f} ({row['lo']:+.4f} to {row['hi']:+.4f})"
-        for row in moved.filter("outside").sort("q", *_MODEL).rows(named=True)
+        f"{_title(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, {row['change']:+.4f} "
+        f"({row['lo']:+.4f} to {row['hi']:+.4f}) on {plural(row['problems_both'], 'common problem')}"
+        for row in moved.filter(decision).sort("p", *_MODEL).rows(named=True)
     )
     return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, _changed_ranks(rows))
 

@@ -84,7 +84,7 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     settings = stored_settings(manifest)
     listed = listing(location, settings.storage, settings.lake.exclude, out.name)
     quarantined = {file for file, _ in manifest["quarantine"]}
-    shard = Shard(listed.root, tuple(file for file in listed.files if file.path not in quarantined))
+    shard = Shard(listed.root, tuple(file for file in listed.files if file.name not in quarantined))
     with (
         TemporaryDirectory() as folder,
         local_copy(shard, Path(folder) / "lake", settings) as local,
@@ -119,7 +119,7 @@ def _row(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...]:
 def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File, ...], settings: Settings) -> bool:
     """Create the view `attempts`: the rows of the lake with canonical columns. Return whether they pass or fail."""
     _create_raw(db, [str(Path(root) / file.path) for file in files], files)
-    names, policy = settings.columns, settings.policy
+    names, policy, has_attempts = settings.columns, settings.policy, settings.duplicates.policy != "off"
     types = {column: kind for column, kind, *_ in db.execute("DESCRIBE raw").fetchall()}
 
     def text(name: str, default: str = "") -> str:
@@ -147,14 +147,11 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
         wrong, verdict = _verdict(passed, types[names.passed], settings)
         invalid.append(wrong)
         graded.append(f"{passed} IS NOT NULL")
-    for name in (part for each in COMPOSITE for part in names.parts(each)):
-        if name in types:
-            quoted = text_literal(name)
-            both = f"list_contains(own, {quoted}) AND map_contains(keys, {quoted})"
-            invalid.append(f"({both} AND {identifier(name)}::VARCHAR IS DISTINCT FROM keys[{quoted}])")
+    keys = {part for each in COMPOSITE for part in names.parts(each)}
+    others = {*settings.protocol.columns, *settings.carried, *([names.attempt] if has_attempts else [])}
+    invalid += [_contradicts_folder(name, is_key=name in keys) for name in sorted((keys | others) & types.keys())]
     invalid += [f"contains({text(part)}, '@')" for each in COMPOSITE for part in names.parts(each)[1:]]
     protocol = [_protocol(text(name), types.get(name)) for name in settings.protocol.columns] or ["''"]
-    has_attempts = settings.duplicates.policy != "off" and names.attempt in types
     db.execute(f"""
         CREATE VIEW attempts AS
         SELECT
@@ -166,7 +163,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
             coalesce({" OR ".join(invalid)}, false) AS is_invalid,
             {"true" if policy.ungraded == "fail" else " AND ".join(graded)} AS graded,
             coalesce({verdict}, false) AS passed,
-            {f"{identifier(names.attempt)}::VARCHAR" if has_attempts else "NULL"} AS attempt,
+            {f"nullif({text(names.attempt, chr(30))}, chr(30))" if has_attempts else "NULL"} AS attempt,
             {_answer(names.answer, types.get(names.answer) if settings.answers else None)} AS answer,
             _path,
             file_row_number
@@ -228,12 +225,15 @@ def _create_recount(db: duckdb.DuckDBPyConnection, rule: str, is_binary: bool) -
 def _create_raw(db: duckdb.DuckDBPyConnection, paths: list[str], files: tuple[File, ...]) -> None:
     """Create `raw`, the rows of all files, and `folders`: the columns of each file, and values from its path."""
     db.execute("CREATE TABLE folders (path VARCHAR, own VARCHAR[], keys MAP(VARCHAR, VARCHAR))")
+    db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
     for path, file in zip(paths, files, strict=True):
         columns = parquet.field_ids(parquet.footer(path).schema.to_arrow_schema())
         db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.constant_columns(columns)])
+        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, file.deleted.tolist()])
     listed = ", ".join(text_literal(literal(path)) for path in paths)
     options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
-    db.execute(f"CREATE VIEW raw AS SELECT * FROM read_parquet([{listed}], {options})")
+    kept = "ANTI JOIN deleted USING (_path, file_row_number)"
+    db.execute(f"CREATE VIEW raw AS FROM read_parquet([{listed}], {options}) {kept}")
 
 
 def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:
@@ -243,6 +243,17 @@ def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:
     passes, fails = settings.columns.pass_values, settings.columns.fail_values
     valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
     return f"{column}::VARCHAR NOT IN ({valid})" if fails else "false", f"{column}::VARCHAR IN ({passing})"
+
+
+def _contradicts_folder(name: str, is_key: bool) -> str:
+    """Return a condition for rows with another value than their folder; except in keys, 0.7 and 0.70 are one."""
+    column, folder = f"{identifier(name)}::VARCHAR", f"keys[{text_literal(name)}]"
+    differs = f"{column} IS DISTINCT FROM {folder}"
+    if not is_key:
+        number = f"coalesce(TRY_CAST({folder} AS DOUBLE), 'nan')"
+        differs = f"lower({column}) IS DISTINCT FROM lower({folder}) AND TRY_CAST({column} AS DOUBLE) <> {number}"
+        differs = f"coalesce({differs}, lower({column}) IS DISTINCT FROM lower({folder}))"
+    return f"(list_contains(own, {text_literal(name)}) AND map_contains(keys, {text_literal(name)}) AND {differs})"
 
 
 def _protocol(text: str, kind: str | None) -> str:

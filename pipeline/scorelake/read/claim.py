@@ -11,6 +11,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
 from scorelake.read.board import Reader, opened
 from scorelake.read.names import canonical, check_names, matches_protocol
+from scorelake.read.sentences import pair_conclusion
 
 POWER = 0.8
 _PAIRS = """
@@ -65,7 +66,7 @@ class PairResult:
 
     def text(self) -> str:
         """Return the claim with its numbers, one per line; one line if the models are not comparable."""
-        row = self.row
+        row, margin = self.row, self.settings["compare"].get("margin")
         head = f"{self.b} against {self.a} ({self.where}): {row['claim']}"
         if row["lift"] is None:
             return head
@@ -84,7 +85,7 @@ class PairResult:
             "flip test" if row["resamples"] else "test": f"p = {row['p_one_sided']:.3g} one-sided, "
             f"{row['p_two_sided']:.3g} two-sided ({test})",
             "q": self._adjusted_p(),
-            "shows": self._conclusion(confidence),
+            "shows": pair_conclusion(self.a, self.b, row, margin, confidence, self.family),
             "does not show": "how either does on other kinds of problems, or under another protocol",
             "detectable": "unknown: both score the same on every problem"
             if lift == 0
@@ -100,29 +101,6 @@ class PairResult:
             return f"{q}, equal to p: there is no other pair in {self.where}"
         holm = self.row["p_holm"]
         return f"{q} (Benjamini-Hochberg), {holm:.3g} by Holm, over all {self.family:,} pairs of {self.where}"
-
-    def _conclusion(self, confidence: float) -> str:
-        """Explain the claim; if it is inconclusive, why."""
-        row, margin = self.row, self.settings["compare"].get("margin")
-        near = f"{2 * confidence - 1:.0%} interval"
-        conclusions = {
-            "improvement": f"{self.b} scores higher on problems like these",
-            "regression": f"{self.b} scores lower on problems like these",
-            "equivalent": f"the models differ by less than the margin of {margin} on problems like these ({near})",
-            "not worse": f"{self.b} is not worse by the margin of {margin} or more on problems like these ({near})",
-        }
-        if row["claim"] in conclusions:
-            return conclusions[row["claim"]]
-        if row["lo"] <= 0 <= row["hi"]:
-            return "no significant difference; the interval contains zero, which does not prove equality"
-        chance = f"; with {self.family:,} pairs this happens by chance" if self.family and self.family > 1 else ""
-        level = 1 - confidence
-        if row["q"] > level:
-            return f"no claim: the interval excludes zero, but q is above {level:.2g}{chance}"
-        return (
-            "no claim: the models' ranges of ranks overlap, since one of them differs from some rival by as much by "
-            "chance"
-        )
 
 
 def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairResult]:

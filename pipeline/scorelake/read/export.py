@@ -14,7 +14,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics import families
 from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.names import labels
-from scorelake.read.report import title, verdict
+from scorelake.read.sentences import title, verdict
 from scorelake.read.session import Rows, to_csv
 from scorelake.storage.disk import atomic_replace, replace_text, temp_path
 from scorelake.text import escape_controls

@@ -14,14 +14,12 @@ from scorelake.comparing.pairs import protocol_difference
 from scorelake.comparing.tables import comparable_metrics
 from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
-from scorelake.metrics.distributions import Floats
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.names import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose_compared
-from scorelake.scoring.values import metric_bounds, problem_values
 from scorelake.settings import Settings
 
 
@@ -61,21 +59,8 @@ def compare_stored(
     a, b = sides = _sides(out, current, request)
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
-    columns = b.counts.collect_schema().names()
-    outcomes = Outcomes(
-        binary=not b.histogram["c"].null_count(),
-        rewards="rewards" in columns,
-        top_n=int(b.histogram["n"].max() or 0),  # type: ignore[arg-type]
-        answers=b.settings.answers and "answer_counts" in columns,
-        earlier=b.settings.uncertainty.prior_lake is not None,
-    )
+    outcomes = Outcomes.of(b.histogram, b.counts.collect_schema().names(), b.settings)
     (chosen,) = comparable_metrics(choose_compared(with_metric, outcomes))
-
-    bounds = metric_bounds(chosen, with_metric, outcomes)
-
-    def score(rows: pl.DataFrame) -> Floats:
-        return problem_values(rows, [chosen], with_metric, outcomes)[0]
-
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
     results = []
     for benchmark in sorted(set(ours) & set(theirs)):
@@ -89,7 +74,7 @@ def compare_stored(
                 labels = (protocol_label(pair[0]), protocol_label(pair[1]))
                 rows = [side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True)]
                 names = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
-                row = compare_two(names, rows, benchmark, chosen, score, with_metric, bounds).row(0, named=True)
+                row = compare_two(names, rows, benchmark, chosen, with_metric, outcomes).row(0, named=True)
             described = _describe_sides(a, b, labels)
             results.append(PairResult(benchmark=benchmark, metric=metric, row=row, settings=settings, **described))
     return results

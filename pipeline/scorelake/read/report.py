@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,11 +9,9 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import quote
 
-from scorelake.metrics.counts import needs_equal_n
 from scorelake.read.board import (
     BoardRows,
     Facts,
-    Line,
     OverallRows,
     Reader,
     current_run_id,
@@ -22,13 +19,12 @@ from scorelake.read.board import (
     opened,
     overall_rows,
 )
-from scorelake.read.numbers import Scale
 from scorelake.read.numbers import scale as find_scale
+from scorelake.read.sentences import title, verdict
 from scorelake.text import escape_controls, plural
 
 TOP = 10
 SATURATED = 0.95
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _SAFE = "/:?#@!$&'*+,;=%~"
 """Characters with a meaning in an address; all others are quoted, so that none ends the link."""
 _CHANGES = """
@@ -127,88 +123,6 @@ def _board(published: Facts, read: Reader, board: BoardRows, metric: str) -> str
         parts.append("Largest changes since the previous run:")
         parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
     return "\n\n".join(parts)
-
-
-def title(board: BoardRows) -> str:
-    """Return the benchmark with its protocol and subject, if there are any."""
-    return " \u00b7 ".join(escape_controls(part) for part in (board.benchmark, board.label, board.subject) if part)
-
-
-def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
-    """Return sentences on the leader and the models behind it; an unranked model with a higher score comes first."""
-    lines, scale = board.lines[metric], board.scale(metric)
-    where = f"{title(board)} at {metric}"
-    ranked = [line for line in lines if line.rank is not None and line.value is not None]
-    if not ranked:
-        reason = next((line.reason for line in lines if line.reason), "no model has a value")
-        return f"No model is ranked on {where}: {reason}."
-    leader = _leader(facts, ranked, where, scale, metric)
-    unranked = [line for line in lines if line.rank is None]
-    highest = max([ranked[0], *unranked], key=lambda line: -math.inf if line.value is None else line.value)
-    if highest is ranked[0]:
-        return leader
-    score = f"{facts.label[highest.model]} has the highest score on {where}, {scale.both(highest.value, None, None)}"
-    return f"{score}, but is not ranked: {highest.reason}. Of the ranked models, {leader}"
-
-
-def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: str) -> str:
-    """Return sentences on the first ranked model and those behind it. No rank range has a "best" model."""
-    first = ranked[0]
-    tied = [line for line in ranked if line.rank == first.rank]
-    others = ranked[len(tied) :]
-    name = _list_models([facts.label[line.model] for line in tied])
-    same_interval = len({(line.lo, line.hi) for line in tied}) == 1
-    score = scale.both(first.value, *((first.lo, first.hi) if same_interval else (None, None)))
-    if first.of_benchmark == 1:
-        has = "has" if len(tied) == 1 else "share"
-        return f"One problem says nothing about others. On it, {name} {has} the highest score at {metric}: {score}."
-    if len(ranked) == 1:
-        return f"{name} scores {score} on {where}. There is no other ranked model to compare it with."
-    leads = "leads" if len(tied) == 1 else "share the first place on"
-    head = f"{name} {leads} {where}: {score}."
-    if not others:
-        return f"{head} There is no clear winner."
-    if first.rank_lo is None:
-        return f"{head} Rank ranges were not computed: the metric is not compared, or too few problems are shared."
-    apart = [line for line in others if needs_equal_n(metric, _n_ratio(first, line))]
-    compared = [line for line in others if line not in apart]
-    level = [facts.label[line.model] for line in compared if line.rank_lo == 1]
-    it, the_other = "it" if len(tied) == 1 else "them", "" if apart else "the other "
-    sentences = [head, _followers(level, len(compared) - len(level), it, the_other)] if compared else [head]
-    if apart:
-        are = "is" if len(apart) == 1 else "are"
-        names = _list_models([facts.label[line.model] for line in apart], "other ")
-        sentences.append(f"{names} {are} not compared with {it}: n differs, and {metric} is biased by n.")
-    return " ".join(sentences)
-
-
-def _n_ratio(a: Line, b: Line) -> float:
-    """Return how many times as many attempts per problem one of two models has."""
-    ratio = (a.attempts / a.problems) / (b.attempts / b.problems)
-    return max(ratio, 1 / ratio)
-
-
-def _list_models(models: list[str], other: str = "") -> str:
-    """Return up to three models by name, more by their number."""
-    if len(models) > 3:
-        return f"{_in_words(len(models)).capitalize()} {other}models"
-    return ", ".join(models[:-1]) + (" and " if len(models) > 1 else "") + models[-1]
-
-
-def _followers(level: list[str], behind: int, leader: str, the_other: str) -> str:
-    if not level:
-        number = "" if the_other and behind == 1 else f"{_in_words(behind)} "
-        text = f"{the_other}{number}model{' is' if behind == 1 else 's are'} behind."
-        return text[0].upper() + text[1:]
-    are = "is" if len(level) == 1 else "are"
-    text = f"{_list_models(level, 'other ')} {are} statistically indistinguishable from {leader}"
-    if behind == 0:
-        return f"{text}, so there is no clear winner."
-    return f"{text}; {_in_words(behind)} model{'s are' if behind > 1 else ' is'} behind."
-
-
-def _in_words(number: int) -> str:
-    return _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
 
 
 def warnings(read: Reader, facts: Facts, metric: str) -> tuple[list[str], list[str]]:

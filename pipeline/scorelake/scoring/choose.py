@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+import polars as pl
 
 from scorelake import metrics
 from scorelake.errors import UsageError
@@ -31,6 +33,17 @@ class Outcomes:
     answers: bool = False
     earlier: bool = False
     """Problems have counts of the prior lake."""
+
+    @classmethod
+    def of(cls, histogram: pl.DataFrame, columns: Collection[str], settings: Settings) -> Outcomes:
+        """Return the outcomes of a snapshot from its histogram and the columns of problem_counts."""
+        return cls(
+            binary=not histogram["c"].null_count(),
+            rewards="rewards" in columns,
+            top_n=int(histogram["n"].max() or 0),  # type: ignore[arg-type]
+            answers=settings.answers and "answer_counts" in columns,
+            earlier=settings.uncertainty.prior_lake is not None,
+        )
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+import numpy as np
+from numpy.typing import NDArray
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -34,12 +39,19 @@ class File:
     table: str = ""
     """For a file of a Delta or Iceberg table: what `table_columns` returns. Its folder names have no meaning then."""
 
+    @property
+    def name(self) -> str:
+        """The path for messages and tables: bytes that are not UTF-8 are escaped."""
+        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+
     def constant_columns(self, columns: Mapping[str, int | None], used: Container[str] = ()) -> dict[str, str | None]:
         """Return columns with one value for all rows: from Hive folders, or from the log of the table.
 
         `columns` maps the columns inside the file to their field ids. Raises RenamedError if the table calls one of
         the `used` columns differently.
         """
+        if self.name != self.path:
+            raise UnicodeError("the file name is not UTF-8; rename it")
         if not self.table:
             return self.hive
         table = json.loads(self.table)
@@ -58,20 +70,29 @@ class File:
         return {name: value for name, value in table["values"].items() if name not in columns}
 
     @property
+    def deleted(self) -> NDArray[np.int64]:
+        """Rising positions of the rows that the table has deleted, but that are still in the file."""
+        packed = json.loads(self.table).get("deleted") if self.table else None
+        gaps = zlib.decompress(base64.b85decode(packed)) if packed else b""
+        return np.cumsum(np.frombuffer(gaps, np.uint32), dtype=np.int64)
+
+    @property
     def hive(self) -> dict[str, str | None]:
         """Partition values from the folder names, as strings; None for the Hive default partition."""
         folders = [part.split("=", 1) for part in self.path.split("/")[:-1] if "=" in part]
         return {_unquote(key): None if value == HIVE_NULL else _unquote(value) for key, value in folders}
 
 
-def table_columns(values: Mapping[str, Any], ids: Mapping[str, int]) -> str:
-    """Serialize what a table knows of a file: values of columns that it may lack, and field ids of columns.
+def table_columns(values: Mapping[str, Any], ids: Mapping[str, int], deleted: NDArray[Any] | None = None) -> str:
+    """Serialize what a table knows of a file: values of columns that it may lack, field ids, and deleted rows.
 
     Values become the texts that they would be in a column: True -> "true", 3.0 -> "3".
     """
-    return json.dumps(
-        {"values": {name: _text(value) for name, value in values.items()}, "ids": dict(ids)}, sort_keys=True
-    )
+    table: dict[str, Any] = {"values": {name: _text(value) for name, value in values.items()}, "ids": dict(ids)}
+    if deleted is not None and len(deleted):
+        gaps = np.diff(np.unique(deleted), prepend=0).astype(np.uint32)
+        table["deleted"] = base64.b85encode(zlib.compress(gaps.tobytes())).decode()
+    return json.dumps(table, sort_keys=True)
 
 
 def _text(value: Any) -> str | None:
