@@ -93,7 +93,11 @@ def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
     if missing:
         what = f"{len(missing):,} files that ingest wrote are missing, such as {missing[0]}"
         raise DataError(what, where=lake.root, hint="run the same ingest again, or copy the lake again")
-    return replace(lake, files=files, ignored=lake.ignored + len(lake.files) - len(files))
+    others = sorted({file.path for file in lake.files} - in_force)
+    reasons = tuple(
+        (path, "not named in _scorelake.json: ingest did not write it, or replaced it") for path in others
+    )
+    return replace(lake, files=files, left_out=(*lake.left_out, *reasons))
 
 
 def refuse_inside(location: str | Path, out: str | Path) -> None:
