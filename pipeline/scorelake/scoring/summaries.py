@@ -15,10 +15,10 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.distributions import Ints
-from scorelake.metrics.estimate import evaluate, of_ends
+from scorelake.metrics.distributions import Floats, Ints
+from scorelake.metrics.estimate import Estimate, evaluate, of_ends
 from scorelake.metrics.families import Metric
-from scorelake.metrics.summary import Moments, Summaries, aggregate, problem_histogram, summarize_moments
+from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.moments import GroupMoments
@@ -152,7 +152,7 @@ def _from_counts(
     chosen: Sequence[Metric], groups: Sequence[Grouping], settings: Settings, outcomes: Outcomes
 ) -> list[list[Summaries]]:
     """Evaluate the distinct (n, c) of all groupings once, and aggregate them by each."""
-    how, prior, worth = settings.uncertainty, beta_prior(settings, outcomes), outcome_weights(settings, outcomes)
+    prior, worth = beta_prior(settings, outcomes), outcome_weights(settings, outcomes)
     fitted = None
     if prior is None:
         fitted = EmpiricalPrior([each.histogram for each in groups], groups[0].keys)
@@ -163,33 +163,34 @@ def _from_counts(
         n, c, column = distinct(histogram["n"].to_numpy(), histogram["c"].to_numpy())
         estimates = [evaluate(chosen, n, c, prior, worth)]
     columns = np.split(column, np.cumsum([each.histogram.height for each in groups])[:-1])
-    out: list[list[Summaries]] = []
-    for i, (each, mine) in enumerate(zip(groups, columns, strict=True)):
-        same = ("n", "c", "problems")
-        if i == 1 and fitted is None and _same_groups(groups[0], each, same):  # one subject per benchmark
-            out.append(out[0])
-            continue
-        code, problems, clusters = each.codes(), each.histogram["problems"].to_numpy(), each.clusters()
-        matrix = problem_histogram(code, mine, problems, (each.groups.height, n.size))
-        moments = [parallel_map(partial(Moments.of, histogram=matrix), under_prior) for under_prior in estimates]
-        by_metric = list(zip(*moments, strict=True))
-        by_cluster = None
-        if clusters is not None:
-            sub = problem_histogram(clusters[0], mine, problems, (int(clusters[0].max(initial=-1)) + 1, n.size))
-            by_cluster = [Moments.of(estimate, sub) for estimate in estimates[0]], clusters[1]
+    out = []
+    for each, mine in zip(groups, columns, strict=True):
         weights = None
         if fitted is not None:
-            weights = fitted.weight[:, fitted.fit[mine[np.flatnonzero(np.diff(code, prepend=-1))]]]
-        out.append(summarize_moments(by_metric, how.confidence, how.min_coverage, how.bounds, by_cluster, weights))
+            weights = fitted.weight[:, fitted.fit[mine[np.flatnonzero(np.diff(each.codes(), prepend=-1))]]]
+        out.append(_aggregate(estimates, each, mine, settings, weights))
     return out
 
 
-def _same_groups(one: Grouping, other: Grouping, columns: Sequence[str]) -> bool:
-    """Return whether two tables have the same groups of problems."""
-    if one.groups.height != other.groups.height:  # two subjects may have the rows that their benchmark has
-        return False
-    keys = [*one.keys, *([CLUSTER] if one.clustered else []), *columns]
-    return one.histogram.select(keys).equals(other.histogram.select(keys))
+def _aggregate(
+    estimates: Sequence[Sequence[Estimate]],
+    grouping: Grouping,
+    column: Ints,
+    settings: Settings,
+    weights: Floats | None = None,
+) -> list[Summaries]:
+    """Summarize estimates of (n, c), under each prior, by groups; `column` is the estimate of each histogram row."""
+    how, problems = settings.uncertainty, grouping.histogram["problems"].to_numpy()
+    width, clusters = estimates[0][0].value.shape[1], grouping.clusters()
+    matrix = problem_histogram(grouping.codes(), column, problems, (grouping.groups.height, width))
+    moments = [parallel_map(partial(Moments.of, histogram=matrix), under_prior) for under_prior in estimates]
+    by_cluster = None
+    if clusters is not None:
+        code, starts = clusters
+        matrix = problem_histogram(code, column, problems, (int(code.max(initial=-1)) + 1, width))
+        by_cluster = [Moments.of(estimate, matrix) for estimate in estimates[0]], starts
+    by_metric = list(zip(*moments, strict=True))
+    return summarize_moments(by_metric, how.confidence, how.min_coverage, how.bounds, by_cluster, weights)
 
 
 def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
@@ -228,19 +229,11 @@ def curve_ks(top_n: int) -> list[int]:
 
 def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     """Return a row per model, k and family (one of k right, or all), where a problem has k attempts."""
-    rows, how, clusters = models.histogram, settings.uncertainty, models.clusters()
-    n, c, column = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
+    n, c, column = distinct(*(models.histogram[name].to_numpy() for name in ("n", "c")))
     chosen = [metrics.parse(f"pass{sign}{k}") for k in curve_ks(int(n.max(initial=0))) for sign in "@^"]
     if not chosen:
         return pl.DataFrame(schema=CURVE.schema)
-    problems = rows["problems"].to_numpy()
-    matrix = problem_histogram(models.codes(), column, problems, (models.groups.height, n.size))
-    by_cluster = None
-    if clusters is not None:
-        shape = int(clusters[0].max(initial=-1)) + 1, n.size
-        by_cluster = problem_histogram(clusters[0], column, problems, shape), clusters[1]
-    estimates = of_ends(chosen, n, c)
-    made = aggregate(estimates, matrix, how.confidence, how.min_coverage, clusters=by_cluster)
+    made = _aggregate([of_ends(chosen, n, c)], models, column, settings)
     share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
