@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -59,40 +60,39 @@ def ingest(
         Refused sources are not raised but listed in the report.
     """
     options = options or IngestOptions()
-    if any(disk.is_remote(location) for location in (lake, *paths)):
-        hint = "ingest locally, then upload the lake"
-        raise UsageError("ingest reads and writes local files only", where=lake, hint=hint)
-    formats = ", ".join(sorted(FORMATS))
-    if format_name not in ("auto", *FORMATS):
-        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {formats}")
+    _check_arguments(paths, lake, format_name)
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
         sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
         if not sources and not report.refused:
             what = f"no results in {len(report.ignored):,} files"
-            raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {formats}")
+            raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {', '.join(sorted(FORMATS))}")
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
         records = {source_key(*one): target.unchanged(*one, digest) for one in sources}
-        changed = [one for one in sources if records[source_key(*one)] is None]
-        staged = _stage_all(changed, options, folder / "changed", report, progress, workers)
+        read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
+        staged = read([one for one in sources if records[source_key(*one)] is None], folder=folder / "changed")
         # What has not changed is read again only where new attempts may contradict it, or be those of a retry.
         related = [one for one in sources if _is_related(records[source_key(*one)], staged)]
-        staged += _stage_all(related, options, folder / "related", report, progress, workers)
-        reread = {source_key(*one) for one in (*changed, *related)}
-        seen = {path_key(source.path) for _, source in sources}
-        seen |= {path_key(Path(str(error.where))) for error in report.refused}
-        kept = {key: record for key, record in records.items() if record is not None and key not in reread}
-        report.sources += [SourceReport(**record["report"] | {"status": "unchanged"}) for record in kept.values()]
-        elsewhere = {key: record for key, record in target.sources.items() if key.partition("-")[0] not in seen}
-        others = kept | _not_replaced(elsewhere, staged)
+        staged += read(related, folder=folder / "related")
+        records |= dict.fromkeys(source_key(*one) for one in related)
+        others = _retain(target.sources, sources, records, staged, report)
         accepted, outcome = check_sources(staged, others, report)
-        report.total.notes += _unused_choices(options, staged) if len(reread) == len(sources) else []
+        report.total.notes += _unused_choices(options, staged) if len(staged) == len(sources) else []
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         else:
             files, written = _write(accepted, outcome, digest, folder, report)
             report.status = "written" if target.commit(files, others | written) else "unchanged"
     return report
+
+
+def _check_arguments(paths: Sequence[str], lake: str, format_name: str) -> None:
+    if any(disk.is_remote(location) for location in (lake, *paths)):
+        raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
+    if format_name not in ("auto", *FORMATS):
+        raise UsageError(
+            f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {', '.join(sorted(FORMATS))}"
+        )
 
 
 def _is_related(record: dict[str, Any] | None, staged: list[StagedSource]) -> bool:
@@ -107,18 +107,31 @@ def _is_related(record: dict[str, Any] | None, staged: list[StagedSource]) -> bo
     )
 
 
-def _not_replaced(records: dict[str, dict[str, Any]], staged: list[StagedSource]) -> dict[str, dict[str, Any]]:
-    """Return the records of other paths that no source replaces: by the same content, or as a log of the same run.
+def _retain(
+    old: dict[str, dict[str, Any]],
+    sources: list[tuple[LogFormat, LogSource]],
+    records: dict[str, dict[str, Any] | None],
+    staged: list[StagedSource],
+    report: IngestReport,
+) -> dict[str, dict[str, Any]]:
+    """Return the records of the lake that stay: unchanged sources, and those of other paths that nothing replaces.
 
-    So a log that was moved, and one that was moved and changed, counts once.
+    A log that was moved is recognised by its content; if it was changed as well, by the id of its run.
     """
-    out = dict(records)
+    out = {key: record for key, record in records.items() if record is not None}
+    report.sources += [SourceReport(**record["report"] | {"status": "unchanged"}) for record in out.values()]
+    seen = {path_key(source.path) for _, source in sources}
+    seen |= {path_key(Path(str(error.where))) for error in report.refused}
+    out |= {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
     for source in staged:
-        for key, record in records.items():
+        for key, record in old.items():
             is_same_run = source.run_key == record["run"] != "" and record["precedence"] <= source.run.precedence
-            if is_same_run or source.source.digest == record["content"]:
+            if (
+                key not in records
+                and (is_same_run or source.source.digest == record["content"])
+                and out.pop(key, None)
+            ):
                 source.run.notes.append(f"replaces the attempts read from {record['report']['source']}: the same run")
-                out.pop(key, None)
     return out
 
 
