@@ -301,7 +301,7 @@ def overall_rows(read: Reader, boards: list[BoardRows], metric: str) -> list[Ove
         names = sorted({name for model, *_ in rows for name in values.get((model, protocol), {})})
         lines = []
         for model, value, lo, hi, rank, rank_lo, rank_hi, count, missing in rows:
-            reason = missing and f"no value on {missing}"
+            reason = f"no value on {missing}" if missing and rank is None else None
             line = Line(model, value, lo, hi, rank, rank_lo, rank_hi, None, count, count, count, 0, reason)
             lines.append((line, [values[model, protocol].get(name) for name in names]))
         out += [OverallRows(label or "", [heads[name] for name in names], lines)] if len(names) > 1 else []
