@@ -197,6 +197,8 @@ def run_summary(report: RunReport, quiet: bool = False) -> None:
         f"{new}{reused}. Total: {run['graded']:,} graded, {run['ungraded']:,} ungraded, "
         f"{plural(run['duplicates'], 'duplicate')}, {run['rejected']:,} rejected"
     )
+    if report.kinds:
+        say(f"outcomes: {'; '.join(f'{name} {kind}' for name, kind in report.kinds.items())}")
     for line in report.change.lines() if report.change else ():
         say(line)
     say(
