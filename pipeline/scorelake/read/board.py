@@ -262,9 +262,12 @@ class OverallRows:
     lines: list[tuple[Line, list[float | None]]]
 
     @property
-    def reasons(self) -> list[tuple[str, str]]:
-        """The models that are not ranked, and why."""
-        return [(line.model, line.reason) for line, _ in self.lines if line.reason]
+    def notes(self) -> list[str]:
+        """Why models are not ranked: once if all lack the same."""
+        reasons = {line.model: line.reason for line, _ in self.lines}
+        if None not in reasons.values() and len(set(reasons.values())) == 1:
+            return [f"No model is ranked: {escape_controls(self.lines[0][0].reason or '')}"]
+        return [escape_controls(f"{model} is not ranked: {reason}") for model, reason in reasons.items() if reason]
 
     def cells(self, top: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Return head and rows as text."""
