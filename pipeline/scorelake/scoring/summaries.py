@@ -22,7 +22,6 @@ from scorelake.metrics.summary import Moments, Summaries, problem_histogram, sum
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.moments import GroupMoments
-from scorelake.scoring.overall import overall_table
 from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
 from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
 from scorelake.scoring.values import check_rewards
@@ -92,7 +91,7 @@ def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
 def summary_tables(
     survey: Survey, settings: Settings, outcomes: Outcomes, moments: Sequence[GroupMoments]
 ) -> dict[str, pl.DataFrame]:
-    """Return the summaries of models, subjects and slices, the curves, and the averages over benchmarks.
+    """Return the summaries of models, subjects and slices, the curves, and under OVERALL the rows to be averaged.
 
     `moments` are those of metrics that do not follow from (n, c), as moments.bucket_moments makes them.
     """
@@ -105,7 +104,7 @@ def summary_tables(
     curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
         CURVE.name: CURVE.check(curves),
-        OVERALL.name: OVERALL.check(overall_table(frames[0], settings)),
+        OVERALL.name: frames[0],
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
