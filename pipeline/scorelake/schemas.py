@@ -83,10 +83,7 @@ class Table:
 
 
 def rank_of_value() -> pl.Expr:
-    """Rank by value, the highest first.
-
-    Values are rounded first: the mean of 0.1, 0.1 and 0.1 differs from that of 0.3, 0 and 0 in its last digit only.
-    """
+    """Rank by value, the highest first; rounded: means of 0.1, 0.1, 0.1 and 0.3, 0, 0 differ in the last digit."""
     return pl.col("value").round_sig_figs(12).rank("min", descending=True)
 
 
@@ -180,8 +177,13 @@ PROBLEM_HISTOGRAM = Table(
         "problems": (INT, "Problems with this n and c"),
     },
 )
+_SAMPLING = (
+    "fixed: every problem has the same n; adaptive: n depends on outcomes, values are biased; unknown: n differs"
+)
 MODEL_SUMMARY = Table(
-    "model_summary", "One row per benchmark, model, protocol and metric.", {**MODEL_COLUMNS, **_SUMMARY}
+    "model_summary",
+    "One row per benchmark, model, protocol and metric.",
+    {**MODEL_COLUMNS, **_SUMMARY, "sampling": (TEXT, _SAMPLING)},
 )
 SUBJECT_SUMMARY = Table(
     "subject_summary", "One row per benchmark, subject, model, protocol and metric.", {**GROUP_COLUMNS, **_SUMMARY}

@@ -22,13 +22,13 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
-from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
+from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, MODEL_SUMMARY, PROBLEM_HISTOGRAM, PROBLEM_SCORE
 from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
-from scorelake.scoring.summaries import summary_tables
+from scorelake.scoring.summaries import sampling_warnings, summary_tables
 from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
 from scorelake.scoring.values import follow_from_counts
@@ -235,7 +235,7 @@ def score(
         **comparisons,
         ANSWER_NOISE.name: noise_table(noise),
     }
-    return tables, k_warnings(settings, outcomes)
+    return tables, k_warnings(settings, outcomes) + sampling_warnings(summaries[MODEL_SUMMARY.name])
 
 
 def _score_buckets(
