@@ -1,4 +1,4 @@
-"""What people, schedulers and monitors are told: progress, errors as words and exit codes, JSON, Prometheus.
+"""Messages: progress, errors with exit codes, JSON documents, Prometheus textfiles.
 
 Data goes to stdout, everything else to stderr. Heavy libraries are imported where they are used, so that --help is
 instant.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CommandOutput:
-    """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
+    """Where the outcome of a command goes besides stderr: JSON on stdout, the run report, Prometheus."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class CommandOutput:
         self.began, self.published = time.monotonic(), ""
 
     def end(self, document: dict[str, Any], reachable: bool = True) -> None:
-        """Files first: stdout may be full or closed, and what happened has happened all the same."""
+        """Write the files first: stdout may be full or closed."""
         if self.out is not None:
             from scorelake.publish import monitoring
 
             seconds = time.monotonic() - self.began
-            with suppress(OSError, ScorelakeError):  # telling must not hide what is told
+            with suppress(OSError, ScorelakeError):  # a report that fails must not hide the outcome
                 if reachable:
                     document = monitoring.complete_report(document, self.out, self.lake, seconds)
-                    if document["exit_code"] != 6:  # the run that holds the lock tells its own
+                    if document["exit_code"] != 6:  # the run that holds the lock writes its own
                         monitoring.write_report(self.out, document)
             with suppress(OSError, ScorelakeError):
                 if self.textfile and "time" in document:
@@ -78,9 +78,9 @@ class CommandOutput:
         ]
 
     def done(self, report: RunReport) -> None:
-        """A run came to its end: words for a person, and all of it for programs."""
+        """Report a finished run: lines for a person, the whole document for programs."""
         self.published = str(report.run.get("run_id", "")) if report.status == "published" else ""
-        tell(report, self.quiet)
+        run_summary(report, self.quiet)
         document = {"status": report.status, "exit_code": 0, **asdict(report)}
         run = document.pop("run")
         if "settings" in run:
@@ -99,7 +99,7 @@ ORDER BY ALL
 
 @contextmanager
 def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
-    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
+    """Turn errors that users can cause into one message and an exit code, without a traceback."""
     output = output or CommandOutput()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     reachable = True
@@ -114,7 +114,7 @@ def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
         kept = ", and what was counted is kept" if output.out is not None else ""
         code, words = 130, f"interrupted{_outcome(output)}{kept}"
         document = {"error": "interrupted"}
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise SystemExit(0) from None
     except OSError as error:
@@ -133,14 +133,14 @@ def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
 
 
 def _outcome(output: CommandOutput) -> str:
-    """What became of a run; nothing is said of commands that publish nothing anyway."""
+    """Return whether a run was published; empty for commands that publish nothing."""
     if output.out is None:
         return ""
     return f"; the run was published as {output.published}" if output.published else "; nothing was published"
 
 
 def data(text: str) -> None:
-    """What a command was asked for, to stdout; an error if it cannot be written."""
+    """Print the result of a command to stdout; raise SystemExit if that fails."""
     try:
         print(text)
         sys.stdout.flush()
@@ -148,17 +148,17 @@ def data(text: str) -> None:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it is not tried again when the process ends
-        say(f"error: stdout cannot be written: {error.strerror}; what was done before stays done")
+        say(f"error: stdout cannot be written: {error.strerror}; what was done before is kept")
         raise SystemExit(4) from None
 
 
 def say(text: str) -> None:
-    """A line for people, to stderr; names in it are data, and do nothing there."""
+    """Print a message to stderr, with control characters escaped."""
     print(escape_control_lines(text), file=sys.stderr)
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are null."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -166,8 +166,8 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def tell(report: RunReport, quiet: bool = False) -> None:
-    """A few lines for a person reading the log; quietly, only what is out of the ordinary."""
+def run_summary(report: RunReport, quiet: bool = False) -> None:
+    """Print a summary of a run; with `quiet` only warnings."""
     run = report.run
     for file, reason in report.quarantine:
         say(f"quarantined: {file}: {reason}")
@@ -197,6 +197,8 @@ def tell(report: RunReport, quiet: bool = False) -> None:
         f"{new}{reused}. Total: {run['graded']:,} graded, {run['ungraded']:,} ungraded, "
         f"{plural(run['duplicates'], 'duplicate')}, {run['rejected']:,} rejected"
     )
+    if report.kinds:
+        say(f"outcomes: {'; '.join(f'{name} {kind}' for name, kind in report.kinds.items())}")
     for line in report.change.lines() if report.change else ():
         say(line)
     say(
@@ -260,7 +262,7 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
 
 
 def removed(what: Removed) -> None:
-    """What `gc` freed."""
+    """Print what `gc` removed."""
     say(
         f"removed {plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}, "
         f"{what.bytes / 2**20:,.1f} MiB; history stays"
@@ -268,7 +270,7 @@ def removed(what: Removed) -> None:
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:
-    """What came of counting one part of a lake."""
+    """Print the result of counting one part of a lake."""
     for file, reason in (entry for partial in partials for entry in partial.quarantine):
         say(f"quarantined: {file}: {reason}")
     files, rows = sum(len(partial.files) for partial in partials), sum(partial.read for partial in partials)
@@ -276,7 +278,7 @@ def counted(partials: Sequence[Partial], number: int, of: int) -> None:
 
 
 def findings(findings: Sequence[Finding], out: str) -> None:
-    """What a check found, line by line; an error if anything failed."""
+    """Print the findings of a check; raise DataError if one failed."""
     for finding in findings:
         print(escape_controls(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
     failed = [finding for finding in findings if not finding.ok]
@@ -289,7 +291,7 @@ def findings(findings: Sequence[Finding], out: str) -> None:
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on a terminal, nothing elsewhere."""
+    """Show a progress bar on a terminal, nothing elsewhere."""
     if quiet or not sys.stderr.isatty():
         yield lambda stage, done, of: None
         return

@@ -1,7 +1,6 @@
 """Table schemas: the name, type and description of every column, in one list.
 
-It feeds the Parquet files of a snapshot, and the tables and comments of leaderboard.duckdb. What only that file has
-is in publish/views.py.
+It feeds the Parquet files and the tables and comments of leaderboard.duckdb; its views are in publish/views.py.
 """
 
 from __future__ import annotations
@@ -177,13 +176,10 @@ PROBLEM_HISTOGRAM = Table(
         "problems": (INT, "Problems with this n and c"),
     },
 )
-_SAMPLING = (
-    "fixed: every problem has the same n; adaptive: n depends on outcomes, values are biased; unknown: n differs"
-)
 MODEL_SUMMARY = Table(
     "model_summary",
     "One row per benchmark, model, protocol and metric.",
-    {**MODEL_COLUMNS, **_SUMMARY, "sampling": (TEXT, _SAMPLING)},
+    {**MODEL_COLUMNS, **_SUMMARY, "sampling": (TEXT, "fixed, adaptive (n follows outcomes: biased) or unknown")},
 )
 SUBJECT_SUMMARY = Table(
     "subject_summary", "One row per benchmark, subject, model, protocol and metric.", {**GROUP_COLUMNS, **_SUMMARY}

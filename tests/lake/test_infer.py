@@ -352,7 +352,7 @@ def test_the_command(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-de
     assert cli("score", "my lake", "--out", "out", "--config", "scorelake.toml", cwd=tmp_path).returncode == 0
     text = (tmp_path / "scorelake.toml").read_text()
     again = cli("init", "my lake", cwd=tmp_path)
-    assert (again.returncode, "scorelake.toml: is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "scorelake.toml: exists already" in again.stderr) == (2, True)
     assert cli("init", "my lake", "--force", cwd=tmp_path).returncode == 0
     assert (tmp_path / "scorelake.toml").read_text() == text
     put(tmp_path, foreign(model_name=None), "none/0.parquet")

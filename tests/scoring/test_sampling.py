@@ -16,10 +16,9 @@ def _stopped(rng: np.random.Generator, problems: int, cap: int) -> list[tuple[st
 
 def test_sampling_that_stops_at_a_pass_is_found(out: Path) -> None:
     rng = np.random.default_rng(2)
-    stopped = [(problem, n, c) for problem, n, c in _stopped(rng, 60, 16) if (n, c) != (16, 1)]
     n = rng.integers(4, 9, 60).tolist()
     frames = [
-        expand(stopped, model="retried"),
+        expand(_stopped(rng, 60, 16), model="retried"),
         expand([(f"p{i}", 8, int(rng.binomial(8, 0.4))) for i in range(60)], model="even"),
         expand([(f"p{i}", each, int(rng.binomial(each, 0.4))) for i, each in enumerate(n)], model="ragged"),
     ]

@@ -18,7 +18,7 @@ from scorelake.cli.app import Out, app
 from scorelake.errors import UsageError
 from scorelake.text import escape_controls
 
-Metric = Annotated[str | None, typer.Option(help="Which metric to rank by. Default: pass@1, else avg@N.")]
+Metric = Annotated[str | None, typer.Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
 Format = StrEnum("Format", ["table", "csv", "json"])
 Form = StrEnum("Form", ["table", "csv", "json", "markdown"])
 Kind = StrEnum("Kind", ["csv", "parquet", "xlsx"])
@@ -29,7 +29,7 @@ Naming = StrEnum("Naming", ["ids", "numbers", "none"])
 def compare(
     out: Out,
     model_a: Annotated[str, typer.Argument(help="The model to compare against.")],
-    model_b: Annotated[str, typer.Argument(help="The model whose lift is asked for.")],
+    model_b: Annotated[str, typer.Argument(help="The model whose lift over A is computed.")],
     metric: Annotated[str, typer.Option(help="Any metric that the lake allows.")] = "pass@1",
     benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
     protocol: Annotated[
@@ -106,7 +106,7 @@ def gc(
 
 @app.command()
 def runs(out: Out) -> None:
-    """List every run that was ever published, which one is shown, and which can be rolled back to."""
+    """List all published runs, the current one, and those that can be rolled back to."""
     with reporting.failures():
         from scorelake.publish import runs as published_runs
         from scorelake.publish import snapshot
@@ -135,7 +135,7 @@ def show(
     benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
     by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
     by: Annotated[str | None, typer.Option(help="One table per value of a column that was scored with --by.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Only so many models of each table.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Largest number of models per table.")] = None,
     format: Annotated[Form, typer.Option(help="How to print it.")] = Form.table,  # noqa: A002
 ) -> None:
     """Print the leaderboard of one metric."""
@@ -230,7 +230,7 @@ def publish(
 
 
 def _refuse_ours(out: str, target: Path) -> None:
-    """Raise if something would be written among the files that an output consists of."""
+    """Raise if a target is among the files of an output."""
     from scorelake.publish.snapshot import PARTS
     from scorelake.storage.disk import MARK, is_marked, is_remote
 
@@ -239,4 +239,4 @@ def _refuse_ours(out: str, target: Path) -> None:
         return
     inside = target.resolve().relative_to(home).parts
     if not inside or inside[0] in (*PARTS, MARK):
-        raise UsageError("is part of the output itself", where=str(target), hint="give another place to write to")
+        raise UsageError("is part of the output itself", where=str(target), hint="choose another path")

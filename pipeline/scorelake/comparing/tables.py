@@ -14,7 +14,7 @@ import polars as pl
 from scorelake.comparing.boards import Benchmark, ModelBoard
 from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
 from scorelake.comparing.pairs import pair_table
-from scorelake.comparing.ranks import overall_ranges, rank_table
+from scorelake.comparing.ranks import rank_table
 from scorelake.comparing.sums import LakeSums
 from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
@@ -22,7 +22,6 @@ from scorelake.schemas import (
     MODEL_PAIR,
     MODEL_RANK,
     MODEL_SUMMARY,
-    OVERALL,
     SUBJECT_PAIR,
     SUBJECT_RANK,
     SUBJECT_SUMMARY,
@@ -60,7 +59,6 @@ def comparison_tables(
     pairs = pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings)
     subject_pairs = pair_table(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings)
     return {
-        OVERALL.name: overall_ranges(summaries[OVERALL.name], models, pairs, settings),
         MODEL_PAIR.name: pairs,
         SUBJECT_PAIR.name: subject_pairs,
         MODEL_RANK.name: rank_table(MODEL_RANK, models, overall, pairs, settings),

@@ -96,7 +96,7 @@ def _cell(view: BoardView, a: str, b: str, pair: Pair | None, largest: float) ->
         f"behind on {pair['wins_a']:,}, equal on {pair['ties']:,}; q = {pair['q']:.2g}: "
         + ("significant" if is_significant else "not significant" if claim == "inconclusive" else claim)
     )
-    step = round((4 if is_significant else 1) * pair["lift"] / largest)  # pale unless significant
+    step = round(4 * pair["lift"] / largest) if is_significant else 0
     return {"text": lift if is_significant else "=", "step": step, "equal": not is_significant, "about": about}
 
 

@@ -37,6 +37,8 @@ class BucketTask:
     outcomes: Outcomes
     mirror: Mirror | None = None
     """Set where another machine may have written the bucket, or will read the results."""
+    benchmarks: tuple[str, ...] = ()
+    """The benchmarks to score; all if empty."""
 
     def local_path(self) -> Path:
         """Return the path of the bucket on this machine; fetch it if necessary."""
@@ -50,7 +52,13 @@ class BucketTask:
 
     def read(self, columns: Iterable[str]) -> pl.DataFrame:
         """Read columns of the bucket."""
-        return pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+        rows = pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+        return rows.filter(pl.col("benchmark").is_in(self.benchmarks)) if self.benchmarks else rows
+
+    def scores_name(self) -> str:
+        """Return the name of the file with the values of single problems."""
+        kind = f".{self.outcomes.binary:d}{self.outcomes.rewards:d}{self.outcomes.answers:d}" * bool(self.benchmarks)
+        return f"{Path(self.path).stem}{kind}.parquet"
 
     def __str__(self) -> str:
         return Path(self.path).stem

@@ -23,7 +23,6 @@ from scorelake.metrics.summary import Moments, Summaries, problem_histogram, sum
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.moments import GroupMoments
-from scorelake.scoring.overall import overall_table
 from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
 from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
 from scorelake.scoring.values import check_rewards
@@ -93,7 +92,7 @@ def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
 def summary_tables(
     survey: Survey, settings: Settings, outcomes: Outcomes, moments: Sequence[GroupMoments]
 ) -> dict[str, pl.DataFrame]:
-    """Return the summaries of models, subjects and slices, the curves, and the averages over benchmarks.
+    """Return the summaries of models, subjects and slices, the curves, and under OVERALL the rows to be averaged.
 
     `moments` are those of metrics that do not follow from (n, c), as moments.bucket_moments makes them.
     """
@@ -107,7 +106,7 @@ def summary_tables(
     curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
         CURVE.name: CURVE.check(curves),
-        OVERALL.name: OVERALL.check(overall_table(frames[0], settings)),
+        OVERALL.name: frames[0],
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
@@ -115,7 +114,7 @@ def summary_tables(
 
 
 def sampling(models: Grouping) -> pl.DataFrame:
-    """Return for each model and benchmark whether n is fixed, or adaptive (attempts stop after a pass), or unknown."""
+    """Return for each model and benchmark whether n is fixed, adaptive (attempts stop after a pass) or unknown."""
     rows = models.histogram.filter(pl.col("n") > 0).group_by(MODEL).agg("n", "c", "problems")
     labels = []
     for n, c, problems in zip(*(rows[name].to_list() for name in ("n", "c", "problems")), strict=True):
@@ -128,8 +127,8 @@ def sampling_warnings(models: pl.DataFrame) -> list[str]:
     """Warn of models whose numbers of attempts depend on outcomes, from rows of model_summary."""
     found = models.filter(pl.col("sampling") == "adaptive").group_by("benchmark", maintain_order=True)
     return [
-        f"{benchmark}: attempts of {', '.join(names[:5])}{' and others' * (len(names) > 5)} seem to stop after a pass: "
-        "scores are biased upwards (column sampling)"
+        f"{benchmark}: attempts of {', '.join(names[:5])}{' and others' * (len(names) > 5)} seem to stop after "
+        "a pass, which biases their scores upwards (column sampling of model_summary)"
         for benchmark, names in found.agg(pl.col("model").unique(maintain_order=True)).iter_rows()
     ]
 
