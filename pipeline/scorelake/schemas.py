@@ -338,6 +338,95 @@ CHANGE = Table(
     },
 )
 
+SERIES = Table(
+    "series",
+    "Scores of every run over its training steps: the first metric, and the same at the largest shared k.",
+    {
+        **BENCHMARK_COLUMN,
+        "model": (TEXT, "Name of the run, without the step"),
+        **shared_columns("protocol"),
+        "step": (INT, "Training step, or the digits of a date"),
+        **shared_columns("metric", "value", "lo", "hi"),
+        "band_lo": (REAL, "Lower end of the band that contains the curve at all steps at once (problems in common)"),
+        "band_hi": (REAL, "Upper end of that band; null below [compare] min_problems in common"),
+        "smoothed": (REAL, "Local linear trend of pass@1 over the steps; null where attempts are not repeated"),
+        "rank_in_series": (INT, "Rank of the step among those of its run, on the problems of all steps"),
+        "problems": SIZE_COLUMNS["problems"],
+        "attempts": SIZE_COLUMNS["attempts"],
+    },
+)
+_RUN_METRIC: Columns = {name: SERIES.columns[name] for name in ("benchmark", "model", "protocol", "metric")}
+_STEPS: Columns = {"step_from": (INT, "Earlier step"), "step_to": (INT, "Later step")}
+SERIES_CHANGE = Table(
+    "series_change",
+    "Paired comparisons of neighbouring steps, and of the first with the last.",
+    {
+        **_RUN_METRIC,
+        "kind": (TEXT, "neighbours, or first to last"),
+        **_STEPS,
+        "problems": (INT, "Problems attempted at all steps"),
+        "lift": (REAL, "Mean over problems of the later score minus the earlier one"),
+        "lo": (REAL, "Lower end of the confidence interval of lift (t, paired by problem)"),
+        "hi": (REAL, "Upper end of the confidence interval of lift"),
+        "p": (REAL, "Two-sided p-value of no change; null if no score differs"),
+        "q": (REAL, "Benjamini-Hochberg adjusted p, over the comparisons of the run"),
+    },
+)
+BEST_STEP = Table(
+    "best_step",
+    "The best step of every run, its value without the luck of having been picked, and the largest change.",
+    {
+        **_RUN_METRIC,
+        "step": (INT, "Step with the highest value on the problems of all steps"),
+        "value": (REAL, "Its value, which is too high because the step was picked"),
+        "value_corrected": (REAL, "value minus the mean excess of picked steps over bootstrap resamples"),
+        "contenders": (INT, "Steps that may be the best (max-T over the steps)"),
+        "first_contender": (INT, "The first of them"),
+        "last_contender": (INT, "The last of them"),
+        "last_step": (INT, "Last step of the run"),
+        "last_value": (REAL, "Its value on the same problems"),
+        "change_step": (INT, "First step after the largest change of level"),
+        "change_p": (REAL, "p-value of that change by permuting the steps; null below four steps"),
+    },
+)
+CROSSOVER = Table(
+    "crossover",
+    "Stretches of steps in which pass@1 and pass@k moved in opposite directions, each beyond chance.",
+    {
+        **_RUN_METRIC,
+        "metric_k": (TEXT, "The metric at the larger k"),
+        **_STEPS,
+        "direction": (TEXT, "rises or falls: what the first metric does"),
+        **{
+            f"{name}{of}": (REAL, f"{text} of the {'metric at the larger k' if of else 'first metric'}")
+            for of in ("", "_k")
+            for name, text in (
+                ("lift", "Change"),
+                ("lo", "Lower end of the change"),
+                ("hi", "Upper end of the change"),
+            )
+        },
+    },
+)
+LEARNED = Table(
+    "learned",
+    "Problems whose success rate changed beyond chance between two steps of a run.",
+    {
+        **{name: SERIES.columns[name] for name in ("benchmark", "model", "protocol")},
+        **shared_columns("subject"),
+        **PROBLEM_ID,
+        **_STEPS,
+        "direction": (TEXT, "learned or forgotten"),
+        "n_from": (INT, "Graded attempts at the earlier step"),
+        "c_from": (INT, "Correct attempts at the earlier step"),
+        "n_to": (INT, "Graded attempts at the later step"),
+        "c_to": (INT, "Correct attempts at the later step"),
+        "p": (REAL, "p-value of Fisher's exact test"),
+        "q": (REAL, "Benjamini-Hochberg adjusted p, over the problems"),
+    },
+)
+SERIES_TABLES = (SERIES, SERIES_CHANGE, BEST_STEP, CROSSOVER, LEARNED)
+
 # --- runs and their history ---
 
 _RUN: Columns = {
