@@ -40,7 +40,7 @@ from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
 from scorelake.scoring.series import series_tables, without_earlier_points
-from scorelake.scoring.summaries import summary_tables
+from scorelake.scoring.summaries import sampling_warnings, summary_tables
 from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
 from scorelake.scoring.values import follow_from_counts
@@ -240,7 +240,7 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     models, settings = tables[MODEL_SUMMARY.name], space.settings
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
-    return tables, warnings
+    return tables, warnings + sampling_warnings(models)
 
 
 def _outcomes(merged: MergedCounts, settings: Settings) -> list[tuple[Outcomes, list[str]]]:
