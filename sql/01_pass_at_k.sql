@@ -1,8 +1,8 @@
 -- pass_at_k(n, c, k): probability that at least one of k attempts is correct, drawn without replacement from n
 -- attempts of which c are correct.
 -- Grain: scalar. Null if undefined: any null, a non-integer, c < 0, c > n, k < 1, or k > n.
--- Computed as a product of min(c, k) factors without factorials or lgamma: accurate to about 1e-15 for any n. Factors
--- too close to 1 to change a digit are skipped.
+-- Computed as a product of min(c, k) factors without factorials or lgamma: the absolute error is about 1e-15 for any n
+-- (a result near 0 has fewer correct digits). Factors too close to 1 to change a digit are skipped.
 CREATE OR REPLACE MACRO pass_at_k(n, c, k) AS
     CASE
         WHEN (n >= 1 AND n <= 9223372036854775807 AND c >= 0 AND c <= n AND k >= 1 AND k <= n

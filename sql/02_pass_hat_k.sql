@@ -1,7 +1,7 @@
 -- pass_hat_k(n, c, k): probability that all of k attempts are correct, drawn without replacement from n attempts of
 -- which c are correct (pass^k).
 -- Grain: scalar. Null if undefined: any null, a non-integer, c < 0, c > n, k < 1, or k > n.
--- Computed as a product of min(n - c, k) factors: relative accuracy about 1e-15; 0 on underflow.
+-- Computed as a product of min(n - c, k) factors: the relative error is about 1e-15; 0 on underflow.
 CREATE OR REPLACE MACRO pass_hat_k(n, c, k) AS
     CASE
         WHEN (n >= 1 AND n <= 9223372036854775807 AND c >= 0 AND c <= n AND k >= 1 AND k <= n

@@ -19,6 +19,13 @@ UNION ALL
 SELECT p.*, shared.metric, shared.k, shared.value
 FROM problem_counts AS p
 JOIN source.count_score AS shared ON shared.n = p.n AND shared.c = p.c
+-- where a lake mixes verdicts and scores, a metric has other inputs, or no value, in some benchmarks
+SEMI JOIN model_summary AS present ON present.benchmark = p.benchmark AND present.metric = shared.metric
+ANTI JOIN (
+    SELECT DISTINCT groups.benchmark, own.metric
+    FROM source.problem_score AS own
+    JOIN source.problem_group AS groups ON groups._group = own._group
+) AS listed ON listed.benchmark = p.benchmark AND listed.metric = shared.metric
 UNION ALL
 SELECT
     groups.* EXCLUDE (_group),

@@ -78,7 +78,8 @@ def refreshed(page: str, printed: Callable[[str], list[str]]) -> str:
 
 
 def main() -> None:
-    for page in PAGES:
+    """Write all pages, or those given."""
+    for page in sys.argv[1:] or PAGES:
         if sessions(page):
             with TemporaryDirectory() as folder:
                 home = scored(Path(folder) / "session")

@@ -124,7 +124,7 @@ def test_files_that_disagree_about_answers(tmp_path: Path) -> None:
     put(home, attempts(model="m", problem_id="p", passed=[True, False], answer=["A", "B"]), "0.parquet")
     run(home, out)
     put(home, attempts(model="m", problem_id="q", passed=[True, False]), "1.parquet")
-    with pytest.raises(DataError, match=r"0.parquet has a column answer and 1.parquet has none"):
+    with pytest.raises(DataError, match=r"default: passed in 1.parquet, passed and answer in 0.parquet"):
         run(home, out)
     with pytest.raises(DataError, match="would lose every value of vote@1, vote@2"):
         run(home, out, '[columns]\nanswer = ""\n')

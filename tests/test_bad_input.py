@@ -133,7 +133,7 @@ def test_columns_that_differ_between_files(lake: Path, out: Path, tmp_path: Path
 def test_outcome_columns_that_differ_between_files(lake: Path, tmp_path: Path) -> None:
     put(lake, GOOD, "0.parquet")
     put(lake, GOOD.with_columns(score=pl.lit(0.5)), "1.parquet")
-    assert "outcome columns differ between 0.parquet and 1.parquet" in refused(tmp_path)
+    assert "default: passed in 0.parquet, passed and score in 1.parquet" in refused(tmp_path)
 
 
 def test_duplicate_column_names(lake: Path, tmp_path: Path) -> None:

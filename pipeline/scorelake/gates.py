@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from scorelake.counting.merge import Merged
-from scorelake.counting.partials import Partial
+from scorelake.counting.partials import Partial, benchmark_kinds
 from scorelake.errors import DataError, UsageError, listed
 from scorelake.metrics import parse
 from scorelake.scoring.choose import is_default
@@ -50,14 +50,8 @@ def refuse(
 
 
 def _refuse_unlike(counted: Sequence[Partial], settings: Settings) -> None:
-    """Raise if files have different columns of outcomes or answers: their numbers would not mean the same."""
-    for kind in ("binary", "rewards"):
-        odd = [partial for partial in counted if getattr(partial, kind) != getattr(counted[0], kind)]
-        if odd:
-            raise DataError(
-                f"outcome columns differ between {counted[0].files[0].path} and {odd[0].files[0].path}",
-                hint="all files must have the same outcome columns (passed, score, or both)",
-            )
+    """Raise if the attempts of a benchmark have different outcomes, or a carried column different sorts of values."""
+    benchmark_kinds(counted, settings.answers)
     for name in settings.carried:
         having = [partial for partial in counted if name in partial.carried]
         odd = [partial for partial in having if partial.carried[name] != having[0].carried[name]]
@@ -67,19 +61,12 @@ def _refuse_unlike(counted: Sequence[Partial], settings: Settings) -> None:
                 f"{odd[0].carried[name]} in {odd[0].files[0].path}",
                 hint="a carried column must hold the same sort of values in every file",
             )
-    mute = [partial for partial in counted if partial.answers == "none"]
-    if settings.answers and 0 < len(mute) < len(counted):
-        spoken = next(partial for partial in counted if partial.answers != "none")
-        raise DataError(
-            f"{spoken.files[0].path} has a column {settings.columns.answer} and {mute[0].files[0].path} has none",
-            hint='to vote, every file needs it; [columns] answer = "" scores the lake without votes',
-        )
 
 
 def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:
     """Raise if a lake of earlier attempts has other outcomes than the lake itself."""
-    kinds = [{(p.binary, p.rewards) for p in partials if p.problems} for partials in (lake, earlier)]
-    if kinds[0] != kinds[1]:
+    kinds, others = (benchmark_kinds(partials, answers=False) for partials in (lake, earlier))
+    if any(kinds[name] != others[name] for name in kinds.keys() & others.keys()):
         raise DataError(
             "its outcome columns are not those of the lake",
             where=where,

@@ -26,6 +26,7 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
+from scorelake.lake.pooling import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.runs import PublishedState, load_state
@@ -60,6 +61,8 @@ class RunReport:
     """Files of the lake that are not counted, with the reasons."""
     distinct_problems: int = 0
     """Different problems, however many models attempted them."""
+    kinds: dict[str, str] = field(default_factory=dict)
+    """The kind of outcome of every benchmark, where a lake mixes them: verdict, reward or rubric."""
     change: Change | None = None
     """What changed since the run that was published before."""
 
@@ -143,7 +146,7 @@ def _run_stages(
     _join_earlier(space, earlier)
     gates.written(merged.rows, merged.survey)
     gates.refuse_huge(merged.survey)
-    tables, metric_warnings = stages.score(space, merged, partials)
+    tables, metric_warnings = stages.score(space, merged)
     size = _size(tables[MODEL_SUMMARY.name], merged.survey)
     files = {"files": len(plan.lake.files), "excluded": len(plan.lake.excluded), "quarantined": len(quarantine)}
     run = {**run, **files, "rows_new": sum(partial.read for partial in new), **merged.rows}
@@ -151,7 +154,7 @@ def _run_stages(
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
     gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
-    warnings += [*merged.warnings, *metric_warnings, *changed.warnings()]
+    warnings += [*pooled_in_lake(plan.lake, settings), *merged.warnings, *metric_warnings, *changed.warnings()]
 
     space.progress("publishing", 0, 1)
     manifest: dict[str, Any] = {
@@ -164,7 +167,7 @@ def _run_stages(
     }
     publish(space.out, space.staged, manifest, tables, before)
     report = RunReport("published", manifest["run"], **facts, **size, quarantine=quarantine, change=changed)
-    return replace(report, warnings=tuple(warnings))
+    return replace(report, warnings=tuple(warnings), kinds=merged.mixed_kinds(settings))
 
 
 def count_part(

@@ -1,4 +1,4 @@
-"""What people, schedulers and monitors are told: progress, errors as words and exit codes, JSON, Prometheus.
+"""Messages: progress, errors with exit codes, JSON documents, Prometheus textfiles.
 
 Data goes to stdout, everything else to stderr. Heavy libraries are imported where they are used, so that --help is
 instant.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorelake.errors import DataError, ScorelakeError, UnreachableError
+from scorelake.storage.disk import first_line
 from scorelake.text import escape_control_lines, escape_controls, plural
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CommandOutput:
-    """Where the outcome of a command is told besides stderr: stdout as JSON, the run report, Prometheus."""
+    """Where the outcome of a command goes besides stderr: JSON on stdout, the run report, Prometheus."""
 
     def __init__(
         self,
@@ -50,19 +51,21 @@ class CommandOutput:
         self.began, self.published = time.monotonic(), ""
 
     def end(self, document: dict[str, Any], reachable: bool = True) -> None:
-        """Files first: stdout may be full or closed, and what happened has happened all the same."""
+        """Write the files first: stdout may be full or closed."""
         if self.out is not None:
             from scorelake.publish import monitoring
 
             seconds = time.monotonic() - self.began
-            with suppress(OSError, ScorelakeError):  # telling must not hide what is told
+            with suppress(OSError, ScorelakeError):  # a report that fails must not hide the outcome
                 if reachable:
                     document = monitoring.complete_report(document, self.out, self.lake, seconds)
-                    if document["exit_code"] != 6:  # the run that holds the lock tells its own
+                    if document["exit_code"] != 6:  # the run that holds the lock writes its own
                         monitoring.write_report(self.out, document)
-            with suppress(OSError, ScorelakeError):
+            try:
                 if self.textfile and "time" in document:
                     monitoring.write_textfile(self.textfile, document, self._scores())
+            except (OSError, ScorelakeError) as error:
+                say(f"warning: {self.textfile} cannot be written ({first_line(error)}); alarms see its old values")
         if self.as_json:
             data(json.dumps(_finite(document)))
 
@@ -78,9 +81,9 @@ class CommandOutput:
         ]
 
     def done(self, report: RunReport) -> None:
-        """A run came to its end: words for a person, and all of it for programs."""
+        """Report a finished run: lines for a person, the whole document for programs."""
         self.published = str(report.run.get("run_id", "")) if report.status == "published" else ""
-        tell(report, self.quiet)
+        run_summary(report, self.quiet)
         document = {"status": report.status, "exit_code": 0, **asdict(report)}
         run = document.pop("run")
         if "settings" in run:
@@ -99,7 +102,7 @@ ORDER BY ALL
 
 @contextmanager
 def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
-    """Turn what a user can cause into one clear message and the right exit code; never a traceback."""
+    """Turn errors that users can cause into one message and an exit code, without a traceback."""
     output = output or CommandOutput()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     reachable = True
@@ -114,7 +117,7 @@ def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
         kept = ", and what was counted is kept" if output.out is not None else ""
         code, words = 130, f"interrupted{_outcome(output)}{kept}"
         document = {"error": "interrupted"}
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise SystemExit(0) from None
     except OSError as error:
@@ -133,14 +136,14 @@ def failures(output: CommandOutput | None = None) -> Iterator[CommandOutput]:
 
 
 def _outcome(output: CommandOutput) -> str:
-    """What became of a run; nothing is said of commands that publish nothing anyway."""
+    """Return whether a run was published; empty for commands that publish nothing."""
     if output.out is None:
         return ""
     return f"; the run was published as {output.published}" if output.published else "; nothing was published"
 
 
 def data(text: str) -> None:
-    """What a command was asked for, to stdout; an error if it cannot be written."""
+    """Print the result of a command to stdout; raise SystemExit if that fails."""
     try:
         print(text)
         sys.stdout.flush()
@@ -148,17 +151,17 @@ def data(text: str) -> None:
         raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # it is not tried again when the process ends
-        say(f"error: stdout cannot be written: {error.strerror}; what was done before stays done")
+        say(f"error: stdout cannot be written: {error.strerror}; what was done before is kept")
         raise SystemExit(4) from None
 
 
 def say(text: str) -> None:
-    """A line for people, to stderr; names in it are data, and do nothing there."""
+    """Print a message to stderr, with control characters escaped."""
     print(escape_control_lines(text), file=sys.stderr)
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are null."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -166,8 +169,8 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def tell(report: RunReport, quiet: bool = False) -> None:
-    """A few lines for a person reading the log; quietly, only what is out of the ordinary."""
+def run_summary(report: RunReport, quiet: bool = False) -> None:
+    """Print a summary of a run; with `quiet` only warnings."""
     run = report.run
     for file, reason in report.quarantine:
         say(f"quarantined: {file}: {reason}")
@@ -197,6 +200,8 @@ def tell(report: RunReport, quiet: bool = False) -> None:
         f"{new}{reused}. Total: {run['graded']:,} graded, {run['ungraded']:,} ungraded, "
         f"{plural(run['duplicates'], 'duplicate')}, {run['rejected']:,} rejected"
     )
+    if report.kinds:
+        say(f"outcomes: {'; '.join(f'{name} {kind}' for name, kind in report.kinds.items())}")
     for line in report.change.lines() if report.change else ():
         say(line)
     say(
@@ -207,16 +212,18 @@ def tell(report: RunReport, quiet: bool = False) -> None:
 
 def inferred(inferred: InferredConfig, sample: LakeSample, lake: str, config: Path) -> None:
     """Print the chosen columns with reasons; raise DataError if a required one is missing."""
-    print(f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}")
+    lines = [f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}"]
     for key, choice in inferred.columns.items():
-        print(f"  {key:<11} {'@'.join(choice.names) or '-':<17} {choice.why}")
+        lines.append(f"  {key:<11} {'@'.join(choice.names) or '-':<17} {choice.why}")
     for key, columns in (("protocol", inferred.protocol), ("carry", inferred.carry)):
         for column in columns:
             why = inferred.reasons.get(column.name, "by its name")
-            print(f"  {key:<11} {column.name:<17} {why}; {column.summary}")
+            lines.append(f"  {key:<11} {column.name:<17} {why}; {column.summary}")
     if inferred.unknown:
-        print(f"  verdicts that are neither a known pass nor a known fail: {', '.join(inferred.unknown)}")
-    print(f"wrote {config}")
+        lines.append(f"  verdicts that are neither a known pass nor a known fail: {', '.join(inferred.unknown)}")
+    lines += [f"these rows are {inferred.numbers}"] if inferred.numbers else []
+    for line in (*lines, f"wrote {config}"):
+        print(escape_controls(line))
     if inferred.missing:
         raise DataError(
             f"no column was found for {', '.join(inferred.missing)}",
@@ -258,7 +265,7 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
 
 
 def removed(what: Removed) -> None:
-    """What `gc` freed."""
+    """Print what `gc` removed."""
     say(
         f"removed {plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}, "
         f"{what.bytes / 2**20:,.1f} MiB; history stays"
@@ -266,7 +273,7 @@ def removed(what: Removed) -> None:
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:
-    """What came of counting one part of a lake."""
+    """Print the result of counting one part of a lake."""
     for file, reason in (entry for partial in partials for entry in partial.quarantine):
         say(f"quarantined: {file}: {reason}")
     files, rows = sum(len(partial.files) for partial in partials), sum(partial.read for partial in partials)
@@ -274,7 +281,7 @@ def counted(partials: Sequence[Partial], number: int, of: int) -> None:
 
 
 def findings(findings: Sequence[Finding], out: str) -> None:
-    """What a check found, line by line; an error if anything failed."""
+    """Print the findings of a check; raise DataError if one failed."""
     for finding in findings:
         print(escape_controls(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
     failed = [finding for finding in findings if not finding.ok]
@@ -287,7 +294,7 @@ def findings(findings: Sequence[Finding], out: str) -> None:
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on a terminal, nothing elsewhere."""
+    """Show a progress bar on a terminal, nothing elsewhere."""
     if quiet or not sys.stderr.isatty():
         yield lambda stage, done, of: None
         return

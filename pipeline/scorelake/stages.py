@@ -6,7 +6,7 @@ Each of the last three is a map over tasks; what comes back is small and adds up
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,33 @@ import polars as pl
 
 from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
+from scorelake.comparing.ranks import overall_ranges
 from scorelake.comparing.sums import LakeSums
 from scorelake.comparing.tables import comparable_metrics, comparison_tables
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
-from scorelake.counting.partials import Partial
+from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
-from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, GROUP, PROBLEM_HISTOGRAM, PROBLEM_SCORE
+from scorelake.schemas import (
+    ANSWER_NOISE,
+    COUNT_SCORE,
+    GROUP,
+    MODEL_PAIR,
+    MODEL_SUMMARY,
+    OVERALL,
+    PROBLEM_HISTOGRAM,
+    PROBLEM_SCORE,
+)
 from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
+from scorelake.scoring.overall import overall_table
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
-from scorelake.scoring.summaries import summary_tables
+from scorelake.scoring.series import series_tables, without_earlier_points
+from scorelake.scoring.summaries import sampling_warnings, summary_tables
 from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
 from scorelake.scoring.values import follow_from_counts
@@ -65,7 +77,15 @@ class MergedCounts:
     rows: dict[str, int]
     """The row accounting: rows read = graded + ungraded + duplicates + rejected."""
     survey: Survey
+    kinds: dict[str, Kind]
+    """What the attempts of each benchmark have."""
     warnings: list[str]
+
+    def mixed_kinds(self, settings: Settings) -> dict[str, str]:
+        """Return the kind of every benchmark in words; none if all are of one kind."""
+        score = "rubric" if settings.rubric.levels else "reward"
+        kinds = {name: str(kind).replace("reward", score) for name, kind in self.kinds.items()}
+        return kinds if len(set(kinds.values())) > 1 else {}
 
 
 @dataclass(frozen=True)
@@ -160,10 +180,11 @@ def count(space: Workspace, todo: Sequence[Shard], full: bool) -> list[Partial]:
 def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> MergedCounts:
     """Merge partials into one file of problem counts per bucket; every row must be accounted for."""
     out, settings, engine = space.out, space.settings, space.engine
-    rule = settings.duplicates.rule
-    answers = settings.answers and any(partial.answers == "counted" for partial in partials)
+    rule, kinds = settings.duplicates.rule, benchmark_kinds(partials, settings.answers)
+    answers = any(kind.answers for kind in kinds.values())
     size = settings.run.bucket_rows or ROWS_PER_BUCKET
-    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, answers, size)
+    lowest = min(settings.rubric.levels, default=0.0) if settings.policy.ungraded == "fail" else None
+    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, settings.answers, size, lowest)
     mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []
@@ -183,7 +204,7 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     tasks.seen([path for path, _ in files])
     rows = gates.balance(partials, merged)
     gates.refuse_ungraded(rows["ungraded"], settings)
-    return MergedCounts(files, rows, add_surveys(surveys), _merge_warnings(merged, settings, answers))
+    return MergedCounts(files, rows, add_surveys(surveys), kinds, _merge_warnings(merged, settings, answers))
 
 
 def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool) -> list[str]:
@@ -199,54 +220,100 @@ def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool)
     return warnings
 
 
-def score(
-    space: Workspace, merged: MergedCounts, partials: Sequence[Partial]
-) -> tuple[dict[str, pl.DataFrame], list[str]]:
+def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """Return warnings and all tables of the snapshot except those per problem, which are written per bucket."""
-    survey, settings, progress = merged.survey, space.settings, space.progress
-    outcomes = Outcomes(
-        binary=any(partial.binary for partial in partials),
-        rewards=any(partial.rewards for partial in partials),
-        top_n=survey.top_n,
-        answers=settings.answers and any(partial.answers == "counted" for partial in partials),
-        earlier=settings.uncertainty.prior_lake is not None,
-    )
-    progress("scoring", 0, 4)
+    parts = _outcomes(merged, space.settings)
+    space.progress("scoring", 0, len(parts))
+    tables: dict[str, pl.DataFrame] = {}
+    warnings: list[str] = []
+    for i, (outcomes, benchmarks) in enumerate(parts, start=1):
+        settings = outcomes.settings(space.settings)
+        survey = merged.survey.of(benchmarks) if outcomes.others else merged.survey
+        for name, rows in _score_kind(
+            replace(space, settings=settings), merged, survey, outcomes, benchmarks
+        ).items():
+            tables[name] = pl.concat([tables[name], rows]) if name in tables else rows
+        warnings += [each for each in k_warnings(settings, outcomes) if each not in warnings]
+        space.progress("scoring", i, len(parts))
+    if len(parts) > 1:
+        tables = {name: _in_order(rows) for name, rows in tables.items()}
+    models, settings = tables[MODEL_SUMMARY.name], space.settings
+    averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
+    tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
+    return tables, warnings + sampling_warnings(models)
+
+
+def _outcomes(merged: MergedCounts, settings: Settings) -> list[tuple[Outcomes, list[str]]]:
+    """Return the outcomes that benchmarks of the lake have, and the benchmarks that have them."""
+    by_kind: dict[Kind, list[str]] = {}
+    for benchmark, kind in merged.kinds.items():
+        by_kind.setdefault(kind, []).append(benchmark)
+    out = []
+    for kind, benchmarks in by_kind.items():
+        survey = merged.survey if len(by_kind) == 1 else merged.survey.of(benchmarks)
+        earlier = settings.uncertainty.prior_lake is not None
+        out.append((Outcomes(*kind[:2], survey.top_n, kind.answers, earlier), benchmarks))
+    return [
+        (replace(mine, others=tuple(each for each, _ in out if each is not mine)), benchmarks)
+        for mine, benchmarks in out
+    ]
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Order the rows of several kinds by benchmark; values by (n, c) are those of any benchmark."""
+    if "benchmark" not in rows.columns:
+        return rows.unique(maintain_order=True)
+    return rows.sort("benchmark", maintain_order=True)
+
+
+def _score_kind(
+    space: Workspace, merged: MergedCounts, survey: Survey, outcomes: Outcomes, benchmarks: Sequence[str]
+) -> dict[str, pl.DataFrame]:
+    """Return the tables of benchmarks whose attempts have the same outcomes."""
+    settings = space.settings
     engine = local if outcomes.earlier else space.engine  # counts of the prior lake are joined on this machine
     mirror = None if engine is local else space.out.mirror
-    buckets = [BucketTask(str(path), problems, settings, outcomes, mirror) for path, problems in merged.files]
+    buckets = [
+        BucketTask(str(path), problems, settings, outcomes, mirror, tuple(benchmarks) if outcomes.others else ())
+        for path, problems in _files(merged, benchmarks if outcomes.others else None)
+    ]
     # a function of the lake only, so that sums come to the same bits on every engine
     batches = batch_by_size(buckets, lambda bucket: bucket.problems, _PROBLEMS_PER_TASK)
-    moments, noise = _score_buckets(space, merged, batches, engine, outcomes)
-    progress("scoring", 1, 4)
+    moments, noise = _score_buckets(space, batches, engine, outcomes)
     summaries = summary_tables(survey, settings, outcomes, moments)
-    progress("scoring", 2, 4)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
-    benchmarks, compared = list_benchmarks(survey), comparable_metrics(choose_compared(settings, outcomes))
-    sums = LakeSums.of(engine.map, batches, benchmarks, in_process=engine is local)
-    comparisons = comparison_tables(benchmarks, compared, settings, summaries, sums)
-    progress("scoring", 4, 4)
-    c = pl.col("c") if survey.binary else pl.lit(None, pl.Int64).alias("c")
-    tables = {
+    compared = comparable_metrics(choose_compared(settings, outcomes))
+    ranked = list_benchmarks(survey, settings)
+    sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
+    comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
+    c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
+    return {
         PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
         **summaries,
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
+        **series_tables(
+            [task for batch in batches for task in batch], summaries[MODEL_SUMMARY.name], settings, outcomes
+        ),
         ANSWER_NOISE.name: noise_table(noise),
     }
-    return tables, k_warnings(settings, outcomes)
+
+
+def _files(merged: MergedCounts, benchmarks: Sequence[str] | None) -> list[tuple[Path, int]]:
+    """Return the bucket files that have problems of the benchmarks, and how many."""
+    if benchmarks is None:
+        return merged.files
+    is_mine = pl.col("benchmark").is_in(benchmarks).sum()
+    sizes = [(path, pl.scan_parquet(path, glob=False).select(is_mine).collect().item()) for path, _ in merged.files]
+    return [(path, problems) for path, problems in sizes if problems]
 
 
 def _score_buckets(
-    space: Workspace,
-    merged: MergedCounts,
-    batches: Sequence[tuple[BucketTask, ...]],
-    engine: Engine,
-    outcomes: Outcomes,
+    space: Workspace, batches: Sequence[tuple[BucketTask, ...]], engine: Engine, outcomes: Outcomes
 ) -> tuple[list[GroupMoments], list[Noise]]:
     """Score problems one by one, unless all metrics follow from n and c."""
     chosen = choose(space.settings, outcomes)
-    if follow_from_counts(chosen, outcomes) and not outcomes.earlier and "answer_counts" not in merged.survey.columns:
+    if follow_from_counts(chosen, outcomes) and not outcomes.earlier and not outcomes.answers:
         return [], []
     noise: list[Noise] = []
 
@@ -261,5 +328,5 @@ def _score_buckets(
     if space.out.mirror and listed_metrics(space.settings, outcomes)[1]:
         folder = space.staged / PROBLEM_SCORE.name
         folder.mkdir(exist_ok=True)
-        space.out.mirror.bring_files([folder / path.name for path, _ in merged.files])
+        space.out.mirror.bring_files([folder / task.scores_name() for batch in batches for task in batch])
     return moments, noise

@@ -179,7 +179,7 @@ def _unchanged(shard: Shard) -> None:
 
 def enough(partial: Partial, settings: Settings) -> bool:
     """Nothing that is wanted now was ignored then."""
-    return partial.answers != "ignored" or not settings.answers
+    return not (partial.answers_ignored and settings.answers)
 
 
 def finished(home: Path) -> Partial | None:

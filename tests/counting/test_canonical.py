@@ -16,15 +16,16 @@ from scorelake.counting.canonical import (
     FAILED,
     PASSED,
     REJECTED,
+    SCORED,
     UNGRADED,
+    UNSCORED,
     Canonical,
     Source,
-    answer_text,
     attempt_columns,
     canonical,
     read_types,
 )
-from scorelake.counting.protocols import protocol_label, protocol_text
+from scorelake.counting.protocols import answer_text, protocol_label, protocol_text
 from scorelake.counting.schema_check import UnreadableError
 from scorelake.settings import Settings
 
@@ -39,7 +40,7 @@ def made(schema: dict[str, Any], hive: dict[str, str | None] | None = None, **se
 
 def misfit(schema: dict[str, Any], hive: dict[str, str | None] | None = None, **settings: Any) -> str:
     with pytest.raises(UnreadableError) as caught:
-        made(schema, hive, **settings)
+        canonical(Settings.model_validate(settings), schema, hive or {}, strict=True)
     return str(caught.value)
 
 
@@ -225,10 +226,10 @@ def test_a_rubric_in_32_bits() -> None:
 
 
 def test_a_verdict_and_a_score() -> None:
-    """Both must be there for an attempt to be graded; either can be bad."""
+    """Either can be bad; whether an attempt that has one of them is graded, depends on its benchmark."""
     found = made({**KEYS, "passed": BOOL, "score": pl.Float64()})
     frame = pl.DataFrame({"passed": [True, None, True, None], "score": [1.0, 1.0, None, nan]})
-    assert frame.select(found.kind).to_series().to_list() == [PASSED, UNGRADED, UNGRADED, REJECTED]
+    assert frame.select(found.kind).to_series().to_list() == [PASSED, SCORED, UNSCORED + PASSED, REJECTED]
 
 
 # --- texts ----------------------------------------------------------------------------------------------------

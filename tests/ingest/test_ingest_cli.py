@@ -30,7 +30,7 @@ def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
     assert cli("score", lake, "--out", out).returncode == 0
     shown = cli("show", out).stdout
     assert "org/m" in shown
-    assert "0.5000" in shown
+    assert "50.0" in shown
     assert "unchanged" in cli("ingest", "auto", tmp_path / "logs", "--lake", lake).stderr
 
 

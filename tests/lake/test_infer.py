@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cloud import upload
-from conftest import ask, attempts, put, run
+from conftest import ask, attempts, failed_checks, put, run
 from scorelake.errors import DataError
 from scorelake.lake.infer import InferredConfig, config_text, infer_config
 from scorelake.lake.listing import listing
@@ -89,6 +90,105 @@ def test_verdicts_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "passes", "is_inverted"),
+    [
+        ("failed", [True, False, False, False], ("false",), True),
+        ("is_wrong", [1, 0, 0, 0], ("0",), True),
+        ("isIncorrect", [1.0, 0.0, 0.0, 0.0], ("0",), True),
+        ("error", ["yes", "no", "No", "no"], ("No", "no"), True),
+        ("not_solved", [True, False, False, None], ("false",), True),
+        ("failed", ["fail", "pass", "pass", "pass"], ("pass",), True),
+        ("no_error", [False, True, True, True], (), False),
+        ("correct", [False, True, True, True], (), False),
+    ],
+)
+def test_names_that_mean_failure_are_inverted(
+    tmp_path: Path, name: str, values: list[Any], passes: tuple[str, ...], is_inverted: bool
+) -> None:
+    put(tmp_path / "lake", foreign(**({"correct": None} | {name: values * 9})))
+    inferred = infer(tmp_path / "lake")
+    assert (chosen(inferred)["passed"], inferred.pass_values) == (name, passes)
+    assert ("it is inverted" in inferred.columns["passed"].why) == is_inverted
+    share = 0.6667 if None in values else 0.75
+    expected = "2 models, 6 problems, 3 rows per model and problem, pass rate"
+    if is_inverted or name == "correct":
+        expected += f" {1.0 if name == 'not_solved' and None not in values else share:.4f}"
+    assert inferred.numbers.startswith(expected)
+    run(tmp_path / "lake", tmp_path / "out", config_text(inferred, "lake"), metrics=["pass@1"])
+    graded, passed = ask(tmp_path / "out", "SELECT sum(n), sum(c) FROM problem_counts")[0]
+    assert passed / graded == pytest.approx(share, abs=1e-4)
+    assert failed_checks(tmp_path / "out") == []
+
+
+def test_a_failure_flag_beside_a_score_or_verdict_is_no_verdict(tmp_path: Path) -> None:
+    put(tmp_path / "a", foreign(error=[True, False] * 18))
+    assert chosen(infer(tmp_path / "a")) == usual()
+    put(tmp_path / "b", foreign(correct=None, error=[True, False] * 18, reward=[0.5, 0.25] * 18))
+    inferred = infer(tmp_path / "b")
+    assert (inferred.columns["passed"].column, inferred.columns["score"].column) == (None, "reward")
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem", "attempt", "problems"),
+    [
+        ({"task": "ab", "sample_id": range(200)}, ("task", "sample_id"), None, 400),
+        ({"task": "ab", "id": range(200), "epoch": range(2)}, ("task", "id"), "epoch", 400),
+        ({"question_id": range(50), "split": "ab"}, ("question_id", "split"), None, 100),
+        ({"question_id": range(50), "config": "ab", "run": range(3)}, ("question_id", "config"), "run", 100),
+        ({"task": range(30), "sample_id": range(8)}, ("task",), "sample_id", 30),
+        ({"task_id": range(10), "sample_id": range(100)}, ("task_id",), "sample_id", 10),
+    ],
+)
+def test_ids_that_repeat_in_several_sets_are_composite(
+    tmp_path: Path, columns: dict[str, Any], problem: tuple[str, ...], attempt: str | None, problems: int
+) -> None:
+    """400 samples of two tasks were two problems."""
+    values = list(product(["gpt-1", "gpt-2"], *columns.values()))
+    frame = pl.DataFrame(values, schema=["model", *columns], orient="row")
+    put(tmp_path / "lake", frame.with_columns(correct=pl.int_range(pl.len()) % 3 == 0))
+    inferred = infer(tmp_path / "lake")
+    assert (inferred.columns["problem_id"].names, inferred.columns["attempt"].column) == (problem, attempt)
+    assert f"2 models, {problems} problems" in inferred.numbers
+    run(tmp_path / "lake", tmp_path / "out", config_text(inferred, "lake"), metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT count(DISTINCT problem_id) FROM problem_counts") == [(problems,)]
+
+
+def test_settings_are_the_protocol_and_provenance_is_not(tmp_path: Path) -> None:
+    rows = pl.concat(
+        foreign(correct=[(m + t + s + t * i) % 2 == 0 for m, t, s in ROWS]).with_columns(
+            **{name: pl.lit(f"{name} {i}") for name in ("commit", "hostname", "package_version", "started_at")},
+            **{name: pl.lit(i) for name in ("max_connections", "sampling.top_p", "n_shots")},
+            filter=pl.lit(("strict", "flexible")[i]),
+            prompt=pl.format("prompt of {}", "task_id"),
+        )
+        for i in range(2)
+    )
+    put(tmp_path, rows)
+    assert sorted(column.name for column in infer(tmp_path).protocol) == ["filter", "n_shots", "sampling.top_p"]
+
+
+@pytest.mark.parametrize("folders", [False, True])
+def test_rows_that_differ_in_a_setting_are_not_pooled_silently(tmp_path: Path, folders: bool) -> None:
+    """Also where files of one setting recur at equal distances, so that a sample of every second misses the other."""
+    for i in range(40):
+        t = (0.0, 0.7)[i % 2]
+        rows = attempts(model=f"gpt-{i // 2}", problem_id=["a", "b"], passed=True, prompt=["of a", "of b"])
+        put(
+            tmp_path / "lake",
+            rows if folders else rows.with_columns(temperature=t),
+            f"{i:02d}/temperature={t}/x.parquet",
+        )
+    config = '[protocol]\ncolumns = ["temperature"]\n'
+    assert not any(
+        "pooled" in text for text in run(tmp_path / "lake", tmp_path / "a", config, metrics=["pass@1"]).warnings
+    )
+    (warning,) = (
+        text for text in run(tmp_path / "lake", tmp_path / "b", "", metrics=["pass@1"]).warnings if "pooled" in text
+    )
+    assert warning.startswith("rows that differ in temperature are pooled: 0.0 (40 rows), 0.7 (40 rows)")
+
+
+@pytest.mark.parametrize(
     ("columns", "missing", "message"),
     [
         ({"model_name": None}, ["model"], "or put files into folders model=NAME"),
@@ -157,7 +257,7 @@ def test_a_column_that_separates_conflicting_attempts(
     assert inferred.columns["model"].names == (("model_name", name) if models else ("model_name",))
     assert [column.name for column in inferred.protocol] == ([] if models else [name])
     text = config_text(inferred, "lake")
-    assert f"without {name}, 18 attempts have conflicting verdicts" in text or name == "temperature"
+    assert f"without {name}, 18 attempts have conflicting verdicts" in text or name in ("temperature", "prompt")
     run(tmp_path / "lake", tmp_path / "out", text)
     sql = "SELECT count(DISTINCT (model, protocol)), count(DISTINCT model), sum(n) FROM problem_counts"
     assert ask(tmp_path / "out", sql) == [(6, models or 2, 3 * len(ROWS))]
@@ -252,7 +352,7 @@ def test_the_command(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-de
     assert cli("score", "my lake", "--out", "out", "--config", "scorelake.toml", cwd=tmp_path).returncode == 0
     text = (tmp_path / "scorelake.toml").read_text()
     again = cli("init", "my lake", cwd=tmp_path)
-    assert (again.returncode, "scorelake.toml: is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "scorelake.toml: exists already" in again.stderr) == (2, True)
     assert cli("init", "my lake", "--force", cwd=tmp_path).returncode == 0
     assert (tmp_path / "scorelake.toml").read_text() == text
     put(tmp_path, foreign(model_name=None), "none/0.parquet")

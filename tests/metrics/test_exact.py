@@ -230,11 +230,26 @@ def close(got: float, want: Fraction, rel: float) -> None:
 @given(st.integers(1, 10**9), st.integers(1, 40), st.one_of(st.integers(1, 600), st.integers(1, 10**9)))
 def test_moments(v: int, more: int, k: int) -> None:
     t = v + more
-    low, high = np.array([float(v)]), np.array([float(t)])
+    both = np.array([float(v)]), np.array([float(more)])
     exact = moment(v, t, k)
-    close(mean_power(low, high, k)[0], exact, 1e-12)
-    close(complement(low, high, k)[0], 1 - exact, 1e-12)
-    close(power_variance(low, high, k)[0], moment(v, t, 2 * k) - exact**2, 1e-10)
+    close(mean_power(*both, k)[0], exact, 1e-12)
+    close(complement(*both, k)[0], 1 - exact, 1e-12)
+    close(power_variance(*both, k)[0], moment(v, t, 2 * k) - exact**2, 1e-10)
+
+
+@pytest.mark.parametrize("name", ["pass@{k}", "pass^{k}", "max@{k}"])
+@pytest.mark.parametrize("k", [1, 4, 64])
+@pytest.mark.parametrize("c", [0, 1, 10**6])
+def test_a_fractional_prior_keeps_its_digits_at_a_million(name: str, k: int, c: int) -> None:
+    """The rest 0.3 of a million and one was a difference, which left nine digits of it."""
+    n, prior = 10**6, (0.3, 0.7)
+    alpha, beta = (Fraction(x) + many for x, many in zip(prior, (c, n - c), strict=True))
+    each = alpha if name.startswith("pass^") else beta
+    power = Fraction(1)
+    for i in range(k):
+        power *= (each + i) / (alpha + beta + i)
+    mean = float(metrics.posterior(name.format(k=k), n, c, prior)[0])
+    close(mean, power if name.startswith("pass^") else 1 - power, 1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 8, 300, 5000, 10**6])

@@ -123,9 +123,10 @@ def test_the_same_problems_again_is_wilsons() -> None:
     assert math.isnan(metrics.summarize("pass@1", [1, 1], [0, 1]).rerun_hi), "one attempt each tells nothing of noise"
 
 
-def test_only_problems_with_two_attempts_tell_of_noise() -> None:
+def test_a_single_attempt_is_as_noisy_as_one_of_the_others() -> None:
+    """An attempt of the others has the variance 2 * 2 / (4 * 3) = 1/3, the mean of four 1/12."""
     ragged, even = (metrics.summarize("pass@1", n, c) for n, c in (([4, 4, 1], [2, 2, 0]), ([4, 4], [2, 2])))
-    lo, hi = metrics.rerun(np.array([1 / 3]), np.array([2 * 4 / (16 * 3) / 4]), np.array([8]))
+    lo, hi = metrics.rerun(np.array([1 / 3]), np.array([(2 / 12 + 1 / 3) / 9]), np.array([9]))
     assert (ragged.rerun_lo, ragged.rerun_hi) == pytest.approx((lo[0], hi[0]), rel=1e-12)
     assert ragged.rerun_lo < even.rerun_lo
 

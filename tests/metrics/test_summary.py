@@ -28,6 +28,42 @@ def test_lower_coverage_averages_the_scored_ones() -> None:
     assert math.isnan(nothing.value)
 
 
+def test_problems_without_a_value_have_bounds() -> None:
+    """Wherever they lie: all of them failed, or all passed."""
+    got = metrics.summarize("pass@8", [16] * 9 + [4], [0, 1, 2, 4, 3, 2, 5, 1, 0, 3])
+    assert (got.bound_lo, got.bound_hi) == pytest.approx((0.9 * got.lo, 0.9 * got.hi + 0.1), rel=1e-12)
+    full = metrics.summarize("pass@2", [4, 5], [1, 2])
+    assert (full.bound_lo, full.bound_hi) == (full.lo, full.hi)
+    rubric = metrics.summarize_levels("max@2", [-1.0, 3.0], [[1, 1]] * 9 + [[0, 1]])
+    assert rubric.bound_lo == pytest.approx(0.9 * rubric.lo - 0.1, rel=1e-12)
+    assert rubric.bound_hi == pytest.approx(0.9 * rubric.hi + 0.3, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "c", "value", "lo", "hi"),
+    [
+        ("geom-ds@2", [5, 5], [3, 4], 0.653835, 0.197791, 0.900091),
+        ("geo-spectrum@3", [5, 5], [3, 4], 0.408248, 0.150868, 0.854734),
+        ("geom-ds@8", 16, [0, 1, 2, 4, 8, 12, 15, 16, 16, 3], 0.454242, 0.197625, 0.700721),
+        ("geom-ds@8", 16, [0, 1, 2, 4, 3, 2, 5, 1, 0, 3], 0, 0, 0.435030),
+    ],
+)
+def test_blends_have_the_intervals_of_their_parts(
+    name: str, n: list[int], c: list[int], value: float, lo: float, hi: float
+) -> None:
+    got = metrics.summarize(name, n, c)
+    assert (got.value, got.lo, got.hi) == pytest.approx((value, lo, hi), abs=1e-6)
+
+
+def test_powers_of_blends_may_be_zero_or_negative() -> None:
+    c = [1, 2, 4, 13, 12, 15, 11]
+    first, blend = (metrics.summarize(name, 16, c) for name in ("pass@2", "geom-ds@2_1.0_0.0"))
+    assert (blend.value, blend.lo, blend.hi) == pytest.approx((first.value, first.lo, first.hi), rel=1e-12)
+    both = metrics.summarize("geom-ds@2_0.5_-0.5", 16, c)
+    assert both.lo < both.value < both.hi
+    assert math.isnan(metrics.summarize("geom-ds@8_0.5_-0.5", 16, [1] * 5).lo), "pass^8 is 0: infinite"
+
+
 def test_problems_without_attempts_are_counted_and_never_zero() -> None:
     got = metrics.summarize("avg@N", [4, 0], [4, 0], min_coverage=0.5)
     assert (got.value, got.mu, got.problems, got.problems_scored) == (1.0, 1.0, 2, 1)
@@ -103,9 +139,9 @@ def _estimate(rng: np.random.Generator, parts: int, offset: float = 0.0) -> Esti
     mean, square = rng.random((parts, ROWS)), rng.random((parts, ROWS))
     undefined = rng.random(ROWS) < 0.05
     mean[:, undefined] = square[:, undefined] = np.nan
-    repeated = np.stack([rng.random(ROWS), rng.integers(0, 3, ROWS).astype(float)])
+    repeated, seen = np.stack([rng.random(ROWS), rng.integers(0, 3, ROWS).astype(float)]), rng.random((2, ROWS))
     powers, bounds = (None if parts == 1 else (0.5, 0.5)), ((-np.inf, np.inf) if offset else (0.0, 1.0))
-    return Estimate(value, mean, square[:, None] * square[None], powers, bounds, repeated=repeated)
+    return Estimate(value, mean, square[:, None] * square[None], powers, bounds, repeated=repeated, seen=seen)
 
 
 def _histogram(group: Ints, groups: int) -> csr_array:
@@ -119,6 +155,7 @@ def _bucket(estimate: Estimate, histogram: csr_array, rows: Ints) -> Moments:
     cut = Estimate(
         estimate.value[:, rows], estimate.mean[:, rows], estimate.covariance[..., rows], estimate.powers,
         estimate.bounds, repeated=None if estimate.repeated is None else estimate.repeated[:, rows],
+        seen=None if estimate.seen is None else estimate.seen[:, rows],
     )  # fmt: skip
     return Moments.of(cut, part[present]).expand(present, histogram.shape[0])
 
@@ -153,8 +190,10 @@ def test_against_the_textbook(clustered: bool) -> None:
         values: Floats = estimate.value[0][at]
         mean = values.mean()
         if clustered:
-            sums = [(values[cluster[at] == each] - mean).sum() for each in np.unique(cluster[at])]
-            se = np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / values.size
+            means = np.array([values[cluster[at] != each].mean() for each in np.unique(cluster[at])])
+            sizes = np.unique(cluster[at], return_counts=True)[1]
+            se = means.std() * (means.size - 1) ** 0.5  # leave out one cluster at a time
+            assert got.units[i] == pytest.approx((means.size * values.size**2 / np.square(sizes).sum()) ** 0.5)
         else:
             se = values.std(ddof=1) / values.size**0.5
         assert (got.value[i], got.se[i]) == (pytest.approx(mean, rel=1e-12), pytest.approx(se, rel=1e-12))

@@ -16,7 +16,7 @@ import pytest
 from counted import rows
 from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, plain
 from scorelake.page.build import build_page
-from scorelake.read.names import shorten
+from scorelake.read.format import shorten
 
 pytestmark = [
     pytest.mark.skipif(

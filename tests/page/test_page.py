@@ -13,7 +13,7 @@ from looked_at import HOSTILE, Tables, hostile, model, plain, script_data
 from scorelake.cli import app
 from scorelake.page.build import build_page
 from scorelake.page.svg import axis_labels, axis_ticks
-from scorelake.read.numbers import Scale, millionths, scale, ticks
+from scorelake.read.format import Scale, millionths, ticks
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +112,10 @@ def test_rounding_is_half_up_from_the_exact_value() -> None:
 
 
 def test_digits_follow_the_interval() -> None:
-    assert scale([(0.5, 0.4, 0.6)]) == Scale(True, 1)
-    assert scale([(0.5, 0.498, 0.502)]) == Scale(True, 2)
-    assert scale([(0.5, 0.4999, 0.5001)]) == Scale(True, 3)
-    assert scale([(37.0, 30.0, 44.0)]) == Scale(False, 1)
+    assert Scale.of([(0.5, 0.4, 0.6)]) == Scale(True, 1)
+    assert Scale.of([(0.5, 0.498, 0.502)]) == Scale(True, 2)
+    assert Scale.of([(0.5, 0.4999, 0.5001)]) == Scale(True, 3)
+    assert Scale.of([(37.0, 30.0, 44.0)]) == Scale(False, 1)
 
 
 def test_no_tick_is_beyond_the_axis() -> None:

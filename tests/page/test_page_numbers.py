@@ -13,7 +13,7 @@ import pytest
 from counted import Row, rows
 from looked_at import LONG, Tables, busy, script_data
 from scorelake.page.build import build_page
-from scorelake.read.names import shorten
+from scorelake.read.format import shorten
 
 Board = tuple[str, str]
 BOARDS = (("code", "0.2"), ("maths", "0.2"), ("maths", "1.0"))
@@ -112,7 +112,7 @@ def test_curves(board: Board, out: Path, parts: dict[Board, str]) -> None:
     )
     assert len(points) == sum(cell != "\u2013" for cell in cells.values())
     for p in points:
-        star = "" if p["coverage"] == 1 else "*"
+        star = "" if p["scored"] == 1 else "*"
         assert cells[shorten(p["model"], 60), p["family"], str(p["k"])] == _percent(p["value"]) + star
 
 

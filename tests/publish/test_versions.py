@@ -61,7 +61,7 @@ def rewrite(out: Path, run_id: str, change: Callable[[pl.DataFrame], pl.DataFram
 @pytest.mark.parametrize(
     ("table", "change", "sql", "rows"),
     [
-        ("curve", lambda frame: frame.drop("coverage"), "SELECT DISTINCT coverage FROM curve", [(None,)]),
+        ("curve", lambda frame: frame.drop("scored"), "SELECT DISTINCT scored FROM curve", [(None,)]),
         ("model_summary", lambda frame: frame.drop("mu_lo"), "SELECT DISTINCT mu_lo, problems FROM leaderboard JOIN "
          "model_summary USING (model, metric, problems)", [(None, 1)]),
         ("overall", lambda frame: frame.with_columns(more=1), "SELECT count(DISTINCT model) FROM overall", [(1,)]),

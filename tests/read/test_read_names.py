@@ -7,7 +7,7 @@ import pytest
 from counted import claims, scored
 from scorelake.errors import UsageError
 from scorelake.read.claim import PairRequest
-from scorelake.read.names import canonical, check_names, matches_protocol
+from scorelake.read.format import canonical, check_names, matches_protocol
 from scorelake.schemas import protocol_label
 
 

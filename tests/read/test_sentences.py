@@ -61,10 +61,15 @@ def test_a_tier_is_a_model_and_those_that_could_have_its_rank(
 
 
 def test_only_a_model_that_is_better_than_all_others_is_first() -> None:
-    assert is_first_for_sure(1, 2)
-    assert not is_first_for_sure(2, 2)
-    assert not is_first_for_sure(None, 2)
-    assert not is_first_for_sure(1, 1), "there is nobody to be better than"
+    for rows, expected in (
+        ([(0.9, 1, 1, 1), (0.5, 2, 2, 2)], True),
+        ([(0.9, 1, 1, 2), (0.8, 2, 1, 2)], False),
+        ([(0.9, 1, None, None), (0.5, 2, None, None)], False),
+        ([(0.9, 1, 1, 1)], False),  # there is nobody to be better than
+        ([(0.9, 1, 1, 1), (0.5, None, None, None)], False),  # the other is not ranked
+    ):
+        lines = _lines(rows)  # type: ignore[arg-type]
+        assert is_first_for_sure(lines[0], lines) is expected
 
 
 @pytest.mark.parametrize(

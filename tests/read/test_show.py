@@ -37,7 +37,11 @@ def _cells(lines: list[str]) -> list[list[str]]:
 
 def test_ranked_models_then_a_rule_then_the_others(out: Path) -> None:
     lines = _shown(out)
-    assert [cells[:3] for cells in _cells(lines)[:3]] == [["1-2", "50%", "a"], ["1-2", "50%", "b"], ["3", "0%", "c"]]
+    assert [cells[:3] for cells in _cells(lines)[:3]] == [
+        ["1\u20132", "50%", "a"],
+        ["1\u20132", "50%", "b"],
+        ["3", "0%", "c"],
+    ]
     rules = [i for i, line in enumerate(lines) if line.strip() and set(line.strip()) == {"─"}]
     below = "\n".join(lines[rules[1] :])
     assert len(rules) == 2
@@ -48,8 +52,8 @@ def test_ranked_models_then_a_rule_then_the_others(out: Path) -> None:
 
 def test_values_of_some_problems_are_marked(out: Path) -> None:
     told = "\n".join(_shown(out, "--metric", "pass@2", "--by-subject"))
-    assert "0.0000*" in told
-    assert "0.5000*" not in told
+    assert " 0.0*" in told
+    assert "50.0*" not in told
     assert "* without the model's problems that have fewer than k attempts" in " ".join(told.split())
     assert "[compare] metrics" in told
     assert "*" not in "\n".join(_shown(out))
@@ -57,8 +61,8 @@ def test_values_of_some_problems_are_marked(out: Path) -> None:
 
 def test_by_subject(out: Path) -> None:
     told = "\n".join(_shown(out, "--by-subject"))
-    after = told.split("default / y / pass@1")[1]
-    assert [cells[0] for cells in _cells(after.splitlines())[:3]] == ["1-3"] * 3, "nobody solves anything in y"
+    after = told.split("default · y · pass@1")[1]
+    assert [cells[0] for cells in _cells(after.splitlines())[:3]] == ["1\u20133"] * 3, "nobody solves anything in y"
 
 
 def _line(value: float | None, lo: float | None, hi: float | None) -> Line:
@@ -88,14 +92,14 @@ def test_it_fits_any_width(
         monkeypatch.setenv(name, value)
     show_leaderboard(named)
     told = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in capsys.readouterr().out.splitlines()]
-    table = [line for line in told if "0.5000" in line]
+    table = [line for line in told if " 50.0 " in line]
     (lo, hi), *_ = [(row["lo"], row["hi"]) for row in rows(named, "FROM leaderboard WHERE metric = 'pass@1'")]
     assert len(table) == 3
     for line in told:
         assert len(line) <= width
     for line in table:
-        assert "1-3" in line
-        assert f"{lo:.3f} to {hi:.3f}" in line
+        assert "1\u20133" in line
+        assert f"{100 * lo:.1f} to {100 * hi:.1f}" in line
     whole = sum("organisation/an-ordinary-model-name-2026-10-0" in line for line in table)
     assert whole == (2 if width >= 90 else 0), "names are cut last"
     assert any("attempts" in line for line in told) == (width >= 160)
@@ -110,10 +114,10 @@ def test_a_pipe_cuts_nothing(tmp_path: Path) -> None:
 def test_forms_top_and_footer(out: Path) -> None:
     told = json.loads("\n".join(_shown(out, "--format", "json", "--top", "2")))
     assert [row["model"] for row in told] == ["a", "b"]
-    assert _shown(out, "--format", "csv")[0].startswith("benchmark,part,protocol,model,value,lo,hi")
+    assert _shown(out, "--format", "csv")[0].startswith("benchmark,part,protocol,metric,model,value,lo,hi")
     told = "\n".join(_shown(out, "--format", "markdown", "--top", "2"))
-    assert "| 1-2 | a | 0.5000 |" in told
-    assert told.endswith("\n1 more model and 1 that is not ranked; --top shows more")
+    assert "| 1\u20132 | a | 50.0% |" in told
+    assert told.endswith("\n1 more model and 1 that is not ranked.")
     assert "few is not ranked: attempted 9 of 40 problems" in "\n".join(_shown(out, "--format", "markdown"))
     lines = _shown(out, "--top", "1")
     assert "2 more models and 1 that is not ranked; --top shows more" in lines
@@ -127,7 +131,7 @@ def test_by_a_carried_column_and_by_nothing_known(tmp_path: Path) -> None:
     rows = [row | {"level": "hard" if row["problem_id"] % 3 else "easy"} for row in _model("m", [2, 0, 1] * 8)]
     out = scored(tmp_path, rows, by=("level",), columns={"carry": ("level",)})
     told = "\n".join(_shown(out, "--by", "level"))
-    assert "default / easy / pass@1" in told
+    assert "default · easy · pass@1" in told
     done = CliRunner().invoke(app, ["show", str(out), "--by", "levl"])
     assert (done.exit_code, "there are: subject, level" in done.output) == (2, True)
     done = CliRunner().invoke(app, ["show", str(out), "--benchmark", "defalt"])
@@ -137,5 +141,5 @@ def test_by_a_carried_column_and_by_nothing_known(tmp_path: Path) -> None:
 def test_without_pass_or_fail_it_is_avg(lake: Path, tmp_path: Path) -> None:
     put(lake, attempts(model="m", problem_id=[f"p{i}" for i in range(30)], score=[i / 30 for i in range(30)]))
     run(lake, tmp_path / "out")
-    assert "default / avg@N" in "\n".join(_shown(tmp_path / "out"))
+    assert "default · avg@N" in "\n".join(_shown(tmp_path / "out"))
     assert "avg@N" in build_page(tmp_path / "out")

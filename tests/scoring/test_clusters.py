@@ -1,4 +1,4 @@
-"""se when problems come in clusters: against the textbook sum, in counts and in rewards."""
+"""se when problems come in clusters: against the jackknife, in counts and in rewards."""
 
 from pathlib import Path
 
@@ -27,9 +27,10 @@ def _counts() -> list[Row]:
 
 
 def _robust(values: Floats, cluster: list[object]) -> float:
-    off = values - values.mean()
-    sums = [sum(x for x, mine in zip(off, cluster, strict=True) if mine == each) for each in set(cluster)]
-    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / values.size)
+    """Leave out one cluster at a time."""
+    kept = [np.array([mine != each for mine in cluster]) for each in dict.fromkeys(cluster)]
+    means = np.array([values[at].mean() for at in kept])
+    return float(means.std() * (len(means) - 1) ** 0.5)
 
 
 @pytest.mark.slow
@@ -62,3 +63,23 @@ def test_one_problem_per_cluster_is_the_plain_se(tmp_path: Path) -> None:
         for i, columns in enumerate(({}, {"cluster": "passage"}))
     )
     assert [r["se"] for r in alone] == pytest.approx([r["se"] for r in plain], rel=1e-9)
+
+
+def test_subjects_as_clusters(tmp_path: Path) -> None:
+    """As a column that repeats the subject; within a subject, problems are the units."""
+    rng = np.random.default_rng(4)
+    counts: list[Row] = [
+        {"model": model, "subject": f"s{i % 6}", "topic": f"s{i % 6}", "problem_id": i, "n": 4, "c": int(c)}
+        for model, rate in (("a", 0.3), ("b", 0.7))
+        for i, c in enumerate(rng.binomial(4, rate, 150))
+    ]
+    named, same, plain = (
+        scored(tmp_path / name, counts, columns=columns, metrics={"names": ["pass@1", "pass@2"]})
+        for name, columns in (("n", {"cluster": "subject"}), ("s", {"cluster": "topic"}), ("p", {}))
+    )
+    for table in ("model_summary", "comparison"):
+        assert rows(named, f"FROM {table} ORDER BY ALL") == rows(same, f"FROM {table} ORDER BY ALL")
+    assert rows(named, "FROM model_summary ORDER BY ALL") != rows(plain, "FROM model_summary ORDER BY ALL")
+    sql = "FROM subject_summary ORDER BY ALL"
+    assert rows(named, sql) == rows(plain, sql)
+    assert {row["claim"] for row in rows(named, "FROM subject_comparison")} == {"improvement"}

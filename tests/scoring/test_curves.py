@@ -37,7 +37,7 @@ def test_the_curve_is_the_summary_at_every_k(out: Path) -> None:
 
 def test_coverage_is_told(lake: Path, out: Path) -> None:
     run(expand([("a", 3, 1), ("b", 1, 1)], model="m"), out, "[uncertainty]\nmin_coverage = 0.6")
-    got = ask(out, "SELECT metric, value, problems_scored, coverage FROM curve")
+    got = ask(out, "SELECT metric, value, problems_scored, scored FROM curve")
     assert got == [
         ("pass@1", pytest.approx(2 / 3), 2, 1.0),
         ("pass@2", None, 1, 0.5),

@@ -1,4 +1,4 @@
-"""The command itself: what is said once for all commands, and the arguments that several have."""
+"""The application, and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import typer
 
 from scorelake import __version__
 
-# Said before numpy is loaded. There is one product of matrices in the job; on a busy machine the threads of the
-# linear algebra library wait for each other twenty times longer than one thread takes.
+# Before numpy is loaded. On a busy machine the threads of OpenBLAS wait twenty times longer for each other than one
+# thread takes for the only matrix product of the job.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Looking for plugins in every installed package is most of the time that pydantic takes to load; there are none.
+# Searching all installed packages for plugins is most of pydantic's import time; there are none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 app = typer.Typer(
     name="scorelake",
-    help="From a lake of LLM evaluation attempts to score tables you query with DuckDB.",
+    help="Turn LLM evaluation logs into leaderboards with confidence intervals.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,7 +31,7 @@ Columns = Annotated[
     typer.Option(
         "--column",
         metavar="KEY=NAME",
-        help="Which column is meant, such as model=model_name. Repeatable; a key that is repeated joins its columns.",
+        help="Map a column, such as model=model_name. Repeatable; a repeated key joins its columns.",
     ),
 ]
 

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 CONFIG = "scorelake.toml"
 """The name of a config that is found without --config."""
 GUARDED = "guarded"
-"""Set by the entry point alone: the job runs in a child process, so that no file can end the command unreported."""
+"""Set by the entry point: the job runs in a child process, so that a file that crashes it can be named."""
 Lake = Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
-Metrics = Annotated[
-    str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N, or all. Default: about 15 that people read.")
-]
+Metrics = Annotated[str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N, or all. Default: about 15.")]
 Config = Annotated[
     Path | None, typer.Option(help="TOML file of settings. Default: scorelake.toml here or beside the lake, if any.")
 ]
@@ -87,7 +85,7 @@ def score(
     def work(full: bool) -> int:
         with reporting.failures(output):
             with reporting.progress_bar(quiet) as progress:
-                chosen = settings()  # first: Polars reads its number of threads when it is loaded
+                chosen = settings()  # before Polars is loaded, which reads its number of threads
                 from scorelake import pipeline
 
                 report = pipeline.run_score(lake, out, chosen, full=full, progress=progress, **options)
@@ -112,14 +110,16 @@ def init(
     with reporting.failures():
         if config.exists() and not force:
             raise UsageError(
-                "is there already", where=str(config), hint="--force overwrites it, --config names another"
+                "exists already", where=str(config), hint="--force overwrites it, --config names another"
             )
         from scorelake import settings, tasks
         from scorelake.lake import description, infer, listing, sample
         from scorelake.storage.disk import replace_text
 
         if description.described(lake, settings.PATIENCE):
-            reporting.say(f"note: {lake} describes itself, so that `score` needs no config; a config overrides that")
+            reporting.say(
+                f"note: {lake} contains its own column mapping: `score` needs no config, and a config overrides it"
+            )
         listed = listing.listing(lake)
         sampled = sample.sample_lake(listed, settings.Settings())
         inferred = infer.infer_config(sampled)
@@ -276,7 +276,7 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
 def load_settings(
     lake: str, column: list[str] | None, out: str, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
-    """Settings as `score` makes them. Polars reads its number of threads once, when it is loaded."""
+    """Return the settings of `score`. Polars reads its number of threads once, when it is loaded."""
     from scorelake import settings as loading
     from scorelake.lake.description import described, settings_for
 
@@ -301,7 +301,7 @@ def load_settings(
 
 
 def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
-    """The files that may have ended the job: a name, a try to count it alone, and how to leave a verdict on it."""
+    """Return the files that may have crashed the job: name, a call that counts it alone, one that quarantines it."""
     from scorelake import stages, tasks
     from scorelake.publish.snapshot import Output
 
@@ -315,7 +315,7 @@ def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> lis
 
 
 def part_of(shard: str) -> tuple[int, int]:
-    """I/N as two numbers."""
+    """Parse I/N."""
     number, _, of = shard.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         raise UsageError(f"no such part: {shard}", where="--shard", hint="from 1/N to N/N, such as 3/64")

@@ -17,8 +17,9 @@ from scorelake.metrics.bootstrap import MAX_UNITS
 from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.families import Metric
+from scorelake.scoring.series import without_earlier_points
 from scorelake.scoring.survey import ALL, Survey
-from scorelake.settings import Compare
+from scorelake.settings import Compare, Settings
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.integer[Any]]
@@ -72,19 +73,21 @@ class Benchmark:
     """Distinct keys of problems or clusters; None where they are too many to be resampled one by one."""
     clustered: bool
     """Some units are clusters of several problems."""
+    by_subject: bool = False
+    """The clusters are subjects, so that within one of them problems are the units."""
 
     @property
     def boards(self) -> tuple[ModelBoard, ...]:
         """Return the boards to compare: the benchmark, then its subjects if there are several."""
         return (self.overall, *(self.subjects if len(self.subjects) > 1 else ()))
 
-    @property
-    def units(self) -> Hashes:
-        return np.arange(MAX_UNITS, dtype=np.uint64) if self.unit_keys is None else self.unit_keys
+    def units(self, board: int) -> tuple[Hashes | None, bool]:
+        """Return the distinct keys of the units of a board, None if they are too many; and if some are clusters."""
+        return (None, False) if self.by_subject and board > 0 else (self.unit_keys, self.clustered)
 
 
-def list_benchmarks(survey: Survey) -> list[Benchmark]:
-    """Return all boards, in the order of benchmark and protocol."""
+def list_benchmarks(survey: Survey, settings: Settings) -> list[Benchmark]:
+    """Return all boards, in the order of benchmark and protocol, with the last point of every series."""
     keys, is_graded = ("benchmark", "protocol", "subject", "model"), pl.col("n") > 0
     models = (
         survey.histograms[ALL].group_by(keys)
@@ -95,6 +98,7 @@ def list_benchmarks(survey: Survey) -> list[Benchmark]:
         )
         .filter(pl.col("problems") > 0)
     )  # fmt: skip
+    models = without_earlier_points(models, settings)
     totals = survey.coverage[ALL].select("benchmark", "protocol", "subject", "attempted")
     problems = {(b, p, s): total for b, p, s, total in totals.iter_rows()}
     out = []
@@ -110,7 +114,7 @@ def list_benchmarks(survey: Survey) -> list[Benchmark]:
         unit_keys = survey.units[benchmark, protocol]
         clustered = unit_keys is not None and unit_keys.size < total
         few = unit_keys if unit_keys is not None and unit_keys.size <= MAX_UNITS else None
-        out.append(Benchmark(overall, tuple(subjects), few, clustered))
+        out.append(Benchmark(overall, tuple(subjects), few, clustered, settings.columns.cluster == "subject"))
     return out
 
 

@@ -139,13 +139,13 @@ def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Sett
     """Yield the boards of a benchmark. Where there are many subjects, their pairs have fewer resamples."""
     plan, (overall, *subjects) = resample_plan(settings), benchmark.boards
     of_subjects = metrics if settings.compare.metrics or settings.metrics.names else 1
-    clustered, units = benchmark.clustered, benchmark.units
     for first, boards, share, used in ((0, [overall], 1, metrics), (1, subjects, _SUBJECT_SHARE, of_subjects)):
         partners = _partners([len(board.models) for board in boards], used, settings.compare.max_pairs)
         pairs = used * sum(_count_pairs(len(board.models), partners) for board in boards)
         own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
         for i, board in enumerate(boards, start=first):
-            models = len(board.models)
+            models, (keys, clustered) = len(board.models), benchmark.units(i)
+            units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
             unranked = rank_eligibility(board.coverage, settings.compare)
             yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
@@ -247,11 +247,11 @@ def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) 
         for (i, at, *_), sums in zip(batch, lake.sums([query for _, _, query, _ in batch]), strict=True)
     )
     out: list[tuple[BoardId, MetricResult]] = []
-    drawn_for: tuple[int, ResamplePlan] | None = None
+    drawn_for: tuple[int, int, ResamplePlan] | None = None
     for i, parts in groupby(answers, lambda answer: answer[0]):
         task, board, plan = tasks[i], tasks[i].board, tasks[i].board.plan
-        if drawn_for != (board.id[0], plan):  # boards of a benchmark share weights and signs
-            drawn_for, drawn = (board.id[0], plan), resample(board.units, plan.resamples, plan.seed)
+        if drawn_for != (board.id[0], board.units.size, plan):  # boards of a benchmark share weights and signs
+            drawn_for, drawn = (board.id[0], board.units.size, plan), resample(board.units, plan.resamples, plan.seed)
         (a, b), ranked, clustered = task.compared(), task.result.ranked, board.clustered
         comparison = PairedComparison(
             task.sums, a, b, ranked, drawn, plan.confidence, clustered, task.n_differs, task.bounds

@@ -98,12 +98,16 @@ def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices
         by_subject = {} if mine is None else mine.partition_by("subject", as_dict=True)
         for i, board in enumerate(benchmark.boards):
             part = mine if board.subject is None else by_subject.get((board.subject,))
-            if part is not None:
-                models = pl.Series(board.models, dtype=pl.String)
+            models = pl.Series(board.models, dtype=pl.String)
+            if part is not None and task.settings.series_pattern:
+                part = part.filter(pl.col("model").is_in(models.implode()))
+            if part is not None and part.height:
                 model = part["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64)
                 problem = part["problem"].rle_id().cast(pl.Int64).to_numpy()
-                key = part["key"].to_numpy()[np.flatnonzero(np.diff(problem, prepend=-1))]
-                units = Units.within(key, benchmark.unit_keys, benchmark.clustered)
+                unit_keys, clustered = benchmark.units(i)
+                first = np.flatnonzero(np.diff(problem, prepend=-1))
+                key = part["own" if benchmark.by_subject and i else "key"].to_numpy()[first]
+                units = Units.within(key, unit_keys, clustered)
                 matrix = [part[name].to_numpy() for name in names]
                 out[number, i] = BoardMatrix(model.to_numpy(), problem, matrix, units, models.len())
     return out

@@ -14,7 +14,7 @@ import polars as pl
 from scorelake.comparing.boards import Benchmark, ModelBoard
 from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
 from scorelake.comparing.pairs import pair_table
-from scorelake.comparing.ranks import overall_ranges, rank_table
+from scorelake.comparing.ranks import rank_table
 from scorelake.comparing.sums import LakeSums
 from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
@@ -22,11 +22,11 @@ from scorelake.schemas import (
     MODEL_PAIR,
     MODEL_RANK,
     MODEL_SUMMARY,
-    OVERALL,
     SUBJECT_PAIR,
     SUBJECT_RANK,
     SUBJECT_SUMMARY,
 )
+from scorelake.scoring.series import without_earlier_points
 from scorelake.settings import Settings
 
 
@@ -49,7 +49,9 @@ def comparison_tables(
     lake: LakeSums,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of pairs and ranks."""
-    models, by_subject = summaries[MODEL_SUMMARY.name], summaries[SUBJECT_SUMMARY.name]
+    models, by_subject = (
+        without_earlier_points(summaries[table.name], settings) for table in (MODEL_SUMMARY, SUBJECT_SUMMARY)
+    )
     overall: list[BoardResult] = []
     subjects: list[BoardResult] = []
     results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
@@ -60,7 +62,6 @@ def comparison_tables(
     pairs = pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings)
     subject_pairs = pair_table(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings)
     return {
-        OVERALL.name: overall_ranges(summaries[OVERALL.name], models, pairs, settings),
         MODEL_PAIR.name: pairs,
         SUBJECT_PAIR.name: subject_pairs,
         MODEL_RANK.name: rank_table(MODEL_RANK, models, overall, pairs, settings),

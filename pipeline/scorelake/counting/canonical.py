@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +11,9 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from scorelake.counting.protocols import in_microseconds, protocol_text
+from scorelake.counting.protocols import answer_ids, in_microseconds, per_distinct, protocol_text
 from scorelake.counting.schema_check import Misfit, unfit
-from scorelake.hashing import hash_text, text_ids
+from scorelake.hashing import hash_text
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -22,6 +22,9 @@ Schema: TypeAlias = Mapping[str, pl.DataType]
 Hive: TypeAlias = Mapping[str, str | None]
 FAILED, PASSED, UNGRADED, REJECTED = range(4)
 """The outcomes that a row of a lake can have."""
+SCORED, UNSCORED = 4, 5
+"""In files with verdicts and scores: a score without a verdict; UNSCORED + verdict is a verdict without a score.
+Whether such a row is graded depends on the other rows of its benchmark, see `partials.benchmark_kinds`."""
 OUTCOMES = {"passed": PASSED, "failed": FAILED, "ungraded": UNGRADED}
 """Column names of the outcomes that are counted; rejected rows are counted separately."""
 DEFAULTS = {"benchmark": "default", "subject": "all"}
@@ -52,7 +55,7 @@ class Canonical:
     """What tells attempts apart, where that is wanted."""
     answer: str | None
     kind: pl.Expr
-    """failed, passed, ungraded or bad."""
+    """The outcome as a number."""
     score: pl.Expr | None
     binary: bool
     answers: str
@@ -60,9 +63,18 @@ class Canonical:
     columns: tuple[str, ...]
     """What must be read."""
 
+    @property
+    def outcomes(self) -> str:
+        """The outcomes that the file has: passed, score, or both, and answer if there are answers to vote with."""
+        names = {"passed": self.binary, "score": self.score is not None, "answer": self.answers != "none"}
+        return "+".join(name for name, is_there in names.items() if is_there)
 
-def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
-    """Raises UnreadableError with everything that does not fit, all at once."""
+
+def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = False) -> Canonical:
+    """Raises UnreadableError with everything that does not fit, all at once.
+
+    If strict, that includes columns that other files may have instead.
+    """
     names, wrong = settings.columns, list[Misfit]()
     keys = {key: tuple(_key(schema, hive, name, key, names, wrong) for name in names.parts(key)) for key in NAMED}
     others = {}
@@ -72,7 +84,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive) -> Canonical:
     passed, score = _outcome(settings, schema, bad, wrong)
     attempt = _attempt(settings, schema, hive, wrong)
     answers = _answers(settings, schema, wrong)
-    if wrong:
+    if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     read = [
         *(source.column for sources in keys.values() for source in sources if source.column),
@@ -112,7 +124,7 @@ def _key(schema: Schema, hive: Hive, name: str, key: str, names: Names, wrong: l
         if name not in hive and (is_part or key not in DEFAULTS or name != key):
             wrong.append(_missing(name, key))
         return Source(None, hive.get(name, DEFAULTS.get(key)))
-    if not (is_part and schema[name] == pl.Boolean):
+    if not (is_part and schema[name] in (pl.Boolean, pl.Date)):
         _named(name, schema[name], key, wrong)
     return Source(name, hive.get(name), agree=name in hive)
 
@@ -154,7 +166,8 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
     """Whether attempts have answers that can be right or wrong, and whether those are wanted."""
     names, policy = settings.columns, settings.policy
     if names.answer not in schema and names.answer not in ("", Names().answer) and settings.answers:
-        wrong.append(_missing(names.answer, "answer"))
+        others_may_have = names.passed not in schema and policy.pass_threshold is None
+        wrong.append(_missing(names.answer, "answer", others_may_have))
     if names.answer not in schema or (names.passed not in schema and policy.pass_threshold is None):
         return "none"
     kind = schema[names.answer]
@@ -168,10 +181,12 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
     invalid = pl.any_horizontal(flag.fill_null(value=False) for flag in bad) if bad else pl.lit(value=False)
+    verdict = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
     is_graded = pl.all_horizontal(column.is_not_null() for column in (passed, score) if column is not None)
-    right = pl.lit(FAILED) if passed is None else pl.when(passed).then(PASSED).otherwise(FAILED)
-    kind = pl.when(invalid).then(REJECTED).when(is_graded).then(right).otherwise(UNGRADED)
-    return kind.cast(pl.UInt8)
+    kind = pl.when(invalid).then(REJECTED).when(is_graded).then(verdict)
+    if passed is not None and score is not None:
+        kind = kind.when(score.is_not_null()).then(SCORED).when(passed.is_not_null()).then(verdict + UNSCORED)
+    return kind.otherwise(UNGRADED).cast(pl.UInt8)
 
 
 def _outcome(
@@ -182,7 +197,9 @@ def _outcome(
     passed = score = None
     named = {key: getattr(names, key) for key in ("passed", "score")}
     lost = [key for key, name in named.items() if name != key and name not in schema]
-    wrong += [_missing(named[key], key) for key in lost]  # a typo must not change the scores
+    # a typo must not change the scores, but of a lake of several kinds some files have one and some the other
+    others_may_have = any(name in schema for name in named.values())
+    wrong += [_missing(named[key], key, others_may_have) for key in lost]
     if names.score in schema:
         score = _score(settings, schema[names.score], bad, wrong)
     if names.passed in schema:
@@ -192,19 +209,21 @@ def _outcome(
         passed = pl.col(names.score).cast(own) >= pl.lit(policy.pass_threshold).cast(own)
     if not lost and not any(name in schema for name in named.values()):
         wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
-    if policy.ungraded == "fail":
+    if policy.ungraded == "fail" and not (names.passed in schema and names.score in schema):
         lowest = min(settings.rubric.levels, default=0.0)
         passed = None if passed is None else passed.fill_null(value=False)
-        score = None if score is None else score.fill_null(lowest)
+        score = None if score is None else score.fill_null(lowest)  # with both columns it is up to the benchmark
     return passed, score
 
 
 def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
     column = pl.col(names.passed)
-    if kind in (pl.Null, pl.Boolean):
+    spellings = {"true", "false"} if kind == pl.Boolean else {"0", "1"}
+    is_inverted = not (kind in _TEXTS or kind.is_nested()) and not spellings.isdisjoint(names.pass_values)
+    if kind in (pl.Null, pl.Boolean) and not is_inverted:
         return column.cast(pl.Boolean)
-    if kind in _TEXTS and names.pass_values:
-        text = column.cast(pl.String)
+    if (kind in _TEXTS and names.pass_values) or is_inverted:
+        text = _protocol_text(names.passed) if is_inverted else column.cast(pl.String)
         if names.fail_values:
             bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
         return text.is_in(names.pass_values)
@@ -234,8 +253,8 @@ def _score(settings: Settings, kind: pl.DataType, bad: list[pl.Expr], wrong: lis
     return exact
 
 
-def _missing(name: str, key: str) -> Misfit:
-    return Misfit(key, f"no column {name}", name)
+def _missing(name: str, key: str, others_may_have: bool = False) -> Misfit:
+    return Misfit(key, f"no column {name}", name, others_may_have)
 
 
 PROTOCOL_PREFIX, CARRY_PREFIX, SEPARATOR = "protocol:", "carry:", "@"
@@ -268,7 +287,6 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     """One row per attempt under canonical names: keys, protocol, outcome, attempt, score, answer, carried columns."""
     rejected = pl.any_horizontal(rejection_reasons(canonical, schema).values())
     outcome = pl.when(rejected).then(pl.lit(REJECTED, pl.UInt8)).otherwise(canonical.kind)
-    graded = canonical.kind < UNGRADED
     columns = {key: _key_text(key, sources, schema) for key, sources in canonical.keys.items()}
     for name, source in canonical.protocol.items():
         text = pl.lit(source.value, pl.String) if source.column is None else _protocol_text(source.column)
@@ -281,9 +299,9 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
         else:
             columns["attempt"] = _attempt_id(pl.col(canonical.attempt.column), schema[canonical.attempt.column])
     if canonical.score is not None:
-        columns["score"] = pl.when(graded).then(canonical.score)
+        columns["score"] = canonical.score
     if canonical.answer is not None:
-        columns["answer"] = pl.when(graded).then(pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64))
+        columns["answer"] = pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64)
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
     return columns
@@ -317,7 +335,7 @@ def _text(source: Source) -> pl.Expr:
 
 
 def _protocol_text(column: str) -> pl.Expr:
-    return pl.col(column).map_batches(partial(_per_distinct, function=protocol_text), pl.String)
+    return pl.col(column).map_batches(partial(per_distinct, function=protocol_text), pl.String)
 
 
 def _differs(source: Source) -> pl.Expr:
@@ -358,38 +376,3 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
     if kind.is_float() and kind != pl.Float64:
         return column.cast(pl.Float32)  # DuckDB has no half float
     return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column
-
-
-def _per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Apply a function to every value, computed once per distinct value."""
-    if values.dtype.is_nested():
-        return function(values)
-    distinct = values.unique()  # a join: replace_strict of Polars 2.1 misses NaN among 32-bit -inf
-    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
-    rows = _join_keys(values)
-    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
-
-
-def _join_keys(values: pl.Series) -> pl.DataFrame:
-    """Columns that are equal where values are: a join does not match NaN with NaN."""
-    frame = values.to_physical().to_frame("value")
-    if not values.dtype.is_float():
-        return frame
-    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
-
-
-def answer_ids(values: pl.Series) -> pl.Series:
-    """64 bits that tell an answer from others, null where there is none."""
-
-    def ids(distinct: pl.Series) -> pl.Series:
-        texts = answer_text(distinct)
-        return pl.select(pl.when(texts.is_not_null()).then(pl.Series(text_ids(texts), dtype=pl.UInt64))).to_series()
-
-    return _per_distinct(values, ids)
-
-
-def answer_text(values: pl.Series) -> pl.Series:
-    """What tells an answer from others, null where there is none."""
-    if values.dtype.is_float():
-        values = pl.select(pl.when(values == 0).then(0.0).otherwise(values.fill_nan(None))).to_series()
-    return values.cast(pl.String)

@@ -7,7 +7,7 @@ lake only, so that sums over buckets come to the same bits for any memory, threa
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from scorelake.counting.canonical import OUTCOMES, PASSED, REJECTED, UNGRADED
+from scorelake.counting.canonical import CATEGORIES, FAILED, OUTCOMES, PASSED, REJECTED, SCORED, UNGRADED, UNSCORED
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.kernel import changes
-from scorelake.counting.partials import Partial
+from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.query import HASH, LISTED, ORDER, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
@@ -51,13 +51,28 @@ class Bucket:
     path: str
     rule: str
     """Which of several verdicts for one attempt counts."""
-    answers: bool = False
-    """Whether answers are wanted."""
+    kinds: dict[str, Kind]
+    """What the attempts of each benchmark have."""
+    ungraded_score: float | None = None
+    """The score of an attempt without one, where ungraded attempts are failed ones."""
 
     @property
     def weight(self) -> int:
         """Rows of the lake in the bucket, approximately."""
         return int(sum(p.counted for p in self.partials) * (self.high - self.low + 1) / _HASHES) + 1
+
+    @property
+    def scores(self) -> bool:
+        return any(kind.scores for kind in self.kinds.values())
+
+    @property
+    def answers(self) -> bool:
+        return any(kind.answers for kind in self.kinds.values())
+
+    def of_kind(self, test: Callable[[Kind], bool]) -> pl.Expr:
+        """Return whether a problem is of a benchmark whose kind passes a test."""
+        names = [name for name, kind in self.kinds.items() if test(kind)]
+        return pl.col("benchmark").is_in(pl.Series(names, dtype=CATEGORIES["benchmark"]).implode())
 
 
 @dataclass(frozen=True)
@@ -88,18 +103,20 @@ def plan_buckets(
     rule: str,
     answers: bool = False,
     rows_per_bucket: int = ROWS_PER_BUCKET,
+    ungraded_score: float | None = None,
 ) -> list[Bucket]:
     """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
+    kinds = benchmark_kinds(partials, answers)
     count = bucket_count(sum(partial.counted for partial in partials), rows_per_bucket)
     edges = [_HASHES * i // count for i in range(count + 1)]
     ordered = rule in ("first", "last")  # only then are the files of a partial needed
     filled = tuple(
-        replace(partial, files=partial.files if ordered else (), rejects=(), quarantine=())
+        replace(partial, files=partial.files if ordered else (), rejects=(), quarantine=(), outcomes=())
         for partial in partials
         if partial.counted
     )
     return [
-        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, answers)
+        Bucket(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule, kinds, ungraded_score)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
@@ -116,14 +133,14 @@ def merge(bucket: Bucket) -> Merged:
     frame = _from_counts(problems, bits, bucket.rule)
     conflicts = _bit_conflicts(problems, bits)
     if has_lists:
-        listed = _listed_rows(rows, problems, bits)
+        listed = _with_verdicts(_listed_rows(rows, problems, bits), problems, bucket)
         attempts, repeated = resolve(listed, bucket.rule, bucket.answers)
         conflicts = pl.concat([conflicts.join(problems.filter("listed"), on=PROBLEM, how="anti"), repeated])
         frame = _add_lists(frame, problems, attempts, bucket)
     frame = frame.with_columns(duplicates=pl.col("rows") - pl.col("n") - pl.col("ungraded"))
     frame = frame.with_columns(problems[f"min:{name}"].alias(name) for name in carried)
-    if not any(partial.binary for partial in bucket.partials):
-        frame = frame.with_columns(c=pl.lit(None, pl.Int64))
+    if not all(kind.verdicts for kind in bucket.kinds.values()):
+        frame = frame.with_columns(pl.when(bucket.of_kind(lambda kind: kind.verdicts)).then("c"))
     _write(frame, carried, bucket.path)
     named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).select(*KEYS, "attempt")
     shown = named.sort(pl.all()).head(_EXAMPLES).iter_rows()
@@ -171,6 +188,9 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
     rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
+    wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers
+    absent = set(["outcome", *wanted] if wanted else []).difference(rows.columns)  # all buckets have the same columns
+    rows = rows.with_columns(pl.lit(None, pl.List(LISTED[name])).alias(name) for name in sorted(absent))
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
 
 
@@ -213,7 +233,7 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     names = [name for name in LISTED if name in rows.columns]
     lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
     # a partial whose files lack a column has no lists of it
-    null = pl.when(pl.element() > REJECTED).then(pl.element())
+    null = pl.when(pl.element() > UNSCORED + PASSED).then(pl.element())
     nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED[name])) for name in names}
     lists = lists.with_columns(pl.coalesce(name, nulls[name]) for name in names if lists[name].null_count())
     indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
@@ -221,6 +241,32 @@ def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]
     for name, number in OUTCOMES.items() if bits else ():
         frames.append(_numbers_of(listed, _words(bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
     return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _with_verdicts(attempts: pl.DataFrame, problems: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
+    """Decide which attempts are graded where only some of a benchmark's have both verdict and score."""
+    fill = bucket.ungraded_score
+    if fill is None and (attempts["outcome"].max() or 0) <= UNGRADED:  # type: ignore[operator]
+        return attempts
+    flags = problems.select(
+        both=bucket.of_kind(lambda kind: kind.verdicts and kind.scores),
+        scores=bucket.of_kind(lambda kind: kind.scores),
+        answers=bucket.of_kind(lambda kind: kind.answers),
+    )[attempts[PROBLEM]]
+    outcome = pl.col("outcome")
+    unscored = pl.when(outcome >= UNSCORED).then(outcome - UNSCORED)
+    verdict = unscored.when(outcome == SCORED).then(FAILED).otherwise(outcome)
+    if fill is None:
+        columns = [pl.when((outcome > REJECTED) & pl.col("both")).then(UNGRADED).otherwise(verdict).alias("outcome")]
+    else:
+        columns = [pl.when(outcome == UNGRADED).then(FAILED).otherwise(verdict).alias("outcome")]
+        if "score" in attempts.columns:
+            score = pl.col("score")
+            columns.append(pl.when("scores").then(score.fill_null(fill)).otherwise(score))
+    if "answer" in attempts.columns:
+        columns.append(pl.when("answers").then("answer"))
+    frame = pl.concat([attempts, flags], how="horizontal").with_columns(columns).drop(flags.columns)
+    return frame.with_columns(outcome.cast(pl.UInt8))
 
 
 def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
@@ -236,7 +282,7 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
         pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
     )
     graded = attempts.filter(pl.col("outcome") < UNGRADED)
-    if any(partial.rewards for partial in bucket.partials):
+    if bucket.scores:
         frame = _with_rewards(frame, graded)
     if bucket.answers:
         frame = _with_answers(frame, graded)
@@ -245,7 +291,7 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
 
 def _with_rewards(frame: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
     """The rewards of every problem, rising, and how many attempts got each; their mean and the best of them."""
-    owner, score, n, _ = _count_values(graded, "score")
+    owner, score, n, _ = _count_values(graded.filter(pl.col("score").is_not_null()), "score")
     with np.errstate(over="ignore", invalid="ignore"):  # rewards too large to be added are refused by name later
         total, count = (np.bincount(owner, weights, frame.height) for weights in (score * n, n))
         mean = np.divide(total, count, out=np.full(frame.height, np.nan), where=count > 0)

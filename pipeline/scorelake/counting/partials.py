@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from scorelake.errors import DataError
 from scorelake.storage.disk import checksum, read_json
 from scorelake.storage.files import File
 
 DESCRIPTION = "shard.json"
+
+
+class Kind(NamedTuple):
+    """What the attempts of a benchmark have."""
+
+    verdicts: bool
+    scores: bool
+    answers: bool
+    """Answers to vote with."""
+
+    def __str__(self) -> str:
+        return " and ".join(["verdict"] * self.verdicts + ["reward"] * self.scores)
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,10 @@ class Partial:
     """(file, reason, rows) of rejected rows."""
     quarantine: tuple[tuple[str, str], ...] = ()
     """(file, reason) of files that could not be read."""
-    binary: bool = False
-    rewards: bool = False
-    answers: str = "none"
-    """none, ignored or counted: whether the files have answers to vote with, and whether they were counted."""
+    outcomes: tuple[tuple[str, str, str, str], ...] = ()
+    """(benchmark, outcomes that files have, outcomes that its rows have, a file), see `benchmark_kinds`."""
+    answers_ignored: bool = False
+    """The files have answers to vote with, which were not counted."""
     carried: dict[str, str] = field(default_factory=dict)
     """Sort of values of the carried columns: texts, numbers, ..."""
     chunks: tuple[str, ...] = ()
@@ -73,7 +86,7 @@ def described(home: Path, identity: Mapping[str, Any] | None = None) -> Partial 
             return None
         description["files"] = tuple(File(**file) for file in description["files"])
         description["chunks"] = tuple(description["chunks"])
-        for key in ("rejects", "quarantine"):
+        for key in ("rejects", "quarantine", "outcomes"):
             description[key] = tuple(tuple(entry) for entry in description[key])
         return Partial(**description)
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -86,3 +99,33 @@ def is_sound(home: Path, partial: Partial) -> bool:
         return checksum(*partial.contents(home)) == partial.checksum
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return False
+
+
+def benchmark_kinds(partials: Iterable[Partial], answers: bool) -> dict[str, Kind]:
+    """Return the kind of every benchmark, whose attempts must all be of it; raise for those that are not.
+
+    Where attempts have verdicts and scores, one that lacks either is ungraded; a file that has no such column, or
+    answers in some files only, is an error.
+    """
+    seen: dict[str, dict[tuple[str, str], str]] = {}
+    for benchmark, columns, has, file in (each for partial in partials for each in partial.outcomes):
+        seen.setdefault(benchmark, {}).setdefault((columns, has), file)
+    kinds, wrong = dict[str, Kind](), list[str]()
+    for benchmark, files in sorted(seen.items()):
+        have, graded = ({names for names in each if names} for each in zip(*files, strict=True))
+        outcomes = "passed+score" if "passed+score" in graded else min(graded or have)
+        needed = set(outcomes.split("+")) - {"answer"}
+        if answers and "passed" in needed and any("answer" in names for names in have):
+            needed.add("answer")
+        has_all = all(needed <= set(names.split("+")) for names in have)
+        if not has_all or (len(graded) > 1 and outcomes != "passed+score"):
+            examples = {(each[1] or each[0]) if has_all else each[0]: file for each, file in reversed(files.items())}
+            parts = [f"{names.replace('+', ' and ')} in {file}" for names, file in sorted(examples.items())]
+            wrong.append(f"\n  {benchmark}: {', '.join(parts)}")
+        kinds[benchmark] = Kind("passed" in needed, "score" in needed, "answer" in needed)
+    if wrong:
+        raise DataError(
+            f"attempts of one benchmark have different outcomes:{''.join(wrong)}",
+            hint="all attempts of a benchmark need the same of passed, score and answer; a lake may mix benchmarks",
+        )
+    return kinds

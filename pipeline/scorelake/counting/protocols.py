@@ -1,13 +1,15 @@
-"""Protocol values as texts, so that equal values are equal in whatever file and type."""
+"""Values as texts, so that equal values are equal in whatever file and type: protocols, answers, carried columns."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
 import polars as pl
+
+from scorelake.hashing import text_ids
 
 
 def protocol_text(values: pl.Series) -> pl.Series:
@@ -71,3 +73,36 @@ def in_microseconds(kind: pl.DataType) -> pl.DataType:
     if isinstance(kind, pl.Datetime):
         return pl.Datetime("us", kind.time_zone)
     return pl.Duration("us") if isinstance(kind, pl.Duration) else kind
+
+
+def per_distinct(values: pl.Series, function: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Apply a function to every value, computed once per distinct value."""
+    if values.dtype.is_nested():
+        return function(values)
+    distinct = values.unique()  # a join: replace_strict of Polars 2.1 misses NaN among 32-bit -inf
+    pairs = _join_keys(distinct).with_columns(function(distinct).alias("result"))
+    rows = _join_keys(values)
+    return rows.join(pairs, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")["result"]
+
+
+def _join_keys(values: pl.Series) -> pl.DataFrame:
+    """Columns that are equal where values are: a join does not match NaN with NaN."""
+    frame = values.to_physical().to_frame("value")
+    if not values.dtype.is_float():
+        return frame
+    return frame.select(pl.col("value").fill_nan(None), nan=pl.col("value").is_nan())
+
+
+def answer_ids(values: pl.Series) -> pl.Series:
+    """64 bits that tell an answer from others, null where there is none."""
+
+    def ids(distinct: pl.Series) -> pl.Series:
+        texts = answer_text(distinct)
+        return pl.select(pl.when(texts.is_not_null()).then(pl.Series(text_ids(texts), dtype=pl.UInt64))).to_series()
+
+    return per_distinct(values, ids)
+
+
+def answer_text(values: pl.Series) -> pl.Series:
+    """The text of an answer, by the rule of protocols: 42, 42.0 and the text 42 are one; null where there is none."""
+    return protocol_text(values.fill_nan(None) if values.dtype.is_float() else values)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,13 @@ from scorelake.counting import kernel
 from scorelake.counting.canonical import (
     CARRY_PREFIX,
     CATEGORIES,
+    FAILED,
     OUTCOMES,
+    PASSED,
     PROTOCOL_PREFIX,
     REJECTED,
+    SCORED,
+    UNGRADED,
     attempt_columns,
 )
 from scorelake.counting.protocols import protocol_label
@@ -47,6 +51,8 @@ LISTED = {
     ROW: pl.UInt64(),
 }
 """Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
+_HAS = dict.fromkeys((FAILED, PASSED), "passed+score") | dict.fromkeys((UNGRADED, REJECTED), "") | {SCORED: "score"}
+"""Which of verdict and score a row has, in files with both columns; otherwise passed."""
 
 
 def layout_of(files: Sequence[LakeFile], ordered: bool) -> PartialLayout:
@@ -102,6 +108,16 @@ class RowTotals:
     counted: int = 0
     rejected: int = 0
     problems: int = 0
+    benchmarks: set[tuple[str, str | None]] = field(default_factory=set)
+    """Benchmarks with the outcomes of their rows where those differ; None where they are those of the file."""
+
+    def add(self, counts: pl.DataFrame) -> None:
+        self.problems += counts.height
+        if "outcome" in counts.columns and (counts["outcome"].explode().max() or 0) > REJECTED:  # type: ignore[operator]
+            rows = counts.select("benchmark", "outcome").explode("outcome").unique()
+            self.benchmarks |= {(name, _HAS.get(outcome, "passed")) for name, outcome in rows.iter_rows()}
+        else:
+            self.benchmarks |= {(name, None) for name in counts["benchmark"].unique()}
 
 
 def count_chunk(
@@ -182,7 +198,7 @@ def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
     totals.counted += int(counts["rows"].sum())
     totals.rejected += int(counts["rejected"].sum())
     counts = counts.filter(pl.col("rows") > 0).drop("rejected")
-    totals.problems += counts.height
+    totals.add(counts)
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
     # a stable hash of benchmark, subject and problem_id: all models of a problem share it

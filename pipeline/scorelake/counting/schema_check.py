@@ -27,6 +27,8 @@ class Misfit:
     """What is wrong, without a suggestion."""
     name: str | None = None
     """The column that is not there; None for one that is there and does not fit."""
+    others_may_have: bool = False
+    """It is wrong only if no file has the column."""
 
 
 class UnreadableError(Exception):
@@ -36,6 +38,10 @@ class UnreadableError(Exception):
         super().__init__(reason)
         self.misfits, self.columns = tuple(misfits), tuple(columns)
         """What of its columns does not fit, if that is all that is wrong, and which it has."""
+
+    def is_excused(self) -> bool:
+        """The file can be counted if others have what it lacks."""
+        return bool(self.misfits) and all(misfit.others_may_have for misfit in self.misfits)
 
 
 def unfit(misfits: Sequence[Misfit], columns: Sequence[str], folders: Sequence[str]) -> UnreadableError:
@@ -76,7 +82,7 @@ def refusal(
 
     Unless every file must fit, files that differ from others are left to be quarantined when they are counted.
     """
-    wrong = [(path, reason) for path, reason in reasons if reason is not None]
+    wrong = [(path, reason) for path, reason in reasons if reason is not None and not reason.is_excused()]
     readable = [reason for _, reason in reasons if reason is None or reason.misfits]
     shared: list[Misfit] = []  # what does not fit in any file, in the order of the first
     if readable and readable[0] is not None:

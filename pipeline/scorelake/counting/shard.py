@@ -10,6 +10,7 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def count(task: Task, folder: Path) -> Partial:
     for number, file in enumerate(task.shard.files):
         try:
             opened = open_file(task, file, number, schemas)
-            _check_like_first(opened, good[0] if good else opened, task.settings)
+            _check_like_first(opened, good[0] if good else opened)
             good.append(opened)
         except UnreadableError as reason:
             quarantine.append((file.name, str(reason)))
@@ -92,45 +93,63 @@ def count(task: Task, folder: Path) -> Partial:
 
 def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
     settings, expected = task.settings, sum(file.rows for file in files)
-    layout = layout_of(files, settings.duplicates.rule in ("first", "last"))
-    totals, names = RowTotals(), list[str]()
-    use_kernel = task.method == "auto" and kernel.fits(files, layout)
-    bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
-    max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
-    for number, chunk in enumerate(chunks(files, max_rows)):
-        names.append(f"counts-{number:05d}.parquet")
-        count_chunk(chunk, layout, folder / names[-1], totals, use_kernel)
+    names, methods, outcomes = list[str](), {"kernel"}, dict[tuple[str, str, str], str]()
+    totals = RowTotals()
+    # files of verdicts keep the fast layout beside files of scores
+    by_outcomes = sorted(files, key=lambda file: file.canonical.outcomes)
+    for columns, same in groupby(by_outcomes, lambda file: file.canonical.outcomes):
+        alike = list(same)
+        layout = layout_of(alike, settings.duplicates.rule in ("first", "last"))
+        use_kernel = task.method == "auto" and kernel.fits(alike, layout)
+        methods.add("kernel" if use_kernel else "query")
+        bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
+        max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
+        graded = columns.removesuffix("+answer")
+        for chunk in chunks(alike, max_rows):
+            names.append(f"counts-{len(names):05d}.parquet")
+            totals.benchmarks.clear()
+            count_chunk(chunk, layout, folder / names[-1], totals, use_kernel)
+            for benchmark, has in totals.benchmarks:
+                path = _file_of(chunk, benchmark)
+                outcomes.setdefault((benchmark, columns, graded if has is None else has), path)
     read = totals.counted + totals.rejected
     if read != expected:
         raise UnreadableError(f"{read:,} rows were read where the footers say {expected:,}")
-    first = files[0].canonical if files else None
     return Partial(
         name=task.name,
         files=task.shard.files,
-        method="kernel" if use_kernel else "query",
+        method=max(methods) if files else "query",
         read=read,
         rejected=totals.rejected,
         rejects=tuple(_rejects(files)) if totals.rejected else (),
         quarantine=tuple(quarantine),
-        binary=first is not None and first.binary,
-        rewards=first is not None and first.score is not None,
-        answers=first.answers if first is not None else "none",
+        outcomes=tuple((*what, path) for what, path in sorted(outcomes.items())),
+        answers_ignored=any(file.canonical.answers == "ignored" for file in files),
         carried={name: sort for file in files for name, sort in file.canonical.sorts.items()},
         chunks=tuple(names),
         problems=totals.problems,
     )
 
 
+def _file_of(chunk: Sequence[RowGroups], benchmark: str) -> str:
+    """Name a file of a benchmark; where benchmarks are a column, one that may have it."""
+    for part in chunk:
+        (source, *_) = part.file.canonical.keys["benchmark"]
+        if source.column is not None or source.value == benchmark:
+            return part.file.file.path
+    return chunk[0].file.file.path
+
+
 def unfit(shard: Shard, file: File, settings: Settings) -> UnreadableError | None:
     """Why a file cannot be counted, as far as its footer tells; None if it can."""
     try:
-        open_file(Task(shard, settings), file, 0, {})
+        open_file(Task(shard, settings), file, 0, {}, strict=True)
     except UnreadableError as reason:
         return reason
     return None
 
 
-def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -> LakeFile:
+def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema], strict: bool = False) -> LakeFile:
     """A file's footer and columns; a schema that was seen before is not worked out again."""
     path = os.path.join(task.shard.root, file.path)
     if file.size == 0:
@@ -151,7 +170,7 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema]) -
     except BROKEN as error:
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
-    columns = canonical(task.settings, schemas[schema_bytes], hive)
+    columns = canonical(task.settings, schemas[schema_bytes], hive, strict)
     kinds = read_types(columns, schemas[schema_bytes])
     return LakeFile(file, number, path, metadata, columns, kinds, file.deleted)
 
@@ -172,17 +191,9 @@ def _kind(field: pa.Field[Any]) -> pl.DataType:
     raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted")
 
 
-def _check_like_first(file: LakeFile, first: LakeFile, settings: Settings) -> None:
-    """Files of one lake have the same outcome columns, or their numbers would not mean the same."""
-    mine, other, columns = file.canonical, first.canonical, settings.columns
-    for name, here, there in (
-        (columns.passed, mine.binary, other.binary),
-        (columns.score, mine.score is not None, other.score is not None),
-        (columns.answer, mine.answer is not None, other.answer is not None),
-    ):
-        if here != there:
-            words = ("no " * (not each) + f"column {name}" for each in (here, there))
-            raise UnreadableError(f"{next(words)}, while {first.file.path} has {next(words)}")
+def _check_like_first(file: LakeFile, first: LakeFile) -> None:
+    """Carried columns hold the same sort of values in all files."""
+    mine, other = file.canonical, first.canonical
     for name in mine.sorts.keys() & other.sorts.keys():
         if mine.sorts[name] != other.sorts[name]:
             raise UnreadableError(

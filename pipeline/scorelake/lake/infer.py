@@ -5,40 +5,32 @@ The result is a proposal: `config_text` writes it as a config with the reason fo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from scorelake.lake.names import (
+    EITHER,
+    FAILS,
+    MODELS,
+    PASSES,
+    PROVENANCE,
+    SETS,
+    VARIANTS,
+    bare,
+    means_failure,
+    words_of,
+)
 from scorelake.lake.sample import Column, LakeSample, one_line
 from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
-from scorelake.text import toml_text
+from scorelake.text import plural, toml_text
 
-PASSES = frozenset(
-    "c correct pass passed true yes y success successful resolved solved accepted ok right 1 win".split()  # noqa: SIM905
-)
-FAILS = frozenset(
-    "i incorrect fail failed false no n failure unsuccessful unresolved unsolved rejected wrong 0 loss".split()  # noqa: SIM905
-)
-"""Verdicts in most tools, in any case."""
-MODELS = re.compile(
-    r"gpt|claude|llama|qwen|gemini|gemma|mistral|mixtral|deepseek|phi-|grok|command-r|olmo|granite|falcon",
-    re.IGNORECASE,
-)
-PROTOCOL = (
-    *("temperature", "top_p", "top_k", "max_tokens", "reasoning_effort", "num_fewshot", "n_shot", "shots", "tools"),
-    *("prompt_version", "prompt_template", "prompt_name", "system_prompt", "task_version", "harness_version"),
-    *("grader", "judge", "judge_model", "scorer", "filter"),
-)
-"""Usual names of settings whose values must not be pooled."""
-VARIANTS = frozenset(
-    "checkpoint ckpt step steps iteration iter revision rev commit snapshot version adapter lora quantization".split()  # noqa: SIM905
-)
-"""Words in names of columns that tell variants of a model apart."""
 CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "source")
 """Usual names of columns that are worth keeping per problem."""
+MIN_ITEMS = 4
+"""So few samples of a task are attempts."""
 _OPTIONAL = ("benchmark", "subject", "score", "answer")
 _ROW_IDS = ("id", "uid", "idx", "index", "item", "instance")
 
@@ -70,6 +62,8 @@ class InferredConfig:
     carry: tuple[Column, ...] = ()
     reasons: dict[str, str] = field(default_factory=dict)
     """Why a column of the protocol was chosen, if not by its name."""
+    numbers: str = ""
+    """What these settings make of the sampled rows."""
     no_attempts: bool = False
     """There is a column named attempt that does not identify attempts."""
 
@@ -102,15 +96,23 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     }
     chosen: dict[str, ColumnChoice] = {}
     for key, (fits, otherwise, by_value) in rules.items():
-        used = {choice.column for choice in chosen.values()}
-        chosen[key] = _choose(key, [each for each in columns if each.name not in used], fits, by_value, otherwise)
+        used = {name for choice in chosen.values() for name in choice.names}
+        free = [each for each in columns if each.name not in used]
+        chosen[key] = _choose(key, free, fits, by_value, otherwise)
+        if key == "problem_id" and chosen[key].column is not None:
+            chosen[key] = _with_item(chosen[key], sample, free)
+    chosen["problem_id"] = _with_set(chosen["problem_id"], sample, chosen)
     verdict = chosen["passed"].column
     words = _classify_verdicts(sample.columns[verdict]) if verdict else ((), (), ())
-    protocol, carry = _protocol_and_carry(sample, chosen)
+    inferred = _without_conflicts(sample, InferredConfig(chosen, *words, *_protocol_and_carry(sample, chosen)))
+    return replace(inferred, numbers=_numbers(sample.rows, inferred))
+
+
+def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> InferredConfig:
+    """Add the column under which no attempt has two verdicts; without one, rows are not identified by attempt."""
+    chosen, protocol = dict(inferred.columns), inferred.protocol
     reasons: dict[str, str] = {}
-    keys = [
-        name for key in ("benchmark", "subject", "model", "problem_id", "attempt") if (name := chosen[key].column)
-    ]
+    keys = [name for key in ("benchmark", "subject", "model", "problem_id", "attempt") for name in chosen[key].names]
     keys += [column.name for column in protocol]
     outcomes = [name for key in ("passed", "score") if (name := chosen[key].column)]
     conflicts = sample.rows.head(0)
@@ -120,8 +122,10 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     added = _separating_column(sample, conflicts, keys, outcomes, chosen["model"].column) if number else None
     if added is not None:
         reason = f"without {added.name}, {number:,} attempts have conflicting verdicts"
-        model = chosen["model"]
-        if model.column is not None and _is_variant(added) and _is_part(added):
+        model, problem = chosen["model"], chosen["problem_id"]
+        if not SETS.isdisjoint(words_of(added.name)) and _is_part(added) and problem.added is None:
+            chosen["problem_id"] = replace(problem, why=f"{problem.why}; {reason}", added=added.name)
+        elif model.column is not None and _is_variant(added) and _is_part(added):
             chosen["model"] = replace(model, why=f"{model.why}; {reason}", added=added.name)
         else:
             protocol += (added,)
@@ -130,7 +134,60 @@ def infer_config(sample: LakeSample) -> InferredConfig:
         reason = f"not {chosen['attempt'].column}: {number:,} values have conflicting verdicts"
         chosen["attempt"] = ColumnChoice(None, f"{reason}; is a run or checkpoint column missing?")
     no_attempts = "attempt" in sample.columns and number > 0 and added is None
-    return InferredConfig(chosen, *words, protocol, carry, reasons, no_attempts)
+    return replace(inferred, columns=chosen, protocol=protocol, reasons=reasons, no_attempts=no_attempts)
+
+
+def _with_item(choice: ColumnChoice, sample: LakeSample, free: Sequence[Column]) -> ColumnChoice:
+    """Add the number of an item within its task: 400 samples of 2 tasks are 400 problems, not 2.
+
+    `task_id` with few samples each stays as it is: these are attempts.
+    """
+    assert choice.column is not None
+    if bare(choice.column) != "task":
+        return choice
+    aliases = {bare(alias): i for i, alias in enumerate((*ALIASES["problem_id"], *ALIASES["attempt"][:1], "sample"))}
+    items = [each for each in free if each.name != choice.column and bare(each.name) in aliases and _is_part(each)]
+    for item in sorted(items, key=lambda each: aliases[bare(each.name)]):
+        per_task = sample.rows.group_by(choice.column).agg(pl.col(item.name).n_unique())[item.name].sort().to_list()
+        is_row_number = sample.rows[item.name].n_unique() == sample.rows.height
+        if per_task[0] > max(len(per_task), MIN_ITEMS) and not is_row_number:
+            why = f"{choice.why}; each has {per_task[0]:,} or more values of {item.name}"
+            return replace(choice, why=why, added=item.name)
+    return choice
+
+
+def _with_set(choice: ColumnChoice, sample: LakeSample, chosen: dict[str, ColumnChoice]) -> ColumnChoice:
+    """Add the set of problems over which ids repeat: question 1 of two splits is two problems."""
+    used = {name for each in chosen.values() for name in each.names}
+    keys = [name for key in ("benchmark", "subject", "problem_id") for name in chosen[key].names]
+    for name, column in sample.columns.items():
+        if choice.column is None or choice.added is not None or name in used or not _is_part(column):
+            continue
+        if not SETS.isdisjoint(words_of(name)) and not column.is_setting:
+            repeated = sample.rows.group_by(keys).agg(pl.col(name).n_unique()).filter(pl.col(name) > 1).height
+            if repeated:
+                why = f"{choice.why}; {repeated:,} ids occur with several values of {name}"
+                return replace(choice, why=why, added=name)
+    return choice
+
+
+def _numbers(rows: pl.DataFrame, inferred: InferredConfig) -> str:
+    """Return what the settings make of the rows, so that a wrong guess is visible."""
+    keys = {key: list(inferred.columns[key].names) for key in ("benchmark", "subject", "problem_id", "model")}
+    if inferred.missing:
+        return ""
+    problem = [*keys["benchmark"], *keys["subject"], *keys["problem_id"]]
+    attempt = [*problem, *keys["model"], *(each.name for each in inferred.protocol)]
+    sizes = rows.group_by(attempt).len()["len"].unique().sort().to_list()
+    models, problems = (rows.select(names).n_unique() for names in (keys["model"], problem))
+    each = " to ".join(f"{size:,d}" for size in sizes[:: max(1, len(sizes) - 1)])
+    parts = [plural(models, "model"), plural(problems, "problem"), f"{each} rows per model and problem"]
+    if (name := inferred.columns["passed"].column) is not None:
+        number = pl.Int64 if rows[name].dtype.is_numeric() else pl.String
+        verdict = rows[name].cast(number).cast(pl.String).drop_nulls()
+        passed = verdict.is_in(list(inferred.pass_values) or ["1", "true"]).sum()
+        parts.append(f"pass rate {passed / max(1, verdict.len()):.4f}")
+    return ", ".join(parts)
 
 
 def _choose(
@@ -140,9 +197,14 @@ def _choose(
     other_names = ("score", "reward") if key == "passed" else ()
     for alias in (key, *ALIASES[key], *other_names):
         for column in free:
-            if _bare(column.name) == _bare(alias) and fits(column):
+            if bare(column.name) == bare(alias) and fits(column):
                 return ColumnChoice(column.name, f"by its name; {column.summary}")
-    matches = [column for column in by_value if column in free]
+    rewards = {bare(alias) for alias in ("score", *ALIASES["score"])}
+    if key == "passed" and not any(bare(each.name) in rewards and _is_reward(each) for each in free):
+        for column in free:
+            if means_failure(column.name) and fits(column):
+                return ColumnChoice(column.name, f"its name means failure, so it is inverted; {column.summary}")
+    matches = [column for column in by_value if column in free and not means_failure(column.name)]
     if len(matches) == 1:
         return ColumnChoice(matches[0].name, f"by its values; {matches[0].summary}")
     return ColumnChoice(None, _explain_mismatch(key, free, otherwise))
@@ -150,18 +212,13 @@ def _choose(
 
 def _explain_mismatch(key: str, free: list[Column], otherwise: str) -> str:
     """Explain why a column with the right name was not chosen."""
-    names = {_bare(alias) for alias in (key, *ALIASES[key][:6])} if key not in _OPTIONAL else set()
-    for column in (each for each in free if _bare(each.name) in names):
+    names = {bare(alias) for alias in (key, *ALIASES[key][:6])} if key not in _OPTIONAL else set()
+    for column in (each for each in free if bare(each.name) in names):
         reason = ", which is no verdict" if key == "passed" else " of a type that does not fit"
         if key != "passed" and column.kind == "number" and (column.distinct == column.distinct.round()).all():
             reason = ": its numbers are whole, write them as integers"
         return f"{otherwise}; {column.name} is {column.summary}{reason}"
     return otherwise
-
-
-def _bare(name: str) -> str:
-    """Return a name in lower case without punctuation: Task-ID -> taskid."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 
 def _is_name(column: Column) -> bool:
@@ -187,17 +244,25 @@ def _is_problem(column: Column, sample: LakeSample) -> bool:
     """Return whether a column may identify problems: not if it is a row number and another column may."""
     if not _is_name(column):
         return False
-    if _bare(column.name) not in _ROW_IDS or column.values.n_unique() < len(column.values):
+    if bare(column.name) not in _ROW_IDS or column.values.n_unique() < len(column.values):
         return True
-    others = {_bare(alias) for alias in ALIASES["problem_id"]} - set(_ROW_IDS)
-    return not any(_bare(name) in others and _is_name(other) for name, other in sample.columns.items())
+    others = {bare(alias) for alias in ALIASES["problem_id"]} - set(_ROW_IDS)
+    return not any(bare(name) in others and _is_name(other) for name, other in sample.columns.items())
 
 
 def _classify_verdicts(column: Column) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the texts of a verdict that are a pass, a fail, or unknown."""
-    texts = column.distinct.to_list() if column.kind == "text" else []
-    passes, fails = (tuple(t for t in texts if t.strip().casefold() in words) for words in (PASSES, FAILS))
-    return passes, fails, tuple(t for t in texts if t not in {*passes, *fails})
+    is_inverted = means_failure(column.name)
+    if column.kind != "text":
+        no, yes = ("false", "true") if column.kind == "boolean" else ("0", "1")
+        return ((no,), (yes,), ()) if is_inverted else ((), (), ())
+    words = {text: text.strip().casefold() for text in column.distinct.to_list()}
+    passes, fails = set[str](), set[str]()
+    for text, word in words.items():
+        if word in PASSES | FAILS:
+            (passes if (word in PASSES) != (is_inverted and word in EITHER) else fails).add(text)
+    known = {*passes, *fails}
+    return tuple(sorted(passes)), tuple(sorted(fails)), tuple(text for text in words if text not in known)
 
 
 def _conflicts(rows: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str]) -> pl.DataFrame:
@@ -214,11 +279,12 @@ def _separating_column(
     An answer or the length of a text also differs where outcomes do. A checkpoint has one row per attempt and value,
     and the same values in most attempts of a model.
     """
-    attempt_names = {_bare(alias) for alias in ALIASES["attempt"]}  # seeds and runs are attempts
+    attempt_names = {bare(alias) for alias in ALIASES["attempt"]}  # seeds and runs are attempts
     free = [
         each
         for name, each in sample.columns.items()
-        if name not in (*keys, *outcomes) and each.kind not in ("empty", "other") and _bare(name) not in attempt_names
+        if name not in (*keys, *outcomes) and each.kind not in ("empty", "other") and bare(name) not in attempt_names
+        if PROVENANCE.isdisjoint(words_of(name))
     ]
     models = [] if model is None else [model]
     for column in sorted(free, key=lambda each: not _is_variant(each)):
@@ -237,7 +303,7 @@ def _separating_column(
 
 def _is_variant(column: Column) -> bool:
     """Return whether a column is named like one that tells variants of a model apart: train_step, Revision."""
-    return not VARIANTS.isdisjoint(re.findall(r"[a-z]+", column.name.casefold()))
+    return not VARIANTS.isdisjoint(words_of(column.name))
 
 
 def _is_part(column: Column) -> bool:
@@ -250,22 +316,28 @@ def _protocol_and_carry(
     sample: LakeSample, chosen: dict[str, ColumnChoice]
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Return the columns of the protocol, and those with one value per problem that are worth keeping."""
-    used = {choice.column for choice in chosen.values()}
+    used = {name for choice in chosen.values() for name in choice.names}
     free = [each for name, each in sample.columns.items() if name not in used and each.kind not in ("empty", "other")]
-    protocol = tuple(each for each in free if _bare(each.name) in {_bare(name) for name in PROTOCOL})
-    problem = [name for key in ("benchmark", "subject", "problem_id") if (name := chosen[key].column)]
+    problem = [name for key in ("benchmark", "subject", "problem_id") for name in chosen[key].names]
 
     def is_constant(name: str) -> bool:
         return not problem or sample.rows.group_by(problem).agg(pl.col(name).n_unique())[name].max() == 1
 
-    candidates = [each for each in free if _bare(each.name) in CARRY and each.name not in RESERVED]
+    # a text such as `prompt` that differs between problems only is a part of the problem
+    protocol = tuple(
+        each
+        for each in free
+        if each.is_setting
+        and not (each.kind == "text" and len(each.distinct) > 1 and problem and is_constant(each.name))
+    )
+    candidates = [each for each in free if bare(each.name) in CARRY and each.name not in RESERVED]
     return protocol, tuple(each for each in candidates if each not in protocol and is_constant(each.name))
 
 
 def config_text(inferred: InferredConfig, lake: str) -> str:
     """Return the text of a scorelake.toml."""
     head = f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
-    lines = [head, "", "[columns]"]
+    lines = [head, *([f"# These rows are {inferred.numbers}."] if inferred.numbers else []), "", "[columns]"]
     for key, choice in inferred.columns.items():
         if choice.column is not None:
             names = toml_text(choice.column) if choice.added is None else _list(choice.names)
@@ -273,9 +345,9 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
         else:
             lines.append(_line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}"))
         if key == "passed" and (inferred.pass_values or inferred.fail_values or inferred.unknown):
-            lines.append(
-                _line(f"pass_values = {_list(inferred.pass_values)}", "meaning of these texts in most tools")
-            )
+            inverted = "inverted, since the name means failure"
+            meaning = inverted if means_failure(choice.column or "") else "meaning of these texts in most tools"
+            lines.append(_line(f"pass_values = {_list(inferred.pass_values)}", meaning))
             lines.append(_line(f"fail_values = {_list(inferred.fail_values)}", "any other text is rejected"))
             if inferred.unknown:
                 lines.append(f"# Pass or fail? {one_line(', '.join(inferred.unknown))}")

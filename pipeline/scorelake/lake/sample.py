@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow as pa
 from scorelake.errors import DataError
 from scorelake.lake.download import local_copy
 from scorelake.lake.listing import LakeListing
+from scorelake.lake.names import names_setting
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import first_line, is_remote
@@ -25,15 +27,23 @@ from scorelake.storage.files import File, Shard
 FILES, GROUPS, ROWS = 8, 3, 3000
 """Number of files, of row groups per file, and of rows per row group."""
 _UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, parquet.DamagedError, UnicodeError, OSError)
+MAX_SETTINGS = 50
+"""A column with more values is no setting, whatever its name."""
 _EXAMPLES, _EXAMPLE_LENGTH = 4, 30
 _KINDS = {"boolean": "booleans", "integer": "whole numbers", "number": "numbers", "text": "texts"}
 
 
-class AllColumns:
-    """A container that holds every column name."""
+@dataclass(frozen=True)
+class Names:
+    """A container of the column names for which a function is true; by default of all."""
+
+    includes: Callable[[str], bool] = lambda _: True
 
     def __contains__(self, name: object) -> bool:
-        return True
+        return self.includes(str(name))
+
+
+ALL = Names()
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,11 @@ class Column:
         return "text" if dtype == pl.String else "other"
 
     @property
+    def is_setting(self) -> bool:
+        """Whether it is named like a setting that changes what is measured, and has few values."""
+        return names_setting(self.name) and self.kind not in ("empty", "other") and len(self.distinct) <= MAX_SETTINGS
+
+    @property
     def summary(self) -> str:
         """The kind and some values, for example `texts: easy, hard`."""
         examples = [_shorten(str(value)) for value in self.distinct.head(_EXAMPLES).to_list()]
@@ -82,15 +97,17 @@ class LakeSample:
     columns: dict[str, Column]
 
 
-def sample_lake(lake: LakeListing, settings: Settings) -> LakeSample:
+def sample_lake(
+    lake: LakeListing, settings: Settings, names: Container[str] = ALL, files: int = FILES, rows: int = ROWS
+) -> LakeSample:
     """Read some rows of some files; skip files that cannot be read, unless none can."""
-    shard = Shard(lake.root, tuple(_choose_files(lake)))
+    shard = Shard(lake.root, tuple(_choose_files(lake, files)))
     types: dict[str, str] = {}
     frames, reason = list[pl.DataFrame](), "no rows"
-    with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, AllColumns()) as copy:
+    with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, names) as copy:
         for file in copy.files:
             try:
-                frames += list(_read(Path(copy.root) / file.path, file, types))
+                frames += list(_read(Path(copy.root) / file.path, file, types, names, rows))
             except _UNREADABLE as error:
                 trouble = parquet.machine_trouble(error)
                 if trouble is not None:
@@ -98,9 +115,11 @@ def sample_lake(lake: LakeListing, settings: Settings) -> LakeSample:
                 reason = f"{file.path}: {first_line(error)}"
     if not frames:
         raise DataError(f"none of {len(shard.files):,} files has rows that can be read ({reason})", where=lake.root)
-    rows = _concat(frames)
-    columns = {name: Column(name, types.get(name, "text"), rows[name], name not in types) for name in rows.columns}
-    return LakeSample(len(lake.files), len(shard.files), rows, columns)
+    joined = _concat(frames)
+    columns = {
+        each.name: Column(each.name, types.get(each.name, "text"), each, each.name not in types) for each in joined
+    }
+    return LakeSample(len(lake.files), len(shard.files), joined, columns)
 
 
 def sample_frame(rows: pl.DataFrame) -> LakeSample:
@@ -111,27 +130,31 @@ def sample_frame(rows: pl.DataFrame) -> LakeSample:
     return LakeSample(1, 1, flat, {name: Column(name, str(flat[name].dtype), flat[name]) for name in flat.columns})
 
 
-def _choose_files(lake: LakeListing) -> Sequence[File]:
-    """Return files from all over the lake; of object storage the smallest, since they are downloaded completely."""
+def _choose_files(lake: LakeListing, number: int) -> Sequence[File]:
+    """Return files from all over the lake, not at equal distances, at which one setting may always recur.
+
+    Of object storage the smallest, since they are downloaded completely.
+    """
     if is_remote(lake.root):
-        return sorted(lake.files, key=lambda file: (file.size, file.path))[:FILES]
-    return lake.files[:: max(1, len(lake.files) // FILES)][:FILES]
+        return sorted(lake.files, key=lambda file: (file.size, file.path))[:number]
+    return sorted(random.Random(0).sample(lake.files, min(number, len(lake.files))))
 
 
-def _read(path: Path, file: File, types: dict[str, str]) -> Iterator[pl.DataFrame]:
+def _read(path: Path, file: File, types: dict[str, str], wanted: Container[str], rows: int) -> Iterator[pl.DataFrame]:
     """Yield rows of some row groups, and add the types of new columns."""
     metadata = parquet.footer(str(path))
     schema = metadata.schema.to_arrow_schema()
     types |= {field.name: str(field.type) for field in schema if field.name not in types}
-    names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+    names = [field.name for field in schema if field.name in wanted and not pa.types.is_nested(field.type)]
     groups = [i for i in range(metadata.num_row_groups) if metadata.row_group(i).num_rows]
     for group in groups[:: max(1, len(groups) // GROUPS)][:GROUPS]:
-        batch = next(parquet.batches(str(path), metadata, [group], names, ROWS))
+        batch = next(parquet.batches(str(path), metadata, [group], names, rows))
         first = sum(metadata.row_group(i).num_rows for i in range(group))
         is_kept = ~np.isin(np.arange(first, first + batch.num_rows), file.deleted)
-        frame = pl.DataFrame({name: _series(batch.column(name)) for name in names}).filter(is_kept)
-        constants = file.constant_columns(parquet.field_ids(schema)).items()
-        yield frame.with_columns(pl.lit(text, pl.String).alias(key) for key, text in constants if key not in types)
+        frame = pl.DataFrame([_series(batch.column(name)).alias(name).filter(is_kept) for name in names])
+        constants = {k: v for k, v in file.constant_columns(parquet.field_ids(schema)).items() if k not in types}
+        texts = [pl.Series(key, [text], dtype=pl.String) for key, text in constants.items()]
+        yield frame.hstack([each.new_from_index(0, int(is_kept.sum())) for each in texts])
 
 
 def _series(column: Any) -> pl.Series:

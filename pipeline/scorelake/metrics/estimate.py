@@ -50,7 +50,9 @@ class Estimate:
     undefined: NDArray[np.bool_] | None = None
     """Rows with enough attempts but no value: a group that has one has no value."""
     repeated: Floats | None = None
-    """For means of 0/1: the variance of each row's mean over attempts, and its n; both 0 below n = 2."""
+    """For means of 0/1: the variance of each row's mean over attempts, 0 below n = 2; and its n."""
+    seen: Floats | None = None
+    """For rewards without bounds, 2 x rows: the largest of -reward and of reward; -inf without attempts."""
 
 
 def evaluate(
@@ -184,10 +186,9 @@ def _without_posterior(value: Floats) -> Estimate:
 
 
 def _attempt_noise(n: Ints, c: Ints) -> Floats:
-    """Unbiased variance c (n - c) / (n^2 (n - 1)) of the mean over attempts, and n; 0 for rows with n < 2."""
-    repeated = n > 1
-    m, passed = np.where(repeated, n, 2.0), np.where(repeated, c, 0.0)
-    return np.stack([passed / m * ((m - passed) / m) / (m - 1), np.where(repeated, m, 0.0)])
+    """Unbiased variance c (n - c) / (n^2 (n - 1)) of the mean over attempts, 0 for rows with n < 2; and n."""
+    m, passed = np.maximum(n, 2.0), np.where(n > 1, c, 0.0)
+    return np.stack([passed / m * ((m - passed) / m) / (m - 1), n])
 
 
 def _end_value(key: str, k: int, n: Ints, c: Ints) -> Floats:
@@ -201,12 +202,11 @@ def _closed_forms(
     metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats
 ) -> dict[Metric, Estimate]:
     """Estimate pass@k, pass^k and their blends from E[p^k], E[(1-p)^k] and the same at 2k."""
-    total = alpha + beta
-    none, every = mean_power(beta, total, k), mean_power(alpha, total, k)
+    none, every = mean_power(beta, alpha, k), mean_power(alpha, beta, k)
     # E[p^k (1-p)^k] falls short of the product of the two means by this share
-    cross = none * every * complement(total, total + k, k)
-    mean = np.stack([complement(beta, total, k), every])
-    covariance = np.array([[power_variance(beta, total, k), cross], [cross, power_variance(alpha, total, k)]])
+    cross = none * every * complement(alpha + beta, np.full(n.size, float(k)), k)
+    mean = np.stack([complement(beta, alpha, k), every])
+    covariance = np.array([[power_variance(beta, alpha, k), cross], [cross, power_variance(alpha, beta, k)]])
     value, out = np.stack([_end_value(key, k, n, c) for key in ("pass", "pass^")]), {}
     for metric in metrics:
         index = [("pass", "pass^").index(part.family.key) for part in metric.parts]

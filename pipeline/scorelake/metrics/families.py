@@ -115,16 +115,18 @@ def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, F
     sum is one running sum of positive terms.
     """
 
-    def power_moments(v: Floats, total: Floats) -> tuple[Floats, Floats, Floats]:
-        below = mean_power(v, total, k)
-        return below, complement(v, total, k), power_variance(v, total, k) / np.where(below > 0, below, 1)
+    def power_moments(v: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
+        below = mean_power(v, w, k)
+        return below, complement(v, w, k), power_variance(v, w, k) / np.where(below > 0, below, 1)
 
     gap, at_or_below = np.diff(levels), counts.cumsum(axis=1)
     n = at_or_below[:, -1]
-    (reached,) = per_distinct(lambda m, n: (any_above(m, n, k),), at_or_below[:, :-1], np.maximum(n, k)[:, None])
+    below = at_or_below[:, :-1]
+    (reached,) = per_distinct(lambda m, w: (any_above(m, m + w, k),), below, np.maximum(n, k)[:, None] - below)
     value = np.where(n >= k, levels[0] + (gap * reached).sum(axis=1), np.nan)
-    v = (counts + prior).cumsum(axis=1)
-    below, above, excess = per_distinct(power_moments, v[:, :-1], v[:, -1:])
+    mass = counts + prior
+    v, w = mass.cumsum(axis=1)[:, :-1], mass[:, ::-1].cumsum(axis=1)[:, -2::-1]  # at or below a level, and above it
+    below, above, excess = per_distinct(power_moments, v, w)
     weight = gap * below
     lower = weight.cumsum(axis=1) - weight
     mean = levels[0] + (gap * above).sum(axis=1)

@@ -96,6 +96,31 @@ def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | 
     return hi
 
 
+def blend_interval(
+    parts: Floats, covariance: Floats, units: Floats, powers: tuple[float, float], confidence: float
+) -> tuple[Floats, Floats]:
+    """Return the interval of a product of two means, each to its power, from their own intervals.
+
+    parts: the two means of each group; their covariance is of estimates, 2 x 2 x groups. The ends of the parts are
+    put together on the logarithmic scale by their correlation: the delta method covered only .50 in some cells.
+    """
+    se, exponent = np.sqrt(np.einsum("iig->ig", covariance)), np.array(powers)[:, None]
+    ends = [interval(*each, units, (0.0, 1.0), confidence) for each in zip(parts, se, strict=True)]
+    lower, upper = np.swapaxes(ends, 0, 1)
+    worst, best = np.where(exponent >= 0, (lower, upper), (upper, lower))
+    correlation = np.nan_to_num(ratio(covariance[0, 1], se[0] * se[1])) * np.sign(powers[0] * powers[1])
+
+    def distance(end: Floats) -> Floats:
+        x, y = np.where(exponent == 0, 0.0, np.abs(exponent * np.log(parts / end)))
+        return np.asarray(np.nan_to_num(np.sqrt(np.maximum(x * x + y * y + 2 * correlation * x * y, 0)), nan=np.inf))
+
+    with np.errstate(divide="ignore", invalid="ignore"):  # where a part or an end is 0
+        value, cap = ((each**exponent).prod(axis=0) for each in (parts, best))
+        lo, hi = value * np.exp(-distance(worst)), np.minimum(value * np.exp(distance(best)), cap)
+    is_zero = ((parts == 0) & (exponent > 0)).any(axis=0)
+    return np.where(is_zero, 0.0, lo), np.where(is_zero, cap, hi)
+
+
 def cluster_spread(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Return standard errors of means by the delete-one-cluster jackknife, and the effective number of clusters.
 

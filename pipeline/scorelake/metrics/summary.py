@@ -19,7 +19,7 @@ import scipy
 from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.estimate import Estimate, blend
-from scorelake.metrics.interval import interval, rerun
+from scorelake.metrics.interval import blend_interval, interval, rerun
 from scorelake.threads import parallel_map
 
 
@@ -27,14 +27,16 @@ from scorelake.threads import parallel_map
 class Summary:
     """One metric of one group. Undefined numbers are NaN.
 
-    value: unbiased estimate; lo, hi, se: problems are a sample; rerun_lo, rerun_hi: the same problems again.
-    mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
+    value: estimate; lo, hi, se: problems are a sample; bound_lo, bound_hi: wherever the problems without a value lie;
+    rerun_lo, rerun_hi: the same problems again; mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
     """
 
     value: float = nan
     lo: float = nan
     hi: float = nan
     se: float = nan
+    bound_lo: float = nan
+    bound_hi: float = nan
     rerun_lo: float = nan
     rerun_hi: float = nan
     mu: float = nan
@@ -53,6 +55,8 @@ class Summaries:
     lo: Floats
     hi: Floats
     se: Floats
+    bound_lo: Floats
+    bound_hi: Floats
     rerun_lo: Floats
     rerun_hi: Floats
     mu: Floats
@@ -61,7 +65,7 @@ class Summaries:
     mu_hi: Floats
     problems: Ints
     problems_scored: Ints
-    units: Floats  # sample size: problems scored, or clusters with a scored problem
+    units: Floats  # sample size: problems scored, or the effective number of clusters with one
     bounds: tuple[float, float]  # smallest and largest possible value
 
     def first(self) -> Summary:
@@ -92,7 +96,11 @@ class Moments:
     mean: Floats
     covariance: Floats
     undefined: Floats  # problems that have enough attempts but no value
-    noise: Floats  # sums of noise, attempts and problems with repeated attempts, 3 x groups; 0 where noise is unknown
+    noise: Floats
+    """Sums over problems, 4 x groups: noise of the mean and of one attempt, both where n > 1; attempts; problems with
+    n > 1. All 0 where noise is unknown."""
+    seen: Floats
+    """For rewards without bounds, 2 x groups: the largest of -reward and of reward; else 0 x groups."""
 
     @classmethod
     def of(cls, estimate: Estimate, histogram: scipy.sparse.csr_array) -> Moments:
@@ -109,17 +117,22 @@ class Moments:
             np.where(has_posterior, estimate.mean, 0.0),
             covariance.reshape(parts * parts, size),
             np.zeros((1, size)) if estimate.undefined is None else estimate.undefined[None],
-            repeated,
-            repeated[1:] > 0,
+            repeated[:1],
+            repeated[:1] * repeated[1:],
+            repeated[1:],
+            repeated[1:] > 1,
         ]
         totals: Floats = (histogram @ np.concatenate(columns).T).T
-        ends = np.cumsum([len(column) for column in columns[:-1]])
-        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends[:-1])
+        ends = np.cumsum([len(column) for column in columns[:-4]])
+        problems, count, total, posterior, mean, within, undefined, noise = np.split(totals, ends)
         average = np.nan_to_num(ratio(total, count), nan=0.0)
         kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers)
+        seen = np.zeros((0, count.shape[1]))
+        if estimate.seen is not None:
+            seen = np.maximum.reduceat(estimate.seen[:, histogram.indices], histogram.indptr[:-1], axis=-1)
         return cls(
             kind, problems[0], count[0], average, _squares(estimate.value, average, histogram),
-            posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise,
+            posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise, seen,
         )  # fmt: skip
 
     def __add__(self, other: Moments) -> Moments:
@@ -129,6 +142,7 @@ class Moments:
         gap = other.average - self.average
         sums["average"] = self.average + gap * share
         sums["square"] += gap[:, None] * gap[None] * (self.scored * share)
+        sums["seen"] = np.maximum(self.seen, other.seen)
         return Moments(self.kind, **sums)
 
     def expand(self, index: Ints, groups: int) -> Moments:
@@ -136,25 +150,30 @@ class Moments:
         arrays: dict[str, Any] = {}
         for name, array in vars(self).items():
             if name != "kind":
-                arrays[name] = np.zeros((*array.shape[:-1], groups))
+                arrays[name] = np.full((*array.shape[:-1], groups), -np.inf if name == "seen" else 0.0)
                 arrays[name][..., index] = array
         return replace(self, **arrays)
 
     def sample(self, clusters: tuple[Moments, Ints] | None) -> tuple[Floats, Floats, Floats]:
         """Return averages, their covariance when the problems are a sample, and the number of units.
 
-        With the moments of clusters and the first cluster of each group, clusters are the sample.
+        With the moments of clusters and the first cluster of each group, clusters are the sample: the covariance is
+        the delete-one-cluster jackknife's, and clusters of unequal size count as fewer (see cluster_spread).
         """
         count = self.scored
         average = np.where(count > 0, self.average, np.nan)
         if clusters is None:
             return average, ratio(ratio(self.square, count - 1), count), count
         each, starts = clusters
-        sizes = np.diff(starts, append=each.scored.size)
-        deviation = (each.average - np.repeat(self.average, sizes, axis=-1)) * each.scored
-        square = np.add.reduceat(deviation[:, None] * deviation[None], starts, axis=-1)
-        units = np.add.reduceat((each.scored > 0).astype(np.float64), starts)
-        return average, ratio(square, count**2) * ratio(units, units - 1), units
+        sizes, problems = np.diff(starts, append=each.scored.size), each.scored
+        units = np.add.reduceat((problems > 0).astype(np.float64), starts)
+        others = np.repeat(count, sizes) - problems
+        moved = np.nan_to_num(ratio(problems * (np.repeat(self.average, sizes, axis=-1) - each.average), others))
+        shift = np.add.reduceat(moved, starts, axis=-1) / np.maximum(units, 1)
+        moved -= (problems > 0) * np.repeat(shift, sizes, axis=-1)
+        square = np.add.reduceat(moved[:, None] * moved[None], starts, axis=-1)
+        effective = np.sqrt(units * ratio(count**2, np.add.reduceat(problems**2, starts)))
+        return average, square * np.where(units > 1, 1 - 1 / np.maximum(units, 1), np.nan), np.nan_to_num(effective)
 
 
 def _squares(value: Floats, average: Floats, histogram: scipy.sparse.csr_array) -> Floats:
@@ -204,27 +223,46 @@ def summarize_moments(
     if not moments:
         return []
     kinds = [each[0].kind for each in moments]
-    bounds = [kind.bounds for kind in kinds]
-    rows = []
-    for i, each in enumerate(moments):
-        mean, covariance, size = each[0].sample(clusters and (clusters[0][i], clusters[1]))
-        rows.append((*blend(mean, covariance, kinds[i].powers), size, *_posterior(each, weights)))
+    samples = [each[0].sample(clusters and (clusters[0][i], clusters[1])) for i, each in enumerate(moments)]
+    rows = [
+        (*blend(mean, covariance, kind.powers), units, *_posterior(each, weights))
+        for (mean, covariance, units), kind, each in zip(samples, kinds, moments, strict=True)
+    ]
     average, error, units, mu, variance = (np.stack(column) for column in zip(*rows, strict=True))
     problems = moments[0][0].problems
     count = np.stack([each[0].scored for each in moments])
     hidden = count < np.maximum(min_coverage * problems * (1 - 1e-12), 1)
     hidden |= np.stack([each[0].undefined > 0 for each in moments])
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
+    bounds = [kind.bounds for kind in kinds]
     lo, hi = _intervals(value, se, units, bounds, confidence)
-    noise, attempts, repeated = np.stack([each[0].noise for each in moments], axis=1)
-    rerun_lo, rerun_hi = rerun(value, ratio(noise, repeated**2), attempts, confidence)
+    for i, ((mean, covariance, size), kind, each) in enumerate(zip(samples, kinds, moments, strict=True)):
+        if kind.powers is not None:
+            lo[i], hi[i] = blend_interval(mean, covariance, size, kind.powers, confidence)
+        elif each[0].seen.size:
+            smallest, largest = -each[0].seen[0], each[0].seen[1]
+            lo[i], hi[i] = interval(value[i], se[i], size, kind.bounds, confidence, (smallest, largest))
+    lo[np.isnan(value)] = hi[np.isnan(value)] = np.nan
+    bound_lo, bound_hi = _bounds(lo, hi, 1 - count / problems, kinds)
+    noise, of_attempt, attempts, repeated = np.stack([each[0].noise for each in moments], axis=1)
+    noise = noise + (count - repeated) * ratio(of_attempt, repeated)  # n = 1: the mean noise of the others
+    reruns = rerun(value, ratio(noise, count**2), attempts, confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
-    mu_lo, mu_hi = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
+    mu_ends = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
     counts = (np.broadcast_to(problems, count.shape).astype(np.int64), count.astype(np.int64), units)
-    columns: Any = (value, lo, hi, se, rerun_lo, rerun_hi, mu, sigma, mu_lo, mu_hi, *counts, bounds)
+    columns: Any = (value, lo, hi, se, bound_lo, bound_hi, *reruns, mu, sigma, *mu_ends, *counts, bounds)
     return [Summaries(*row) for row in zip(*columns, strict=True)]
+
+
+def _bounds(lo: Floats, hi: Floats, missing: Floats, kinds: Sequence[MetricKind]) -> tuple[Floats, Floats]:
+    """Return lo and hi wherever the missing share of problems lies; NaN for blends and where nothing bounds them."""
+    unknown = (np.nan, np.nan)
+    ends = np.array([unknown if kind.powers or np.isinf(kind.bounds[0]) else kind.bounds for kind in kinds])
+    low, high = ends.T[:, :, None]
+    bound_lo, bound_hi = lo * (1 - missing) + low * missing, hi * (1 - missing) + high * missing
+    return np.where(missing > 0, bound_lo, lo), np.where(missing > 0, bound_hi, hi)
 
 
 def _posterior(moments: Sequence[Moments], weights: Floats | None) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ from scorelake.notebook.plots import Plots, as_tuple, open_facts
 from scorelake.read import session
 from scorelake.read.board import current_run_id
 from scorelake.read.claim import PairRequest, PairResult, compare_models
-from scorelake.read.names import check_names
+from scorelake.read.format import check_names
 from scorelake.read.sentences import verdict
 from scorelake.text import escape_control_lines, plural
 
@@ -116,7 +116,7 @@ class Board(AbstractContextManager["Board"]):
         return session.frame(self.folder, _ROWS.format(view=view, first=first, order=order), parameters)
 
     def curve(self, models: str | Sequence[str], benchmark: str | None = None) -> pl.DataFrame:
-        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ..., with interval and coverage.
+        """Return pass@k and pass^k of one or several models for k = 1, 2, 3, ..., with interval and share scored.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Board(AbstractContextManager["Board"]):
 
         Examples
         --------
-        >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "coverage").round(3)).rows()
+        >>> board.curve("model-00").filter(k=8).select("family", "k", pl.col("value", "scored").round(3)).rows()
         [('pass@k', 8, 0.912, 0.983), ('pass^k', 8, 0.126, 0.983)]
         """
         names = list(as_tuple(models))

@@ -18,7 +18,7 @@ from scorelake.page.build import read_file
 from scorelake.page.details import problems
 from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
 from scorelake.read.board import Facts, Reader, facts, opened
-from scorelake.read.names import check_names, shorten
+from scorelake.read.format import check_names, shorten
 from scorelake.read.sentences import title
 from scorelake.storage.disk import replace_text
 

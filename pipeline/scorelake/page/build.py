@@ -20,23 +20,12 @@ from markupsafe import Markup, escape
 from scorelake import metrics
 from scorelake.page import svg
 from scorelake.page.details import history, packed_pairs, pair_matrix, problems
-from scorelake.page.sections import MANY, MATRIX, BoardView, board_views, budget, curves, leaderboard, pack, subjects
-from scorelake.read.board import (
-    BoardRows,
-    Facts,
-    Line,
-    OverallRows,
-    Reader,
-    by_subject,
-    facts,
-    opened,
-    overall_rows,
-)
-from scorelake.read.names import labels
-from scorelake.read.numbers import Scale
-from scorelake.read.report import overall_cells, warnings
+from scorelake.page.sections import MANY, MATRIX, BoardView, board_views, budget, curves, leaderboard, subjects
+from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows, facts, opened, overall_rows
+from scorelake.read.format import Scale, labels
+from scorelake.read.report import warnings
+from scorelake.read.sentences import RANK_RANGE, verdict
 from scorelake.read.sentences import title as board_title
-from scorelake.read.sentences import verdict
 from scorelake.text import escape_controls
 
 SCRIPTS = ("table.js", "charts.js", "controls.js")
@@ -86,7 +75,9 @@ def build_page(
             head=_head(output, reader, title),
             warnings=grave,
             notes=notes,
-            overall=[_overall(each, chosen) for each in overall_rows(reader, chosen)],
+            overall=[(o.label, *o.cells(), o.notes) for o in overall_rows(reader, output.boards, chosen)],
+            metric=chosen,
+            rank_range=RANK_RANGE,
             boards=boards,
             families=[(f.name, f.formula, f.reference) for f in metrics.families() if f.name in used],
             settings=_settings(output, reader),
@@ -100,14 +91,6 @@ def build_page(
             max_bytes = min(260_000 + 13_000 * sum(len(view.lines) for view in views), 3_000_000)
         data = script_data(views, boards, chosen, max_bytes - len(page.encode()))
         return page.replace(DATA, encode(data), 1)
-
-
-def _overall(overall: OverallRows, metric: str) -> Json:
-    """Return the table of models by benchmarks."""
-    head, rows = overall_cells(overall)
-    title = " · ".join(filter(None, ("All benchmarks", escape_controls(overall.label), metric)))
-    missing = [(line.model, line.reason) for line, _ in overall.lines if line.reason]
-    return {"title": title, "head": head, "rows": rows, "missing": missing}
 
 
 def _sections(view: BoardView) -> Json:
@@ -240,16 +223,21 @@ def _optional_parts(
 
 def _subjects(view: BoardView) -> list[Json]:
     """Return the subjects of a board at the metric of the page."""
-    subjects = by_subject(view.reader, view.board, view.metric)
-    names = labels(str(board.subject) for board in subjects)
-    return [{"name": names[str(board.subject)]} | _scores(view, board) for board in subjects]
+    subjects = _by_subject(view, view.metric)
+    names = labels(str(board.part) for board in subjects)
+    return [{"name": names[str(board.part)]} | _scores(view, board) for board in subjects]
+
+
+def _by_subject(view: BoardView, metric: str | None = None) -> list[BoardRows]:
+    boards = board_rows(view.reader, by_subject=True, metric=metric, of=view.board)
+    return boards if len(boards) > 1 else []
 
 
 def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
     return [
         (target["metrics"], name, _metric(view, board, name))
         for view, subjects in zip(views, scores, strict=True)
-        for target, board in zip(subjects, by_subject(view.reader, view.board), strict=True)
+        for target, board in zip(subjects, _by_subject(view), strict=True)
         for name in board.lines
         if name not in target["metrics"]
     ]
@@ -258,7 +246,7 @@ def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
 def _scores(view: BoardView, board: BoardRows) -> Json:
     """Return a board, or one subject of it, at the metric of the page."""
     metric = view.metric if view.metric in board.lines else next(iter(board.lines))
-    lines = {line.model: [line.problems, line.of_benchmark, line.attempts] for line in board.lines[metric]}
+    lines = {line.model: [line.problems, line.problems_of_benchmark, line.attempts] for line in board.lines[metric]}
     counts = [lines.get(line.model, 0) for line in view.lines]
     return {"counts": counts, "metrics": {metric: _metric(view, board, metric)}}
 
@@ -283,4 +271,4 @@ def _metric(view: BoardView, board: BoardRows, name: str) -> Json:
 def _row(line: Line, scale: Scale) -> list[float | None]:
     """Return value, lo, hi, rank, rank_lo, rank_hi, and 1 where some problems have too few attempts."""
     ranks = (line.rank, line.rank_lo, line.rank_hi)
-    return [*pack(scale, line.value, line.lo, line.hi), *ranks, int(line.scored < line.problems)]
+    return [*scale.pack(line.value, line.lo, line.hi), *ranks, int(line.problems_scored < line.problems)]

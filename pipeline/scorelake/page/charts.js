@@ -49,7 +49,7 @@ const pair = (its, a, b) => {
 const pairCell = (its, m, a, b, most) => {
   const p = pair(its, a, b), names = `${board().models[a]} vs. ${board().models[b]}`;
   if (!p.compared) return make("td", { class: "p0 equal", title: `${names}: not compared` }, DASH);
-  const step = Math.round(((p.significant ? 4 : 1) * p.lift) / most), about = `${names}: ${signed(m, p.lift)} points (${signed(m, p.lo)} to ${signed(m, p.hi)}): ${p.significant ? "significant" : "not significant"}`;
+  const step = p.significant ? Math.round((4 * p.lift) / most) : 0, about = `${names}: ${signed(m, p.lift)} points (${signed(m, p.lo)} to ${signed(m, p.hi)}): ${p.significant ? "significant" : "not significant"}`;
   return make("td", { class: `${step < 0 ? "n" : "p"}${Math.min(Math.abs(step), 4)}${p.significant ? "" : " equal"}`, title: about }, p.significant ? signed(m, p.lift) : "=");
 };
 const drawPairs = () => {

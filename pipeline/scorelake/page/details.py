@@ -9,9 +9,8 @@ from string import ascii_letters, digits
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.sections import COLOURED, DASH, MANY, MATRIX, BoardView, pack
-from scorelake.read.names import shorten
-from scorelake.read.numbers import Scale
+from scorelake.page.sections import COLOURED, MANY, MATRIX, BoardView
+from scorelake.read.format import DASH, Scale, shorten
 from scorelake.read.report import changed_settings, movers
 from scorelake.read.sentences import title
 from scorelake.text import escape_controls
@@ -97,7 +96,7 @@ def _cell(view: BoardView, a: str, b: str, pair: Pair | None, largest: float) ->
         f"behind on {pair['wins_a']:,}, equal on {pair['ties']:,}; q = {pair['q']:.2g}: "
         + ("significant" if is_significant else "not significant" if claim == "inconclusive" else claim)
     )
-    step = round((4 if is_significant else 1) * pair["lift"] / largest)  # pale unless significant
+    step = round(4 * pair["lift"] / largest) if is_significant else 0
     return {"text": lift if is_significant else "=", "step": step, "equal": not is_significant, "about": about}
 
 
@@ -237,7 +236,7 @@ def history(view: BoardView) -> dict[str, Any] | None:
             "first": names,
             "runs": started,
             "changes": changes,
-            "rows": [[pack(scale, *score) if score else 0 for score in line] for line in lines],
+            "rows": [[scale.pack(*score) if score else 0 for score in line] for line in lines],
         },
     }
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import Any
 
 from markupsafe import Markup
 
 from scorelake.page import svg
-from scorelake.read.board import BoardRows, Facts, Line, Reader
-from scorelake.read.names import shorten
-from scorelake.read.numbers import Scale, millionths
+from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows
+from scorelake.read.format import DASH, Scale, shorten
 from scorelake.read.sentences import is_first_for_sure, tiers, title
 from scorelake.text import escape_controls, plural
 
-DASH = "\u2013"
 COLOURED, MATRIX, SUBJECTS = 3, 40, 24
 """Coloured curves; models in the matrices of pairs and problems; models and columns in tables by subject."""
 FEW, MANY = 3, 100
@@ -28,7 +27,7 @@ UNGRADED = 0.05
 CURVES = {"pass@k": "at least one of k attempts passes", "pass^k": "all k attempts pass"}
 
 _CURVES = """
-SELECT model, family, k, value, lo, hi, coverage FROM curve
+SELECT model, family, k, value, lo, hi, scored FROM curve
 WHERE benchmark = ? AND protocol = ? AND value IS NOT NULL AND family IN ('pass@k', 'pass^k') ORDER BY k
 """
 _CHANGES = """
@@ -37,15 +36,6 @@ FROM change AS c LEFT JOIN history AS h
     ON h.benchmark = c.benchmark AND h.protocol = c.protocol AND h.metric = c.metric AND h.model = c.model
     AND h.number <= ?
 WHERE c.benchmark = ? AND c.protocol = ? AND c.metric = ? AND c.what <> 'gone' GROUP BY ALL
-"""
-_GROUPS = """
-SELECT 0, 'subject', subject, model, value, lo, hi, problems, rank_hi, count(rank) OVER (PARTITION BY subject)
-FROM subject_leaderboard
-WHERE benchmark = $1 AND protocol = $2 AND metric = $3
-UNION ALL
-SELECT 1, slice, slice_value, model, value, lo, hi, problems, NULL, 0 FROM slice_summary
-WHERE benchmark = $1 AND protocol = $2 AND metric = $3
-ORDER BY 1, 2, 3
 """
 _BUDGET = """
 SELECT model, se, se_endless_attempts, share_attempts, problems, attempts_per_problem FROM budget
@@ -89,16 +79,8 @@ class BoardView:
 
 
 def board_views(facts: Facts, reader: Reader, metric: str, **options: Any) -> list[BoardView]:
-    """Return a view of every board at the metric, or at the board's first metric where it has no such values."""
-    return [
-        BoardView(facts, board, reader, metric if metric in board.lines else next(iter(board.lines)), **options)
-        for board in facts.boards
-    ]
-
-
-def pack(scale: Scale, *values: float | None) -> list[float | None]:
-    """Return values as the script gets them: percentages in millionths."""
-    return [millionths(value) if scale.percent else value for value in values]
+    """Return a view of every board at the metric, or at the board's own headline metric where it has no values."""
+    return [BoardView(facts, board, reader, board.headline(metric), **options) for board in facts.boards]
 
 
 def leaderboard(view: BoardView) -> dict[str, Any]:
@@ -114,12 +96,12 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
             "i": i,
             "rank": line.rank_range,
             "name": view.label(line.model),
-            "score": scale.text(line.value) + "*" * line.is_partial,
+            "score": line.score(scale),
             "range": scale.between(line.lo, line.hi),
             "plot": svg.whisker(line.value, line.lo, line.hi, axis) if i < view.top else "",
             "tier": tier_class.get(line.model, "t0"),
             "change": changes.get(line.model),
-            "problems": f"{line.problems:,} of {line.of_benchmark:,}",
+            "problems": f"{line.problems:,} of {line.problems_of_benchmark:,}",
             "attempts": f"{line.attempts:,}",
             "each": f"{line.attempts / line.problems:.1f}" if line.problems else "0",
             "flags": flags.get(line.model, ""),
@@ -154,7 +136,7 @@ def _flags(view: BoardView) -> dict[str, str]:
     ungraded = dict(view.rows(sql, view.metric))
     out = {}
     for line in view.lines:
-        missed, total = line.of_benchmark - line.problems, ungraded[line.model] + line.attempts
+        missed, total = line.problems_of_benchmark - line.problems, ungraded[line.model] + line.attempts
         notes = [f"misses {plural(missed, 'problem')}"] if missed and line.rank is not None else []
         if ungraded[line.model] and ungraded[line.model] >= UNGRADED * total:
             notes.append(f"{ungraded[line.model] / total:.0%} of its attempts are ungraded")
@@ -249,38 +231,35 @@ def _gap(view: BoardView, model: str, points: dict[tuple[str, str], list[svg.Poi
 
 def subjects(view: BoardView) -> list[dict[str, Any]]:
     """Return the tables of scores by subject and by every slice; a slice may be called subject, too."""
-    groups: dict[tuple[int, str], list[tuple[Any, ...]]] = defaultdict(list)
-    for kind, name, *row in view.rows(_GROUPS, view.metric):
-        groups[kind, name].append(tuple(row))
-    tables = [_heat_table(view, escape_controls(name), rows) for (_, name), rows in groups.items()]
-    return [table for table in tables if len(table["names"]) > 1]
+    slices = view.reader.names("slice", "slice_summary")
+    boards = partial(board_rows, view.reader, metric=view.metric, of=view.board)
+    tables = [("subject", boards(by_subject=True)), *((name, boards(by_slice=name)) for name in slices)]
+    return [_heat_table(view, escape_controls(name), parts) for name, parts in tables if len(parts) > 1]
 
 
-def _heat_table(view: BoardView, name: str, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """Return models by values of a column; a cell is None where there is no score."""
-    values = list(dict.fromkeys(row[0] for row in rows))
-    cells = {(model, value): _heat_cell(view, *rest) for value, model, *rest in rows if rest[0] is not None}
-    columns = values[:SUBJECTS]
-    problems = [max(row[5] for row in rows if row[0] == value) for value in columns]
+def _heat_table(view: BoardView, name: str, parts: list[BoardRows]) -> dict[str, Any]:
+    """Return models by parts of the benchmark; a cell is None where there is no score."""
+    columns = [part.lines[view.metric] for part in parts[:SUBJECTS]]
+    names = [shorten(escape_controls(str(part.part)), 40) for part in parts]
+    cells = [{line.model: _heat_cell(view, line, lines) for line in lines} for lines in columns]
     models = [line.model for line in view.lines][: SUBJECTS if len(view.lines) <= MANY else SUBJECTS // 2]
     return {
         "by": name,
         "small": SMALL,
-        "names": [(shorten(escape_controls(str(v)), 40), n) for v, n in zip(columns, problems, strict=True)],
-        "rows": [(view.short(model), [cells.get((model, value)) for value in columns]) for model in models],
-        "omitted": (len(view.lines) - len(models), len(values) - len(columns)),
+        "names": [(name, max(line.problems for line in lines)) for name, lines in zip(names, columns, strict=False)],
+        "rows": [(view.short(model), [column.get(model) for column in cells]) for model in models],
+        "omitted": (len(view.lines) - len(models), len(parts) - len(columns)),
     }
 
 
-def _heat_cell(
-    view: BoardView, value: float, lo: float | None, hi: float | None, problems: int, rank_hi: int | None, ranked: int
-) -> dict[str, Any]:
-    shade = f"h{min(int(value * 5), 4)}" if view.scale.percent else ""
+def _heat_cell(view: BoardView, line: Line, others: list[Line]) -> dict[str, Any] | None:
+    if line.value is None:
+        return None
     return {
-        "text": view.scale.text(value),
-        "class": shade + " small" * (problems < SMALL),
-        "bold": is_first_for_sure(rank_hi, ranked),
-        "about": f"{view.scale.both(value, lo, hi)}, {problems:,} problems",
+        "text": view.scale.text(line.value),
+        "class": f"h{min(int(line.value * 5), 4)}" * view.scale.percent + " small" * (line.problems < SMALL),
+        "bold": is_first_for_sure(line, others),
+        "about": f"{view.scale.both(line.value, line.lo, line.hi)}, {line.problems:,} problems",
     }
 
 

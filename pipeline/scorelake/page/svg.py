@@ -13,8 +13,7 @@ from math import log2
 
 from markupsafe import Markup, escape
 
-from scorelake.read.names import shorten
-from scorelake.read.numbers import ticks
+from scorelake.read.format import shorten, ticks
 
 MARKERS = (
     "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",

@@ -1,9 +1,9 @@
-"""The published tables as plain data: boards with their models, for the page, the report and the exports."""
+"""The published tables as plain data: boards with their models, for show, the page, the report and the exports."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -11,34 +11,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorelake.errors import UsageError
-from scorelake.read.names import canonical, check_names, labels
-from scorelake.read.numbers import Scale, scale
+from scorelake.read.format import DASH, SHORT_LABEL, Scale, canonical, check_names, labels
 from scorelake.read.session import Rows, session
+from scorelake.schemas import protocol_label
+from scorelake.text import escape_controls
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_LINE = """
-metric, model, value, lo, hi, rank, rank_lo, rank_hi, p_best, problems, problems_scored, problems_of_benchmark,
-attempts, reason
+_LINES = """
+SELECT benchmark, {part} AS part, protocol, metric, model, value, lo, hi, {ranks}, problems, problems_scored,
+    problems_of_benchmark, attempts, {reason}
+FROM {view}
+WHERE ($metric IS NULL OR metric = $metric) AND ($benchmark IS NULL OR benchmark = $benchmark)
+    AND ($protocol IS NULL OR protocol = $protocol) AND ($slice IS NULL OR {condition})
+ORDER BY benchmark, part NULLS FIRST, protocol, metric, rank NULLS LAST, value DESC NULLS LAST, model
 """
-_ORDER = "metric, rank NULLS LAST, value DESC NULLS LAST, model"
-_LINES = f"SELECT benchmark, protocol, {_LINE} FROM leaderboard ORDER BY benchmark, protocol, {_ORDER}"
-_SUBJECT_LINES = f"""
-SELECT subject, {_LINE} FROM subject_leaderboard
-WHERE benchmark = ? AND protocol = ? AND (? IS NULL OR metric = ?) ORDER BY subject, {_ORDER}
-"""
+_BOARD = {"ranks": "rank, rank_lo, rank_hi, p_best", "reason": "reason", "condition": "true"}
+_NO_RANKS = "NULL::BIGINT AS rank, NULL::BIGINT AS rank_lo, NULL::BIGINT AS rank_hi, NULL::DOUBLE AS p_best"
+_BY_RUN = _LINES.format(part="NULL", view="leaderboard", **_BOARD)
+_BY_SUBJECT = _LINES.format(part="subject", view="subject_leaderboard", **_BOARD)
+_BY_SLICE = _LINES.format(
+    part="coalesce(slice_value, 'none')",
+    view="slice_summary",
+    ranks=_NO_RANKS,
+    reason="NULL::VARCHAR AS reason",
+    condition="slice = $slice",
+)
 _OVERALL = """
 SELECT protocol, label, model, value, lo, hi, rank, rank_lo, rank_hi, benchmarks, missing
 FROM overall LEFT JOIN protocol USING (protocol) WHERE metric = ?
 ORDER BY protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
-_VALUES = "SELECT model, protocol, benchmark, value FROM model_summary WHERE metric = ? ORDER BY benchmark"
 _FAMILIES = "SELECT DISTINCT metric, family, k FROM model_summary ORDER BY family, k NULLS FIRST, metric"
-SHORT = 60
-"""Characters of a name where there is little room."""
 DEFAULTS = ("pass@1", "avg@N", "bayes@N")
-"""The default metric is the first of these that the run has."""
+"""The headline metric of a board is the first of these with a value there."""
 
 
 @dataclass(frozen=True)
@@ -54,40 +61,52 @@ class Line:
     rank_hi: int | None
     p_best: float | None
     problems: int
-    scored: int
-    of_benchmark: int
+    problems_scored: int
+    """Problems with enough attempts to have a value."""
+    problems_of_benchmark: int
     attempts: int
     reason: str | None
+    """Why the model is not ranked."""
 
     @property
     def rank_range(self) -> str:
         """The ranks compatible with the data, or the rank by value if they were not computed."""
         if self.rank is None:
-            return "\u2013"
+            return DASH
         if self.rank_lo is None or self.rank_lo == self.rank_hi:
             return str(self.rank)
-        return f"{self.rank_lo}\u2013{self.rank_hi}"
+        return f"{self.rank_lo}{DASH}{self.rank_hi}"
 
     @property
     def is_partial(self) -> bool:
         """Whether the value leaves out problems with fewer than k attempts."""
-        return self.value is not None and self.scored < self.problems
+        return self.value is not None and self.problems_scored < self.problems
+
+    def score(self, scale: Scale) -> str:
+        """Format the value; a star marks that it leaves out problems."""
+        return scale.text(self.value) + "*" * self.is_partial
 
 
 @dataclass(frozen=True)
 class BoardRows:
-    """A benchmark under one protocol: its models at every metric, best first, unranked models last."""
+    """A benchmark under one protocol, or a part of it: models by metric, best first, unranked last."""
 
     benchmark: str
     protocol: str
     label: str
     """What tells the protocol from the others of the benchmark; empty if there is no other."""
     lines: dict[str, list[Line]]
-    subject: str | None = None
-    """The subject, if the board is that of one subject."""
+    part: str | None = None
+    """The subject or value of a slice, if the board is of one."""
 
     def scale(self, metric: str) -> Scale:
-        return scale((line.value, line.lo, line.hi) for line in self.lines[metric])
+        return Scale.of((line.value, line.lo, line.hi) for line in self.lines[metric])
+
+    def headline(self, metric: str) -> str:
+        """Return the metric if the board has values of it, else the first default metric that it has."""
+        valued = [name for name, lines in self.lines.items() if any(line.value is not None for line in lines)]
+        first = [name for name in (metric, *DEFAULTS) if name in valued] + valued
+        return first[0] if first else metric if metric in self.lines else next(iter(self.lines))
 
 
 @dataclass(frozen=True)
@@ -126,7 +145,7 @@ class Facts:
         if name in self.families:
             return name
         metric = canonical(name, self.settings)
-        check_names("metric", list(self.families), [metric])
+        check_names("metric", self.families, [metric])
         return metric
 
 
@@ -185,21 +204,51 @@ def current_run_id(folder: Path) -> str:
 def facts(read: Reader) -> Facts:
     """Read the current run with its boards."""
     (run,) = read.dicts("SELECT *, (SELECT max(number) FROM run) AS newest FROM run WHERE shown")
-    lines = {
-        key: _by_metric(row[2:] for row in group) for key, group in groupby(read.rows(_LINES), lambda row: row[:2])
-    }
-    protocols: dict[str, list[dict[str, Any]]] = {}
-    for benchmark, protocol in lines:
-        protocols.setdefault(benchmark, []).append(json.loads(protocol or "{}"))
-    boards = [
-        BoardRows(benchmark, protocol, short_label(protocol, protocols[benchmark]), by_metric)
-        for (benchmark, protocol), by_metric in lines.items()
-    ]
+    boards = board_rows(read)
     if not boards:
         raise UsageError("this leaderboard has no scores", hint="see its run: `scorelake sql OUT 'FROM run'`")
     families = {name: (family, k) for name, family, k in read.rows(_FAMILIES)}
     models = read.names("model")
-    return Facts(run, read.settings(), boards, families, labels(models), labels(models, SHORT))
+    return Facts(run, read.settings(), boards, families, labels(models), labels(models, SHORT_LABEL))
+
+
+def board_rows(
+    read: Reader,
+    by_subject: bool = False,
+    by_slice: str | None = None,
+    metric: str | None = None,
+    of: BoardRows | None = None,
+) -> list[BoardRows]:
+    """Return the boards of the run, of every subject, or of every value of a slice, at every metric or at one.
+
+    `of` restricts them to one benchmark and protocol. A single problem has no interval: it does not represent others.
+    """
+    sql = _BY_SUBJECT if by_subject else _BY_RUN if by_slice is None else _BY_SLICE
+    parameters = {"metric": metric, "benchmark": of and of.benchmark, "protocol": of and of.protocol}
+    parameters["slice"] = by_slice
+    protocols: dict[str, list[dict[str, Any]]] = {}
+    for benchmark, text in read.rows("SELECT DISTINCT benchmark, protocol FROM model_summary"):
+        protocols.setdefault(benchmark, []).append(json.loads(text or "{}"))
+    boards = []
+    for (benchmark, part, protocol), group in groupby(read.table(sql, parameters)[1], key=lambda row: row[:3]):
+        lines = {
+            name: [_without_interval(Line(*row[4:])) for row in rows]
+            for name, rows in groupby(group, lambda row: row[3])
+        }
+        label = _short_label(protocol, protocols[benchmark])
+        boards.append(BoardRows(benchmark, protocol, label, lines, part))
+    return boards
+
+
+def _without_interval(line: Line) -> Line:
+    return replace(line, lo=None, hi=None) if line.problems_of_benchmark == 1 else line
+
+
+def _short_label(protocol: str, protocols: list[dict[str, Any]]) -> str:
+    """Return what tells a protocol from the others of its benchmark: grader=b. Empty if there is no other."""
+    values = json.loads(protocol or "{}")
+    differing = [key for key in values if len({json.dumps(other.get(key)) for other in protocols}) > 1]
+    return protocol_label(json.dumps({key: values[key] for key in differing}))
 
 
 @dataclass(frozen=True)
@@ -208,54 +257,55 @@ class OverallRows:
 
     label: str
     """Readable form of the protocol; empty if there is none, or if each benchmark has its own."""
-    benchmarks: list[str]
+    columns: list[tuple[str, Scale | None]]
+    """Head of every benchmark, and its scale if that is not the scale of the average: it has a metric of its own."""
     lines: list[tuple[Line, list[float | None]]]
 
+    @property
+    def notes(self) -> list[str]:
+        """Why models are not ranked: once if all lack the same."""
+        reasons = {line.model: line.reason for line, _ in self.lines}
+        if None not in reasons.values() and len(set(reasons.values())) == 1:
+            return [f"No model is ranked: {escape_controls(self.lines[0][0].reason or '')}"]
+        return [escape_controls(f"{model} is not ranked: {reason}") for model, reason in reasons.items() if reason]
 
-def overall_rows(read: Reader, metric: str) -> list[OverallRows]:
-    """Return a table for every protocol with several benchmarks: ranked models first, then those that lack some."""
+    def cells(self, top: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Return head and rows as text."""
+        shared = [i for i, (_, own) in enumerate(self.columns) if own is None]
+        averages = [(line.value, line.lo, line.hi) for line, _ in self.lines]
+        scale = Scale.of(averages + [(values[i], None, None) for _, values in self.lines for i in shared])
+        head = ["rank", "model", scale.heading("average"), "interval", *(name for name, _ in self.columns)]
+        scales = [own or scale for _, own in self.columns]
+        rows = [
+            [line.rank_range, escape_controls(line.model), scale.text(line.value), scale.between(line.lo, line.hi)]
+            + [own.text(value) for own, value in zip(scales, values, strict=True)]
+            for line, values in self.lines[:top]
+        ]
+        return head, rows
+
+
+def overall_rows(read: Reader, boards: list[BoardRows], metric: str) -> list[OverallRows]:
+    """Return a table for every protocol with several benchmarks: ranked models first, then those that lack some.
+
+    A benchmark without values of the metric has a column by its own headline metric.
+    """
     values: dict[tuple[str, str], dict[str, float | None]] = {}
-    for model, protocol, benchmark, value in read.rows(_VALUES, metric):
-        values.setdefault((model, protocol), {})[benchmark] = value
-        values.setdefault((model, ""), {})[benchmark] = value
+    heads: dict[str, tuple[str, Scale | None]] = {}
+    for board in boards:
+        own, name = board.headline(metric), escape_controls(board.benchmark)
+        if own != metric or board.benchmark not in heads:
+            heads[board.benchmark] = (name, None) if own == metric else (f"{name} ({own})", board.scale(own))
+        for line in board.lines[own]:
+            for protocol in (board.protocol, ""):
+                values.setdefault((line.model, protocol), {})[board.benchmark] = line.value
     out = []
     for (protocol, label), group in groupby(read.rows(_OVERALL, metric), key=lambda row: row[:2]):
         rows = [row[2:] for row in group]
         names = sorted({name for model, *_ in rows for name in values.get((model, protocol), {})})
         lines = []
-        for model, value, lo, hi, rank, rank_lo, rank_hi, benchmarks, missing in rows:
-            reason = missing and f"no value on {missing}"
-            line = Line(
-                model, value, lo, hi, rank, rank_lo, rank_hi, None, benchmarks, benchmarks, benchmarks, 0, reason
-            )
+        for model, value, lo, hi, rank, rank_lo, rank_hi, count, missing in rows:
+            reason = f"no value on {missing}" if missing and rank is None else None
+            line = Line(model, value, lo, hi, rank, rank_lo, rank_hi, None, count, count, count, 0, reason)
             lines.append((line, [values[model, protocol].get(name) for name in names]))
-        out += [OverallRows(label or "", names, lines)] if len(names) > 1 else []
+        out += [OverallRows(label or "", [heads[name] for name in names], lines)] if len(names) > 1 else []
     return out
-
-
-def short_label(protocol: str, protocols: Sequence[dict[str, Any]]) -> str:
-    """Return what tells a protocol from the others of its benchmark: grader=b. Empty if there is no other."""
-    values = json.loads(protocol or "{}")
-    differing = [key for key in values if len({json.dumps(other.get(key)) for other in protocols}) > 1]
-    return ", ".join(
-        f"{key}={values[key] if isinstance(values[key], str) else json.dumps(values[key])}" for key in differing
-    )
-
-
-def by_subject(read: Reader, board: BoardRows, metric: str | None = None) -> list[BoardRows]:
-    """Return the boards of the subjects of a board, at every metric or at one; none if there is one subject."""
-    rows = read.rows(_SUBJECT_LINES, board.benchmark, board.protocol, metric, metric)
-    boards = [
-        replace(board, subject=subject, lines=_by_metric(row[1:] for row in group))
-        for subject, group in groupby(rows, key=lambda row: row[0])
-    ]
-    return boards if len(boards) > 1 else []
-
-
-def _by_metric(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Line]]:
-    """Group the lines of a board by metric. A single problem has no interval: it does not represent others."""
-    lines: dict[str, list[Line]] = {}
-    for metric, *values in rows:
-        line = Line(*values)
-        lines.setdefault(metric, []).append(replace(line, lo=None, hi=None) if line.of_benchmark == 1 else line)
-    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,8 +94,9 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
         db.execute("SET TimeZone = 'UTC'")
         counts = out.snapshots / manifest["run"]["run_id"] / "problem_counts"
         db.read_parquet([literal(str(path)) for path in sorted(counts.glob("*"))]).create("published")
-        is_binary = _create_attempts(db, local.root, shard.files, settings)
-        _create_recount(db, settings.duplicates.rule, is_binary)
+        _create_attempts(db, local.root, shard.files, settings)
+        _create_graded(db, fails=settings.policy.ungraded == "fail")
+        _create_recount(db, settings.duplicates.rule)
         columns = f"{_KEYS}, n, c, ungraded"
         published = {column for column, *_ in db.execute("DESCRIBE published").fetchall()}
         if "answer_counts" in published and settings.duplicates.rule not in _SMALLEST_ANSWER:
@@ -116,44 +118,58 @@ def _row(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...]:
     return db.execute(sql).fetchall()[0]
 
 
-def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File, ...], settings: Settings) -> bool:
-    """Create the view `attempts`: the rows of the lake with canonical columns. Return whether they pass or fail."""
-    _create_raw(db, [str(Path(root) / file.path) for file in files], files)
-    names, policy, has_attempts = settings.columns, settings.policy, settings.duplicates.policy != "off"
-    types = {column: kind for column, kind, *_ in db.execute("DESCRIBE raw").fetchall()}
+def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File, ...], settings: Settings) -> None:
+    """Create the view `attempts`: the rows of the lake with canonical columns.
+
+    Files with the same columns are read together: DuckDB would make one type of two, such as a text of a boolean.
+    """
+    db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
+    db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
+    groups: dict[str, list[str]] = {}
+    for file in files:
+        path = str(Path(root) / file.path)
+        schema = parquet.footer(path).schema.to_arrow_schema()
+        db.execute("INSERT INTO folders VALUES (?, ?)", [path, file.constant_columns(parquet.field_ids(schema))])
+        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, file.deleted.tolist()])
+        groups.setdefault(str([(field.name, field.type) for field in schema]), []).append(path)
+    branches = [_select_attempts(db, paths, settings) for paths in groups.values()]
+    db.execute(f"CREATE VIEW attempts AS {' UNION ALL '.join(branches)}")
+
+
+def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings) -> str:
+    """Return the query of the canonical columns of files whose columns have the same types."""
+    names, has_attempts = settings.columns, settings.duplicates.policy != "off"
+    listed = ", ".join(text_literal(literal(path)) for path in paths)
+    options = "hive_partitioning = false, filename = '_path', file_row_number = true"
+    rows = f"(FROM read_parquet([{listed}], {options}) ANTI JOIN deleted USING (_path, file_row_number))"
+    types = {column: kind for column, kind, *_ in db.execute(f"DESCRIBE FROM {rows}").fetchall()}
+
+    def folder(name: str) -> str:
+        return f"folders.keys[{text_literal(name)}]"
 
     def text(name: str, default: str = "") -> str:
         """Return the column of a file if it has one, else the value of its folder, else the default."""
-        quoted, own = text_literal(name), ""
         if name in types:
-            own = f"WHEN list_contains(own, {quoted}) THEN {identifier(name)}::VARCHAR "
-        return f"CASE {own}WHEN map_contains(keys, {quoted}) THEN keys[{quoted}] ELSE {text_literal(default)} END"
+            column = f"raw.{identifier(name)}"
+            return f"decode({column})" if types[name] == "BLOB" else f"{column}::VARCHAR"
+        has_folder = f"map_contains(folders.keys, {text_literal(name)})"
+        return f"CASE WHEN {has_folder} THEN {folder(name)} ELSE {text_literal(default)} END"
 
     def key(name: str, default: str = "") -> str:
         """Return the text of a key; || gives NULL if a part is NULL."""
         return " || '@' || ".join(text(part, default) for part in names.parts(name))
 
-    passed, score = identifier(names.passed), identifier(names.score)
-    invalid, verdict, graded = ["false"], "NULL::BOOLEAN", []
-    if names.score in types:
-        kind = "FLOAT" if types[names.score] == "FLOAT" else "DOUBLE"
-        levels = ", ".join(f"{level}::{kind}" for level in settings.rubric.levels)
-        not_finite = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # as text: see _answer
-        invalid.append(f"{score} NOT IN ({levels})" if levels else not_finite)
-        graded.append(f"{score} IS NOT NULL")
-        if policy.pass_threshold is not None:
-            verdict = f"{score} >= {policy.pass_threshold}::{kind}"
-    if names.passed in types:
-        wrong, verdict = _verdict(passed, types[names.passed], settings)
-        invalid.append(wrong)
-        graded.append(f"{passed} IS NOT NULL")
+    invalid, verdict = _outcome(types, text(names.passed), settings)
     keys = {part for each in COMPOSITE for part in names.parts(each)}
     others = {*settings.protocol.columns, *settings.carried, *([names.attempt] if has_attempts else [])}
-    invalid += [_contradicts_folder(name, is_key=name in keys) for name in sorted((keys | others) & types.keys())]
+    for name in sorted((keys | others) & types.keys()):
+        has_both = f"map_contains(folders.keys, {text_literal(name)})"
+        invalid.append(f"({has_both} AND {_differs(text(name), folder(name), is_key=name in keys)})")
     invalid += [f"contains({text(part)}, '@')" for each in COMPOSITE for part in names.parts(each)[1:]]
-    protocol = [_protocol(text(name), types.get(name)) for name in settings.protocol.columns] or ["''"]
-    db.execute(f"""
-        CREATE VIEW attempts AS
+    protocol = [_value(text(name), types.get(name)) for name in settings.protocol.columns] or ["''"]
+    has_answers = settings.answers and names.answer in types
+    answer = _value(text(names.answer), types[names.answer], nan="NULL") if has_answers else "NULL"
+    return f"""
         SELECT
             {key("benchmark", "default")} AS benchmark,
             {key("subject", "all")} AS subject,
@@ -161,19 +177,45 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
             {key("problem_id")} AS problem_id,
             concat_ws(chr(31), {", ".join(f"coalesce({value}, chr(30))" for value in protocol)}) AS protocol,
             coalesce({" OR ".join(invalid)}, false) AS is_invalid,
-            {"true" if policy.ungraded == "fail" else " AND ".join(graded)} AS graded,
-            coalesce({verdict}, false) AS passed,
+            {verdict} AS passed,
+            {f"{text(names.score)} IS NOT NULL" if names.score in types else "false"} AS has_score,
+            {"false" if verdict == "NULL::BOOLEAN" else "true"} AS has_verdicts,
             {f"nullif({text(names.attempt, chr(30))}, chr(30))" if has_attempts else "NULL"} AS attempt,
-            {_answer(names.answer, types.get(names.answer) if settings.answers else None)} AS answer,
-            _path,
-            file_row_number
-        FROM raw JOIN folders ON raw._path = folders.path
+            {answer} AS answer,
+            raw._path,
+            raw.file_row_number
+        FROM {rows} AS raw JOIN folders ON raw._path = folders.path
+    """
+
+
+def _create_graded(db: duckdb.DuckDBPyConnection, fails: bool) -> None:
+    """Create the view `graded`: valid attempts, and whether they count.
+
+    Where attempts of a benchmark have verdicts and scores, an attempt is graded if it has both.
+    """
+    db.execute(f"""
+        CREATE VIEW graded AS
+        WITH valid AS (
+            FROM attempts
+            WHERE NOT is_invalid AND benchmark IS NOT NULL AND subject IS NOT NULL
+                AND model IS NOT NULL AND problem_id IS NOT NULL
+        ),
+        kinds AS (
+            SELECT benchmark,
+                bool_or(passed IS NOT NULL AND has_score) AS has_both,
+                bool_or(passed IS NOT NULL) OR (bool_or(has_verdicts) AND NOT bool_or(has_score)) AS verdicts
+            FROM valid
+            GROUP BY benchmark
+        )
+        SELECT valid.* REPLACE (coalesce(passed, false) AS passed), kinds.verdicts,
+            {str(fails).lower()} OR CASE WHEN has_both THEN passed IS NOT NULL AND has_score
+                ELSE passed IS NOT NULL OR has_score END AS graded
+        FROM valid JOIN kinds USING (benchmark)
     """)
-    return verdict != "NULL::BOOLEAN"
 
 
-def _create_recount(db: duckdb.DuckDBPyConnection, rule: str, is_binary: bool) -> None:
-    """Create the table `recount` from `attempts`: resolve duplicates by the rule, then count per problem."""
+def _create_recount(db: duckdb.DuckDBPyConnection, rule: str) -> None:
+    """Create the table `recount` from `graded`: resolve duplicates by the rule, then count per problem."""
     passed = {
         "first": f"arg_min(passed, {_ORDER}) FILTER (graded)",
         "last": f"arg_max(passed, {_ORDER}) FILTER (graded)",
@@ -190,16 +232,15 @@ def _create_recount(db: duckdb.DuckDBPyConnection, rule: str, is_binary: bool) -
                 CASE WHEN attempt IS NULL THEN {_ORDER} END AS unnumbered,
                 bool_or(graded) AS graded,
                 coalesce({passed}, false) AS passed,
-                {answer} AS answer
-            FROM attempts
-            WHERE NOT is_invalid AND benchmark IS NOT NULL AND subject IS NOT NULL
-                AND model IS NOT NULL AND problem_id IS NOT NULL
+                {answer} AS answer,
+                any_value(verdicts) AS verdicts
+            FROM graded
             GROUP BY ALL
         ),
         answers AS (
             SELECT {_KEYS}, answer, count(*) AS given, count(*) FILTER (passed) AS passes
             FROM verdicts
-            WHERE graded AND answer IS NOT NULL
+            WHERE graded AND verdicts AND answer IS NOT NULL
             GROUP BY ALL
         ),
         votes AS (
@@ -212,7 +253,7 @@ def _create_recount(db: duckdb.DuckDBPyConnection, rule: str, is_binary: bool) -
         counts AS (
             SELECT {_KEYS},
                 count(*) FILTER (graded) AS n,
-                {"count(*) FILTER (graded AND passed)" if is_binary else "NULL::BIGINT"} AS c,
+                CASE WHEN any_value(verdicts) THEN count(*) FILTER (graded AND passed) END AS c,
                 count(*) FILTER (NOT graded) AS ungraded
             FROM verdicts
             GROUP BY ALL
@@ -222,50 +263,47 @@ def _create_recount(db: duckdb.DuckDBPyConnection, rule: str, is_binary: bool) -
     """)
 
 
-def _create_raw(db: duckdb.DuckDBPyConnection, paths: list[str], files: tuple[File, ...]) -> None:
-    """Create `raw`, the rows of all files, and `folders`: the columns of each file, and values from its path."""
-    db.execute("CREATE TABLE folders (path VARCHAR, own VARCHAR[], keys MAP(VARCHAR, VARCHAR))")
-    db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
-    for path, file in zip(paths, files, strict=True):
-        columns = parquet.field_ids(parquet.footer(path).schema.to_arrow_schema())
-        db.execute("INSERT INTO folders VALUES (?, ?, ?)", [path, list(columns), file.constant_columns(columns)])
-        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, file.deleted.tolist()])
-    listed = ", ".join(text_literal(literal(path)) for path in paths)
-    options = "union_by_name = true, hive_partitioning = false, filename = '_path', file_row_number = true"
-    kept = "ANTI JOIN deleted USING (_path, file_row_number)"
-    db.execute(f"CREATE VIEW raw AS FROM read_parquet([{listed}], {options}) {kept}")
+def _outcome(types: Mapping[str, str], text: str, settings: Settings) -> tuple[list[str], str]:
+    """Return conditions for rows with an invalid outcome, and the verdict; `text` is the column `passed` as text."""
+    names, threshold = settings.columns, settings.policy.pass_threshold
+    passed, score = f"raw.{identifier(names.passed)}", f"raw.{identifier(names.score)}"
+    invalid, verdict = ["false"], "NULL::BOOLEAN"
+    if names.score in types:
+        kind = "FLOAT" if types[names.score] == "FLOAT" else "DOUBLE"
+        levels = ", ".join(f"{level}::{kind}" for level in settings.rubric.levels)
+        not_finite = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # as text: see _value
+        invalid.append(f"{score} NOT IN ({levels})" if levels else not_finite)
+        verdict = verdict if threshold is None else f"{score} >= {threshold}::{kind}"
+    kind = types.get(names.passed, "")
+    spellings = ("true", "false") if kind == "BOOLEAN" else ("0", "1")
+    is_text = kind.startswith(("VARCHAR", "ENUM", "BLOB"))
+    if kind and (is_text or any(spelling in names.pass_values for spelling in spellings)):
+        text = text if is_text else f"regexp_replace({text}, '[.]0$', '')"
+        passes, fails = names.pass_values, names.fail_values
+        valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
+        invalid += [f"{text} NOT IN ({valid})"] * bool(fails)
+        verdict = f"{text} IN ({passing})"
+    elif kind:
+        invalid.append(f"{passed}::DOUBLE NOT IN (0, 1)")
+        verdict = f"{passed}::DOUBLE = 1"
+    return invalid, verdict
 
 
-def _verdict(column: str, kind: str, settings: Settings) -> tuple[str, str]:
-    """Return conditions for rows with an invalid verdict, and for rows that passed."""
-    if not kind.startswith(("VARCHAR", "ENUM", "BLOB")):
-        return f"{column}::DOUBLE NOT IN (0, 1)", f"{column}::DOUBLE = 1"
-    passes, fails = settings.columns.pass_values, settings.columns.fail_values
-    valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
-    return f"{column}::VARCHAR NOT IN ({valid})" if fails else "false", f"{column}::VARCHAR IN ({passing})"
+def _value(text: str, kind: str | None, nan: str = "'NaN'") -> str:
+    """Return a text that is the same for equal values of any type: 1, 1.0 and the text 1; 0.0 and -0.0."""
+    if kind not in ("FLOAT", "DOUBLE") and not str(kind).startswith("DECIMAL"):
+        return text
+    # by the text: DuckDB trusts statistics of a file that exclude NaN, and a 32-bit 0.1 is not that of 64 bits
+    number = f"{text}::DOUBLE"
+    is_whole = f"abs({number}) < 1e18 AND {number} = trunc({number})"
+    whole = f"WHEN {is_whole} THEN {number}::HUGEINT::VARCHAR"
+    return f"CASE WHEN {text} LIKE '%nan' THEN {nan} {whole} ELSE {number}::VARCHAR END"
 
 
-def _contradicts_folder(name: str, is_key: bool) -> str:
+def _differs(column: str, folder: str, is_key: bool) -> str:
     """Return a condition for rows with another value than their folder; except in keys, 0.7 and 0.70 are one."""
-    column, folder = f"{identifier(name)}::VARCHAR", f"keys[{text_literal(name)}]"
-    differs = f"{column} IS DISTINCT FROM {folder}"
-    if not is_key:
-        number = f"coalesce(TRY_CAST({folder} AS DOUBLE), 'nan')"
-        differs = f"lower({column}) IS DISTINCT FROM lower({folder}) AND TRY_CAST({column} AS DOUBLE) <> {number}"
-        differs = f"coalesce({differs}, lower({column}) IS DISTINCT FROM lower({folder}))"
-    return f"(list_contains(own, {text_literal(name)}) AND map_contains(keys, {text_literal(name)}) AND {differs})"
-
-
-def _protocol(text: str, kind: str | None) -> str:
-    """Return a protocol value as text; whole numbers are spelled the same whatever their type."""
-    return f"regexp_replace({text}, '[.]0$', '')" if kind in ("FLOAT", "DOUBLE") else text
-
-
-def _answer(name: str, kind: str | None) -> str:
-    """Return the answer as text; NULL for NaN, or without a column of answers."""
-    if kind is None:
-        return "NULL::VARCHAR"
-    column = f"{identifier(name)}::VARCHAR"
-    if kind in ("FLOAT", "DOUBLE"):  # as text: DuckDB trusts statistics of a file that exclude NaN
-        return f"CASE WHEN ltrim({column}, '-') = '0.0' THEN '0.0' WHEN {column} NOT LIKE '%nan' THEN {column} END"
-    return column
+    if is_key:
+        return f"{column} IS DISTINCT FROM {folder}"
+    number = f"coalesce(TRY_CAST({folder} AS DOUBLE), 'nan')"
+    differs = f"lower({column}) IS DISTINCT FROM lower({folder}) AND TRY_CAST({column} AS DOUBLE) <> {number}"
+    return f"coalesce({differs}, lower({column}) IS DISTINCT FROM lower({folder}))"

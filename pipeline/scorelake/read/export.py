@@ -13,7 +13,7 @@ from typing import Any
 from scorelake.errors import UsageError
 from scorelake.metrics import families
 from scorelake.read.board import Facts, Reader, facts, opened
-from scorelake.read.names import labels
+from scorelake.read.format import labels
 from scorelake.read.sentences import title, verdict
 from scorelake.read.session import Rows, to_csv
 from scorelake.storage.disk import atomic_replace, replace_text, temp_path

@@ -14,9 +14,10 @@ from scorelake.comparing.pairs import protocol_difference
 from scorelake.comparing.tables import comparable_metrics
 from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
+from scorelake.metrics.families import Metric
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
-from scorelake.read.names import check_names, matches_protocol
+from scorelake.read.format import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose_compared
@@ -52,32 +53,60 @@ class Side:
         return self.protocol is None or matches_protocol(protocol, protocol_label(protocol), self.protocol)
 
 
+@dataclass(frozen=True)
+class StoredPair:
+    """Problem counts of both sides on one benchmark; without rows, `claim` is the reason."""
+
+    benchmark: str
+    sides: tuple[pl.DataFrame, ...]
+    described: dict[str, Any]
+    """Names of both sides, their protocol, and their common problems."""
+    claim: str = ""
+
+
+@dataclass(frozen=True)
+class StoredPairs:
+    """Two sides on every benchmark, and what their values are computed with."""
+
+    metric: Metric
+    settings: Settings
+    outcomes: Outcomes
+    pairs: list[StoredPair]
+
+
 def compare_stored(
     out: str, current: str, request: PairRequest, metric: str, settings: dict[str, Any]
 ) -> list[PairResult]:
     """Return one comparison per benchmark, and per shared protocol or of the two requested protocols."""
+    stored, results = stored_pairs(out, current, request, metric), []
+    names = [f"{model}\0{i}" for i, model in enumerate((request.model_a, request.model_b))]
+    for pair in stored.pairs:
+        row: dict[str, Any] = {"lift": None, "claim": pair.claim}
+        if pair.sides:
+            how = stored.metric, stored.settings, stored.outcomes
+            row = compare_two(names, pair.sides, pair.benchmark, *how).row(0, named=True)
+        results.append(PairResult(pair.benchmark, metric=metric, row=row, settings=settings, **pair.described))
+    return results
+
+
+def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> StoredPairs:
+    """Read both sides of every benchmark, by shared protocol or by the two requested protocols."""
     a, b = sides = _sides(out, current, request)
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
     outcomes = Outcomes.of(b.histogram, b.counts.collect_schema().names(), b.settings)
     (chosen,) = comparable_metrics(choose_compared(with_metric, outcomes))
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
-    results = []
+    pairs = []
     for benchmark in sorted(set(ours) & set(theirs)):
-        pairs: list[tuple[str, str] | None] = [*_protocol_pairs(a, b, ours[benchmark], theirs[benchmark])]
-        for pair in pairs or [None]:
-            if pair is None:
-                labels = ("", "")
-                claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
-                row: dict[str, Any] = {"lift": None, "claim": claim}
-            else:
-                labels = (protocol_label(pair[0]), protocol_label(pair[1]))
-                rows = [side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True)]
-                names = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
-                row = compare_two(names, rows, benchmark, chosen, with_metric, outcomes).row(0, named=True)
-            described = _describe_sides(a, b, labels)
-            results.append(PairResult(benchmark=benchmark, metric=metric, row=row, settings=settings, **described))
-    return results
+        for pair in _protocol_pairs(a, b, ours[benchmark], theirs[benchmark]):
+            rows = tuple(side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True))
+            labels = protocol_label(pair[0]), protocol_label(pair[1])
+            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels)))
+        if not pairs or pairs[-1].benchmark != benchmark:
+            claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
+            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), claim))
+    return StoredPairs(chosen, with_metric, outcomes, pairs)
 
 
 def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from scorelake.read.board import (
     BoardRows,
     Facts,
+    Line,
     OverallRows,
     Reader,
     current_run_id,
@@ -19,9 +20,8 @@ from scorelake.read.board import (
     opened,
     overall_rows,
 )
-from scorelake.read.numbers import scale as find_scale
-from scorelake.read.sentences import title, verdict
-from scorelake.text import escape_controls, plural
+from scorelake.read.sentences import not_ranked, title, verdict
+from scorelake.text import plural
 
 TOP = 10
 SATURATED = 0.95
@@ -46,13 +46,19 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
     """Return the report of an output as Markdown; `page` is the address of its page."""
     with opened(folder) as read:
         published = facts(read)
-        name, run = published.metric(metric), published.run
+        chosen, run = published.metric(metric), published.run
         sums = f"{run['rows_read']:,} attempts = {run['graded']:,} graded + {run['ungraded']:,} ungraded"
         sums += "".join(f" + {run[kind]:,} {kind}" for kind in ("duplicates", "rejected") if run[kind])
         parts = [f"Run {plain(run['run_id'])} of {run['started']:%Y-%m-%d %H:%M} UTC: {sums}."]
-        parts += [overall_markdown(each, name, TOP) for each in overall_rows(read, name)]
-        parts += [_board(published, read, board, name) for board in published.boards if name in board.lines]
-        grave, notes = warnings(read, published, name)
+        parts += [overall_markdown(each, chosen, TOP) for each in overall_rows(read, published.boards, chosen)]
+        for board in published.boards:
+            name = chosen if metric else board.headline(chosen)
+            if name in board.lines:
+                parts.append(board_markdown(published, board, name, TOP))
+                if moved := movers(read, board, name, published.label, 5):
+                    parts.append("Largest changes since the previous run:")
+                    parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
+        grave, notes = warnings(read, published, chosen)
     if grave or notes:
         parts.append("**Warnings**\n\n" + "\n".join(f"- {plain(text)}" for text in grave + notes))
     if page is not None:
@@ -60,29 +66,39 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
     return "\n\n".join(parts) + "\n"
 
 
-def overall_cells(overall: OverallRows, top: int | None = None) -> tuple[list[str], list[list[str]]]:
-    """Return head and rows of models by benchmarks, as text."""
-    own = [(line.value, line.lo, line.hi) for line, _ in overall.lines]
-    scale = find_scale(own + [(value, None, None) for _, parts in overall.lines for value in parts])
-    head = ["rank", "model", "average" + (", %" if scale.percent else ""), "interval"]
-    head += [escape_controls(name) for name in overall.benchmarks]
-    rows = [
-        [line.rank_range, escape_controls(line.model), scale.text(line.value), scale.between(line.lo, line.hi)]
-        + [scale.text(value) for value in parts]
-        for line, parts in overall.lines[:top]
-    ]
-    return head, rows
-
-
 def overall_markdown(overall: OverallRows, metric: str, top: int | None = None) -> str:
     """Return models by benchmarks as a Markdown table, with the models that lack a benchmark below."""
-    head, rows = overall_cells(overall, top)
+    head, rows = overall.cells(top)
     parts = [f"## {plain(' · '.join(filter(None, ('All benchmarks', overall.label, metric))))}"]
     parts.append(markdown_table([plain(name) for name in head], rows, [0, 2, *range(4, len(head))]))
-    parts += [
-        f"{plain(line.model)} is not ranked: {plain(line.reason)}." for line, _ in overall.lines[:top] if line.reason
+    return "\n\n".join(parts + [plain(note) for note in overall.notes])
+
+
+def board_markdown(published: Facts, board: BoardRows, metric: str, top: int | None = None) -> str:
+    """Return a board as Markdown: the verdict, the first models, and why others are not ranked."""
+    scale, lines = board.scale(metric), board.lines[metric]
+    rows = [
+        (
+            *(line.rank_range, published.label[line.model], f"{line.score(scale)}{scale.unit}"),
+            *(scale.between(line.lo, line.hi), f"{line.problems:,}", f"{line.attempts:,}"),
+        )
+        for line in lines[:top]
     ]
-    return "\n\n".join(parts)
+    head = ("Rank", "Model", plain(metric), f"{published.confidence:.0%} interval", "Problems", "Attempts")
+    parts = [f"## {plain(title(board))}"]
+    if any(line.rank or line.reason for line in lines):  # slices have no ranks
+        parts.append(plain(verdict(published, board, metric)))
+    parts += [markdown_table(head, rows, (0, 2, 4, 5))] if rows else []
+    parts += [plain(not_ranked(published.label[line.model], line.reason)) for line in lines[:top] if line.reason]
+    return "\n\n".join(parts + [f"{more}." for more in [omitted_models(lines[len(rows) :])] if more])
+
+
+def omitted_models(lines: Sequence[Line]) -> str:
+    """Count the models that a table leaves out; empty if there are none."""
+    unranked = sum(line.reason is not None for line in lines)
+    parts = [plural(len(lines) - unranked, "more model")] if len(lines) > unranked else []
+    parts += [f"{unranked:,} that {'is' if unranked == 1 else 'are'} not ranked"] if unranked else []
+    return " and ".join(parts)
 
 
 def is_of(page: Path, folder: Path) -> bool:
@@ -102,29 +118,6 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Se
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *(map(plain, row) for row in rows)))
 
 
-def _board(published: Facts, read: Reader, board: BoardRows, metric: str) -> str:
-    scale, label = board.scale(metric), published.label
-    ranked = [line for line in board.lines[metric] if line.rank is not None]
-    unranked = [line for line in board.lines[metric] if line.rank is None]
-    parts = [f"## {plain(title(board))}", plain(verdict(published, board, metric))]
-    if ranked:
-        rows = [
-            (x.rank_range, label[x.model], f"{scale.text(x.value)}{scale.unit}", scale.between(x.lo, x.hi))
-            for x in ranked[:TOP]
-        ]
-        head = ("Rank", "Model", plain(metric), f"{published.confidence:.0%} interval")
-        parts.append(markdown_table(head, rows, (0, 2)))
-    if len(ranked) > TOP:
-        parts.append(f"{len(ranked) - TOP:,} more models are ranked.")
-    parts += [f"{plain(label[line.model])} is not ranked: {plain(line.reason or '')}" for line in unranked[:TOP]]
-    if len(unranked) > TOP:
-        parts.append(f"{len(unranked) - TOP:,} more models are not ranked.")
-    if moved := movers(read, board, metric, label, 5):
-        parts.append("Largest changes since the previous run:")
-        parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
-    return "\n\n".join(parts)
-
-
 def warnings(read: Reader, facts: Facts, metric: str) -> tuple[list[str], list[str]]:
     """Return warnings about the current run: those that concern the data themselves, and notes."""
     run, grave = facts.run, [facts.rollback_note] if facts.rollback_note else []
@@ -133,7 +126,7 @@ def warnings(read: Reader, facts: Facts, metric: str) -> tuple[list[str], list[s
         grave.append(f"{run['quarantined']:,} {files} left out as unreadable.")
     if run["rejected"]:
         grave.append(f"{run['rejected']:,} rows were rejected as not valid.")
-    notes = [text for board in facts.boards for text in _board_warnings(board, metric)]
+    notes = [text for board in facts.boards for text in _board_warnings(board, board.headline(metric))]
     previous = read.dicts("FROM run WHERE number < ? ORDER BY number DESC LIMIT 1", run["number"])
     if previous and (changed := changed_settings(read, previous[0], run)):
         notes.append(f"Settings changed since the last run: {', '.join(changed)}.")
@@ -141,7 +134,7 @@ def warnings(read: Reader, facts: Facts, metric: str) -> tuple[list[str], list[s
 
 
 def _board_warnings(board: BoardRows, metric: str) -> Iterator[str]:
-    where, lines = title(board), board.lines.get(metric, [])
+    where, lines = title(board), board.lines[metric]
     if unranked := sum(line.rank is None for line in lines):
         are = "is" if unranked == 1 else "are"
         yield f"{where}: {plural(unranked, 'model')} {are} not ranked; the reasons are below the table."
@@ -152,7 +145,7 @@ def _board_warnings(board: BoardRows, metric: str) -> Iterator[str]:
     if means and min(means) < 0.9 * max(means):
         yield f"{where}: attempts per problem differ, from {min(means):.1f} to {max(means):.1f} on average."
     values = [line.value for line in lines if line.rank is not None and line.value is not None]
-    if values and board.scale(next(iter(board.lines))).percent and median_low(values) >= SATURATED:
+    if values and board.scale(metric).percent and median_low(values) >= SATURATED:
         yield f"{where} is saturated: half of the models score {SATURATED:.0%} or more."
 
 

@@ -8,15 +8,23 @@ from typing import Any
 
 from scorelake.metrics.counts import needs_equal_n
 from scorelake.read.board import BoardRows, Facts, Line
-from scorelake.read.numbers import Scale
+from scorelake.read.format import Scale
 from scorelake.text import escape_controls
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+RANK_RANGE = (
+    "Rank 1\u20133: the rank by score, and all others that significant differences leave open (each range by itself)."
+)
+
+
+def not_ranked(model: str, reason: str) -> str:
+    """Return why a model has no rank."""
+    return f"{escape_controls(model)} is not ranked: {escape_controls(reason)}"
 
 
 def title(board: BoardRows) -> str:
-    """Return the benchmark with its protocol and subject, if there are any."""
-    return " \u00b7 ".join(escape_controls(part) for part in (board.benchmark, board.label, board.subject) if part)
+    """Return the benchmark with its protocol and its subject or slice, if there are any."""
+    return " \u00b7 ".join(escape_controls(part) for part in (board.benchmark, board.label, board.part) if part)
 
 
 def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
@@ -32,7 +40,7 @@ def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
     highest = max([ranked[0], *unranked], key=lambda line: -math.inf if line.value is None else line.value)
     if highest is ranked[0]:
         return leader
-    score = f"{facts.label[highest.model]} has the highest score on {where}, {scale.both(highest.value, None, None)}"
+    score = f"{facts.label[highest.model]} has the highest score on {where}, {scale.both(highest.value)}"
     return f"{score}, but is not ranked: {highest.reason}. Of the ranked models, {leader}"
 
 
@@ -44,7 +52,7 @@ def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: 
     name = _list_models([facts.label[line.model] for line in tied])
     same_interval = len({(line.lo, line.hi) for line in tied}) == 1
     score = scale.both(first.value, *((first.lo, first.hi) if same_interval else (None, None)))
-    if first.of_benchmark == 1:
+    if first.problems_of_benchmark == 1:
         has = "has" if len(tied) == 1 else "share"
         return f"One problem says nothing about others. On it, {name} {has} the highest score at {metric}: {score}."
     if len(ranked) == 1:
@@ -119,9 +127,10 @@ def tiers(ranked: Sequence[Line]) -> list[int]:
     return out
 
 
-def is_first_for_sure(rank_hi: int | None, models: int) -> bool:
-    """Return whether a model is claimed better than every other ranked one: q is at most 1 - confidence for each."""
-    return rank_hi == 1 and models > 1
+def is_first_for_sure(line: Line, lines: Sequence[Line]) -> bool:
+    """Return whether a model is claimed better than every other model with a value: q <= 1 - confidence for each."""
+    others = [other for other in lines if other.value is not None and other.model != line.model]
+    return line.rank_hi == 1 and bool(others) and all(other.rank_lo is not None for other in others)
 
 
 def pair_conclusion(

@@ -6,10 +6,9 @@ interval and rank are always complete. Into a pipe nothing is cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -17,46 +16,82 @@ from rich.table import Table
 from rich.text import Text
 
 from scorelake.errors import UsageError
-from scorelake.read.board import Facts, Line, OverallRows, Reader, facts, opened, overall_rows
-from scorelake.read.names import check_names, shorten
-from scorelake.read.report import overall_cells, overall_markdown
+from scorelake.read.board import BoardRows, Facts, Line, OverallRows, board_rows, facts, opened, overall_rows
+from scorelake.read.format import DASH, check_names, shorten
+from scorelake.read.report import board_markdown, omitted_models, overall_markdown
+from scorelake.read.sentences import RANK_RANGE, not_ranked, title
 from scorelake.read.session import Rows, to_csv, to_json
+from scorelake.schemas import protocol_label
 from scorelake.text import escape_controls, plural
 
-_BAR = 24
+_BAR, _PIPE, _MIN_NAME = 24, 120, 12
+"""Characters of a bar, of a line in a pipe, and of a name before the padding of columns is dropped."""
 _RULED = box.Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
 """As box.SIMPLE_HEAD, with a rule between sections."""
-_DROPPED = ("attempts", "problems", "coverage", "best", "")
-"""Columns that a narrow terminal drops, in this order; the last is the bar."""
-_MIN_NAME = 12
-"""Names are cut to this length before the padding of columns is dropped."""
-_ROWS = """
-SELECT
-    benchmark, {part} AS part, label AS protocol, model, value, lo, hi, problems_scored, problems, attempts, {ranks}
-FROM {view} JOIN protocol USING (protocol)
-WHERE metric = $metric AND ($benchmark IS NULL OR benchmark = $benchmark) {condition}
-ORDER BY benchmark, part NULLS FIRST, protocol, rank NULLS LAST, value DESC NULLS LAST, model
-"""
-_RANKS = "rank, rank_lo, rank_hi, p_best, reason"
-_NO_RANKS = (
-    "NULL::BIGINT AS rank, NULL::BIGINT AS rank_lo, NULL::BIGINT AS rank_hi, NULL::DOUBLE AS p_best, "
-    "NULL::VARCHAR AS reason"
-)
-_RANK_RANGES = (
-    "Rank 1-3: no other model is significantly better, and all but two are significantly worse; best: share of "
-    "bootstrap resamples in which the model ranks first."
-)
+_COLUMNS = ["benchmark", "part", "protocol", "metric", *(each.name for each in fields(Line))]
+"""Columns of CSV and JSON: those of a board, then those of a line."""
+_LEADS = "leads: share of bootstrap resamples in which the model ranks first."
 _NO_RANK_RANGES = (
     "Rank ranges were not computed for {metric}: it is not in [compare] metrics, or the models share fewer problems "
     "than [compare] min_problems."
 )
-_PARTIAL = "* without the model's problems that have fewer than k attempts: see coverage."
+_PARTIAL = "* without the model's problems that have fewer than k attempts: see scored."
 _NO_VALUES = (
-    "No value: too few problems have k graded attempts (see coverage). Choose a smaller k, or accept fewer problems "
+    "No value: too few problems have k graded attempts (see scored). Choose a smaller k, or accept fewer problems "
     "with [uncertainty] min_coverage."
 )
-Head = tuple[Any, ...]
-"""Benchmark, subject or slice, and protocol of a table."""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table for the terminal."""
+
+    title: str
+    heads: Sequence[str]
+    rows: list[list[str]]
+    model: int
+    """Position of the models; the score is next."""
+    left: Collection[int]
+    dropped: Sequence[int]
+    """Columns that may be left out, the first first."""
+    ranked: int = 0
+    """Rows above the rule."""
+
+    def print(self, console: Console) -> int:
+        """Print it without the columns that do not fit, then with shorter names. Return how many are left out."""
+        if not console.is_terminal:
+            _print_plain(self._table(), max(_PIPE, _width(self._table())))
+            return 0
+        for count in range(len(self.dropped) + 1):
+            for short in (False, True):
+                table = self._table(count, short)
+                if _width(table) <= console.width:
+                    console.print(table)
+                    return count
+        longest = max(len(row[self.model]) for row in self.rows)
+        for pad in (1, 0):
+            room = longest - _width(self._table(count, short, pad)) + console.width
+            if room >= _MIN_NAME * pad:
+                break
+        console.print(self._table(count, short, pad, min(max(room, 5), longest)))
+        return count
+
+    def _table(self, dropped: int = 0, short: bool = False, pad: int = 1, max_name: int | None = None) -> Table:
+        table = Table(box=_RULED, title=Text(self.title, style="bold"), title_justify="left", padding=(0, pad))
+        kept = [i for i in range(len(self.heads)) if i not in self.dropped[:dropped]]
+        for i in kept:
+            head = self.heads[i].split()[0] if short and i < self.model else shorten(self.heads[i], 18)
+            style = "bold" if i == self.model + 1 else "cyan" if head == "" else ""
+            table.add_column(Text(head), justify="left" if i in self.left else "right", style=style, no_wrap=True)
+        for number, row in enumerate(self.rows, start=1):
+            cells = [Text(shorten(row[i], max_name) if max_name and i == self.model else row[i]) for i in kept]
+            table.add_row(*cells, end_section=number == self.ranked)
+        return table
+
+
+def _width(table: Table) -> int:
+    console = Console(width=100_000)
+    return console.measure(table).maximum
 
 
 def show_leaderboard(
@@ -67,67 +102,94 @@ def show_leaderboard(
     top: int | None = None,
     form: str = "table",
 ) -> str | None:
-    """Print one table per benchmark, protocol and value of the column `by`; other forms are returned as text."""
+    """Print one table per benchmark, protocol and value of the column `by`; other forms are returned as text.
+
+    Without a metric every benchmark is shown by its headline metric.
+    """
     with opened(out) as read:
         published = facts(read)
-        metric = published.metric(metric)
-        check_names("benchmark", list({board.benchmark: 0 for board in published.boards}), [benchmark])
-        sql, parameters = _query(read, by), {"metric": metric, "benchmark": benchmark}
-        columns, rows = read.table(sql, parameters | ({"slice": by} if "$slice" in sql else {}))
-        full = dict(read.rows("SELECT protocol, label FROM protocol"))
-        overall = overall_rows(read, metric) if benchmark is None and by is None else []
-    if not rows:
+        name = published.metric(metric)
+        check_names("benchmark", {board.benchmark: 0 for board in published.boards}, [benchmark])
+        boards = published.boards
+        if by == "subject":
+            boards = board_rows(read, by_subject=True)
+        elif by is not None:
+            slices = read.names("slice", "slice_summary")
+            if by not in slices:
+                available = ", ".join(map(escape_controls, ["subject", *slices]))
+                hint = f"score with --by {by} first; there are: {available}"
+                raise UsageError(f"no slices by {by!r} here", hint=hint)
+            boards = board_rows(read, by_slice=by)
+        overall = overall_rows(read, boards, name) if benchmark is None and by is None else []
+    boards = [board for board in boards if benchmark in (None, board.benchmark)]
+    shown = [(board, name if metric else board.headline(name)) for board in boards]
+    shown = [(board, name) for board, name in shown if name in board.lines]
+    if not shown:
         hint = "another benchmark or slice has it: leave --benchmark or --by out"
-        raise UsageError(f"no rows for {metric}", hint=hint)
-    tables = {head: list(group) for head, group in groupby(rows, key=lambda row: row[:3])}
+        raise UsageError(f"no rows for {name}", hint=hint)
     if form in ("csv", "json"):
-        rows = [row for table in tables.values() for row in table[:top]]
-        return to_csv(columns, rows, spreadsheet=True) if form == "csv" else to_json(columns, rows)
-    short = {(board.benchmark, full[board.protocol]): board.label for board in published.boards}
-    boards = {
-        (benchmark, part, short[benchmark, label]): [_line(row) for row in table]
-        for (benchmark, part, label), table in tables.items()
-    }
+        rows = [
+            (board.benchmark, board.part, protocol_label(board.protocol), name, *astuple(line))
+            for board, name in shown
+            for line in board.lines[name][:top]
+        ]
+        return to_csv(_COLUMNS, rows, spreadsheet=True) if form == "csv" else to_json(_COLUMNS, rows)
     if form == "markdown":
-        tables_of_all = [overall_markdown(each, metric, top) for each in overall]
-        return "\n\n".join(tables_of_all + [_markdown(head, metric, lines, top) for head, lines in boards.items()])
-    console = Console() if Console().is_terminal else Console(width=120)
-    for each in overall:
-        _print_overall(console, each, metric, top)
-    for head, lines in boards.items():
-        kept = lines[:top]
-        table = _fitted_table(console, head, metric, kept)
-        _print(table, max(120, _width(console, table)))
-        for note in _reasons(kept):
-            console.print(Text(note), soft_wrap=True)
-        if omitted := _omitted(lines[len(kept) :]):
-            console.print(Text(omitted, style="dim"))
-        if len(boards) > 1 and _lacks_ranges(lines):
-            console.print(Text(_NO_RANK_RANGES.format(metric=metric), style="dim"))
-    for text in _footer(published, metric, [line for lines in boards.values() for line in lines]):
-        console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
+        parts = [overall_markdown(each, name, top) for each in overall]
+        return "\n\n".join(parts + [board_markdown(published, board, name, top) for board, name in shown])
+    _print_tables(published, overall, shown, name, top)
     return None
 
 
-def _print_overall(console: Console, overall: OverallRows, metric: str, top: int | None) -> None:
-    """Print models by benchmarks; a narrow terminal drops benchmarks from the last on."""
-    head, rows = overall_cells(overall, top)
-    for dropped in range(len(overall.benchmarks) + 1):
-        table = Table(box=_RULED, title=Text(_title(("All benchmarks", overall.label), metric), style="bold"))
-        table.title_justify = "left"
-        kept = len(head) - dropped
-        for i, name in enumerate(head[:kept]):
-            table.add_column(Text(shorten(name, 18)), justify="left" if i in (1, 3) else "right", no_wrap=True)
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row[:kept]))
-        if not console.is_terminal or _width(console, table) <= console.width:
-            break
-    _print(table, max(120, _width(console, table)))
-    lines = [line for line, _ in overall.lines[:top]]
-    for note in _reasons(lines):
-        console.print(Text(note), soft_wrap=True)
-    if dropped:
-        console.print(Text(f"{plural(dropped, 'benchmark')} not shown: the terminal is too narrow", style="dim"))
+def _print_tables(
+    published: Facts, overall: list[OverallRows], shown: list[tuple[BoardRows, str]], metric: str, top: int | None
+) -> None:
+    console = Console() if Console().is_terminal else Console(width=_PIPE)
+    for each in overall:
+        heads, rows = each.cells(top)
+        name = " · ".join(filter(None, ("All benchmarks", escape_controls(each.label), metric)))
+        dropped = TextTable(name, heads, rows, 1, {1, 3}, range(len(heads) - 1, 3, -1)).print(console)
+        for note in each.notes:
+            console.print(Text(note), soft_wrap=True)
+        if dropped:
+            note = f"{plural(dropped, 'benchmark')} not shown: the terminal is too narrow"
+            console.print(Text(note, style="dim"))
+    for board, name in shown:
+        lines = board.lines[name]
+        table = _board_table(board, name, lines[:top])
+        table.print(console)
+        for line in lines[:top]:
+            if line.reason:
+                console.print(Text(not_ranked(line.model, line.reason)), soft_wrap=True)
+        if omitted := omitted_models(lines[len(table.rows) :]):
+            console.print(Text(f"{omitted}; --top shows more", style="dim"))
+        if len(shown) > 1 and _lacks_ranges(lines):
+            console.print(Text(_NO_RANK_RANGES.format(metric=name), style="dim"))
+    for text in _footer(published, shown):
+        console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
+
+
+def _board_table(board: BoardRows, metric: str, lines: list[Line]) -> TextTable:
+    """Return ranked models, then below a rule the unranked ones."""
+    scale, axis = board.scale(metric), _axis(lines)
+    rows = [
+        [
+            line.rank_range,
+            "" if line.p_best is None else f"{line.p_best:.0%}",
+            escape_controls(line.model),
+            line.score(scale) + " " * (not line.is_partial),
+            scale.between(line.lo, line.hi),
+            _bar(line, axis),
+            f"{line.problems:,}",
+            f"{line.problems_scored / line.problems:.0%}" if line.problems else DASH,
+            f"{line.attempts:,}",
+        ]
+        for line in lines
+    ]
+    heads = ["rank", "leads in resamples", "model", scale.heading(metric), "interval", ""]
+    heads += ["problems", "scored", "attempts"]
+    ranked = sum(not line.reason for line in lines)
+    return TextTable(f"{title(board)} · {metric}", heads, rows, 2, {2, 4, 5}, (8, 6, 7, 1, 5), ranked)
 
 
 def print_rows(columns: list[str], rows: Rows) -> None:
@@ -139,119 +201,18 @@ def print_rows(columns: list[str], rows: Rows) -> None:
     for row in rows:
         cells = ("" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row)
         table.add_row(*(Text(escape_controls(cell)) for cell in cells))
-    _print(table, 10_000)
+    if Console().is_terminal:
+        Console().print(table)
+    else:
+        _print_plain(table, 10_000)
 
 
-def _print(table: Table, width: int) -> None:
-    """Print a table; into a pipe or a file with the given width, and without trailing spaces."""
-    console = Console()
-    if console.is_terminal:
-        console.print(table)
-        return
+def _print_plain(table: Table, width: int) -> None:
+    """Print a table into a pipe or a file, without trailing spaces."""
     console = Console(width=width)
     with console.capture() as capture:
         console.print(table)
     console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-
-def _query(read: Reader, by: str | None) -> str:
-    """Return the query for the rows; raise if there are no slices by that column."""
-    if by is None:
-        return _ROWS.format(ranks=_RANKS, view="leaderboard", part="NULL", condition="")
-    if by == "subject":
-        return _ROWS.format(ranks=_RANKS, view="subject_leaderboard", part="subject", condition="")
-    slices = read.names("slice", "slice_summary")
-    if by not in slices:
-        available = ", ".join(map(escape_controls, ["subject", *slices]))
-        raise UsageError(f"no slices by {by!r} here", hint=f"score with --by {by} first; there are: {available}")
-    part, condition = "coalesce(slice_value, 'none')", "AND slice = $slice"
-    return _ROWS.format(ranks=_NO_RANKS, view="slice_summary", part=part, condition=condition)
-
-
-def _line(row: tuple[Any, ...]) -> Line:
-    model, value, lo, hi, scored, problems, attempts, rank, rank_lo, rank_hi, p_best, reason = row[3:]
-    return Line(model, value, lo, hi, rank, rank_lo, rank_hi, p_best, problems, scored, problems, attempts, reason)
-
-
-def _cells(line: Line, axis: tuple[float, float]) -> dict[str, str]:
-    """Return the text of every column."""
-    return {
-        "rank": line.rank_range.replace("\u2013", "-"),
-        "best": "" if line.p_best is None else f"{line.p_best:.0%}",
-        "model": escape_controls(line.model),
-        "score": "-" if line.value is None else f"{line.value:.4f}{'*' if line.is_partial else ' '}",
-        "interval": "-" if line.lo is None else f"{line.lo:.3f} to {line.hi:.3f}",
-        "": _bar(line, axis),
-        "problems": f"{line.problems:,}",
-        "coverage": f"{line.scored / line.problems:.0%}",
-        "attempts": f"{line.attempts:,}",
-    }
-
-
-def _reasons(lines: list[Line]) -> list[str]:
-    names = ((escape_controls(line.model), escape_controls(line.reason)) for line in lines if line.reason)
-    return [f"{model} is not ranked: {reason}" for model, reason in names]
-
-
-def _omitted(lines: list[Line]) -> str:
-    """Describe the models that --top leaves out; empty if there are none."""
-    unranked = sum(line.reason is not None for line in lines)
-    parts = [plural(len(lines) - unranked, "more model")] if len(lines) > unranked else []
-    parts += [f"{unranked:,} that {'is' if unranked == 1 else 'are'} not ranked"] if unranked else []
-    return f"{' and '.join(parts)}; --top shows more" if parts else ""
-
-
-def _markdown(head: Head, metric: str, lines: list[Line], top: int | None) -> str:
-    from scorelake.read.report import markdown_table, plain  # noqa: PLC0415  (only for this form)
-
-    kept = lines[:top]
-    columns = ("rank", "model", "score", "interval", "problems", "attempts")
-    rows = [[cells[column].strip() for column in columns] for cells in (_cells(line, (0, 1)) for line in kept)]
-    table = markdown_table([plain(metric) if column == "score" else column for column in columns], rows)
-    notes = [*_reasons(kept), _omitted(lines[len(kept) :])]
-    return "\n\n".join([f"**{plain(_title(head, metric))}**", table, *(plain(note) for note in notes if note)])
-
-
-def _title(head: Head, metric: str) -> str:
-    return " / ".join(escape_controls(part) for part in (*head, metric) if part)
-
-
-def _fitted_table(console: Console, head: Head, metric: str, lines: list[Line]) -> Table:
-    """Return the table without the columns that do not fit, then with shorter names."""
-    for count in range(len(_DROPPED) + 1):
-        table = _table(head, metric, lines, _DROPPED[:count])
-        if not console.is_terminal or _width(console, table) <= console.width:
-            return table
-    longest = max(len(escape_controls(line.model)) for line in lines)
-    for pad in (1, 0):
-        excess = _width(console, _table(head, metric, lines, pad=pad)) - console.width
-        if excess <= 0 or longest - excess >= _MIN_NAME * pad:
-            break
-    return _table(head, metric, lines, max_name=max(longest - excess, 5) if excess > 0 else 0, pad=pad)
-
-
-def _width(console: Console, table: Table) -> int:
-    return console.measure(table, options=console.options.update(width=100_000)).maximum
-
-
-def _table(
-    head: Head, metric: str, lines: list[Line], dropped: Sequence[str] = _DROPPED, max_name: int = 0, pad: int = 1
-) -> Table:
-    """Return ranked models, then below a rule the unranked ones; names are cut to max_name unless it is 0."""
-    title = Text(_title(head, metric), style="bold")
-    table = Table(box=_RULED, title=title, title_justify="left", padding=(0, pad))
-    axis = _axis(lines)
-    rows = [_cells(line, axis) for line in lines]
-    left, styles = ("model", "interval", ""), {"score": "bold", "": "cyan"}
-    names = [name for name in rows[0] if name not in dropped]
-    for name in names:
-        label = Text(metric if name == "score" else name)
-        table.add_column(label, justify="left" if name in left else "right", no_wrap=True)
-    for line, cells, following in zip(lines, rows, [*lines[1:], None], strict=True):
-        cells["model"] = shorten(cells["model"], max_name) if max_name else cells["model"]
-        row = [Text(cells[name], style=styles.get(name, "")) for name in names]
-        table.add_row(*row, end_section=not line.reason and following is not None and bool(following.reason))
-    return table
 
 
 def _axis(lines: list[Line]) -> tuple[float, float]:
@@ -272,11 +233,14 @@ def _lacks_ranges(lines: list[Line]) -> bool:
     return any(line.rank for line in lines) and all(line.rank_lo is None for line in lines)
 
 
-def _footer(published: Facts, metric: str, lines: list[Line]) -> list[str]:
+def _footer(published: Facts, shown: list[tuple[BoardRows, str]]) -> list[str]:
     """Explain the numbers, and name the run."""
+    lines = [line for board, name in shown for line in board.lines[name]]
     notes = [f"{published.confidence:.0%} confidence intervals (problems treated as a random sample)."]
-    if any(line.rank for line in lines):
-        notes.append(_NO_RANK_RANGES.format(metric=metric) if _lacks_ranges(lines) else _RANK_RANGES)
+    if any(line.rank_lo for line in lines):
+        notes += [RANK_RANGE, _LEADS]
+    elif any(line.rank for line in lines):
+        notes.append(_NO_RANK_RANGES.format(metric=shown[0][1]))
     notes += [_NO_VALUES] if all(line.value is None for line in lines) else []
     notes += [_PARTIAL] if any(line.is_partial for line in lines) else []
     run = published.run

@@ -37,6 +37,8 @@ class BucketTask:
     outcomes: Outcomes
     mirror: Mirror | None = None
     """Set where another machine may have written the bucket, or will read the results."""
+    benchmarks: tuple[str, ...] = ()
+    """The benchmarks to score; all if empty."""
 
     def local_path(self) -> Path:
         """Return the path of the bucket on this machine; fetch it if necessary."""
@@ -50,7 +52,13 @@ class BucketTask:
 
     def read(self, columns: Iterable[str]) -> pl.DataFrame:
         """Read columns of the bucket."""
-        return pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+        rows = pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+        return rows.filter(pl.col("benchmark").is_in(self.benchmarks)) if self.benchmarks else rows
+
+    def scores_name(self) -> str:
+        """Return the name of the file with the values of single problems."""
+        kind = f".{self.outcomes.binary:d}{self.outcomes.rewards:d}{self.outcomes.answers:d}" * bool(self.benchmarks)
+        return f"{Path(self.path).stem}{kind}.parquet"
 
     def __str__(self) -> str:
         return Path(self.path).stem
@@ -59,21 +67,18 @@ class BucketTask:
 def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
     """Return the problems with an attempt, by BOARD, subject and problem_id, and the key that they are resampled by.
 
-    The key is a hash of the problem, or of its cluster. Models may disagree on the cluster of a problem: the first by
-    name decides.
+    The key is a hash of the problem (`own`), or of its cluster. Models may disagree on the cluster of a problem: the
+    first by name decides.
     """
     keys = [*BOARD, "subject", "problem_id"]
     grouped = rows.filter(pl.col("n") > 0).group_by(keys, maintain_order=True)
-    problems = grouped.agg(*([pl.col(cluster).first().cast(pl.String)] if cluster else [])).sort(keys)
-    return problems.with_columns(pl.Series("key", _keys(problems, cluster), dtype=pl.UInt64)).select(*keys, "key")
-
-
-def _keys(problems: pl.DataFrame, cluster: str | None) -> Hashes:
+    problems = grouped.agg(_cluster=pl.col(cluster or "subject").first().cast(pl.String)).sort(keys)
     subjects = problems.select(pl.col("subject").unique())
     subjects = subjects.with_columns(pl.Series("hash", hash_text(subjects["subject"]), dtype=pl.UInt64))
     subject = problems.join(subjects, on="subject", how="left", maintain_order="left")["hash"].to_numpy()
     own = problem_hashes(subject, hash_text(problems["problem_id"]))
-    return own if cluster is None else cluster_keys(problems[cluster], own)
+    key = own if cluster is None else cluster_keys(problems["_cluster"], own)
+    return problems.select(*keys, pl.Series("key", key, pl.UInt64), pl.Series("own", own, pl.UInt64))
 
 
 def cluster_keys(clusters: pl.Series, own: Hashes) -> Hashes:

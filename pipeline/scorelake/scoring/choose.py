@@ -25,7 +25,7 @@ MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K = 1024, 256
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Outcomes in the lake: pass/fail, rewards, the largest number of attempts of a problem, and answers."""
+    """Outcomes of some benchmarks: pass/fail, rewards, the largest number of attempts of a problem, and answers."""
 
     binary: bool
     rewards: bool
@@ -33,6 +33,21 @@ class Outcomes:
     answers: bool = False
     earlier: bool = False
     """Problems have counts of the prior lake."""
+    others: tuple[Outcomes, ...] = ()
+    """Those of the lake's other benchmarks, if it mixes kinds."""
+
+    def settings(self, settings: Settings) -> Settings:
+        """Return the settings that concern these benchmarks.
+
+        In a mixed lake a rubric concerns scores and a prior verdicts; otherwise one without effect is an error.
+        """
+        default = Settings()
+        if self.others and not self.rewards:
+            return settings.model_copy(update={"rubric": default.rubric})
+        if self.others and not self.binary:
+            prior = {"prior": default.uncertainty.prior}
+            return settings.model_copy(update={"uncertainty": settings.uncertainty.model_copy(update=prior)})
+        return settings
 
     @classmethod
     def of(cls, histogram: pl.DataFrame, columns: Collection[str], settings: Settings) -> Outcomes:
@@ -87,9 +102,10 @@ def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcom
     """Return the named metrics, or the others that the lake allows; raise if it does not allow a named one."""
     chosen = [_named(name, settings) for name in names] or others
     allowed = [metric for metric in dict.fromkeys(chosen) if _allowed(metric, settings, outcomes)]
-    refused = [metric.name for metric in chosen if metric not in allowed]
-    votes = [metric.name for metric in chosen if metric.family.vote and metric not in allowed]
-    if names and votes and outcomes.binary:
+    other = [metric for metric in chosen if any(_allowed(metric, settings, kind) for kind in outcomes.others)]
+    refused = [metric.name for metric in chosen if metric not in allowed and metric not in other]
+    votes = [metric.name for metric in chosen if metric.family.vote and metric.name in refused]
+    if names and votes and any(kind.binary for kind in (outcomes, *outcomes.others)):
         raise UsageError(
             f"{', '.join(votes)}: this lake has no column {settings.columns.answer} to vote with",
             hint='[columns] answer = "..." names the column that holds the answers',

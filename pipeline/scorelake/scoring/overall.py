@@ -32,7 +32,10 @@ def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     models = pool_protocols(models, models)
     weight = benchmark_weights(models, settings)
     members = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
-    facts = models.select("metric", "family", "k", "param", "low", "high").unique(maintain_order=True)
+    # a reward may have other bounds than a verdict
+    facts = models.group_by("metric", "family", "k", "param", maintain_order=True).agg(
+        pl.col("low").min(), pl.col("high").max()
+    )
     names = facts.select("metric").with_row_index("order")
     parts = members.join(names, how="cross").join(
         models.select("benchmark", "model", "protocol", "metric", "value", "se", "units"),

@@ -18,11 +18,11 @@ from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.estimate import Estimate, evaluate, of_ends
 from scorelake.metrics.families import Metric
+from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
 from scorelake.scoring.moments import GroupMoments
-from scorelake.scoring.overall import overall_table
 from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
 from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
 from scorelake.scoring.values import check_rewards
@@ -74,9 +74,9 @@ def table_keys(settings: Settings) -> list[tuple[Sequence[str], str]]:
 
 def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
     """Return the summary tables to make."""
-    clustered = settings.columns.cluster is not None
-    out = []
+    cluster, out = settings.columns.cluster, []
     for keys, column in table_keys(settings):
+        clustered = cluster is not None and not (cluster == "subject" and keys == GROUP)
         named = pl.lit(column).alias("slice")
         fine, coverage = (frames[column].with_columns(named) for frames in (survey.histograms, survey.coverage))
         histogram = coarsen(fine, (*keys, CLUSTER) if clustered else keys)
@@ -92,7 +92,7 @@ def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
 def summary_tables(
     survey: Survey, settings: Settings, outcomes: Outcomes, moments: Sequence[GroupMoments]
 ) -> dict[str, pl.DataFrame]:
-    """Return the summaries of models, subjects and slices, the curves, and the averages over benchmarks.
+    """Return the summaries of models, subjects and slices, the curves, and under OVERALL the rows to be averaged.
 
     `moments` are those of metrics that do not follow from (n, c), as moments.bucket_moments makes them.
     """
@@ -101,15 +101,36 @@ def summary_tables(
     groups = groupings(survey, settings)
     frames = summarize(choose(settings, outcomes), groups, settings, outcomes, moments)
     models, subjects, *slices = (frame.drop(EXTRA) for frame in frames)
+    models = models.join(sampling(groups[0]), on=MODEL, how="left", maintain_order="left")
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
         CURVE.name: CURVE.check(curves),
-        OVERALL.name: OVERALL.check(overall_table(frames[0], settings)),
+        OVERALL.name: frames[0],
         MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
     }
+
+
+def sampling(models: Grouping) -> pl.DataFrame:
+    """Return for each model and benchmark whether n is fixed, adaptive (attempts stop after a pass) or unknown."""
+    rows = models.histogram.filter(pl.col("n") > 0).group_by(MODEL).agg("n", "c", "problems")
+    labels = []
+    for n, c, problems in zip(*(rows[name].to_list() for name in ("n", "c", "problems")), strict=True):
+        is_adaptive = min(n) < max(n) and stops_after(np.repeat(n, problems), np.repeat(c, problems)) > 0
+        labels.append("adaptive" if is_adaptive else "unknown" if min(n) < max(n) else "fixed")
+    return rows.select(*MODEL, pl.Series("sampling", labels, pl.String))
+
+
+def sampling_warnings(models: pl.DataFrame) -> list[str]:
+    """Warn of models whose numbers of attempts depend on outcomes, from rows of model_summary."""
+    found = models.filter(pl.col("sampling") == "adaptive").group_by("benchmark", maintain_order=True)
+    return [
+        f"{benchmark}: attempts of {', '.join(names[:5])}{' and others' * (len(names) > 5)} seem to stop after "
+        "a pass, which biases their scores upwards (column sampling of model_summary)"
+        for benchmark, names in found.agg(pl.col("model").unique(maintain_order=True)).iter_rows()
+    ]
 
 
 def summarize(
@@ -122,8 +143,8 @@ def summarize(
     """Return one summary table per grouping, groups x metrics, with the columns EXTRA."""
     made: list[dict[Metric, Summaries]] = [{} for _ in groups]
     per_table = [moments[i::2] for i in range(2)] if groups[0].clustered else [moments, [None] * len(moments)]
-    for summaries, by_group, by_cluster in zip(made, *per_table, strict=False):
-        summaries.update(_from_moments(chosen, by_group, by_cluster, settings))
+    for each, summaries, by_group, by_cluster in zip(groups, made, *per_table, strict=False):
+        summaries.update(_from_moments(chosen, by_group, by_cluster if each.clustered else None, settings))
     from_counts = [metric for metric in chosen if metric not in made[0]]
     if from_counts:
         for summaries, results in zip(made, _from_counts(from_counts, groups, settings, outcomes), strict=True):
@@ -234,6 +255,6 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     if not chosen:
         return pl.DataFrame(schema=CURVE.schema)
     made = _aggregate([of_ends(chosen, n, c)], models, column, settings)
-    share = (pl.col("problems_scored") / pl.col("problems")).alias("coverage")
+    share = (pl.col("problems_scored") / pl.col("problems")).alias("scored")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")

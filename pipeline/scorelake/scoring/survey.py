@@ -6,8 +6,8 @@ follows groups and distinct (n, c), not problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +35,6 @@ class Survey:
     """Problems, counted once however many models attempted them."""
     graded: int
     ungraded: int
-    binary: bool
-    """The lake has a pass/fail outcome."""
     columns: tuple[str, ...]
     """Columns of the bucket files."""
     rewards: tuple[float, float] | None
@@ -54,14 +52,23 @@ class Survey:
         """Largest number of graded attempts of a problem."""
         return int(self.histograms[ALL]["n"].max() or 0)  # type: ignore[arg-type]
 
+    def of(self, benchmarks: Collection[str]) -> Survey:
+        """Return the histograms, coverage and units of some benchmarks."""
+        parts = [
+            {name: frame.filter(pl.col("benchmark").is_in(benchmarks)) for name, frame in frames.items()}
+            for frames in (self.histograms, self.coverage)
+        ]
+        units = {board: keys for board, keys in self.units.items() if board[0] in benchmarks}
+        return replace(self, histograms=parts[0], coverage=parts[1], units=units)
+
 
 def survey_bucket(path: Path, settings: Settings) -> Survey:
     """Survey one bucket file."""
     columns, cluster = tuple(pq.read_schema(path).names), settings.columns.cluster
     carried = [*settings.by, *([cluster] if cluster else [])]
     scores = ["rewards"] if "rewards" in columns else []
-    raw = pl.read_parquet(path, columns=list(dict.fromkeys([*KEYS, *COUNTS, *carried, *scores])), glob=False)
-    rows = raw.with_columns(pl.col("c").fill_null(0))
+    rows = pl.read_parquet(path, columns=list(dict.fromkeys([*KEYS, *COUNTS, *carried, *scores])), glob=False)
+    rows = rows.with_columns(pl.col("c").fill_null(0))
     groups = [pl.col(GROUP), *([cluster_name(cluster)] if cluster else [])]
     slices = {ALL: [], **{column: [pl.col(column).cast(pl.String).alias(SLICE_VALUE)] for column in settings.by}}
     problems = attempted_problems(rows, cluster)
@@ -75,7 +82,6 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
         distinct=rows.select("benchmark", "subject", "problem_id").n_unique(),
         graded=int(rows["n"].sum()),
         ungraded=int(rows["ungraded"].sum()),
-        binary=not raw["c"].null_count(),
         columns=columns,
         rewards=next((ends for ends in rewards if ends[0] is not None), None),
         histograms={name: _histogram(rows, [*groups, *value]) for name, value in slices.items()},
@@ -100,7 +106,6 @@ def add_surveys(surveys: Iterable[Survey]) -> Survey:
             name: sum(getattr(part, name) for part in parts)
             for name in ("problems", "distinct", "graded", "ungraded")
         },
-        binary=all(part.binary for part in parts),
         columns=first.columns,
         rewards=(min(low for low, _ in rewards), max(high for _, high in rewards)) if rewards else None,
         histograms={name: _add([part.histograms[name] for part in parts]) for name in first.histograms},

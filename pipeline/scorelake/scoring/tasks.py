@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from scorelake.schemas import KEYS, PROBLEM_SCORE
 from scorelake.scoring.buckets import BucketTask
@@ -19,9 +16,6 @@ from scorelake.scoring.problem_scores import problem_scores
 from scorelake.scoring.summaries import table_keys
 from scorelake.scoring.values import ANSWERS, estimate_problems, needed_columns
 from scorelake.storage.disk import storage_errors
-
-if TYPE_CHECKING:
-    from scorelake.storage.mirror import Mirror
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ def score_buckets(tasks: Sequence[BucketTask]) -> list[BucketResult]:
 def _score(task: BucketTask) -> BucketResult:
     settings, outcomes = task.settings, task.outcomes
     chosen, cluster = choose(settings, outcomes), settings.columns.cluster
-    answers = [name for name in ANSWERS if name in pq.read_schema(task.local_path()).names]
+    answers = ANSWERS if outcomes.answers else ()
     carried = [*settings.by, *([cluster] if cluster else [])]
     columns = [*KEYS, "n", "c", *needed_columns(chosen, outcomes), *answers, *carried]
     rows = task.read(dict.fromkeys(columns)).with_columns(pl.col("c").fill_null(0))
@@ -48,14 +42,14 @@ def _score(task: BucketTask) -> BucketResult:
     moments = bucket_moments(rows, estimates, table_keys(settings), settings) if estimates else []
     values = problem_scores(rows, settings, outcomes)
     if values is not None:
-        _write(values, task.local_path(), task.mirror)
+        _write(values, task)
     return BucketResult(moments, bucket_noise(rows) if answers else None)
 
 
-def _write(values: pl.DataFrame, counts: Path, mirror: Mirror | None) -> None:
-    path = counts.parent.with_name(PROBLEM_SCORE.name) / counts.name
+def _write(values: pl.DataFrame, task: BucketTask) -> None:
+    path = task.local_path().parent.with_name(PROBLEM_SCORE.name) / task.scores_name()
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         values.write_parquet(path)
-    if mirror is not None:
-        mirror.send_file(path)
+    if task.mirror is not None:
+        task.mirror.send_file(path)

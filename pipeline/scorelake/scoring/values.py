@@ -140,10 +140,13 @@ def reward_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Set
     starts = range(0, max(1, rows.height), step)
     parts = parallel_map(lambda at: _reward_values(rows[at : at + step], chosen), starts)
     unknown = np.full(rows.height, np.nan)  # a posterior needs a finite set of levels
-    bounds = settings.rubric.bounds or (-np.inf, np.inf)
+    bounds, seen = settings.rubric.bounds, None
+    if bounds is None:
+        ends = rows.select(-pl.col(REWARDS[0]).list.min(), pl.col(REWARDS[0]).list.max().alias("high"))
+        seen = ends.fill_null(-np.inf).to_numpy().T
     return [
-        Estimate(np.concatenate(column)[None], unknown[None], unknown[None, None], bounds=bounds)
-        for column in zip(*parts, strict=True)
+        Estimate(value[None], unknown[None], unknown[None, None], bounds=bounds or (-np.inf, np.inf), seen=seen)
+        for value in map(np.concatenate, zip(*parts, strict=True))
     ]
 
 

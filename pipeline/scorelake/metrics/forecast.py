@@ -1,0 +1,156 @@
+"""Forecasts beyond the attempts, consistency, and scores corrected by trusted grades."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+from scipy.special import betaincc, betaln, gammaln, ndtri, stdtrit, xlog1py, xlogy
+
+from scorelake.errors import MetricError
+from scorelake.metrics.counts import check_k, distinct, pairs, whole_numbers
+from scorelake.metrics.distributions import Floats, ratio
+from scorelake.metrics.interval import interval
+
+_NODES = np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 70, endpoint=False), np.linspace(0.1, 1, 45)])
+"""Success rates that a mixing distribution may have."""
+
+
+def forecast(
+    n: ArrayLike, c: ArrayLike, k: int, confidence: float = 0.95, candidates: int = 60, iterations: int = 400
+) -> tuple[float, float, float]:
+    """Forecast pass@k for more attempts than were made; beyond four times n the attempts say little.
+
+    The value is that of a beta-binomial model, clipped to the interval: the profile likelihood over all distributions
+    of success rates, for so many candidates of pass@k, each by so many EM iterations.
+
+    >>> np.round(sl.metrics.forecast([8] * 20, [0] * 8 + [1] * 4 + [2] * 3 + [4] * 2 + [8] * 3, k=16), 2).tolist()
+    [0.63, 0.44, 0.94]
+    """
+    n_, c_, index = distinct(*pairs(n, c))
+    times = np.bincount(index).astype(np.float64)
+    made = n_ > 0
+    n_, c_, times = n_[made].astype(np.float64), c_[made].astype(np.float64), times[made]
+    if not n_.size:
+        raise MetricError("forecast: there are no attempts")
+    reached = -np.expm1(xlog1py(check_k("forecast", k), -_NODES))
+    choose = gammaln(n_ + 1) - gammaln(c_ + 1) - gammaln(n_ - c_ + 1)
+    likelihood = np.exp(choose[:, None] + xlogy(c_[:, None], _NODES) + xlog1py((n_ - c_)[:, None], -_NODES))
+    psi = (1 - np.cos(np.pi * (np.arange(candidates) + 0.5) / candidates)) / 2  # close to each other near 0 and 1
+    best = _profile(likelihood, times, np.zeros((1, _NODES.size)), iterations)[0]
+    deviance = 2 * (best - _profile(likelihood, times, reached - psi[:, None], iterations))
+    distance, z, at = np.sqrt(np.maximum(deviance, 0)), ndtri((1 + confidence) / 2), int(deviance.argmin())
+    lo = float(np.interp(z, distance[at::-1], psi[at::-1], right=0.0))
+    hi = float(np.interp(z, distance[at:], psi[at:], right=1.0))
+
+    def loss(logs: Floats) -> float:
+        a, b = np.exp(logs)
+        return -float((times * (betaln(a + c_, b + n_ - c_) - betaln(a, b))).sum())
+
+    fit = minimize(loss, np.log([0.5, 0.5]), method="L-BFGS-B", bounds=[(-12, 12)] * 2, options={"ftol": 1e-14})
+    a, b = np.exp(fit.x)
+    return min(max(float(-np.expm1(betaln(a, b + k) - betaln(a, b))), lo), hi), lo, hi
+
+
+def _profile(likelihood: Floats, times: Floats, excess: Floats, iterations: int) -> Floats:
+    """Maximize the log-likelihood over mixing weights with mean excess 0, one row of `excess` per constraint (EM)."""
+    total, weights = times.sum(), np.full(excess.shape, 1 / _NODES.size)
+    # the multiplier mu keeps total - mu * excess positive at every node
+    low, high = total / np.minimum(excess.min(axis=1), -1e-300), total / np.maximum(excess.max(axis=1), 1e-300)
+    mu = np.zeros(len(excess))
+    for i in range(iterations):
+        share = weights * ((times / np.maximum(weights @ likelihood.T, 1e-300)) @ likelihood)
+        for _ in range(12 if i == 0 else 1):  # Newton: the weights move little from one iteration to the next
+            slope = excess / np.maximum(total - mu[:, None] * excess, 1e-9)
+            move = mu - (share * slope).sum(axis=1) / np.maximum((share * slope**2).sum(axis=1), 1e-300)
+            mu = np.where(move <= low, (mu + low) / 2, np.where(move >= high, (mu + high) / 2, move))
+        weights = share / np.maximum(total - mu[:, None] * excess, 1e-9)
+    return np.asarray(times @ np.log(np.maximum(weights @ likelihood.T, 1e-300)).T)
+
+
+def cover(n: ArrayLike, c: ArrayLike, tau: float) -> tuple[Floats, Floats]:
+    """Return whether c / n is at least tau (0 or 1), and the probability of that under a uniform prior.
+
+    >>> np.round(sl.metrics.cover(n=[5, 16], c=[3, 12], tau=0.5), 5).tolist()
+    [[1.0, 1.0], [0.65625, 0.97548]]
+    """
+    if not 0 <= tau <= 1:
+        raise MetricError(f"cover: tau must be a number in [0, 1], got {tau!r}")
+    n_, c_ = (x.astype(np.float64) for x in pairs(n, c))
+    value = np.where(n_ > 0, c_ >= tau * n_ * (1 - 1e-12), np.nan)
+    return value, np.asarray(betaincc(1 + c_, 1 + n_ - c_, tau))
+
+
+def judge_corrected(
+    judged: ArrayLike,
+    gold: ArrayLike,
+    judged_labelled: ArrayLike,
+    labelled: ArrayLike,
+    confidence: float = 0.95,
+    min_labelled: int = 20,
+) -> tuple[float, float, float, float]:
+    """Correct a mean that a judge graded by trusted grades of some problems: value, se, lo, hi.
+
+    judged: mean of each problem as judged. gold, judged_labelled: of each labelled problem, the mean of its trusted
+    grades and the judged mean of the same attempts. labelled: their indices in `judged`. NaN with fewer of them.
+
+    >>> judged = [1, 0.75, 0.5, 0, 0.25, 1, 0.5, 0]
+    >>> np.round(sl.metrics.judge_corrected(judged, [1, 1, 0.5, 0], judged[:4], range(4), min_labelled=4)[:2], 6)
+    array([0.5625  , 0.176777])
+    """
+    every, y, f = (np.asarray(x, dtype=np.float64) for x in (judged, gold, judged_labelled))
+    at = whole_numbers("labelled", labelled)
+    size, m = every.size, y.size
+    if m < max(min_labelled, 2):
+        return np.nan, np.nan, np.nan, np.nan
+    among = np.cov(np.stack([every[at], y, f]))
+    bottom = every.var(ddof=1) / size + among[2, 2] / m - 2 * among[0, 2] / size
+    top = among[1, 2] / m - among[0, 1] / size
+    share = float(np.clip(top / bottom, 0, 1)) if bottom > 0 else 1.0
+    rest = y - share * f
+    value = share * every.mean() + rest.mean()
+    influence = share * (every - every.mean()) / size
+    np.add.at(influence, at, (rest - rest.mean()) / m)
+    se = float(np.sqrt((influence**2).sum() * m / (m - 1)))
+    reach = float(stdtrit(m - 1, (1 + confidence) / 2)) * se
+    return float(value), se, max(float(value) - reach, 0.0), min(float(value) + reach, 1.0)
+
+
+def judge_quality(
+    judged: ArrayLike, gold: ArrayLike, problem: ArrayLike, confidence: float = 0.95
+) -> dict[str, tuple[float, ...]]:
+    """Return value, lo and hi of a judge's agreement with trusted grades, sensitivity, specificity and kappa.
+
+    judged, gold, problem: both grades of each labelled attempt, and its problem, numbered from 0.
+
+    >>> quality = sl.metrics.judge_quality([1, 1, 0, 0, 1, 0], [1, 1, 0, 0, 0, 0], problem=[0, 0, 1, 1, 2, 2])
+    >>> {name: round(each[0], 3) for name, each in quality.items()}
+    {'agreement': 0.833, 'sensitivity': 1.0, 'specificity': 0.75, 'kappa': 0.667}
+    """
+    cell = 2 * np.asarray(gold, dtype=np.int64) + np.asarray(judged, dtype=np.int64)
+    owner = whole_numbers("problem", problem)
+    table = np.zeros((int(owner.max(initial=-1)) + 1, 4))
+    np.add.at(table, (owner, cell), 1)
+    table = table[table.any(axis=1)]
+    value, without = _agreement(table.sum(axis=0)), _agreement(table.sum(axis=0) - table)
+    left = (~np.isnan(without)).sum(axis=1)
+    deviation = np.nan_to_num(without - np.nanmean(without, axis=1, keepdims=True))
+    se = np.sqrt((deviation**2).sum(axis=1) * ratio(left - 1.0, left))  # delete-one-problem jackknife
+    ends = [
+        interval(value[i, None], se[i, None], left[i, None], (-1.0 if i == 3 else 0.0, 1.0), confidence)
+        for i in range(4)
+    ]
+    names = ("agreement", "sensitivity", "specificity", "kappa")
+    return {
+        name: (float(v), float(lo[0]), float(hi[0])) for name, v, (lo, hi) in zip(names, value, ends, strict=True)
+    }
+
+
+def _agreement(table: Floats) -> Floats:
+    """Return the statistics of counts (failed or passed by gold, then by judge), one row or many."""
+    fail_fail, fail_pass, pass_fail, pass_pass = np.moveaxis(table, -1, 0)
+    total, passed, called = table.sum(axis=-1), pass_fail + pass_pass, fail_pass + pass_pass
+    agreement = ratio(fail_fail + pass_pass, total)
+    chance = ratio(passed * called + (total - passed) * (total - called), total**2)
+    kappa = ratio(agreement - chance, 1 - chance)
+    return np.stack([agreement, ratio(pass_pass, passed), ratio(fail_fail, total - passed), kappa])
