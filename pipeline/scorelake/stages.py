@@ -24,10 +24,13 @@ from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import (
+    ADJUSTED,
     ANSWER_NOISE,
     COUNT_SCORE,
+    FORECAST,
     GROUP,
     MODEL_PAIR,
+    MODEL_RANK,
     MODEL_SUMMARY,
     OVERALL,
     PROBLEM_HISTOGRAM,
@@ -35,6 +38,7 @@ from scorelake.schemas import (
 )
 from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
+from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
@@ -287,14 +291,16 @@ def _score_kind(
     sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
     comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
+    models, tasks_of = summaries[MODEL_SUMMARY.name], [task for batch in batches for task in batch]
+    if outcomes.binary:
+        summaries[ADJUSTED.name] = adjusted_table(tasks_of, models, comparisons[MODEL_RANK.name], settings)
+        summaries[FORECAST.name] = forecast_table(histogram, choose(settings, outcomes), settings)
     return {
         PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
         **summaries,
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
-        **series_tables(
-            [task for batch in batches for task in batch], summaries[MODEL_SUMMARY.name], settings, outcomes
-        ),
+        **series_tables(tasks_of, models, settings, outcomes),
         ANSWER_NOISE.name: noise_table(noise),
     }
 
