@@ -16,7 +16,7 @@ from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
 from scorelake.comparing.ranks import overall_ranges
 from scorelake.comparing.sums import LakeSums
-from scorelake.comparing.tables import comparable_metrics, comparison_tables
+from scorelake.comparing.tables import comparison_tables
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.engines import Engine, local
@@ -282,7 +282,7 @@ def _score_kind(
     moments, noise = _score_buckets(space, batches, engine, outcomes)
     summaries = summary_tables(survey, settings, outcomes, moments)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
-    compared = comparable_metrics(choose_compared(settings, outcomes))
+    compared = choose_compared(settings, outcomes)
     ranked = list_benchmarks(survey, settings)
     sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
     comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
