@@ -1,7 +1,6 @@
 """Table schemas: the name, type and description of every column, in one list.
 
-It feeds the Parquet files of a snapshot, and the tables and comments of leaderboard.duckdb. What only that file has
-is in publish/views.py.
+It feeds the Parquet files and the tables and comments of leaderboard.duckdb; its views are in publish/views.py.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ class Table:
 
 
 def rank_of_value() -> pl.Expr:
-    """Rank by value, the highest first.
-
-    Values are rounded first: the mean of 0.1, 0.1 and 0.1 differs from that of 0.3, 0 and 0 in its last digit only.
-    """
+    """Rank by value, the highest first; rounded: means of 0.1, 0.1, 0.1 and 0.3, 0, 0 differ in the last digit."""
     return pl.col("value").round_sig_figs(12).rank("min", descending=True)
 
 
@@ -181,7 +177,9 @@ PROBLEM_HISTOGRAM = Table(
     },
 )
 MODEL_SUMMARY = Table(
-    "model_summary", "One row per benchmark, model, protocol and metric.", {**MODEL_COLUMNS, **_SUMMARY}
+    "model_summary",
+    "One row per benchmark, model, protocol and metric.",
+    {**MODEL_COLUMNS, **_SUMMARY, "sampling": (TEXT, "fixed, adaptive (n follows outcomes: biased) or unknown")},
 )
 SUBJECT_SUMMARY = Table(
     "subject_summary", "One row per benchmark, subject, model, protocol and metric.", {**GROUP_COLUMNS, **_SUMMARY}
