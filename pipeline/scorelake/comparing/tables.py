@@ -35,7 +35,7 @@ def comparable_metrics(chosen: Sequence[Metric]) -> list[Metric]:
     if pooled:
         raise UsageError(
             f"{', '.join(pooled)}: a blend of group means has no score per problem to pair",
-            hint="leave it out of [compare] metrics",
+            hint="leave it out of [compare] metrics and [gates]",
         )
     return list(dict.fromkeys(chosen))
 
