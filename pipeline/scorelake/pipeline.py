@@ -19,7 +19,6 @@ from typing import Any
 import polars as pl
 
 from scorelake import engines, gates, stages
-from scorelake.comparing.tables import comparable_metrics
 from scorelake.counting.merge import join_earlier
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
@@ -239,12 +238,13 @@ def _check_metric_names(settings: Settings) -> Settings:
     """Raise for metric names that mean nothing, before any work; spell the metric of the gates as in the tables."""
     any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     choose(settings, any_lake)
-    comparable_metrics(choose_compared(settings, any_lake))
+    choose_compared(settings, any_lake)
 
     def spelled(name: str, paired: bool = True) -> str:
-        wanted = settings.metrics.model_copy(update={"names": (name,)})
-        chosen = choose(settings.model_copy(update={"metrics": wanted}), any_lake)
-        return (comparable_metrics(chosen) if paired else chosen)[0].name
+        part, pick = ("compare", choose_compared) if paired else ("metrics", choose)
+        key = "metrics" if paired else "names"
+        wanted = getattr(settings, part).model_copy(update={key: (name,)})
+        return pick(settings.model_copy(update={part: wanted}), any_lake)[0].name
 
     of = settings.gates
     rules = tuple(rule.model_copy(update={"metric": spelled(rule.metric)}) for rule in of.rule)

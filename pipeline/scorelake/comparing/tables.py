@@ -16,7 +16,6 @@ from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
 from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.ranks import rank_table
 from scorelake.comparing.sums import LakeSums
-from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
 from scorelake.schemas import (
     MODEL_PAIR,
@@ -26,18 +25,8 @@ from scorelake.schemas import (
     SUBJECT_RANK,
     SUBJECT_SUMMARY,
 )
+from scorelake.scoring.series import without_earlier_points
 from scorelake.settings import Settings
-
-
-def comparable_metrics(chosen: Sequence[Metric]) -> list[Metric]:
-    """Return the metrics, each once; raise for a blend of group means, which has no score per problem."""
-    pooled = [metric.name for metric in chosen if metric.family.pooled]
-    if pooled:
-        raise UsageError(
-            f"{', '.join(pooled)}: a blend of group means has no score per problem to pair",
-            hint="leave it out of [compare] metrics and [gates]",
-        )
-    return list(dict.fromkeys(chosen))
 
 
 def comparison_tables(
@@ -48,7 +37,9 @@ def comparison_tables(
     lake: LakeSums,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of pairs and ranks."""
-    models, by_subject = summaries[MODEL_SUMMARY.name], summaries[SUBJECT_SUMMARY.name]
+    models, by_subject = (
+        without_earlier_points(summaries[table.name], settings) for table in (MODEL_SUMMARY, SUBJECT_SUMMARY)
+    )
     overall: list[BoardResult] = []
     subjects: list[BoardResult] = []
     results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
