@@ -74,7 +74,7 @@ class PairResult:
         units = "clusters" if self.settings["columns"]["cluster"] else "problems"
         se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
         pairs = self.family or 1
-        lift = detectable_lift(se, 1 - (1 - confidence) / pairs, POWER)
+        lift = detectable_lift(se, confidence, POWER, pairs)
         detectable = (
             f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {row['problems']:,} such problems"
         )
