@@ -19,7 +19,7 @@ from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.format import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
-from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.choose import choose_compared, split_outcomes
 from scorelake.settings import Settings
 
 
@@ -34,6 +34,8 @@ class Side:
     """Of the run."""
     counts: pl.LazyFrame
     histogram: pl.DataFrame
+    kinds: dict[str, list[bool]]
+    """What attempts of each benchmark have: verdicts, scores, answers."""
     protocol: str | None = None
     """A filter of the protocol, such as temperature=0.2; None for any."""
 
@@ -59,11 +61,15 @@ def compare_stored(
     a, b = sides = _sides(out, current, request)
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
-    outcomes = Outcomes.of(b.histogram, b.counts.collect_schema().names(), b.settings)
-    (chosen,) = comparable_metrics(choose_compared(with_metric, outcomes))
+    by_kind = split_outcomes(b.kinds, b.histogram, b.settings)
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
     results = []
     for benchmark in sorted(set(ours) & set(theirs)):
+        outcomes, _ = by_kind[tuple(b.kinds[benchmark])]
+        of_kind = outcomes.settings(with_metric)
+        allowed = comparable_metrics(choose_compared(of_kind, outcomes))
+        if not allowed:  # a metric of benchmarks of another kind
+            continue
         pairs: list[tuple[str, str] | None] = [*_protocol_pairs(a, b, ours[benchmark], theirs[benchmark])]
         for pair in pairs or [None]:
             if pair is None:
@@ -74,7 +80,7 @@ def compare_stored(
                 labels = (protocol_label(pair[0]), protocol_label(pair[1]))
                 rows = [side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True)]
                 names = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
-                row = compare_two(names, rows, benchmark, chosen, with_metric, outcomes).row(0, named=True)
+                row = compare_two(names, rows, benchmark, allowed[0], of_kind, outcomes).row(0, named=True)
             described = _describe_sides(a, b, labels)
             results.append(PairResult(benchmark=benchmark, metric=metric, row=row, settings=settings, **described))
     return results
@@ -118,7 +124,11 @@ def _side(snapshots: Path, manifests: dict[str, Manifest], model: str, run: str,
     histogram = pl.read_parquet(snapshots / run / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
     check_names("model", histogram["model"].unique().sort().to_list(), (model,))
     counts = pl.scan_parquet(bucket_paths(snapshots / run / FOLDER), glob=False)
-    return Side(model, run, stored_settings(manifests[run]), counts, histogram, protocol)
+    settings, columns = stored_settings(manifests[run]), counts.collect_schema().names()
+    verdicts = histogram.group_by("benchmark").agg(pl.col("c").is_not_null().all())
+    others = ["rewards" in columns, settings.answers and "answer_counts" in columns]
+    kinds = manifests[run].get("kinds") or {name: [has, *others] for name, has in verdicts.iter_rows()}  # before 0.2
+    return Side(model, run, settings, counts, histogram, kinds, protocol)
 
 
 def _protocol_pairs(a: Side, b: Side, ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:
