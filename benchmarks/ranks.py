@@ -19,6 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scorelake import metrics
 from scorelake.comparing.boards import list_benchmarks
@@ -26,9 +27,10 @@ from scorelake.comparing.compare import BoardResult, compare_boards
 from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.sums import LakeSums
 from scorelake.engines import local
+from scorelake.metrics.board import sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.paired import ResamplePlan, compare_scores
+from scorelake.metrics.paired import MAX_FLIP_RATIO, Lifts, ResamplePlan, compare_scores
 from scorelake.metrics.significance import sign_test
 from scorelake.schemas import MODEL_PAIR
 from scorelake.scoring.buckets import BucketTask
@@ -177,24 +179,55 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 """Success rates of problems, the same for both models."""
 
 
+SIZES = (20, 50, 100, 300)
+"""Problems of two models."""
+ATTEMPTS = {"1:16": (1, 1), "4:16": (4, 4), "8:16": (8, 8), "1 or 16:16": (1, 16)}
+"""Attempts per problem of one model, the least and the most; the other has 16. The last has 16 on a tenth."""
+
+
 def unequal_n(share: float) -> list[str]:
-    """How often two equal models are told apart at 5%: one with 1, 2 or 4 attempts, one with 16."""
+    """How often two equal models are told apart at 5%: one with fewer attempts per problem, one with 16."""
     out, lakes = [], max(100, round(4000 * share))
     for name, rates in SHAPES.items():
         cells = []
-        for n in (1, 2, 4):
-            for problems in (20, 50, 100, 300):
-                rng = np.random.default_rng([n, problems])
+        for number, (least, most) in enumerate(ATTEMPTS.values()):
+            for problems in SIZES:
+                rng = np.random.default_rng([number, problems])
                 p = np.stack([rates(rng, problems) for _ in range(lakes)])
-                scores = np.stack([rng.binomial(m, p) / m for m in (n, 16)], axis=1).reshape(2 * lakes, problems)
-                units = Units.of(rng.integers(0, 2**64, problems, dtype=np.uint64))
-                first, differs = 2 * np.arange(lakes), np.ones((2 * lakes, 2 * lakes), dtype=bool)
-                pairs = first, first + 1
-                lifts, _ = compare_scores(scores, units, ResamplePlan(100), pairs, np.arange(0), differs)
+                few = np.where(np.arange(problems) < problems // 10, most, least)
+                attempts = np.stack([few, np.full(problems, 16)])
+                scores = (rng.binomial(attempts, np.stack([p, p], axis=1)) / attempts).reshape(2 * lakes, problems)
+                apart = (sum_n_ratios(attempts.astype(float)) / problems).max() > MAX_FLIP_RATIO
+                lifts = two_by_two(scores, rng, np.full((2 * lakes, 2 * lakes), apart))
                 cells.append(f"{((lifts.p_two_sided <= 0.05) & ((lifts.lo > 0) | (lifts.hi < 0))).mean():.1%}")
         out.append(f"| {name} | {' | '.join(cells)} |")
         print(out[-1], flush=True)
     return out
+
+
+def margins(share: float) -> list[str]:
+    """How often B is called not worse by a margin that it is worse by: one with 1, 4 or 16 attempts."""
+    out, lakes = [], max(100, round(4000 * share))
+    for name, rates in SHAPES.items():
+        cells, mean = [], rates(np.random.default_rng(0), 1_000_000).mean()
+        margin = min(0.05, mean / 2)
+        for n in (1, 4, 16):
+            for problems in SIZES:
+                rng = np.random.default_rng([n, problems])
+                p = np.stack([rates(rng, problems) for _ in range(lakes)])
+                both = np.stack([p, p * (1 - margin / mean)], axis=1)
+                lifts = two_by_two((rng.binomial(n, both) / n).reshape(2 * lakes, problems), rng)
+                cells.append(f"{(lifts.inner_lo > -margin).mean():.1%}")
+        out.append(f"| {name} | {' | '.join(cells)} |")
+        print(out[-1], flush=True)
+    return out
+
+
+def two_by_two(scores: Floats, rng: np.random.Generator, n_differs: NDArray[np.bool_] | None = None) -> Lifts:
+    """Compare the second of every two rows with the first."""
+    units = Units.of(rng.integers(0, 2**64, scores.shape[1], dtype=np.uint64))
+    first = 2 * np.arange(len(scores) // 2)
+    return compare_scores(scores, units, ResamplePlan(500), (first, first + 1), np.arange(0), n_differs)[0]
 
 
 def main(share: float) -> None:
@@ -212,12 +245,15 @@ def main(share: float) -> None:
             boards += many
             print(lines[-1], flush=True)
     tests = skewed_tests(share)
-    DOC.write_text(text(lines, tests, unequal_n(share), boards), encoding="utf-8")
+    DOC.write_text(text(lines, tests, unequal_n(share), margins(share), boards), encoding="utf-8")
     print("\n".join(tests), f"\n{boards:,} boards in {time.perf_counter() - started:.0f} s")
 
 
-def text(lines: Sequence[str], tests: Sequence[str], unequal: Sequence[str], boards: int) -> str:
-    ns = " | ".join(f"{n}:16, {problems}" for n in (1, 2, 4) for problems in (20, 50, 100, 300))
+def text(
+    lines: Sequence[str], tests: Sequence[str], unequal: Sequence[str], worse: Sequence[str], boards: int
+) -> str:
+    ns = " | ".join(f"{n}, {problems}" for n in ATTEMPTS for problems in SIZES)
+    sizes = " | ".join(f"n = {n}, {problems}" for n in (1, 4, 16) for problems in SIZES)
     return f"""# Do claims and ranks hold what they promise?
 
 Made by `make coverage` (benchmarks/ranks.py): {boards:,} simulated boards, each compared and ranked by the code that
@@ -252,13 +288,23 @@ p <= 5%, of thousands of such pairs; and how often the interval of the lift cove
 
 ## Unequal numbers of attempts
 
-Two models with the same success rate on every problem, one with 1, 2 or 4 attempts per problem, the other with 16.
-The interval of the difference comes from the intervals of both models. How often one is called better than the other
-by pass@1, by attempts and number of problems; it is to be at most about 5%.
+Two models with the same success rate on every problem: one with 1, 4 or 8 attempts per problem, or with 1 and on a
+tenth of the problems 16; the other with 16. Beyond a ratio of 2 the interval of the difference comes from the
+intervals of both models. How often one is called better than the other by pass@1, by attempts and number of problems;
+it is to be at most about 5%.
 
 | success rates | {ns} |
-|---|{"---|" * 12}
+|---|{"---|" * len(ATTEMPTS) * len(SIZES)}
 {chr(10).join(unequal)}
+
+## Margins
+
+B is worse than A by exactly the margin: 0.05, or half of the mean success rate if that is less. How often B is called
+`not worse` or `equivalent`, by attempts and number of problems; it is to be at most 5%, give or take chance.
+
+| success rates | {sizes} |
+|---|{"---|" * 3 * len(SIZES)}
+{chr(10).join(worse)}
 """
 
 

@@ -102,6 +102,27 @@ def test_k_above_n_is_said_not_guessed(out: Path, lake: Path, cli) -> None:  # t
 
 
 @pytest.mark.slow
+def test_wrong_arguments_are_json_too(cli) -> None:  # type: ignore[no-untyped-def]
+    done = cli("score", "--json", "lake", "--nope")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_code"], document["error"]) == (2, 2, "No such option: --nope")
+
+
+def test_a_metrics_file_that_cannot_be_written_is_mentioned(out: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    put(lake, attempts(model="m", problem_id=["a"], passed=True))
+    done = cli("score", lake, "--out", out, "--metrics-file", lake / "part-0.parquet" / "x.prom")
+    assert done.returncode == 0
+    assert "x.prom cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["what?", "back\\slash"])
+def test_a_path_that_duckdb_cannot_write_is_a_usage_error(name: str, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    put(lake, attempts(model="m", problem_id=["a"], passed=True))
+    done = cli("score", lake, "--out", tmp_path / name)
+    assert done.returncode == 2
+    assert "choose another --out" in done.stderr
+
+
 def test_lake_errors(out: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "empty").mkdir()
     for arguments, says in (

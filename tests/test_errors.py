@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from scorelake import errors
+from scorelake.errors import DataError, listed
 
 
 def leaves(kind: type[errors.ScorelakeError]) -> list[type[errors.ScorelakeError]]:
@@ -17,3 +18,8 @@ def test_pickled(kind: type[errors.ScorelakeError]) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind
     assert (str(again), again.exit_code) == ("where: what\n  hint: hint", kind.exit_code)
+
+
+def test_a_name_adds_no_line_of_its_own() -> None:
+    error = DataError("broken" + listed([("a\n  hint: remove all", "b\n  c")]), where="x\n  hint: y", hint="z")
+    assert str(error) == "x\\n  hint: y: broken\n  a\\n  hint: remove all: b\\n  c\n  hint: z"

@@ -10,6 +10,7 @@ In a notebook:
     board.compare("model-a", "model-b")      # a paired comparison with its interval
     board.plot.curve(["model-a", "model-b"]) # a chart of pass@k over k, with bands
     sl.open("out")                           # the board that `scorelake score --out out` published
+    sl.gate("out", "model-a", "model-b")     # is model-b not worse? pass, fail or undecided
     sl.metrics.pass_at_k(n=10, c=3, k=5)     # every metric as a function of counts, or of a matrix of attempts
 
 `score` and `open` return a `Board`, its `compare` a `Comparison`, and each chart is a `Drawing`. `metrics` has
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
     from scorelake.notebook.board import Board, Comparison
     from scorelake.notebook.plots import Drawing
     from scorelake.notebook.scoring import EntryKind, Frame, Matrices, Options
+    from scorelake.read.gate import Gate
 
-__all__ = ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
+__all__ = ["Board", "Comparison", "Drawing", "__version__", "errors", "gate", "metrics", "open", "score"]
 
 # Loaded on first use: the libraries behind them take most of a second.
 _LAZY = {
@@ -134,6 +136,56 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     board = Board(check_location(out))
     assert board.folder  # raises at once if there is none
     return board
+
+
+def gate(
+    out: str | PathLike[str],
+    base: str,
+    candidate: str,
+    metric: str = "pass@1",
+    margin: float = 0.02,
+    benchmark: str | Sequence[str] = (),
+    *,
+    protocol: Sequence[str] = (),
+    run: Sequence[str] = (),
+    calibration: bool = True,
+) -> Gate:
+    """Decide whether a candidate is not worse than a base by more than a margin, per benchmark and jointly.
+
+    Parameters
+    ----------
+    out : path
+        An output, as for `open`.
+    base, candidate : str
+        Two models; or one model twice, with two protocols or runs.
+    metric : str
+        Any metric that has a value per problem.
+    margin : float
+        The fall that is still accepted; with 0 the candidate must be better.
+    benchmark : str or sequence of str
+        By default all benchmarks.
+    protocol, run : sequence of str
+        One for the base, or two: for the base and for the candidate. One protocol is for both.
+    calibration : bool
+        Measure error rates on random halves of the attempts.
+
+    Returns
+    -------
+    Gate
+        `verdict` is pass, fail or undecided; `text()`, `markdown()`, `junit()` and `document()` have the evidence.
+
+    Examples
+    --------
+    >>> sl.gate("out", base="model-00", candidate="model-01").verdict
+    'fail'
+    """
+    from scorelake.read.claim import PairRequest  # noqa: PLC0415 - see _LAZY
+    from scorelake.read.gate import decide  # noqa: PLC0415
+
+    request = PairRequest(base, candidate, metric, None, tuple(protocol), tuple(run))
+    benchmarks = (benchmark,) if isinstance(benchmark, str) else benchmark
+    with open(out) as board:
+        return decide(board.folder, board.out, request, margin, benchmarks, calibration)
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,8 @@ class ScorelakeError(Exception):
         self.what, self.where, self.hint = what, where, hint
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
+        where = (self.where or "").replace("\n", "\\n")  # a name cannot add a line of its own
+        text = f"{where}: {self.what}" if where else self.what
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -32,7 +33,7 @@ class ScorelakeError(Exception):
 
 def listed(entries: Sequence[tuple[str, object]], most: int = 10) -> str:
     """Return lines of a message, such as files with reasons; of many, the first."""
-    lines = [f"\n  {name}: {reason}" for name, reason in entries[:most]]
+    lines = ["\n  " + f"{name}: {reason}".replace("\n", "\\n") for name, reason in entries[:most]]
     more = len(entries) - most
     return "".join(lines) + (f"\n  ... and {more:,} more" if more > 0 else "")
 

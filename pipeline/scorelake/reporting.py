@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorelake.errors import DataError, ScorelakeError, UnreachableError
+from scorelake.storage.disk import first_line
 from scorelake.text import escape_control_lines, escape_controls, plural
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ class CommandOutput:
                     document = monitoring.complete_report(document, self.out, self.lake, seconds)
                     if document["exit_code"] != 6:  # the run that holds the lock writes its own
                         monitoring.write_report(self.out, document)
-            with suppress(OSError, ScorelakeError):
+            try:
                 if self.textfile and "time" in document:
                     monitoring.write_textfile(self.textfile, document, self._scores())
+            except (OSError, ScorelakeError) as error:
+                say(f"warning: {self.textfile} cannot be written ({first_line(error)}); alarms see its old values")
         if self.as_json:
             data(json.dumps(_finite(document)))
 

@@ -1,7 +1,6 @@
 """Table schemas: the name, type and description of every column, in one list.
 
-It feeds the Parquet files of a snapshot, and the tables and comments of leaderboard.duckdb. What only that file has
-is in publish/views.py.
+It feeds the Parquet files and the tables and comments of leaderboard.duckdb; its views are in publish/views.py.
 """
 
 from __future__ import annotations
@@ -83,10 +82,7 @@ class Table:
 
 
 def rank_of_value() -> pl.Expr:
-    """Rank by value, the highest first.
-
-    Values are rounded first: the mean of 0.1, 0.1 and 0.1 differs from that of 0.3, 0 and 0 in its last digit only.
-    """
+    """Rank by value, the highest first; rounded: means of 0.1, 0.1, 0.1 and 0.3, 0, 0 differ in the last digit."""
     return pl.col("value").round_sig_figs(12).rank("min", descending=True)
 
 
@@ -181,7 +177,9 @@ PROBLEM_HISTOGRAM = Table(
     },
 )
 MODEL_SUMMARY = Table(
-    "model_summary", "One row per benchmark, model, protocol and metric.", {**MODEL_COLUMNS, **_SUMMARY}
+    "model_summary",
+    "One row per benchmark, model, protocol and metric.",
+    {**MODEL_COLUMNS, **_SUMMARY, "sampling": (TEXT, "fixed, adaptive (n follows outcomes: biased) or unknown")},
 )
 SUBJECT_SUMMARY = Table(
     "subject_summary", "One row per benchmark, subject, model, protocol and metric.", {**GROUP_COLUMNS, **_SUMMARY}
@@ -339,6 +337,95 @@ CHANGE = Table(
         "settings_changed": (FLAG, "True if the settings or the version differ between the two runs"),
     },
 )
+
+SERIES = Table(
+    "series",
+    "Scores of every run over its training steps: the first metric, and the same at the largest shared k.",
+    {
+        **BENCHMARK_COLUMN,
+        "model": (TEXT, "Name of the run, without the step"),
+        **shared_columns("protocol"),
+        "step": (INT, "Training step, or the digits of a date"),
+        **shared_columns("metric", "value", "lo", "hi"),
+        "band_lo": (REAL, "Lower end of the band that contains the curve at all steps at once (problems in common)"),
+        "band_hi": (REAL, "Upper end of that band; null below [compare] min_problems in common"),
+        "smoothed": (REAL, "Local linear trend of pass@1 over the steps; null where attempts are not repeated"),
+        "rank_in_series": (INT, "Rank of the step among those of its run, on the problems of all steps"),
+        "problems": SIZE_COLUMNS["problems"],
+        "attempts": SIZE_COLUMNS["attempts"],
+    },
+)
+_RUN_METRIC: Columns = {name: SERIES.columns[name] for name in ("benchmark", "model", "protocol", "metric")}
+_STEPS: Columns = {"step_from": (INT, "Earlier step"), "step_to": (INT, "Later step")}
+SERIES_CHANGE = Table(
+    "series_change",
+    "Paired comparisons of neighbouring steps, and of the first with the last.",
+    {
+        **_RUN_METRIC,
+        "kind": (TEXT, "neighbours, or first to last"),
+        **_STEPS,
+        "problems": (INT, "Problems attempted at all steps"),
+        "lift": (REAL, "Mean over problems of the later score minus the earlier one"),
+        "lo": (REAL, "Lower end of the confidence interval of lift (t, paired by problem)"),
+        "hi": (REAL, "Upper end of the confidence interval of lift"),
+        "p": (REAL, "Two-sided p-value of no change; null if no score differs"),
+        "q": (REAL, "Benjamini-Hochberg adjusted p, over the comparisons of the run"),
+    },
+)
+BEST_STEP = Table(
+    "best_step",
+    "The best step of every run, its value without the luck of having been picked, and the largest change.",
+    {
+        **_RUN_METRIC,
+        "step": (INT, "Step with the highest value on the problems of all steps"),
+        "value": (REAL, "Its value, which is too high because the step was picked"),
+        "value_corrected": (REAL, "value minus the mean excess of picked steps over bootstrap resamples"),
+        "contenders": (INT, "Steps that may be the best (max-T over the steps)"),
+        "first_contender": (INT, "The first of them"),
+        "last_contender": (INT, "The last of them"),
+        "last_step": (INT, "Last step of the run"),
+        "last_value": (REAL, "Its value on the same problems"),
+        "change_step": (INT, "First step after the largest change of level"),
+        "change_p": (REAL, "p-value of that change by permuting the steps; null below four steps"),
+    },
+)
+CROSSOVER = Table(
+    "crossover",
+    "Stretches of steps in which pass@1 and pass@k moved in opposite directions, each beyond chance.",
+    {
+        **_RUN_METRIC,
+        "metric_k": (TEXT, "The metric at the larger k"),
+        **_STEPS,
+        "direction": (TEXT, "rises or falls: what the first metric does"),
+        **{
+            f"{name}{of}": (REAL, f"{text} of the {'metric at the larger k' if of else 'first metric'}")
+            for of in ("", "_k")
+            for name, text in (
+                ("lift", "Change"),
+                ("lo", "Lower end of the change"),
+                ("hi", "Upper end of the change"),
+            )
+        },
+    },
+)
+LEARNED = Table(
+    "learned",
+    "Problems whose success rate changed beyond chance between two steps of a run.",
+    {
+        **{name: SERIES.columns[name] for name in ("benchmark", "model", "protocol")},
+        **shared_columns("subject"),
+        **PROBLEM_ID,
+        **_STEPS,
+        "direction": (TEXT, "learned or forgotten"),
+        "n_from": (INT, "Graded attempts at the earlier step"),
+        "c_from": (INT, "Correct attempts at the earlier step"),
+        "n_to": (INT, "Graded attempts at the later step"),
+        "c_to": (INT, "Correct attempts at the later step"),
+        "p": (REAL, "p-value of Fisher's exact test"),
+        "q": (REAL, "Benjamini-Hochberg adjusted p, over the problems"),
+    },
+)
+SERIES_TABLES = (SERIES, SERIES_CHANGE, BEST_STEP, CROSSOVER, LEARNED)
 
 # --- runs and their history ---
 

@@ -25,7 +25,7 @@ PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 """Priors with a name; the empirical one is learnt for each model and benchmark."""
 COMPOSITE = ("model", "benchmark", "subject", "problem_id")
 """Keys of [columns] that may name several columns."""
-NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster")
+NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster", "step")
 
 
 def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -61,12 +61,15 @@ class Columns(Part):
     fail_values: tuple[str, ...] = ()
     """Texts that are a fail. With these, a text that is neither is rejected."""
     cluster: str | None = None
+    step: str | None = None
+    """Training step or date of a run: `model` and step name a point of its series, such as run@100."""
     carry: tuple[str, ...] = ()
 
     def parts(self, key: str) -> tuple[str, ...]:
         """Return the columns of a key of NAMING."""
         value = getattr(self, key) or ()
-        return (value,) if isinstance(value, str) else value
+        parts = (value,) if isinstance(value, str) else value
+        return (*parts, self.step) if key == "model" and self.step else parts
 
     @field_validator(*COMPOSITE, mode="before")
     @classmethod
@@ -236,6 +239,24 @@ class Compare(Part):
     max_pairs: int = Field(1_000_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
 
 
+class Series(Part):
+    """Models that are points of a series over training steps or dates."""
+
+    pattern: str | None = None
+    """Regular expression of their names, with groups `model` and `step`."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_groups(cls, pattern: str | None) -> str | None:
+        try:
+            groups = set(re.compile(pattern or "").groupindex)
+        except re.error as error:
+            raise ValueError(f"is not a regular expression: {error}") from None
+        if pattern and not {"model", "step"} <= groups:
+            raise ValueError("must have the groups (?P<model>...) and (?P<step>...)")
+        return pattern
+
+
 class Run(Part):
     """How the work is cut; none of it changes a number."""
 
@@ -281,6 +302,7 @@ class Settings(Part):
     gates: Gates = Gates()
     publish: Publish = Publish()
     compare: Compare = Compare()
+    series: Series = Series()
     run: Run = Run()
     storage: Storage = PATIENCE
     by: tuple[str, ...] = ()
@@ -312,6 +334,12 @@ class Settings(Part):
         return {*(name for key in keys for name in self.columns.parts(key)), *self.carried, *self.protocol.columns}
 
     @property
+    def series_pattern(self) -> str | None:
+        """Regular expression of the names of points; None where there are no series."""
+        default = r"(?P<model>.+)@(?P<step>-?[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2})" if self.columns.step else None
+        return self.series.pattern or default
+
+    @property
     def answers(self) -> bool:
         """Answers are counted where the lake has them and a vote is wanted."""
         names = (*self.metrics.names, *self.compare.metrics)
@@ -327,7 +355,7 @@ class Settings(Part):
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
-        parts = {"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by", "publish"}
+        parts = {"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by", "publish", "series"}
         return self.model_dump(mode="json", include=parts)
 
 

@@ -39,7 +39,8 @@ from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
-from scorelake.scoring.summaries import summary_tables
+from scorelake.scoring.series import series_tables, without_earlier_points
+from scorelake.scoring.summaries import sampling_warnings, summary_tables
 from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import score_buckets
 from scorelake.scoring.values import follow_from_counts
@@ -237,9 +238,9 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     if len(parts) > 1:
         tables = {name: _in_order(rows) for name, rows in tables.items()}
     models, settings = tables[MODEL_SUMMARY.name], space.settings
-    averages = OVERALL.check(overall_table(tables[OVERALL.name], settings))
+    averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
-    return tables, warnings
+    return tables, warnings + sampling_warnings(models)
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
@@ -266,7 +267,7 @@ def _score_kind(
     summaries = summary_tables(survey, settings, outcomes, moments)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     compared = comparable_metrics(choose_compared(settings, outcomes))
-    ranked = list_benchmarks(survey, settings.columns.cluster == "subject")
+    ranked = list_benchmarks(survey, settings)
     sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
     comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
@@ -275,6 +276,9 @@ def _score_kind(
         **summaries,
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
+        **series_tables(
+            [task for batch in batches for task in batch], summaries[MODEL_SUMMARY.name], settings, outcomes
+        ),
         ANSWER_NOISE.name: noise_table(noise),
     }
 

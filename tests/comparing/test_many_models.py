@@ -126,7 +126,7 @@ def test_buckets_and_memory_do_not_change_results(tmp_path: Path, missing: float
     frame = _frame(missing)
     path = tmp_path / "counts.parquet"
     frame.write_parquet(path)
-    benchmarks = list_benchmarks(survey_bucket(path, Settings()))
+    benchmarks = list_benchmarks(survey_bucket(path, Settings()), Settings())
     settings = Settings.model_validate({"compare": {"resamples": 200}})
     bucket = frame["problem_id"].str.slice(1).cast(int) % 3
     cuts = [[frame], [frame.filter(bucket == i) for i in range(3)]]
@@ -151,7 +151,7 @@ def test_buckets_and_memory_do_not_change_results(tmp_path: Path, missing: float
 def test_far_too_many_models_are_not_compared_in_advance(tmp_path: Path) -> None:
     frame = _frame(0.0)
     frame.write_parquet(tmp_path / "counts.parquet")
-    benchmarks = list_benchmarks(survey_bucket(tmp_path / "counts.parquet", Settings()))
+    benchmarks = list_benchmarks(survey_bucket(tmp_path / "counts.parquet", Settings()), Settings())
     for sums in Buckets(benchmarks, [frame], tmp_path).sums:
         (boards,) = compare_boards(
             benchmarks, [PASS], lambda board, _: set(board.models), Settings(), sums, max_models=MODELS - 1

@@ -63,3 +63,5 @@ def test_detectable_lift() -> None:
     enough, too_few = (detectable_lift((1 / 9 / problems) ** 0.5) for problems in (969, 968))
     assert enough == pytest.approx(0.03, rel=1e-4)
     assert enough < 0.03 < too_few
+    adjusted = (norm.ppf(1 - 0.025 / 45) + norm.ppf(0.8)) * 0.01
+    assert detectable_lift(0.01, pairs=45) == pytest.approx(adjusted, rel=1e-12)

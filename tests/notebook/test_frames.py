@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -286,3 +287,42 @@ def test_a_column_of_objects_is_refused() -> None:
     frame = pl.DataFrame({"model": ["m"], "problem_id": ["p"], "passed": pl.Series([object()], dtype=pl.Object)})
     with pytest.raises(UsageError, match="passed: a column of Python objects"):
         sl.score(frame)
+
+
+def test_an_unused_column_of_mixed_types_is_no_obstacle() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"llm": "m", "problem_id": ["a", "b", "b"], "passed": [True, False, None]})
+    frame["notes"] = [1, "a", {"x": 2}]
+    with sl.score(frame, metrics="pass@1") as board:
+        assert board.table("problem_counts")["n"].sum() == 2
+    frame["passed"] = frame["notes"]
+    with pytest.raises(UsageError, match="passed: a column of Python objects cannot be counted"):
+        sl.score(frame.rename(columns={"llm": "model"}))
+
+
+def test_rows_of_two_temperatures_are_not_pooled_silently() -> None:
+    rows = pl.DataFrame({"model": "m", "problem_id": ["a", "a", "b"], "passed": True, "temperature": [0.0, 0.7, 0.7]})
+    warnings: list[str] = []
+    sl.score(rows, metrics="pass@1", columns={"model": "model"}, warn=warnings.append)
+    assert "temperature are pooled: 0.7 (2 rows), 0.0 (1 rows), of 3 rows looked at" in warnings[0]
+    warnings.clear()
+    sl.score(rows, metrics="pass@1", config={"protocol": {"columns": ["temperature"]}}, warn=warnings.append)
+    assert warnings == []
+
+
+def test_a_fork_after_polars_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    code = (
+        "import os, polars as pl, scorelake as sl\n"
+        "from scorelake.notebook import scoring\n"
+        "rows = pl.DataFrame({'model': 'm', 'problem_id': ['a', 'b'], 'passed': True})\n"
+        "sl.score(rows, metrics='pass@1')\n"
+        "if os.fork() == 0:\n"
+        "    try:\n"
+        "        sl.score(rows, metrics='pass@1')\n"
+        "    except Exception as error:\n"
+        "        print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    assert "cannot run in a fork of a process that has used Polars" in done.stdout

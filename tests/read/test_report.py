@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,6 +19,8 @@ from counted import rows as asked
 from counted import scored
 from looked_at import HOSTILE, hostile, model, plain
 from scorelake.cli import app
+from scorelake.page.build import build_page
+from scorelake.read.board import BoardRows, Line, Reader, overall_rows
 from scorelake.read.report import plain as inert
 
 
@@ -52,23 +56,72 @@ def test_the_report(out: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_no_headline_hides_a_higher_score(tmp_path: Path, seed: int) -> None:
-    """Random boards: the headline begins with the model that has the highest value, ranked or not."""
+@pytest.mark.parametrize("seed", range(4))
+def test_every_sentence_follows_from_the_tables(tmp_path: Path, seed: int) -> None:
+    """Random boards: headline, rank ranges, bars, bold and colours agree with values and claims."""
     rng = np.random.default_rng(seed)
     for i in range(5):
         n, first = int(rng.integers(1, 9)), int(rng.choice([0, 0, 0, 12]))
-        counts = [(f"p{j}", n, int(rng.binomial(n, rng.random()))) for j in range(first, 40)]
-        put(tmp_path / "lake", expand(counts, model=f"m{i}"), f"{i}.parquet")
+        rates = np.clip(rng.beta(2, 2, 40) + (0.4 if i < 2 else 0), 0, 1)
+        for s in range(4):
+            counts = [(f"p{j}", n, int(rng.binomial(n, rates[j]))) for j in range(first, 40) if j % 4 == s]
+            put(tmp_path / "lake", expand(counts, model=f"m{i}", subject=f"s{s}"), f"{i}-{s}.parquet")
     out = tmp_path / "out"
-    run(tmp_path / "lake", out, metrics=["pass@1"])
-    table = asked(out, "SELECT model, value, rank FROM leaderboard WHERE metric = 'pass@1' ORDER BY value DESC")
+    run(tmp_path / "lake", out, "[compare]\nmin_problems = 5\n", metrics=["pass@1"])
+    table = asked(out, "SELECT model, value, rank, rank_lo FROM leaderboard ORDER BY value DESC")
+    claims = {(r["model_b"], r["model_a"]): r for r in asked(out, "SELECT model_a, model_b, claim, q FROM pair")}
+    ranked = [row for row in table if row["rank"]]
     headline = next(line for line in _call("report", out).splitlines() if " default at pass@1" in line)
     assert headline.startswith(table[0]["model"]), headline
     if table[0]["rank"] is None:
-        ranked = next(row["model"] for row in table if row["rank"] == 1)
         assert "but is not ranked: attempted 28 of 40 problems, 36 needed" in headline
-        assert f"Of the ranked models, {ranked} " in headline
+        assert f"Of the ranked models, {ranked[0]['model']} " in headline
+    if alike := re.search(r"\. ([^.]*) (?:is|are) statistically indistinguishable from it", headline):
+        for model in re.findall(r"m\d", alike[1]):
+            assert claims[model, ranked[0]["model"]]["claim"] == "inconclusive", headline
+    page = build_page(out)
+    rows = re.findall(r'<tr role="row" data-i="\d+" class="t\d( joined(?: first)?)?', page)
+    top = None
+    for row, joined in zip(ranked, rows, strict=False):
+        top = row if top is None or "first" in joined or not joined else top
+        assert row["rank_lo"] <= top["rank"], "a bar joins rows whose range includes the rank of the top row"
+    cells = re.findall(r'<td class="([np])(\d)([^"]*)" title="(m\d) vs\. (m\d):', page)
+    assert cells
+    for sign, step, equal, a, b in cells:
+        claim = claims[a, b]["claim"]
+        assert (equal == " equal") == (claim not in ("improvement", "regression"))
+        assert equal == "" or step == "0", "no colour without a claim"
+        assert step == "0" or (sign == "p") == (claim == "improvement")
+    bold = re.findall(r"<strong>([\d.]+)</strong></td>", page)
+    best = asked(out, "SELECT subject, model FROM subject_leaderboard WHERE rank_hi = 1")
+    assert len(bold) <= len(best)
+    for row in best if bold else ():
+        pairs = asked(out, f"FROM subject_comparison WHERE subject = '{row['subject']}'")
+        mine = [pair["q"] for pair in pairs if row["model"] in (pair["model_a"], pair["model_b"])]
+        assert max(mine) <= 0.05
+    assert ("Rank 1\u20133: the rank by score" in " ".join(_call("show", out).split())) == any(
+        row["rank_lo"] for row in ranked
+    )
+
+
+def test_each_benchmark_is_shown_by_its_own_metric() -> None:
+    """Verdicts and rewards in one output: the average is over the verdicts, rewards keep their scale."""
+
+    def board(name: str, metric: str, value: float) -> BoardRows:
+        line = Line("m", value, value - 0.1, value + 0.1, 1, 1, 1, 1.0, 40, 40, 40, 80, None)
+        none = [replace(line, value=None, lo=None, hi=None)]
+        return BoardRows(name, "", "", {"avg@N": none, "pass@1": none, metric: [line]})
+
+    class Overall(Reader):
+        def rows(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+            return [("", "", "m", 0.5, 0.4, 0.6, 1, None, None, 2, "games")]
+
+    boards = [board("code", "pass@1", 0.5), board("games", "avg@N", 2.25)]
+    assert [each.headline("pass@1") for each in boards] == ["pass@1", "avg@N"]
+    (overall,) = overall_rows(Overall(None), boards, "pass@1")  # type: ignore[arg-type]
+    head, (row,) = overall.cells()
+    assert head == ["rank", "model", "average, %", "interval", "code", "games (avg@N)"]
+    assert row == ["1", "m", "50.0", "40.0 to 60.0", "50.0", "2.25"]
 
 
 @pytest.mark.slow

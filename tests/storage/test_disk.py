@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from scorelake.errors import StorageError
 from scorelake.storage import disk
 
 
@@ -90,3 +91,13 @@ def test_other_errors_of_a_rename_are_raised(tmp_path: Path) -> None:
     shutil.rmtree(mine)
     with pytest.raises(FileNotFoundError):
         disk.replace_folder(mine, tmp_path / "x")
+
+
+def test_nothing_is_set_aside_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "set-aside").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "out" / "file").touch()
+    with pytest.raises(StorageError, match="is a link to another folder"):
+        disk.set_aside(tmp_path / "out" / "file", tmp_path / "out")
+    assert (tmp_path / "out" / "file").exists()

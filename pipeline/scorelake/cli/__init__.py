@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 from contextlib import suppress
 
+from scorelake import reporting
 from scorelake.cli import lakes, outputs, quick  # noqa: F401 - which register their commands
 from scorelake.cli.app import app
 
@@ -20,6 +22,9 @@ def main() -> None:
     except SystemExit as end:
         if isinstance(end.code, int | None):
             code.append(end.code or 0)
+        explain = getattr(end.__context__, "format_message", None)  # wrong arguments, which Typer has printed
+        if explain is not None and "--json" in sys.argv:
+            reporting.data(json.dumps({"status": "failed", "exit_code": end.code, "error": explain()}))
         raise
     code.append(0)
 

@@ -5,6 +5,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,12 +17,13 @@ import scorelake
 from scorelake import reporting
 from scorelake.cli.app import Out, app
 from scorelake.errors import UsageError
-from scorelake.text import escape_controls
+from scorelake.text import escape_control_lines, escape_controls
 
 Metric = Annotated[str | None, typer.Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
 Format = StrEnum("Format", ["table", "csv", "json"])
 Form = StrEnum("Form", ["table", "csv", "json", "markdown"])
 Kind = StrEnum("Kind", ["csv", "parquet", "xlsx"])
+Undecided = StrEnum("Undecided", ["pass", "fail"])
 Naming = StrEnum("Naming", ["ids", "numbers", "none"])
 
 
@@ -46,6 +48,45 @@ def compare(
         with scorelake.open(out) as board:
             comparison = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
         reporting.data(str(comparison))
+
+
+@app.command()
+def gate(
+    out: Out,
+    base: Annotated[str, typer.Argument(help="The model to be held against.")],
+    candidate: Annotated[str, typer.Argument(help="The model that must not be worse.")],
+    metric: Annotated[str, typer.Option(help="Any metric that the lake allows.")] = "pass@1",
+    margin: Annotated[float, typer.Option(help="The fall that is still accepted.")] = 0.02,
+    benchmark: Annotated[list[str] | None, typer.Option(help="Only this benchmark. Repeatable.")] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Only this protocol. Twice: of the base, and of the candidate.")
+    ] = None,
+    run: Annotated[
+        list[str] | None, typer.Option(help="The run of the base (number or id). Twice: also of the candidate.")
+    ] = None,
+    superiority: Annotated[bool, typer.Option("--superiority", help="The candidate must be better.")] = False,
+    undecided: Annotated[Undecided | None, typer.Option(help="Count undecided as this, instead of exit 7.")] = None,
+    calibration: Annotated[bool, typer.Option(help="Measure error rates on halves of the attempts.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown table to this file.")] = None,
+) -> None:
+    """Decide whether a model is not worse than another: exit 0 pass, 3 fail, 7 undecided."""
+    with reporting.failures(reporting.CommandOutput(as_json)):
+        result = scorelake.gate(
+            *(out, base, candidate, metric, 0.0 if superiority else margin, benchmark or ()),
+            protocol=protocol or (),
+            run=run or (),
+            calibration=calibration,
+        )
+        verdict = undecided.value if undecided and result.verdict == "undecided" else result.verdict
+        code = {"pass": 0, "fail": 3, "undecided": 7}[verdict]
+        for path, text in ((junit, result.junit()), (markdown, result.markdown())):
+            if path:
+                path.write_text(text, encoding="utf-8")
+        document = {"status": result.verdict, "exit_code": code, **result.document()}
+        reporting.data(json.dumps(document) if as_json else escape_control_lines(result.text()))
+    raise typer.Exit(code)
 
 
 @app.command()

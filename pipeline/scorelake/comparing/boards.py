@@ -17,8 +17,9 @@ from scorelake.metrics.bootstrap import MAX_UNITS
 from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.families import Metric
+from scorelake.scoring.series import without_earlier_points
 from scorelake.scoring.survey import ALL, Survey
-from scorelake.settings import Compare
+from scorelake.settings import Compare, Settings
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.integer[Any]]
@@ -85,8 +86,8 @@ class Benchmark:
         return (None, False) if self.by_subject and board > 0 else (self.unit_keys, self.clustered)
 
 
-def list_benchmarks(survey: Survey, by_subject: bool = False) -> list[Benchmark]:
-    """Return all boards, in the order of benchmark and protocol."""
+def list_benchmarks(survey: Survey, settings: Settings) -> list[Benchmark]:
+    """Return all boards, in the order of benchmark and protocol, with the last point of every series."""
     keys, is_graded = ("benchmark", "protocol", "subject", "model"), pl.col("n") > 0
     models = (
         survey.histograms[ALL].group_by(keys)
@@ -97,6 +98,7 @@ def list_benchmarks(survey: Survey, by_subject: bool = False) -> list[Benchmark]
         )
         .filter(pl.col("problems") > 0)
     )  # fmt: skip
+    models = without_earlier_points(models, settings)
     totals = survey.coverage[ALL].select("benchmark", "protocol", "subject", "attempted")
     problems = {(b, p, s): total for b, p, s, total in totals.iter_rows()}
     out = []
@@ -112,7 +114,7 @@ def list_benchmarks(survey: Survey, by_subject: bool = False) -> list[Benchmark]
         unit_keys = survey.units[benchmark, protocol]
         clustered = unit_keys is not None and unit_keys.size < total
         few = unit_keys if unit_keys is not None and unit_keys.size <= MAX_UNITS else None
-        out.append(Benchmark(overall, tuple(subjects), few, clustered, by_subject))
+        out.append(Benchmark(overall, tuple(subjects), few, clustered, settings.columns.cluster == "subject"))
     return out
 
 

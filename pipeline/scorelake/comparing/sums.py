@@ -98,8 +98,10 @@ def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices
         by_subject = {} if mine is None else mine.partition_by("subject", as_dict=True)
         for i, board in enumerate(benchmark.boards):
             part = mine if board.subject is None else by_subject.get((board.subject,))
-            if part is not None:
-                models = pl.Series(board.models, dtype=pl.String)
+            models = pl.Series(board.models, dtype=pl.String)
+            if part is not None and task.settings.series_pattern:
+                part = part.filter(pl.col("model").is_in(models.implode()))
+            if part is not None and part.height:
                 model = part["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64)
                 problem = part["problem"].rle_id().cast(pl.Int64).to_numpy()
                 unit_keys, clustered = benchmark.units(i)

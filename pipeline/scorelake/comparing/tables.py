@@ -26,6 +26,7 @@ from scorelake.schemas import (
     SUBJECT_RANK,
     SUBJECT_SUMMARY,
 )
+from scorelake.scoring.series import without_earlier_points
 from scorelake.settings import Settings
 
 
@@ -48,7 +49,9 @@ def comparison_tables(
     lake: LakeSums,
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of pairs and ranks."""
-    models, by_subject = summaries[MODEL_SUMMARY.name], summaries[SUBJECT_SUMMARY.name]
+    models, by_subject = (
+        without_earlier_points(summaries[table.name], settings) for table in (MODEL_SUMMARY, SUBJECT_SUMMARY)
+    )
     overall: list[BoardResult] = []
     subjects: list[BoardResult] = []
     results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)

@@ -124,7 +124,7 @@ def _key(schema: Schema, hive: Hive, name: str, key: str, names: Names, wrong: l
         if name not in hive and (is_part or key not in DEFAULTS or name != key):
             wrong.append(_missing(name, key))
         return Source(None, hive.get(name, DEFAULTS.get(key)))
-    if not (is_part and schema[name] == pl.Boolean):
+    if not (is_part and schema[name] in (pl.Boolean, pl.Date)):
         _named(name, schema[name], key, wrong)
     return Source(name, hive.get(name), agree=name in hive)
 

@@ -61,7 +61,7 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     return np.minimum(np.minimum.accumulate(share[::-1])[::-1], 1)[np.argsort(order, kind="stable")]
 
 
-def detectable_lift(se: float, confidence: float = 0.95, power: float = 0.8) -> float:
-    """Return the true lift that a two-sided interval of this standard error separates from zero with this power."""
+def detectable_lift(se: float, confidence: float = 0.95, power: float = 0.8, pairs: int = 1) -> float:
+    """Return the true lift that is separated from zero with this power, after adjustment over so many pairs."""
     normal = NormalDist()
-    return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(power)) * se
+    return (normal.inv_cdf(1 - (1 - confidence) / 2 / pairs) + normal.inv_cdf(power)) * se

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shlex
 import tomllib
@@ -13,6 +14,7 @@ from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import numpy as np
@@ -21,6 +23,8 @@ import polars as pl
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.lake.description import settings_for
 from scorelake.lake.infer import config_text, infer_config
+from scorelake.lake.names import names_setting
+from scorelake.lake.pooling import pooled_settings
 from scorelake.lake.sample import FILES, GROUPS, ROWS, sample_frame
 from scorelake.metrics.counts import Attempts
 from scorelake.metrics.counts import entries as parse_matrix
@@ -45,6 +49,7 @@ EntryKind: TypeAlias = Literal["passed", "score"]
 
 FRAME, MATRIX, UNNAMED = "frame", "matrix", "model"
 """Names of such lakes in messages and in the table of runs, and of the model of a single matrix."""
+_IMPORTED_BY, _FORK_TIMEOUT_S = os.getpid(), 10.0
 _LOG = logging.getLogger(__name__).warning
 _HINT = "pass a path, a Polars, pandas or Arrow table, a matrix (problems x attempts), or matrices by model"
 
@@ -71,6 +76,7 @@ def score_attempts(
 ) -> Board:
     """Run the job and return its board; `config` are arguments of `settings_for`."""
     _check_options(options)
+    _check_not_forked()
     if entries not in (None, "passed", "score"):
         raise UsageError(f"entries must be passed or score, got {entries!r}")
     lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
@@ -92,6 +98,8 @@ def score_attempts(
         else:
             frame = _lazy_frame(attempts)
             settings = _infer_columns(frame, settings, config, job.get("warn", _LOG))
+            for warning in _pooled_settings(frame, settings):
+                job.get("warn", _LOG)(warning)
             report = _score_frame(FRAME, frame, folder, settings, job)
         return Board(folder, report, None if target else temporary.pop_all())
 
@@ -134,8 +142,46 @@ def _lazy_frame(attempts: Any) -> pl.LazyFrame:
     if isinstance(attempts, pl.LazyFrame):
         return attempts
     if isinstance(attempts, ArrowStream):  # a Polars DataFrame is one, too
-        return pl.DataFrame(attempts).lazy()
+        try:
+            return pl.DataFrame(attempts).lazy()
+        except Exception as error:  # pandas raises its own for a column of mixed objects
+            return _without_mixed_columns(attempts, error).lazy()
     raise UsageError(f"cannot score a {type(attempts).__name__}", hint=_HINT)
+
+
+def _pooled_settings(frame: pl.LazyFrame, settings: Settings) -> list[str]:
+    """Return warnings for the columns of a frame: those that are not used are not in the temporary lake."""
+    keys = {part for key in COMPOSITE for part in settings.columns.parts(key)}
+    names = [name for name in frame.collect_schema() if name in keys or names_setting(name)]
+    if keys.issuperset(names):
+        return []
+    return pooled_settings(sample_frame(frame.select(names).collect()).rows, settings)
+
+
+def _without_mixed_columns(frame: Any, error: Exception) -> pl.DataFrame:
+    """Convert a pandas frame column by column; those of mixed types become Python objects, which may be unused."""
+    if not hasattr(frame, "items"):
+        raise error
+    columns = list[pl.Series]()
+    for name, values in frame.items():
+        try:
+            columns.append(pl.DataFrame(values.to_frame(str(name))).to_series())
+        except Exception:
+            columns.append(pl.Series(str(name), list(values), dtype=pl.Object))
+    return pl.DataFrame(columns)
+
+
+def _check_not_forked() -> None:
+    """Refuse a fork of a process in which Polars has run: its threads are gone, and the first query would hang."""
+    if os.getpid() == _IMPORTED_BY:
+        return
+    query = pl.LazyFrame({"key": [1, 1]}).group_by("key").len()
+    probe = Thread(target=query.collect, daemon=True)
+    probe.start()
+    probe.join(_FORK_TIMEOUT_S)
+    if probe.is_alive():
+        hint = 'use multiprocessing.get_context("spawn"), or a subprocess'
+        raise UsageError("score() cannot run in a fork of a process that has used Polars", hint=hint)
 
 
 def _infer_columns(

@@ -75,7 +75,7 @@ def build_page(
             head=_head(output, reader, title),
             warnings=grave,
             notes=notes,
-            overall=[(o.label, *o.cells(), o.reasons) for o in overall_rows(reader, output.boards, chosen)],
+            overall=[(o.label, *o.cells(), o.notes) for o in overall_rows(reader, output.boards, chosen)],
             metric=chosen,
             rank_range=RANK_RANGE,
             boards=boards,

@@ -29,7 +29,14 @@ from scorelake.version import __version__
 STORAGE_VERSION = "v1.0.0"
 """Storage format that every DuckDB 1.x and 2.x can read."""
 _FROM_SNAPSHOT = (
-    *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.COUNT_SCORE, *schemas.EVIDENCE),
+    *(
+        *schemas.SUMMARIES,
+        schemas.CURVE,
+        schemas.OVERALL,
+        schemas.COUNT_SCORE,
+        *schemas.EVIDENCE,
+        *schemas.SERIES_TABLES,
+    ),
     *(PROBLEM_HISTOGRAM, schemas.CHANGE),
 )
 """Tables that are copied from the snapshot's files."""

@@ -146,7 +146,14 @@ SOURCES = (
 )
 """Tables that only the views read, in the schema `source`: listings have it after `main`."""
 PUBLIC = (
-    *(*schemas.SUMMARIES, schemas.CURVE, schemas.OVERALL, schemas.PROBLEM_HISTOGRAM, schemas.CHANGE),
+    *(
+        *schemas.SUMMARIES,
+        schemas.CURVE,
+        schemas.OVERALL,
+        schemas.PROBLEM_HISTOGRAM,
+        schemas.CHANGE,
+        *schemas.SERIES_TABLES,
+    ),
     *(schemas.RUN, schemas.SETTING, schemas.QUARANTINE, schemas.HISTORY, *VIEWS),
 )
 """Tables and views for users."""

@@ -262,9 +262,12 @@ class OverallRows:
     lines: list[tuple[Line, list[float | None]]]
 
     @property
-    def reasons(self) -> list[tuple[str, str]]:
-        """The models that are not ranked, and why."""
-        return [(line.model, line.reason) for line, _ in self.lines if line.reason]
+    def notes(self) -> list[str]:
+        """Why models are not ranked: once if all lack the same."""
+        reasons = {line.model: line.reason for line, _ in self.lines}
+        if None not in reasons.values() and len(set(reasons.values())) == 1:
+            return [f"No model is ranked: {escape_controls(self.lines[0][0].reason or '')}"]
+        return [escape_controls(f"{model} is not ranked: {reason}") for model, reason in reasons.items() if reason]
 
     def cells(self, top: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Return head and rows as text."""
@@ -301,7 +304,7 @@ def overall_rows(read: Reader, boards: list[BoardRows], metric: str) -> list[Ove
         names = sorted({name for model, *_ in rows for name in values.get((model, protocol), {})})
         lines = []
         for model, value, lo, hi, rank, rank_lo, rank_hi, count, missing in rows:
-            reason = missing and f"no value on {missing}"
+            reason = f"no value on {missing}" if missing and rank is None else None
             line = Line(model, value, lo, hi, rank, rank_lo, rank_hi, None, count, count, count, 0, reason)
             lines.append((line, [values[model, protocol].get(name) for name in names]))
         out += [OverallRows(label or "", [heads[name] for name in names], lines)] if len(names) > 1 else []

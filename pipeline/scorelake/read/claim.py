@@ -73,7 +73,15 @@ class PairResult:
         confidence = self.settings["uncertainty"]["confidence"]
         units = "clusters" if self.settings["columns"]["cluster"] else "problems"
         se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
-        lift = detectable_lift(se, confidence, POWER)
+        pairs = self.family or 1
+        lift = detectable_lift(se, confidence, POWER, pairs)
+        detectable = (
+            f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {row['problems']:,} such problems"
+        )
+        detectable += f", adjusted for {pairs:,} pairs" if pairs > 1 else ", compared alone"
+        if lift == 0:
+            difference = "both score the same" if row["lift"] == 0 else "the difference is the same"
+            detectable = f"unknown: {difference} on every problem"
         method, test = "from the intervals of both models: attempts per problem differ", "the same intervals"
         if row["resamples"]:
             method = f"paired bootstrap over {units}, {row['resamples']:,} resamples"
@@ -87,9 +95,7 @@ class PairResult:
             "q": self._adjusted_p(),
             "shows": pair_conclusion(self.a, self.b, row, margin, confidence, self.family),
             "does not show": "how either does on other kinds of problems, or under another protocol",
-            "detectable": "unknown: both score the same on every problem"
-            if lift == 0
-            else f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {row['problems']:,} such problems",
+            "detectable": detectable,
         }
         return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
 

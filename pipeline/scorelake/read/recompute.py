@@ -14,12 +14,13 @@ from scorelake.comparing.pairs import protocol_difference
 from scorelake.comparing.tables import comparable_metrics
 from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
+from scorelake.metrics.families import Metric
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.format import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
-from scorelake.scoring.choose import choose_compared, split_outcomes
+from scorelake.scoring.choose import Outcomes, choose_compared, split_outcomes
 from scorelake.settings import Settings
 
 
@@ -54,36 +55,65 @@ class Side:
         return self.protocol is None or matches_protocol(protocol, protocol_label(protocol), self.protocol)
 
 
+@dataclass(frozen=True)
+class Estimator:
+    """What the values of the problems of a benchmark are computed with."""
+
+    metric: Metric
+    settings: Settings
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True)
+class StoredPair:
+    """Problem counts of both sides on one benchmark; without rows, `claim` is the reason."""
+
+    benchmark: str
+    sides: tuple[pl.DataFrame, ...]
+    described: dict[str, Any]
+    """Names of both sides, their protocol, and their common problems."""
+    how: Estimator
+    claim: str = ""
+
+
 def compare_stored(
     out: str, current: str, request: PairRequest, metric: str, settings: dict[str, Any]
 ) -> list[PairResult]:
     """Return one comparison per benchmark, and per shared protocol or of the two requested protocols."""
+    results = []
+    names = [f"{model}\0{i}" for i, model in enumerate((request.model_a, request.model_b))]
+    for pair in stored_pairs(out, current, request, metric):
+        row: dict[str, Any] = {"lift": None, "claim": pair.claim}
+        if pair.sides:
+            how = pair.how.metric, pair.how.settings, pair.how.outcomes
+            row = compare_two(names, pair.sides, pair.benchmark, *how).row(0, named=True)
+        results.append(PairResult(pair.benchmark, metric=metric, row=row, settings=settings, **pair.described))
+    return results
+
+
+def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> list[StoredPair]:
+    """Read both sides of every benchmark, by shared protocol or by the two requested protocols."""
     a, b = sides = _sides(out, current, request)
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
     by_kind = split_outcomes(b.kinds, b.histogram, b.settings)
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
-    results = []
+    pairs = []
     for benchmark in sorted(set(ours) & set(theirs)):
         outcomes, _ = by_kind[tuple(b.kinds[benchmark])]
         of_kind = outcomes.settings(with_metric)
         allowed = comparable_metrics(choose_compared(of_kind, outcomes))
         if not allowed:  # a metric of benchmarks of another kind
             continue
-        pairs: list[tuple[str, str] | None] = [*_protocol_pairs(a, b, ours[benchmark], theirs[benchmark])]
-        for pair in pairs or [None]:
-            if pair is None:
-                labels = ("", "")
-                claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
-                row: dict[str, Any] = {"lift": None, "claim": claim}
-            else:
-                labels = (protocol_label(pair[0]), protocol_label(pair[1]))
-                rows = [side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True)]
-                names = [f"{side.model}\0{i}" for i, side in enumerate(sides)]
-                row = compare_two(names, rows, benchmark, allowed[0], of_kind, outcomes).row(0, named=True)
-            described = _describe_sides(a, b, labels)
-            results.append(PairResult(benchmark=benchmark, metric=metric, row=row, settings=settings, **described))
-    return results
+        how = Estimator(allowed[0], of_kind, outcomes)
+        for pair in _protocol_pairs(a, b, ours[benchmark], theirs[benchmark]):
+            rows = tuple(side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True))
+            labels = protocol_label(pair[0]), protocol_label(pair[1])
+            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels), how))
+        if not pairs or pairs[-1].benchmark != benchmark:
+            claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
+            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), how, claim))
+    return pairs
 
 
 def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:

@@ -71,7 +71,7 @@ def overall_markdown(overall: OverallRows, metric: str, top: int | None = None) 
     head, rows = overall.cells(top)
     parts = [f"## {plain(' · '.join(filter(None, ('All benchmarks', overall.label, metric))))}"]
     parts.append(markdown_table([plain(name) for name in head], rows, [0, 2, *range(4, len(head))]))
-    return "\n\n".join(parts + [plain(not_ranked(*reason)) for reason in overall.reasons])
+    return "\n\n".join(parts + [plain(note) for note in overall.notes])
 
 
 def board_markdown(published: Facts, board: BoardRows, metric: str, top: int | None = None) -> str:

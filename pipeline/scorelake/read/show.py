@@ -149,8 +149,8 @@ def _print_tables(
         heads, rows = each.cells(top)
         name = " · ".join(filter(None, ("All benchmarks", escape_controls(each.label), metric)))
         dropped = TextTable(name, heads, rows, 1, {1, 3}, range(len(heads) - 1, 3, -1)).print(console)
-        for model, reason in each.reasons:
-            console.print(Text(not_ranked(model, reason)), soft_wrap=True)
+        for note in each.notes:
+            console.print(Text(note), soft_wrap=True)
         if dropped:
             note = f"{plural(dropped, 'benchmark')} not shown: the terminal is too narrow"
             console.print(Text(note, style="dim"))

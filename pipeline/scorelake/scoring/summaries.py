@@ -18,6 +18,7 @@ from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.estimate import Estimate, evaluate, of_ends
 from scorelake.metrics.families import Metric
+from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, choose
@@ -100,6 +101,7 @@ def summary_tables(
     groups = groupings(survey, settings)
     frames = summarize(choose(settings, outcomes), groups, settings, outcomes, moments)
     models, subjects, *slices = (frame.drop(EXTRA) for frame in frames)
+    models = models.join(sampling(groups[0]), on=MODEL, how="left", maintain_order="left")
     none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
     curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
     return {
@@ -109,6 +111,26 @@ def summary_tables(
         SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
         SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
     }
+
+
+def sampling(models: Grouping) -> pl.DataFrame:
+    """Return for each model and benchmark whether n is fixed, adaptive (attempts stop after a pass) or unknown."""
+    rows = models.histogram.filter(pl.col("n") > 0).group_by(MODEL).agg("n", "c", "problems")
+    labels = []
+    for n, c, problems in zip(*(rows[name].to_list() for name in ("n", "c", "problems")), strict=True):
+        is_adaptive = min(n) < max(n) and stops_after(np.repeat(n, problems), np.repeat(c, problems)) > 0
+        labels.append("adaptive" if is_adaptive else "unknown" if min(n) < max(n) else "fixed")
+    return rows.select(*MODEL, pl.Series("sampling", labels, pl.String))
+
+
+def sampling_warnings(models: pl.DataFrame) -> list[str]:
+    """Warn of models whose numbers of attempts depend on outcomes, from rows of model_summary."""
+    found = models.filter(pl.col("sampling") == "adaptive").group_by("benchmark", maintain_order=True)
+    return [
+        f"{benchmark}: attempts of {', '.join(names[:5])}{' and others' * (len(names) > 5)} seem to stop after "
+        "a pass, which biases their scores upwards (column sampling of model_summary)"
+        for benchmark, names in found.agg(pl.col("model").unique(maintain_order=True)).iter_rows()
+    ]
 
 
 def summarize(

@@ -151,7 +151,10 @@ def total_size(path: Path) -> int:
 
 
 def mark(folder: Path) -> None:
-    """Mark a folder as an output."""
+    """Mark a folder as an output; refuse one in which DuckDB cannot write, or whose content would go elsewhere."""
+    if set("?\\") & set(os.path.abspath(folder)):
+        what = "the path of an output cannot contain ? or a backslash, which DuckDB does not read as letters"
+        raise UsageError(what, where=str(folder), hint="choose another --out")
     if (folder / MARK).is_dir():
         set_aside(folder / MARK, folder)
     replace_text(folder / MARK, _MARK_TEXT)
@@ -224,6 +227,8 @@ def open_real(path: Path) -> IO[str]:
 def set_aside(path: Path, root: Path) -> Path:
     """Move a damaged or edited file or folder into `set-aside` of an output, and return its new path."""
     target = root / "set-aside" / f"{path.name}.{secrets.token_hex(4)}"
+    if target.parent.is_symlink():
+        raise StorageError("is a link to another folder", where=str(target.parent), hint="remove the link")
     target.parent.mkdir(exist_ok=True)
     os.rename(path, target)
     return target

@@ -41,6 +41,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         document = load_object(path)
         if document.keys() >= {*JOB}:
             job = document
+            run.identity = str(job.get("id") or "")
             continue
         n_trials += 1
         if document.get("finished_at", "unknown") is None:

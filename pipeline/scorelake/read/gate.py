@@ -1,0 +1,294 @@
+"""Gates: is a candidate not worse than its base by more than a margin? Verdicts with known error rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import polars as pl
+from scipy.special import ndtr, ndtri
+from scipy.stats import binomtest
+
+from scorelake.comparing.two import PROBLEM
+from scorelake.errors import UsageError
+from scorelake.metrics.counts import needs_equal_n
+from scorelake.metrics.decisions import (
+    attempts_needed,
+    e_value,
+    look_multiplier,
+    pilot_variance,
+    problems_needed,
+    verdicts,
+)
+from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.interval import cluster_spread, interval
+from scorelake.read.board import opened
+from scorelake.read.claim import POWER, PairRequest
+from scorelake.read.format import canonical, check_names
+from scorelake.read.recompute import Estimator, StoredPair, stored_pairs
+from scorelake.scoring.values import follow_from_counts, metric_bounds, problem_values
+from scorelake.text import plural
+
+_SPLITS, _MAX_DRAWS = 200, 1 << 22
+_COLUMNS = ("lift", "lower", "upper")
+
+
+@dataclass(frozen=True)
+class BenchmarkVerdict:
+    """The verdict on one benchmark, with its evidence. Without numbers, `reason` says why."""
+
+    benchmark: str
+    protocol: str
+    verdict: str = "undecided"
+    reason: str = ""
+    """Why it is undecided, and what would decide it."""
+    lift: float | None = None
+    lower: float | None = None
+    """One-sided bounds of the lift."""
+    upper: float | None = None
+    se: float = 0.0
+    units: float = 0.0
+    problems: int = 0
+    attempts: tuple[int, int] = (0, 0)
+    """Of the base and of the candidate."""
+    fails_jointly: bool = False
+    """It fails after Holm's adjustment over benchmarks."""
+    verdict_all_looks: str = "undecided"
+    """The verdict that is valid if the gate is applied after every published run."""
+    e_value: float | None = None
+    """Evidence for a difference, valid at any number of looks; only where n is 1 throughout."""
+    detectable_fall: float | None = None
+    """A true fall of this size fails with a power of 80%."""
+    calibration: dict[str, Any] | None = None
+    """Verdicts between random halves of the same model's attempts, as shares with Wilson intervals; empty if these
+    cannot be measured."""
+
+    def text(self) -> str:
+        """Return the verdict as one sentence."""
+        where = ", ".join(part for part in (self.benchmark, self.protocol) if part)
+        numbers = f"{self.reason}"
+        if self.lift is not None:
+            numbers = f"lift {self.lift:+.4f}, above {self.lower:+.4f} and below {self.upper:+.4f}, "
+            numbers += f"{plural(self.problems, 'problem')}, {self.attempts[0]:,} and {self.attempts[1]:,} attempts"
+            numbers += f"; {self.reason}" if self.reason else ""
+        return f"{where}: {self.verdict}: {numbers}"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The joint verdict and that of every benchmark."""
+
+    question: str
+    metric: str
+    margin: float
+    confidence: float
+    """Of each one-sided bound."""
+    verdict: str
+    rule: str
+    looks: int
+    """Published runs."""
+    pooled: dict[str, float]
+    """Lift and bounds of the unweighted mean over benchmarks."""
+    benchmarks: tuple[BenchmarkVerdict, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """Return all verdicts with their error rates, a line each."""
+        lines = [f"{self.verdict}: {self.question} ({self.rule}; bounds of {self.confidence:.0%} each)"]
+        for each in self.benchmarks:
+            lines.append(f"  {each.text()}")
+            if each.detectable_fall is not None:
+                lines.append(
+                    f"    detectable: a true fall of {each.detectable_fall:.4f} fails {POWER:.0%} of the time"
+                )
+            if each.calibration == {}:
+                lines.append("    calibration: cannot be measured; it needs 2 k attempts per problem and no clusters")
+            elif each.calibration:
+                lines.append(
+                    "    calibration: of {splits:,} comparisons of a model with itself, on halves of its attempts, "
+                    "{fail[0]:.1%} failed ({fail[1]:.1%} to {fail[2]:.1%}), {undecided[0]:.1%} were undecided "
+                    "({undecided[1]:.1%} to {undecided[2]:.1%})".format(**each.calibration)
+                )
+        if self.pooled and len(self.benchmarks) > 1:
+            lines.append("  mean: lift {lift:+.4f}, above {lower:+.4f} and below {upper:+.4f}".format(**self.pooled))
+        every = ", ".join(f"{each.benchmark} {each.verdict_all_looks}" for each in self.benchmarks)
+        return "\n".join([*lines, f"  over all {self.looks} published runs: {every}"])
+
+    def markdown(self) -> str:
+        """Return the verdicts as a table for a pull request."""
+        lines = [f"**{self.verdict}**: {self.question} ({self.rule})", ""]
+        lines += ["| benchmark | verdict | lift | above | below | problems | |", "|---|---|--:|--:|--:|--:|---|"]
+        for each in self.benchmarks:
+            numbers = (getattr(each, name) for name in _COLUMNS)
+            cells = ["" if number is None else f"{number:+.4f}" for number in numbers]
+            row = [each.benchmark, each.verdict, *cells, f"{each.problems:,}", each.reason]
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |")
+        return "\n".join(lines) + "\n"
+
+    def junit(self) -> str:
+        """Return one test case per benchmark as JUnit XML."""
+        suite = ElementTree.Element("testsuite", name=self.question, tests=str(len(self.benchmarks)))
+        for each in self.benchmarks:
+            case = ElementTree.SubElement(suite, "testcase", classname=self.metric, name=each.benchmark)
+            if each.verdict != "pass":
+                kind = "failure" if each.verdict == "fail" else "skipped"
+                ElementTree.SubElement(case, kind, message=each.text())
+        for name, kind in (("failures", "failure"), ("skipped", "skipped")):
+            suite.set(name, str(len(suite.findall(f"*/{kind}"))))
+        return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def decide(
+    folder: Path,
+    out: str,
+    request: PairRequest,
+    margin: float = 0.02,
+    benchmarks: Sequence[str] = (),
+    calibrate: bool = True,
+) -> Gate:
+    """Decide whether model B (the candidate) is not worse than A (the base) by the margin; with 0, whether better."""
+    if not 0 <= margin < np.inf:
+        raise UsageError(f"{margin:g} is not a margin", hint="give a number >= 0, such as 0.02")
+    with opened(folder) as read:
+        settings, run_id, looks = read.settings(), read.run_id, len(read.rows("FROM run"))
+        check_names("benchmark", read.names("benchmark"), benchmarks)
+    stored_counts = stored_pairs(out, run_id, request, canonical(request.metric, settings))
+    pairs = [pair for pair in stored_counts if not benchmarks or pair.benchmark in benchmarks]
+    if not pairs:
+        raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark with {request.metric} in common")
+    stored = pairs[0].how
+    confidence = stored.settings.uncertainty.confidence
+    levels = np.array([confidence, ndtr(look_multiplier(looks)), 1 - (1 - confidence) / len(pairs)])
+    each = tuple(_decide(pair, pair.how, margin, levels, calibrate) for pair in pairs)
+    verdict, rule = "undecided", "not every benchmark passes, and none fails after Holm's adjustment"
+    if all(one.verdict == "pass" for one in each):
+        verdict, rule = "pass", "every benchmark passes"
+    elif any(one.fails_jointly for one in each):
+        verdict, rule = "fail", "a benchmark fails after Holm's adjustment"
+    names, how = pairs[0].described, f"at most {margin:g} worse" if margin else "better"
+    question = f"is {names['b']} {how} than {names['a']} in {stored.metric.name}?"
+    same_scale = all(pair.how.outcomes == stored.outcomes for pair in pairs)
+    pooled = _pool(each, stored, confidence) if same_scale else {}
+    return Gate(question, stored.metric.name, margin, confidence, verdict, rule, looks, pooled, each)
+
+
+def _bounds(
+    lift: Floats, se: Floats | float, units: Floats | float, stored: Estimator, confidence: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return one-sided bounds of mean differences; one whole problem at the far end, as in equivalence intervals."""
+    low, high = metric_bounds(stored.metric, stored.settings, stored.outcomes)
+    ends = low - high, high - low
+    errors, sizes = np.broadcast_to(se, lift.shape), np.broadcast_to(units, lift.shape)
+    return interval(lift, errors, sizes, ends, 2 * np.asarray(confidence) - 1, far_problems=1.0)
+
+
+def _decide(pair: StoredPair, stored: Estimator, margin: float, levels: Floats, calibrate: bool) -> BenchmarkVerdict:
+    keys = pair.benchmark, pair.described["protocol"]
+    if not pair.sides:
+        return BenchmarkVerdict(*keys, reason=pair.claim)
+    both, metric, confidence = _join(pair, stored), stored.metric, float(levels[0])
+    if both["unit"].n_unique() < 2:
+        return BenchmarkVerdict(*keys, reason="fewer than two problems (or clusters) in common", problems=both.height)
+    n, c = (both.select(f"{name}_base", name).to_numpy().T for name in ("n", "c"))
+    means = n.mean(axis=1)
+    if needs_equal_n(metric.name, means.max() / means.min()):
+        return BenchmarkVerdict(*keys, reason=f"n differs, and {metric.name} depends on n: use another metric")
+    d = (both["value"] - both["value_base"]).to_numpy()
+    unit = both["unit"].rank("dense").to_numpy().astype(np.int64) - 1
+    sums, counts = (np.bincount(unit, weights).astype(np.float64) for weights in (d, None))
+    se, clusters = map(float, cluster_spread(sums, counts))
+    units = clusters if stored.settings.columns.cluster else d.size
+    lower, upper = _bounds(np.full(3, d.mean()), se, units, stored, levels)
+    if np.isnan(lower).any():
+        reason = "all differences are equal, and nothing bounds the scores: set [rubric] bounds"
+        return BenchmarkVerdict(*keys, reason=reason, problems=d.size)
+    verdict, at_all_looks, jointly = verdicts(lower, upper, margin).tolist()
+    return BenchmarkVerdict(
+        *(*keys, verdict, _missing(n, c, d, margin, confidence, metric.is_mean) if verdict == "undecided" else ""),
+        lift=float(d.mean()),
+        lower=float(lower[0]),
+        upper=float(upper[0]),
+        se=se,
+        units=float(units),
+        problems=d.size,
+        attempts=(int(n[0].sum()), int(n[1].sum())),
+        fails_jointly=jointly == "fail",
+        verdict_all_looks=at_all_looks,
+        e_value=float(e_value((d > 0).sum(), (d < 0).sum())) if n.max() == 1 else None,
+        detectable_fall=float(margin + (ndtri(confidence) + ndtri(POWER)) * se),
+        calibration=_calibrate(both, stored, margin, confidence) if calibrate else None,
+    )
+
+
+def _join(pair: StoredPair, stored: Estimator) -> pl.DataFrame:
+    """Return problems with a value on both sides: n, c and value of the candidate, and of the base with _base."""
+    cluster, problem = stored.settings.columns.cluster, pl.concat_str(PROBLEM, separator="\0")
+    unit = pl.coalesce(pl.col(cluster).cast(pl.String), problem) if cluster else problem
+    sides = []
+    for rows in pair.sides:
+        values = problem_values(rows, [stored.metric], stored.settings, stored.outcomes)[0]
+        side = rows.select(*PROBLEM, "n", pl.col("c").fill_null(0), value=pl.Series(values), unit=unit)
+        sides.append(side.filter((pl.col("n") > 0) & pl.col("value").is_not_nan()))
+    return sides[1].join(sides[0], on=PROBLEM, suffix="_base").sort(PROBLEM)
+
+
+def _missing(n: Ints, c: Ints, d: Floats, margin: float, confidence: float, is_mean: bool) -> str:
+    """Say what would decide: problems, or attempts where these are what varies."""
+    target, repeated = margin or abs(float(d.mean())), is_mean and bool((n > 1).all())
+    if target == 0:
+        return "both score the same, and the margin is 0"
+    variance = pilot_variance(n[0], c[0], n[1], c[1]) if repeated else (0.0, float(d.var(ddof=1)))
+    problems = problems_needed(target, variance, n.mean(), POWER, 1 - confidence)
+    attempts = attempts_needed(target, variance, d.size, POWER, 1 - confidence)
+    text = f"about {int(problems):,} such problems would decide it"
+    text += f", or {int(attempts):,} attempts per problem" if repeated and attempts > n.mean() else ""
+    return f"{text} (power {POWER:.0%}, if the true lift is {0 if margin else d.mean():.2g})"
+
+
+def _calibrate(both: pl.DataFrame, stored: Estimator, margin: float, confidence: float) -> dict[str, Any]:
+    """Apply the gate to random halves of each side's attempts; empty if that is impossible."""
+    if not follow_from_counts([stored.metric], stored.outcomes) or stored.settings.columns.cluster:
+        return {}
+    rng, results = np.random.default_rng(0), list[str]()
+    for suffix in ("", "_base"):
+        n, c = (both[f"{name}{suffix}"].to_numpy() for name in ("n", "c"))
+        used = n >= 2 * stored.metric.draws
+        problems = int(np.count_nonzero(used))
+        if problems < 2:
+            continue
+        n, c = (np.tile(each[used], (max(1, min(_SPLITS, _MAX_DRAWS // problems)), 1)) for each in (n, c))
+        half = n // 2
+        one = rng.hypergeometric(c, n - c, half)
+        other = rng.hypergeometric(c - one, n - half - c + one, half)
+        rows = pl.DataFrame({"n": np.tile(half.ravel(), 2), "c": np.concatenate([one.ravel(), other.ravel()])})
+        values = problem_values(rows, [stored.metric], stored.settings, stored.outcomes)[0].reshape(2, *n.shape)
+        d = values[1] - values[0]
+        se = d.std(axis=1, ddof=1) / np.sqrt(problems)
+        bounds = _bounds(d.mean(axis=1), se, problems, stored, confidence)
+        results += verdicts(*bounds, margin).tolist()
+    if not results:
+        return {}
+    out: dict[str, Any] = {"splits": len(results)}
+    for verdict in ("fail", "undecided"):
+        test = binomtest(results.count(verdict), len(results))
+        out[verdict] = (test.statistic, *map(float, test.proportion_ci(method="wilson")))
+    return out
+
+
+def _pool(each: Sequence[BenchmarkVerdict], stored: Estimator, confidence: float) -> dict[str, float]:
+    """Return the unweighted mean over benchmarks with its bounds; empty where a benchmark has no lift."""
+    if any(one.lift is None for one in each):
+        return {}
+    lift, se, units = (np.array([getattr(one, name) for one in each]) for name in ("lift", "se", "units"))
+    variances = (se / len(each)) ** 2
+    effective = 1 + ratio(variances.sum() ** 2, (variances**2 / (units - 1)).sum())
+    total = float(np.sqrt(variances.sum()))
+    bounds = _bounds(lift.mean(keepdims=True), total, np.nan_to_num(effective, nan=units.sum()), stored, confidence)
+    return dict(zip(_COLUMNS, (float(x) for x in (lift.mean(), *bounds[0], *bounds[1])), strict=True))
