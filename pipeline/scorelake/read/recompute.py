@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 from scorelake.comparing.pairs import protocol_difference
-from scorelake.comparing.tables import comparable_metrics
 from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
@@ -102,7 +101,7 @@ def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> l
     for benchmark in sorted(set(ours) & set(theirs)):
         outcomes, _ = by_kind[tuple(b.kinds[benchmark])]
         of_kind = outcomes.settings(with_metric)
-        allowed = comparable_metrics(choose_compared(of_kind, outcomes))
+        allowed = choose_compared(of_kind, outcomes)
         if not allowed:  # a metric of benchmarks of another kind
             continue
         how = Estimator(allowed[0], of_kind, outcomes)
