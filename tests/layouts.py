@@ -308,7 +308,7 @@ def _info() -> dict[str, Any]:
 
 
 def tau2(home: Path, table: Table) -> Path:
-    return _json(home / "results.json", {"info": _info(), "tasks": [], "simulations": _tau2(table)})
+    return _json(home / "results.json", {"timestamp": "T", "info": _info(), "tasks": [], "simulations": _tau2(table)})
 
 
 def tau2_folder(home: Path, table: Table) -> Path:

@@ -19,7 +19,6 @@ from typing import Any
 import polars as pl
 
 from scorelake import engines, gates, stages
-from scorelake.comparing.tables import comparable_metrics
 from scorelake.counting.merge import join_earlier
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
@@ -239,7 +238,7 @@ def _check_metric_names(settings: Settings) -> Settings:
     """Raise for metric names that mean nothing, before any work; spell the metric of the gates as in the tables."""
     any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     choose(settings, any_lake)
-    comparable_metrics(choose_compared(settings, any_lake))
+    choose_compared(settings, any_lake)
     names = settings.metrics.model_copy(update={"names": (settings.gates.metric,)})
     (gate,) = choose(settings.model_copy(update={"metrics": names}), any_lake)
     return settings.model_copy(update={"gates": settings.gates.model_copy(update={"metric": gate.name})})

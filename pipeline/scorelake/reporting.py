@@ -248,8 +248,9 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
         say(format_report(source))
     if report.total.rows and (len(report.sources) > 1 or report.total.notes):
         say(format_report(report.total))
-    if report.ignored:
-        say(f"skipped {len(report.ignored):,} files that are not results, e.g. {report.ignored[0]}")
+    for reason in sorted({*report.ignored.values()}):
+        names = [name for name, each in report.ignored.items() if each == reason]
+        say(f"skipped {plural(len(names), 'file')} ({reason}): {', '.join(names[:3])}{', ...' * (len(names) > 3)}")
     for error in report.refused:
         hint = f" ({error.hint})" if error.hint else ""
         say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))

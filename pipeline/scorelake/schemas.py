@@ -338,6 +338,37 @@ CHANGE = Table(
     },
 )
 
+ADJUSTED = Table(
+    "adjusted",
+    "pass@1 over all problems of a board under a Rasch model, where some models tried only a part of them.",
+    {
+        **MODEL_COLUMNS,
+        "value": (REAL, "pass@1 on the problems that the model tried"),
+        "value_adjusted": (REAL, "Expected pass@1 over all problems: success depends on ability minus difficulty"),
+        "lo_adjusted": (REAL, "Lower end of the confidence interval of value_adjusted, if the Rasch model holds"),
+        "hi_adjusted": (REAL, "Upper end of the confidence interval of value_adjusted, if the Rasch model holds"),
+        "adjusted_rank": (INT, "Rank by value_adjusted"),
+        "share_tried": (REAL, "Share of the board's problems with a graded attempt of the model"),
+        "misfit": (REAL, "Squared deviations from the Rasch model over their expected size; near 1 where it holds"),
+        "bound_lo": (REAL, "Lower bound of the success rate of all attempts, whatever the ungraded ones are"),
+        "bound_hi": (REAL, "Upper bound of the success rate of all attempts, whatever the ungraded ones are"),
+        "reason": (TEXT, "Why there is no adjusted value; null if there is one"),
+    },
+)
+FORECAST = Table(
+    "forecast",
+    "pass@k for more attempts than were made, where [metrics] names it; never part of model_summary.",
+    {
+        **MODEL_COLUMNS,
+        **shared_columns("metric", "k"),
+        "value": (REAL, "Forecast of a beta-binomial model, within the interval"),
+        "lo": (REAL, "Lower end of the interval: profile likelihood over all distributions of success rates"),
+        "hi": (REAL, "Upper end of that interval"),
+        "problems": SIZE_COLUMNS["problems"],
+        "attempts_per_problem": (REAL, "Mean number of graded attempts per problem"),
+    },
+)
+ESTIMATES = (ADJUSTED, FORECAST)
 SERIES = Table(
     "series",
     "Scores of every run over its training steps: the first metric, and the same at the largest shared k.",

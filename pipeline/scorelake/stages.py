@@ -16,7 +16,7 @@ from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
 from scorelake.comparing.ranks import overall_ranges
 from scorelake.comparing.sums import LakeSums
-from scorelake.comparing.tables import comparable_metrics, comparison_tables
+from scorelake.comparing.tables import comparison_tables
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.engines import Engine, local
@@ -24,10 +24,13 @@ from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import (
+    ADJUSTED,
     ANSWER_NOISE,
     COUNT_SCORE,
+    FORECAST,
     GROUP,
     MODEL_PAIR,
+    MODEL_RANK,
     MODEL_SUMMARY,
     OVERALL,
     PROBLEM_HISTOGRAM,
@@ -35,6 +38,7 @@ from scorelake.schemas import (
 )
 from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
+from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
@@ -282,19 +286,21 @@ def _score_kind(
     moments, noise = _score_buckets(space, batches, engine, outcomes)
     summaries = summary_tables(survey, settings, outcomes, moments)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
-    compared = comparable_metrics(choose_compared(settings, outcomes))
+    compared = choose_compared(settings, outcomes)
     ranked = list_benchmarks(survey, settings)
     sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
     comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
+    models, tasks_of = summaries[MODEL_SUMMARY.name], [task for batch in batches for task in batch]
+    if outcomes.binary:
+        summaries[ADJUSTED.name] = adjusted_table(tasks_of, models, comparisons[MODEL_RANK.name], settings)
+        summaries[FORECAST.name] = forecast_table(histogram, choose(settings, outcomes), settings)
     return {
         PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
         **summaries,
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
-        **series_tables(
-            [task for batch in batches for task in batch], summaries[MODEL_SUMMARY.name], settings, outcomes
-        ),
+        **series_tables(tasks_of, models, settings, outcomes),
         ANSWER_NOISE.name: noise_table(noise),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.ingest_report import IngestReport
 from scorelake.ingest.job import ingest
+from scorelake.lake.listing import listing
 
 PROTOCOL = '[protocol]\ncolumns = ["temperature", "grader", "setup"]\n'
 
@@ -44,9 +46,8 @@ def test_one_attempt_with_two_verdicts_is_refused(tmp_path: Path) -> None:
     three = write_rows(tmp_path / "three.jsonl", {"problem_id": "q", "attempt": 1, "passed": False})
     report = load(tmp_path / "lake", one, two, three)
     assert report.status == "refused"
-    (error,) = report.refused
-    assert "one attempt, two verdicts: problem p, attempt 1" in error.what
-    assert {error.where, error.what.rpartition(" in ")[2]} == {str(one), str(two)}
+    assert "one attempt, two verdicts: problem p, attempt 1" in report.refused[0].what
+    assert {error.where for error in report.refused} == {str(one), str(two)}, "both are in the account"
     assert not (tmp_path / "lake").exists()
     report = load(tmp_path / "lake", one, two, three, skip=True)
     assert [source.source for source in report.sources] == [str(three)]
@@ -84,20 +85,55 @@ def test_the_same_file_twice_is_a_duplicate(tmp_path: Path) -> None:
     assert any("the same attempts as another file" in note for source in report.sources for note in source.notes)
 
 
-def test_a_retried_log_replaces_the_first(tmp_path: Path) -> None:
-    """Without ids of samples the newest log of a task counts; with them, repeats are recognised."""
-    old = write_log(tmp_path / "old.json", inspect_sample("p", 0, 1), inspect_sample("q", 0, None), eval_id="E1")
-    later = {"eval_id": "E2", "created": "2026-01-02"}
-    new = write_log(tmp_path / "new.json", *[inspect_sample(x, 0, 1) for x in "pq"], **later)
-    report = load(tmp_path / "lake", old, new, format="auto")
-    assert sorted(source.status for source in report.sources) == ["superseded", "written"]
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (None,)])
+@pytest.mark.parametrize("uuid", [None, "u"])
+def test_a_retry_replaces_what_it_retries_in_any_order(
+    order: tuple[Any, ...], uuid: str | None, tmp_path: Path
+) -> None:
+    """The newest log of a task counts, as in Inspect; a log that was only started does not."""
+    more = {"uuid": uuid} if uuid else {}
+    new = {"eval_id": "E2", "created": "2026-01-01T20:00:00+02:00"}
+    logs = [
+        write_log(tmp_path / "b.json", inspect_sample("p", 0, 1, **more), inspect_sample("q", 0, 0), eval_id="E1"),
+        write_log(tmp_path / "a.json", *[inspect_sample(x, 0, 1) for x in "pq"], **new),
+    ]
+    started = write_log(tmp_path / "c.json", inspect_sample("p", 0, 0), eval_id="E3", created="2026-01-03")
+    started.write_text(started.read_text().replace("success", "started"))
+    for at in order:
+        report = load(tmp_path / "lake", *(logs if at is None else [logs[at]]), started, format="auto")
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (2, 2)
-    first = inspect_sample("p", 0, 1, uuid="u1")
-    old = write_log(tmp_path / "old.json", first, inspect_sample("q", 0, None, uuid="u2"))
-    new = write_log(tmp_path / "new.json", first, inspect_sample("q", 0, 1, uuid="u3"), **later)
-    for path in (old, new):
-        load(tmp_path / "named", path, format="auto")
-    assert lakes.counts(lakes.problems(tmp_path / "named")) == (2, 2)
+    statuses = [source.status for source in report.sources]
+    assert statuses.count("superseded") == (1 if order == (0, 1) else 2)
+    assert any("is a newer log of the same run" in note for source in report.sources for note in source.notes)
+
+
+def test_an_emptied_log_takes_its_attempts_along(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "a.json", inspect_sample("p", 0, 1))
+    load(tmp_path / "lake", log, format="auto")
+    write_log(log)
+    assert load(tmp_path / "lake", log, format="auto").sources[0].status == "empty"
+    assert not list(lakes.rows(tmp_path / "lake"))
+
+
+def test_a_contradiction_with_an_unchanged_file_is_refused(tmp_path: Path) -> None:
+    for name, passed in (("one", True), ("two", False)):
+        write_rows(tmp_path / "logs" / f"{name}.jsonl", {"problem_id": "p", "attempt": 1, "passed": passed})
+        report = load(tmp_path / "lake", tmp_path / "logs")
+    assert "one attempt, two verdicts" in report.refused[0].what
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 1)
+
+
+def test_score_reads_the_files_in_force(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True})
+    load(tmp_path / "lake", path)
+    (file,) = (tmp_path / "lake").rglob("*.parquet")
+    shutil.copy(file, file.with_name(f"{'0' * 32}.parquet"))
+    lake = listing(tmp_path / "lake")
+    assert [each.path for each in lake.files] == [file.relative_to(tmp_path / "lake").as_posix()]
+    assert "not named in _scorelake.json" in lake.left_out[-1][1]
+    file.unlink()
+    with pytest.raises(DataError, match="1 files that ingest wrote are missing"):
+        listing(tmp_path / "lake")
 
 
 # --- verdicts and rewards -----------------------------------------------------------------------------------------
@@ -143,7 +179,8 @@ def test_lake_of_two_tools_can_be_scored(tmp_path: Path) -> None:
     described = json.loads((tmp_path / "lake" / "_scorelake.json").read_text())
     columns = {key: key for key in ("model", "benchmark", "subject", "problem_id", "attempt", "passed")}
     protocol = ["temperature", "grader", "setup"]
-    assert described == {"version": 1, "protocol": protocol, "carry": [], "columns": columns | {"answer": ""}}
+    assert described["columns"] == columns | {"answer": ""}
+    assert (described["version"], described["protocol"], described["carry"]) == (1, protocol, [])
     run(tmp_path / "lake", tmp_path / "out", PROTOCOL, metrics=("pass@1", "pass^3"))
     values = ask(tmp_path / "out", "SELECT metric, value, protocol FROM model_summary ORDER BY ALL")
     assert [value for _, value, _ in values] == pytest.approx([0.5, 0.5, 0.25, 0.25])
@@ -218,7 +255,7 @@ def test_wrong_paths_and_lakes_are_refused(tmp_path: Path) -> None:
     (foreign / "x.parquet").touch()
     refuse(UsageError, "did not write", foreign, path)
     (foreign / "_scorelake.json").write_text('{"version": 2}')
-    refuse(DataError, "unknown version", foreign, path)
+    refuse(DataError, "another version", foreign, path)
 
 
 def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:
@@ -235,11 +272,18 @@ def test_files_that_are_not_results_are_listed_or_refused(tmp_path: Path) -> Non
     (tmp_path / "logs" / "package.json").write_text('{"name": "x"}')
     (tmp_path / "logs" / "notes.txt").write_text("")
     report = load(tmp_path / "lake", tmp_path / "logs", format="auto")
-    assert sorted(Path(name).name for name in report.ignored) == ["README.md", "notes.txt", "package.json"]
+    skipped = {Path(name).name: reason for name, reason in report.ignored.items()}
+    assert skipped["package.json"] == "has no known format; object, keys: name"
+    assert {skipped["README.md"], skipped["notes.txt"]} == {"no data file by its name"}
     for name, text, says in (
         ("cut.json", '{"ver', "broken JSON"),
         ("empty.jsonl", "", "is empty"),
         ("pointer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:x\n", "git-LFS pointer"),
+        (
+            "table.jsonl",
+            '{"id": 1, "reward": 1}\n{"id": 2, "reward": 0}\n',
+            "has no known format; lines, keys: id, reward",
+        ),
         ("broken.eval", "PK\x03\x04 and no more", "cannot be read to its end"),
     ):
         path = tmp_path / "logs" / name

@@ -217,3 +217,22 @@ def test_an_object_that_stands_for_a_folder_is_ignored(bucket: str, proxy: Fault
     Objects(url, QUICK).send({"zero.parquet": b""})
     with pytest.raises(DataError, match=r"zero.parquet: the file is empty"):
         run(url, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("a//b.parquet", "contained empty path segment"), ("a/b.parquet/", "the key of the object may end in a slash")],
+)
+def test_keys_that_are_no_paths_are_refused_at_once(
+    bucket: str, proxy: Faulty, tmp_path: Path, key: str, message: str
+) -> None:
+    import urllib.request
+
+    data = put(tmp_path, expand([("a", 4, 2)], model="m")).read_bytes()
+    headers = {"Content-Type": "application/octet-stream"}
+    url = f"{proxy.url}/{bucket[5:]}/lake/{key}"
+    urllib.request.urlopen(urllib.request.Request(url, data=data, method="PUT", headers=headers)).close()
+    began = time.monotonic()
+    with pytest.raises(DataError, match=message):
+        run(f"{bucket}/lake", tmp_path / "out")
+    assert time.monotonic() - began < Settings().storage.retry_s / 2, "it is not retried"

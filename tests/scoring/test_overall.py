@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from conftest import ask, expand, put, run
+from conftest import ask, attempts, expand, put, run
 from scorelake import metrics
 from scorelake.errors import UsageError
 
@@ -72,6 +72,20 @@ def test_a_missing_part_is_named(out: Path, tmp_path: Path) -> None:
     for same, apart, benchmarks in ask(tmp_path / "some", f"{sql} WHERE s.benchmark = 'code'"):
         assert (same, benchmarks) == (True, 1)
         assert apart == pytest.approx(0, abs=1e-12)
+
+
+def test_rewards_are_not_averaged_with_verdicts(out: Path) -> None:
+    """A metric that a kind of outcome does not have, or has on another scale, names the benchmark as missing."""
+    problems = [f"p{i}" for i in range(30)]
+    verdicts = attempts(model="m", benchmark="math", problem_id=problems, passed=[i % 2 == 0 for i in range(30)])
+    rewards = attempts(model="m", benchmark="games", problem_id=problems, score=[10.5 * i for i in range(30)])
+    run(pl.concat([verdicts, rewards], how="diagonal"), out, metrics=())
+    sql = "SELECT metric, value, missing FROM overall WHERE metric IN ('pass@1', 'avg@N', 'max@1') ORDER BY 1"
+    assert ask(out, sql) == [
+        ("avg@N", None, "games"),
+        ("max@1", None, "math"),
+        ("pass@1", None, "games"),
+    ]
 
 
 def test_protocols_are_never_mixed(out: Path, tmp_path: Path) -> None:

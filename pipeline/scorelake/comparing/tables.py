@@ -16,7 +16,6 @@ from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
 from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.ranks import rank_table
 from scorelake.comparing.sums import LakeSums
-from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
 from scorelake.schemas import (
     MODEL_PAIR,
@@ -28,17 +27,6 @@ from scorelake.schemas import (
 )
 from scorelake.scoring.series import without_earlier_points
 from scorelake.settings import Settings
-
-
-def comparable_metrics(chosen: Sequence[Metric]) -> list[Metric]:
-    """Return the metrics, each once; raise for a blend of group means, which has no score per problem."""
-    pooled = [metric.name for metric in chosen if metric.family.pooled]
-    if pooled:
-        raise UsageError(
-            f"{', '.join(pooled)}: a blend of group means has no score per problem to pair",
-            hint="leave it out of [compare] metrics",
-        )
-    return list(dict.fromkeys(chosen))
 
 
 def comparison_tables(

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
 from scorelake.ingest.contract import refusal
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
 from scorelake.ingest.staging import StagedSource, describe_mixed
-from scorelake.ingest.writer import TargetLake
 
 
 def check_sources(
-    staged: list[StagedSource], target: TargetLake, report: IngestReport
+    staged: list[StagedSource], others: Mapping[str, dict[str, Any]], report: IngestReport
 ) -> tuple[list[StagedSource], str]:
-    """Return the sources to write and their outcome column; add the others and the total to the report."""
+    """Return the sources to write and their outcome column; add the rest and the total to the report.
+
+    `others` are records of sources that stay in the lake.
+    """
     kept = []
     for source in staged:
-        newest = _newer_log(source, staged)
+        newest = _newer_log(source, staged, others)
         if newest is not None:
-            source.run.notes.append(f"skipped: {newest.source.path} is a newer log of the same task")
+            source.run.notes.append(f"skipped: {newest} is a newer log of the same run")
             report.sources.append(report_source(source, "passed", [], "superseded"))
         elif not source.stats.rows:
             report.sources.append(report_source(source, "passed", [], "empty"))
         else:
             kept.append(source)
     kept, stats = _without_conflicts(kept, report)
-    accepted, outcome = _choose_outcome(kept, target, report)
+    accepted, outcome = _choose_outcome(kept, {record["outcome"] for record in others.values()}, report)
     if len(accepted) != len(kept) or stats.conflicts:
         stats = compute_stats([(source.path, source.identity) for source in accepted])
     report.total = SourceReport(notes=_protocol_notes(accepted))
@@ -35,14 +38,14 @@ def check_sources(
     return accepted, outcome
 
 
-def _newer_log(source: StagedSource, staged: list[StagedSource]) -> StagedSource | None:
-    """Find the newest log of the same task, if attempts have no ids by which repeats would be recognised."""
-    run = source.run
-    if run.task_id is None or run.has_attempt_ids:
-        return None
-    logs = [other for other in staged if other.run.task_id == run.task_id and other.stats.rows]
-    newer = [other for other in logs if other.run.created > run.created]
-    return max(newer, key=lambda other: (other.run.created, other.run.has_attempt_ids), default=None)
+def _newer_log(
+    source: StagedSource, staged: list[StagedSource], others: Mapping[str, dict[str, Any]]
+) -> object | None:
+    """Find the newest log of the same run, if there is a newer one than this."""
+    logs = [(other.run.precedence, other.run_key, other.source.path) for other in staged]
+    logs += [(other["precedence"], other["run"], other["report"]["source"]) for other in others.values()]
+    newer = [log for log in logs if source.run_key and log[1] == source.run_key and log[0] > source.run.precedence]
+    return max(newer, key=lambda log: log[0])[2] if newer else None
 
 
 def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[list[StagedSource], AttemptStats]:
@@ -52,7 +55,7 @@ def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[
     if stats.mixed_problem is not None:
         (i, row), (j, other_row) = find_mixed_rows(files, stats.mixed_problem)
         what = describe_mixed(kept[i], row, other_row, kept[j])
-        report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
+        report.refused += [refusal(what, kept[at].source.path, "ingest one of the two") for at in {i, j}]
         return _without_conflicts([source for at, source in enumerate(kept) if at not in (i, j)], report)
     for (i, row), (j, other_row) in stats.conflicts:
         one, two = kept[i].row(row), kept[j].row(other_row)
@@ -61,16 +64,21 @@ def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[
             f"{one['value']:g} here and {two['value']:g} in {kept[j].source.path}"
         )
         report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
+    listed = {error.where for error in report.refused}
+    for i in sorted(stats.conflicting_sources):
+        if str(kept[i].source.path) not in listed:
+            what = "has verdicts on attempts that another file contradicts"
+            report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
     return [source for i, source in enumerate(kept) if i not in stats.conflicting_sources], stats
 
 
 def _choose_outcome(
-    kept: list[StagedSource], target: TargetLake, report: IngestReport
+    kept: list[StagedSource], outcomes: Collection[str], report: IngestReport
 ) -> tuple[list[StagedSource], str]:
     """Choose passed or score for the lake, since all its files have the same, and refuse sources that do not fit."""
     has_rewards = any(source.stats.non_binary for source in kept if source.run.outcome == "score")
     has_verdicts = any(source.run.outcome == "passed" for source in kept)
-    outcome = target.outcome or ("passed" if has_verdicts or not has_rewards else "score")
+    outcome = next(iter(outcomes), "passed" if has_verdicts or not has_rewards else "score")
     accepted = []
     for source in kept:
         stats, where = source.stats, source.source.path

@@ -169,10 +169,10 @@ class RunInfo:
     """Every row names its benchmark, derived from --benchmark: a file covers several."""
     unique_attempts: bool = False
     """An attempt cannot occur twice; if one does, rows differ by something that is not in the file."""
-    task_id: str | None = None
-    """Only the newest source of a task counts, unless attempts have ids by which repeats are recognised."""
-    created: str = ""
-    has_attempt_ids: bool = False
+    identity: str = ""
+    """The tool's own id of the run, by which a log is recognised that was moved, regraded or retried."""
+    precedence: float = 0.0
+    """Of several logs of one identity only those with the highest count: a retry replaces what it retries."""
 
     def add_claim(self, name: str, value: Any, *more: Any, **options: Any) -> None:
         """Add a Claim if the tool reports a number."""

@@ -9,12 +9,12 @@ import hashlib
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from scorelake.errors import DataError, StorageError, UsageError
 from scorelake.ingest.checks import check_sources
@@ -23,7 +23,7 @@ from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
 from scorelake.ingest.staging import StagedSource, Tick, stage
-from scorelake.ingest.writer import TargetLake, write_files
+from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
 from scorelake.storage import disk
 
 VERSION = 2
@@ -60,44 +60,79 @@ def ingest(
         Refused sources are not raised but listed in the report.
     """
     options = options or IngestOptions()
-    if any(disk.is_remote(location) for location in (lake, *paths)):
-        hint = "ingest locally, then upload the lake"
-        raise UsageError("ingest reads and writes local files only", where=lake, hint=hint)
-    formats = ", ".join(sorted(FORMATS))
-    if format_name not in ("auto", *FORMATS):
-        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {formats}")
-    target, report = TargetLake.open(Path(lake)), IngestReport()
-    sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
-    if not sources and not report.refused:
-        what = f"no results in {len(report.ignored):,} files"
-        raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {formats}")
-    digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
-    changed = _find_changed(sources, target, digest, report)
-    with _temporary_folder(target.root) as folder:
-        staged = _stage_all(changed, options, folder, report, progress, workers)
-        accepted, outcome = check_sources(staged, target, report)
-        report.total.notes += _unused_choices(options, staged) if len(changed) == len(sources) else []
+    _check_arguments(paths, lake, format_name)
+    report = IngestReport()
+    with open_lake(Path(lake)) as (target, folder):
+        sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
+        if not sources and not report.refused:
+            what = f"no results in {len(report.ignored):,} files"
+            raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {', '.join(sorted(FORMATS))}")
+        digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
+        records = {source_key(*one): target.unchanged(*one, digest) for one in sources}
+        read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
+        staged = read([one for one in sources if records[source_key(*one)] is None], folder=folder / "changed")
+        # What has not changed is read again only where new attempts may contradict it, or be those of a retry.
+        related = [one for one in sources if _is_related(records[source_key(*one)], staged)]
+        staged += read(related, folder=folder / "related")
+        records |= dict.fromkeys(source_key(*one) for one in related)
+        others = _retain(target.sources, sources, records, staged, report)
+        accepted, outcome = check_sources(staged, others, report)
+        report.total.notes += _unused_choices(options, staged) if len(staged) == len(sources) else []
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
-        elif accepted:
-            _write(accepted, outcome, target, digest, folder, report)
         else:
-            report.status = "unchanged"
+            files, written = _write(accepted, outcome, digest, folder, report)
+            report.status = "written" if target.commit(files, others | written) else "unchanged"
     return report
 
 
-def _find_changed(
-    sources: list[tuple[LogFormat, LogSource]], target: TargetLake, digest: str, report: IngestReport
-) -> list[tuple[LogFormat, LogSource]]:
-    """Return the sources to read; those with the same content and options are reported as unchanged."""
-    changed = []
-    for format_, source in sources:
-        stored = target.previous(source.path)
-        if (stored.get("content"), stored.get("options")) == (source.digest, digest):
-            report.sources.append(SourceReport(**stored["receipt"] | {"status": "unchanged"}))
-        else:
-            changed.append((format_, source))
-    return changed
+def _check_arguments(paths: Sequence[str], lake: str, format_name: str) -> None:
+    if any(disk.is_remote(location) for location in (lake, *paths)):
+        raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
+    if format_name not in ("auto", *FORMATS):
+        raise UsageError(
+            f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {', '.join(sorted(FORMATS))}"
+        )
+
+
+def _is_related(record: dict[str, Any] | None, staged: list[StagedSource]) -> bool:
+    """Check whether a source in the lake has a model and a benchmark in common with those that were read."""
+    if record is None:
+        return False
+    model, benchmarks = record["report"]["model"], set(record["report"]["benchmarks"])
+    return any(
+        benchmarks & {name or source.run.benchmark for name in source.benchmarks}
+        and (model == source.run.model or None in (model, source.run.model))
+        for source in staged
+    )
+
+
+def _retain(
+    old: dict[str, dict[str, Any]],
+    sources: list[tuple[LogFormat, LogSource]],
+    records: dict[str, dict[str, Any] | None],
+    staged: list[StagedSource],
+    report: IngestReport,
+) -> dict[str, dict[str, Any]]:
+    """Return the records of the lake that stay: unchanged sources, and those of other paths that nothing replaces.
+
+    A log that was moved is recognised by its content; if it was changed as well, by the id of its run.
+    """
+    out = {key: record for key, record in records.items() if record is not None}
+    report.sources += [SourceReport(**record["report"] | {"status": "unchanged"}) for record in out.values()]
+    seen = {path_key(source.path) for _, source in sources}
+    seen |= {path_key(Path(str(error.where))) for error in report.refused}
+    out |= {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
+    for source in staged:
+        for key, record in old.items():
+            is_same_run = source.run_key == record["run"] != "" and record["precedence"] <= source.run.precedence
+            if (
+                key not in records
+                and (is_same_run or source.source.digest == record["content"])
+                and out.pop(key, None)
+            ):
+                source.run.notes.append(f"replaces the attempts read from {record['report']['source']}: the same run")
+    return out
 
 
 def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[str]:
@@ -110,21 +145,6 @@ def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[
         for text in getattr(options, option)
         if "=" in text and not any(names_task(text, task) for task in tasks)
     ]
-
-
-@contextmanager
-def _temporary_folder(root: Path) -> Iterator[Path]:
-    """Create a hidden folder next to the lake and remove it at the end, with those of crashed runs."""
-    root.parent.mkdir(parents=True, exist_ok=True)
-    for old in root.parent.glob(f".{root.name}.*-*-*-*"):
-        if disk.is_abandoned(old):
-            disk.remove(old)
-    folder = disk.temp_path(root)
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        disk.remove(folder)
 
 
 def _stage_all(
@@ -186,10 +206,11 @@ def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError
 
 
 def _write(
-    sources: list[StagedSource], outcome: str, target: TargetLake, digest: str, folder: Path, report: IngestReport
-) -> None:
+    sources: list[StagedSource], outcome: str, digest: str, folder: Path, report: IngestReport
+) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
+    """Write the files of all sources to the folder; return them by name, and the records of the sources."""
     files: dict[str, Path] = {}
-    stored = {}
+    records = {}
     for i, staged in enumerate(sources):
         written = write_files(staged, outcome, digest, folder / f"out-{i}")
         source_report = report_source(staged, outcome, list(written))
@@ -197,9 +218,15 @@ def _write(
             source_report.notes.append("has the same attempts as another file of this run")
         files |= written
         report.sources.append(source_report)
-        # "receipt" is the key that earlier versions wrote; it lets a new version replace their files.
-        receipt = {"content": staged.source.digest, "options": digest, "receipt": asdict(source_report)}
-        stored[staged.source.path] = receipt
-    has_answers = all(staged.has_answers for staged in sources)
-    carried = [name for name in sources[0].carried if all(name in staged.carried for staged in sources)]
-    target.commit(files, stored, outcome, has_answers, carried)
+        records[source_key(FORMATS[staged.format], staged.source)] = {
+            "content": staged.source.digest,
+            "options": digest,
+            "run": staged.run_key,
+            "precedence": staged.run.precedence,
+            "outcome": outcome,
+            "has_answers": staged.has_answers,
+            "carried": list(staged.carried),
+            "files": source_report.files,
+            "report": asdict(source_report),
+        }
+    return files, records

@@ -51,6 +51,12 @@ class StagedSource:
     stats: AttemptStats
 
     @property
+    def run_key(self) -> str:
+        """Identify the run across files: the tool's own id, with its names, since ids may be as short as "test"."""
+        names = [self.format, self.run.identity, self.run.model, self.run.benchmark, self.run.subject]
+        return json.dumps(names) if self.run.identity else ""
+
+    @property
     def identity(self) -> tuple[Any, ...]:
         """Distinguishes the problems of this source from equally named ones of another."""
         protocol = json.dumps(self.run.protocol, sort_keys=True, default=str)

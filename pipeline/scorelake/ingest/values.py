@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -61,6 +62,15 @@ def to_number(value: Any, what: str) -> float | None:
     if not math.isfinite(number):
         raise DataError(f"{what} is {quote(value)}, which is not a finite number")
     return number
+
+
+def to_timestamp(value: Any) -> float | None:
+    """Convert an ISO 8601 time to seconds since 1970; without a zone it is UTC. Anything else becomes None."""
+    try:
+        time = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def to_answer(value: Any) -> str | None:

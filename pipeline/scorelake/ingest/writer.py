@@ -1,8 +1,8 @@
-"""Write attempts into the lake: one Parquet file per source and benchmark, named by its content.
+"""The lake that ingest writes: Parquet files per source and benchmark, and one description that names those in force.
 
-Files are written to a temporary folder and then renamed. The lake also has a description of its columns
-(`_scorelake.json`) and the report of every source (`_ingest/`), which `score` does not read as data. A source with
-the same content and options is not read again; a source that has changed replaces what was read from it before.
+What a source contributes is replaced as a whole: new files are added under new names, then `_scorelake.json` is
+replaced, which names the files that `score` reads and the columns that they have. An ingest that is killed before
+that rename has changed nothing; what it left behind is removed by the next one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,18 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from scorelake.errors import DataError, UsageError
+from scorelake.errors import DataError, LockedError, UsageError
 from scorelake.ingest import values
+from scorelake.ingest.contract import LogFormat, LogSource
 from scorelake.ingest.staging import StagedSource
 from scorelake.storage import disk
 from scorelake.storage.files import HIVE_NULL
 
 pc: Any = pyarrow.compute
 """Untyped: its stubs accept neither texts nor numbers as arguments."""
-DESCRIPTION, REPORTS = "_scorelake.json", "_ingest"
+DESCRIPTION, WORK = "_scorelake.json", "_ingest"
+_FILE = re.compile(r"[0-9a-f]{32}\.parquet")
+"""Name of a file that ingest writes. No other file is ever removed."""
 PROTOCOL = ("temperature", "grader", "setup")
 """Columns that every file has, so that any two files fit into one lake."""
 _MAX_BENCHMARKS = 1000
@@ -42,62 +46,95 @@ _GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 24
 
 @dataclass(frozen=True)
 class TargetLake:
-    """A folder that ingest writes to, as it was before."""
+    """A lake as it was before this ingest, which holds its lock."""
 
     root: Path
     description: dict[str, Any]
     """Empty for a new one."""
 
-    @classmethod
-    def open(cls, root: Path) -> TargetLake:
-        """Open or plan a lake. A folder with other Parquet files is refused: they would lack our columns."""
-        if root.exists() and not root.is_dir():
-            raise UsageError("is a file", where=str(root), hint="--lake is a folder")
-        description = _load_description(root)
-        if not description and any(root.rglob("*.parquet")):
-            what = "holds Parquet files that ingest did not write"
-            raise UsageError(what, where=str(root), hint="give --lake a folder of its own")
-        return cls(root, description)
-
     @property
-    def outcome(self) -> str | None:
-        """passed or score, whichever its files have."""
-        columns = self.description.get("columns", {})
-        return next((name for name in ("passed", "score") if name in columns), None)
+    def sources(self) -> dict[str, dict[str, Any]]:
+        """Records of the sources in force, by key."""
+        sources: dict[str, dict[str, Any]] = self.description.get("sources", {})
+        return sources
 
-    def report_path(self, source: Path) -> Path:
-        """Return where the report of a source is kept; the name does not reveal the source's path."""
-        return self.root / REPORTS / f"{hashlib.sha256(os.fsencode(source.resolve())).hexdigest()[:32]}.json"
+    def unchanged(self, format_: LogFormat, source: LogSource, options_digest: str) -> dict[str, Any] | None:
+        """Return the record of a source that was read with the same content and options, if its files are here."""
+        record = self.sources.get(source_key(format_, source), {})
+        is_same = (record.get("content"), record.get("options")) == (source.digest, options_digest)
+        return record if is_same and all((self.root / name).is_file() for name in record["files"]) else None
 
-    def previous(self, source: Path) -> dict[str, Any]:
-        """Return the stored report of a source; {} if there is none, or its files are gone."""
-        stored: dict[str, Any] = disk.read_json(self.report_path(source)) or {}
-        is_complete = stored and all((self.root / name).is_file() for name in stored["receipt"]["files"])
-        return stored if is_complete else {}
-
-    def commit(
-        self,
-        files: dict[str, Path],
-        reports: dict[Path, dict[str, Any]],
-        outcome: str,
-        has_answers: bool,
-        carried: Sequence[str],
-    ) -> None:
-        """Write the description, then the data, then the reports: an interrupted commit can be repeated."""
+    def commit(self, files: Mapping[str, Path], sources: Mapping[str, dict[str, Any]]) -> bool:
+        """Add new files, make these sources the ones in force, and remove other files. Return whether it changed."""
+        description = _describe(sources)
+        missing = {name: temporary for name, temporary in files.items() if not (self.root / name).exists()}
+        if not missing and description["sources"] == self.sources:
+            return False
         with disk.storage_errors(self.root):
-            (self.root / REPORTS).mkdir(parents=True, exist_ok=True)
-            with (self.root / REPORTS / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # one commit at a time
-                _describe(self.root, outcome, has_answers, carried)
-                for name, temporary in files.items():
-                    final = self.root / name
-                    final.parent.mkdir(parents=True, exist_ok=True)
-                    if not final.exists():
-                        disk.atomic_replace(temporary, final)
-                for source, report in reports.items():
-                    path = self.report_path(source)
-                    _remove_replaced(self.root, path, report["receipt"]["files"])
-                    disk.replace_text(path, json.dumps(report, indent=1, sort_keys=True) + "\n")
+            if not self.description:
+                self._describe_as(_describe({}))  # from here on `score` reads no file that is not named
+            for name, temporary in missing.items():
+                final = self.root / name
+                final.parent.mkdir(parents=True, exist_ok=True)
+                disk.atomic_replace(temporary, final)
+            self._describe_as(description)
+            self.remove_others(description["files"])
+        return True
+
+    def _describe_as(self, description: dict[str, Any]) -> None:
+        disk.replace_text(self.root / DESCRIPTION, json.dumps(description, indent=1, sort_keys=True) + "\n")
+
+    def remove_others(self, files: Collection[str]) -> None:
+        """Remove what ingest wrote and is not in force."""
+        for path in self.root.glob("benchmark=*/*.parquet"):
+            if _FILE.fullmatch(path.name) and path.relative_to(self.root).as_posix() not in files:
+                disk.remove(path)
+
+
+@contextmanager
+def open_lake(root: Path) -> Iterator[tuple[TargetLake, Path]]:
+    """Lock a lake or create it; return it with a folder for temporary files. One that stays empty is removed.
+
+    A folder with other Parquet files is refused: they would lack our columns.
+    """
+    if root.exists() and not root.is_dir():
+        raise UsageError("is a file", where=str(root), hint="--lake is a folder")
+    work = root / WORK
+    with disk.storage_errors(root):
+        work.mkdir(parents=True, exist_ok=True)
+        lock = disk.open_real(work / "lock")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            hint = "wait until it has finished"
+            raise LockedError("another ingest is writing here", where=str(root), hint=hint) from None
+        try:
+            disk.remove(work / "staged")
+            target = TargetLake(root, _load_description(root))
+            if target.description:
+                target.remove_others(target.description["files"])
+            elif any(root.rglob("*.parquet")):
+                what = "holds Parquet files that ingest did not write"
+                raise UsageError(what, where=str(root), hint="give --lake a folder of its own")
+            (work / "staged").mkdir()
+            yield target, work / "staged"
+        finally:
+            disk.remove(work / "staged")
+            if not (root / DESCRIPTION).exists():
+                disk.remove(work)
+                with suppress(OSError):
+                    root.rmdir()
+
+
+def path_key(path: Path) -> str:
+    """Return the name of a path in the description."""
+    return hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+
+
+def source_key(format_: LogFormat, source: LogSource) -> str:
+    """Return the name of a source in the description."""
+    return f"{path_key(source.path)}-{format_.name}"
 
 
 def _load_description(root: Path) -> dict[str, Any]:
@@ -108,35 +145,26 @@ def _load_description(root: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise DataError(f"cannot be read: {error}", where=str(path)) from None
-    if not isinstance(description, dict) or description.get("version") != 1:
-        raise DataError("has an unknown version", where=str(path), hint="give a new folder")
+    if not isinstance(description, dict) or description.get("version") != 1 or "sources" not in description:
+        raise DataError("was written by another version", where=str(path), hint="ingest the logs into a new folder")
     return description
 
 
-def _remove_replaced(root: Path, path: Path, kept: Sequence[str]) -> None:
-    """Remove files that were read from the same source before, unless another source has them too."""
-    old = disk.read_json(path) or {"receipt": {"files": []}}
-    replaced = set(old["receipt"]["files"]) - set(kept)
-    for other in path.parent.glob("*.json") if replaced else ():
-        if other != path:
-            replaced -= set(json.loads(other.read_text(encoding="utf-8"))["receipt"]["files"])
-    for name in replaced:
-        disk.remove(root / name)
-
-
-def _describe(root: Path, outcome: str, has_answers: bool, carried: Sequence[str]) -> None:
-    """Merge the columns of new files with the description: only what every file has can be relied on."""
-    old = _load_description(root)
-    columns = {name: name for name in ("model", "benchmark", "subject", "problem_id", "attempt", outcome)}
-    has_answers = has_answers and old.get("columns", {}).get("answer", "answer") == "answer"
-    new = {
+def _describe(sources: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Describe the files in force: the columns that all of them have."""
+    records = [sources[key] for key in sorted(sources)]
+    columns = {name: name for name in ("model", "benchmark", "subject", "problem_id", "attempt")}
+    columns |= {record["outcome"]: record["outcome"] for record in records}
+    columns["answer"] = "answer" if records and all(record["has_answers"] for record in records) else ""
+    carried = [record["carried"] for record in records]
+    return {
         "version": 1,
         "protocol": list(PROTOCOL),
-        "carry": [name for name in carried if name in old.get("carry", carried)],
-        "columns": columns | {"answer": "answer" if has_answers else ""},
+        "carry": [name for name in (carried or [[]])[0] if all(name in names for names in carried)],
+        "columns": columns,
+        "files": sorted({name for record in records for name in record["files"]}),
+        "sources": dict(sources),
     }
-    if old != new:
-        disk.replace_text(root / DESCRIPTION, json.dumps(new, indent=1) + "\n")
 
 
 def write_files(staged: StagedSource, outcome: str, options_digest: str, folder: Path) -> dict[str, Path]:
@@ -153,7 +181,7 @@ def write_files(staged: StagedSource, outcome: str, options_digest: str, folder:
             for benchmark in column.unique().to_pylist():
                 table = _to_table(batch.filter(pc.equal(column, benchmark)), staged, outcome)
                 if benchmark not in writers:
-                    file_name = f"{_file_digest(staged, options_digest, benchmark)}.parquet"
+                    file_name = f"{_file_digest(staged, outcome, options_digest, benchmark)}.parquet"
                     path = out[f"benchmark={folder_name(benchmark)}/{file_name}"] = folder / file_name
                     # Page checksums let `score` detect a damaged file instead of counting wrong values.
                     writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
@@ -162,10 +190,10 @@ def write_files(staged: StagedSource, outcome: str, options_digest: str, folder:
     return out
 
 
-def _file_digest(staged: StagedSource, options_digest: str, benchmark: str) -> str:
+def _file_digest(staged: StagedSource, outcome: str, options_digest: str, benchmark: str) -> str:
     """Name a file by its content and metadata, since two models may have the same verdicts."""
     run_id, identity = staged.run.run_id, map(str, staged.identity)
-    parts = [options_digest, staged.format, staged.source.digest, benchmark, run_id, *identity]
+    parts = [options_digest, outcome, staged.format, staged.source.digest, benchmark, run_id, *identity]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

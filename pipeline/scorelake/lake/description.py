@@ -16,7 +16,7 @@ from scorelake.settings import NAMING, Settings, Storage, load
 from scorelake.storage.disk import check_location, read_bytes
 
 NAME, VERSION = "_scorelake.json", 1
-_TYPES = {"version": int, "protocol": list, "carry": list, "columns": dict}
+_TYPES = {"version": int, "protocol": list, "carry": list, "columns": dict, "files": list, "sources": dict}
 _COLUMNS = (*NAMING, "pass_values", "fail_values")
 Config: TypeAlias = str | Path | Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -73,8 +73,8 @@ def settings_of(location: str, config: Path | None, **flags: Any) -> Settings:
     return load(config, below=below, **flags) if below else settings
 
 
-def described(location: str, storage: Storage) -> dict[str, Any]:
-    """Return the settings in the description of a lake, as a config would have them; {} without a description."""
+def load_description(location: str, storage: Storage) -> dict[str, Any]:
+    """Return the checked description of a lake; {} without one."""
     where = f"{location.rstrip('/')}/{NAME}"
     try:
         content = json.loads(read_bytes(where, storage).decode())
@@ -93,6 +93,14 @@ def described(location: str, storage: Storage) -> dict[str, Any]:
     unknown = sorted(set(content.get("columns", {})) - set(_COLUMNS))
     if unknown:
         raise _invalid(f"columns has unknown keys: {', '.join(unknown)}", where)
+    return content
+
+
+def described(location: str, storage: Storage) -> dict[str, Any]:
+    """Return the settings in the description of a lake, as a config would have them; {} without a description."""
+    content = load_description(location, storage)
+    if not content:
+        return {}
     settings = {
         "columns": content.get("columns", {}) | {"carry": content.get("carry", [])},
         "protocol": {"columns": content.get("protocol", [])},
@@ -100,7 +108,7 @@ def described(location: str, storage: Storage) -> dict[str, Any]:
     try:
         load(below=settings)
     except UsageError as error:
-        raise _invalid(error.what, where) from None
+        raise _invalid(error.what, f"{location.rstrip('/')}/{NAME}") from None
     return settings
 
 

@@ -62,7 +62,8 @@ def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[st
         store.copy((each, path, *span) for each, path in large for span in _spans(path, each.size, columns))
     except ChangedError as error:
         what, name = "the file changed or vanished while the lake was read", str(error.where)
-        raise DataError(what, where=name.removeprefix(f"{store.url}/"), hint="run again") from None
+        hint = "run again; if the error remains, the key of the object may end in a slash: rename it"
+        raise DataError(what, where=name.removeprefix(f"{store.url}/"), hint=hint) from None
     for file in shard.files:
         os.utime(folder / file.path, ns=(file.mtime_ns, file.mtime_ns))  # readers check that it is unchanged
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.lake import delta, iceberg
+from scorelake.lake.description import load_description
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes
 from scorelake.storage.files import File, stat
@@ -61,6 +62,7 @@ def listing(
     if out is not None:
         refuse_inside(location, out)
     lake = _list(str(location), storage, None if out is None else _absolute(out))
+    lake = _in_force(lake, load_description(str(location), storage).get("files"))
     if not lake.files:
         hint = f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored"
         if lake.left_out and not is_remote(str(location)):
@@ -79,6 +81,23 @@ def listing(
         what = f"[lake] exclude leaves none of {len(excluded):,} Parquet files"
         raise LakeError(what, where=lake.root, hint="check its patterns")
     return replace(lake, files=tuple(sorted(kept)), excluded=tuple(sorted(excluded)), idle=tuple(idle))
+
+
+def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
+    """Leave out files that the description does not name: `ingest` replaced them, or was killed."""
+    if named is None:
+        return lake
+    in_force = {*named}
+    files = tuple(file for file in lake.files if file.path in in_force)
+    missing = sorted(in_force - {file.path for file in files})
+    if missing:
+        what = f"{len(missing):,} files that ingest wrote are missing, such as {missing[0]}"
+        raise DataError(what, where=lake.root, hint="run the same ingest again, or copy the lake again")
+    others = sorted({file.path for file in lake.files} - in_force)
+    reasons = tuple(
+        (path, "not named in _scorelake.json: ingest did not write it, or replaced it") for path in others
+    )
+    return replace(lake, files=files, left_out=(*lake.left_out, *reasons))
 
 
 def refuse_inside(location: str | Path, out: str | Path) -> None:

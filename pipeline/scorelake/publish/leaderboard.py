@@ -35,6 +35,7 @@ _FROM_SNAPSHOT = (
         schemas.OVERALL,
         schemas.COUNT_SCORE,
         *schemas.EVIDENCE,
+        *schemas.ESTIMATES,
         *schemas.SERIES_TABLES,
     ),
     *(PROBLEM_HISTOGRAM, schemas.CHANGE),

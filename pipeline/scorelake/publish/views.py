@@ -152,6 +152,7 @@ PUBLIC = (
         schemas.OVERALL,
         schemas.PROBLEM_HISTOGRAM,
         schemas.CHANGE,
+        *schemas.ESTIMATES,
         *schemas.SERIES_TABLES,
     ),
     *(schemas.RUN, schemas.SETTING, schemas.QUARANTINE, schemas.HISTORY, *VIEWS),

@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 from scorelake.comparing.pairs import protocol_difference
-from scorelake.comparing.tables import comparable_metrics
 from scorelake.comparing.two import compare_two
 from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
@@ -95,7 +94,7 @@ def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> S
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
     outcomes = Outcomes.of(b.histogram, b.counts.collect_schema().names(), b.settings)
-    (chosen,) = comparable_metrics(choose_compared(with_metric, outcomes))
+    (chosen,) = choose_compared(with_metric, outcomes)
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
     pairs = []
     for benchmark in sorted(set(ours) & set(theirs)):

@@ -85,7 +85,13 @@ def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     The first is pass@1 (avg@N of rewards). By default that is the only one that subjects are compared by.
     """
     if settings.compare.metrics:
-        return _pick(settings.compare.metrics, [], settings, outcomes)
+        named = _pick(settings.compare.metrics, [], settings, outcomes)
+        if pooled := [metric.name for metric in named if metric.family.pooled]:
+            raise UsageError(
+                f"{', '.join(pooled)}: a blend of group means has no score per problem to pair",
+                hint="leave it out of [compare] metrics",
+            )
+        return named
     first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
     return list(
         dict.fromkeys([first, *(metric for metric in choose(settings, outcomes) if not metric.family.pooled)])

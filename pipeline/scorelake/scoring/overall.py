@@ -29,12 +29,16 @@ def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     Takes the rows of model_summary with their units and the bounds of the metric (low, high). Ranges of ranks are
     added by `overall_ranges`, after the comparisons.
     """
-    models = pool_protocols(models, models)
+    width = pl.col("high") - pl.col("low")
+    is_same_scale = width == width.min().over(
+        "metric"
+    )  # rewards on a scale of their own are not averaged with verdicts
+    models = pool_protocols(models, models).with_columns(value=pl.when(is_same_scale).then("value"))
     weight = benchmark_weights(models, settings)
     members = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
-    # a reward may have other bounds than a verdict
-    facts = models.group_by("metric", "family", "k", "param", maintain_order=True).agg(
-        pl.col("low").min(), pl.col("high").max()
+    names_of_metric = ("metric", "family", "k", "param")
+    facts = (
+        models.filter(is_same_scale).group_by(names_of_metric, maintain_order=True).agg(pl.col("low", "high").first())
     )
     names = facts.select("metric").with_row_index("order")
     parts = members.join(names, how="cross").join(

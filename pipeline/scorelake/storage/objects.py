@@ -210,7 +210,8 @@ class Objects:
                 try:
                     return await request()
                 except exceptions.GenericError as error:
-                    if time.monotonic() > end or 400 <= _status(error) < 500:
+                    is_final = 400 <= _status(error) < 500 or "invalid path" in str(error)  # a//b is no better later
+                    if is_final or time.monotonic() > end:
                         raise
                     await asyncio.sleep(0.1)
 

@@ -37,7 +37,8 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     aggregates = [path for path in files if path not in samples]
     aggregate = load_object(aggregates[0]) if aggregates else {}
     run.tool, run.model = "every_eval_ever", get_object(aggregate, "model_info").get("id")
-    run.run_id = str(aggregate.get("evaluation_id") or source.tag)
+    run.identity = str(aggregate.get("evaluation_id") or "")
+    run.run_id = run.identity or source.tag
     _check_version(aggregate.get("schema_version"), source.path)
     if samples:
         yield from _read_samples(source, samples[0], options, run, aggregate)

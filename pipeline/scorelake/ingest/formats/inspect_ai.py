@@ -10,7 +10,7 @@ from typing import Any
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
 from scorelake.ingest.probe import FileProbe
-from scorelake.ingest.values import get_object, quote, to_number, to_setting
+from scorelake.ingest.values import get_object, quote, to_number, to_setting, to_timestamp
 
 VERSIONS = (2, 3)
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -37,13 +37,12 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         is_archive = file.read(2) == b"PK"
     header: dict[str, Any] = {}
     names: dict[str, None] = {}
-    has_uuids, scorer = True, ""
+    scorer = ""
     records = _read_archive(source.file, header) if is_archive else source.records("samples", header)
     for _, sample in records:
         if not run.run_id:
             _add_names(header, run, source.path)
         uuid, subject_key = sample.get("uuid"), options.subject_key
-        has_uuids &= bool(uuid)
         is_invalid = sample.get("invalidation") or sample.get("invalidated")
         scores = {} if is_invalid else get_object(sample, "scores")
         names |= dict.fromkeys(_score_names(scores))
@@ -69,7 +68,6 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     else:
         run.notes.append("no sample was scored")
     _add_protocol(header, run, scorer or None)
-    run.has_attempt_ids = has_uuids
 
 
 def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
@@ -165,8 +163,11 @@ def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> N
     status = header.get("status", "started")
     if status != "success":
         run.notes.append(f"the log's status is {status}; its samples are used")
-    if about.get("task_id"):
-        run.task_id, run.created = str(about["task_id"]), str(about.get("created", ""))
+    # eval-retry keeps the task_id and copies finished samples into a new log. Inspect itself reads the newest log of
+    # a task, but not one that was only started.
+    run.identity = str(about.get("task_id") or about.get("eval_id") or "")
+    run.precedence = to_timestamp(about.get("created")) or 0.0
+    run.precedence -= 1e12 * (status == "started")
     for entry in get_object(header, "results").get("scores") or []:
         names = (entry.get("scorer"), entry.get("name"), f"{entry.get('scorer')}.{entry.get('name')}")
         if scorer is not None and scorer not in names:

@@ -32,6 +32,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     run.unique_attempts = True
     name = NAME.fullmatch(source.file.name)
     task, run.run_id = (name["task"], name["time"]) if name else (options.benchmark or "", source.tag)
+    run.identity = f"{task} {run.run_id}" if name else ""
     results = source.companion()
     run.model = results.get("model_name") or (source.file.parent.name.replace("__", "/") if name else None)
     run.tool = f"lm_eval {results.get('lm_eval_version') or ''}".strip()

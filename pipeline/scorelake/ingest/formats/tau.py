@@ -71,7 +71,7 @@ def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterat
     agent, user = get_object(info, "agent_info"), get_object(info, "user_info")
     run.model = agent.get("llm")
     run.subject = get_object(info, "environment_info").get("domain_name")
-    run.run_id = str(document.get("timestamp") or "")
+    run.run_id = run.identity = str(document.get("timestamp") or "")
     args = get_object(agent, "llm_args")
     run.protocol = {
         "temperature": args.pop("temperature", None),

@@ -24,7 +24,8 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     metadata = source.companion()
     folders = [parent.name for parent in source.file.resolve().parents]
     run.tool = "terminal-bench"
-    run.run_id = str(metadata.get("run_id") or (folders[0] if TIME.fullmatch(folders[0]) else source.tag))
+    run.identity = str(metadata.get("run_id") or "")
+    run.run_id = run.identity or (folders[0] if TIME.fullmatch(folders[0]) else source.tag)
     # Model and agent are null in many real files; then the folder names them.
     names = [str(metadata[key]) for key in ("agent_name", "model_name") if metadata.get(key)]
     run.model = " ".join(names) if len(names) == 2 else next(name for name in folders if not TIME.fullmatch(name))
