@@ -129,6 +129,13 @@ class Duplicates(Part):
     """Which of two different verdicts for one attempt counts; by default neither, and the run fails."""
 
 
+class GateRule(Part):
+    candidate: str = "*"
+    base: str = "previous"
+    metric: str = "pass@1"
+    margin: float = Field(0.02, ge=0)
+
+
 class Gates(Part):
     """Conditions for publishing; a run that fails one publishes nothing."""
 
@@ -139,6 +146,7 @@ class Gates(Part):
     min_model_attempts: int = Field(0, ge=0)
     max_fall: float | None = Field(None, ge=0)
     metric: str = "pass@1"
+    rule: tuple[GateRule, ...] = ()
 
 
 class Publish(Part):
@@ -150,10 +158,8 @@ class Rubric(Part):
 
     levels: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
-    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """Outcomes of each level believed to have been seen before the attempts, beside one of each."""
-    bounds: tuple[float, float] | None = None
-    """The least and the largest score there can be, where no levels say so: intervals need them."""
+    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()  # outcomes of each level, added to one of each
+    bounds: tuple[float, float] | None = None  # smallest and largest possible score, where there are no levels
 
     @model_validator(mode="after")
     def _same_length(self) -> Rubric:
@@ -188,12 +194,9 @@ class Metrics(Part):
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, le=1 - 1e-9)
     min_coverage: float = Field(0.9, ge=0, le=1)
-    prior: str | tuple[float, float] = "uniform"
-    """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
-    prior_lake: str | None = None
-    """Earlier attempts of the same problems by the same models, counted like the lake: prior outcomes."""
-    bounds: tuple[float, float] | None = None
-    """Where the posterior interval ends; by default where the metric does."""
+    prior: str | tuple[float, float] = "uniform"  # of each problem: a name of PRIORS, or pseudo-counts of a Beta
+    prior_lake: str | None = None  # earlier attempts of the same problems by the same models: prior outcomes
+    bounds: tuple[float, float] | None = None  # of the posterior interval; by default those of the metric
 
     @field_validator("prior")
     @classmethod
@@ -218,10 +221,7 @@ class Uncertainty(Part):
 
 
 class Overall(Part):
-    """Averages over benchmarks."""
-
-    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """What a benchmark counts; 1 unless given, and 0 leaves it out."""
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}  # of benchmarks: 1 unless given, 0 leaves one out
 
 
 class Compare(Part):

@@ -6,6 +6,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -92,12 +93,8 @@ def score(
             output.done(report)
         return 0
 
-    if context.obj != GUARDED or engine is not EngineName.local:
-        work(full)
-        return
-    with reporting.failures(output):
-        code = guard.run_isolated(work, lambda full: crash_candidates(lake, out, settings(), full), full)
-    raise typer.Exit(code)
+    is_guarded = context.obj == GUARDED and engine is EngineName.local
+    run_job(is_guarded, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
 
 
 @app.command()
@@ -209,12 +206,7 @@ def count(
             reporting.counted(partials, number, of)
         return 0
 
-    if context.obj != GUARDED:
-        work(False)
-        return
-    with reporting.failures():
-        code = guard.run_isolated(work, lambda full: crash_candidates(lake, out, settings(), full), full=False)
-    raise typer.Exit(code)
+    run_job(context.obj == GUARDED, work, lambda full: crash_candidates(lake, out, settings(), full))
 
 
 @app.command()
@@ -312,6 +304,22 @@ def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> lis
 
     tasks_to_try = stages.crash_candidates(lake, Output.at(out, settings.storage), settings, full)
     return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in tasks_to_try]
+
+
+def run_job(
+    is_guarded: bool,
+    work: Callable[[bool], int],
+    candidates: Callable[[bool], list[guard.Candidate]],
+    full: bool = False,
+    output: reporting.CommandOutput | None = None,
+) -> None:
+    """Run a job here, or in a child process so that a file that crashes it can be found."""
+    if not is_guarded:
+        work(full)
+        return
+    with reporting.failures(output):
+        code = guard.run_isolated(work, candidates, full)
+    raise typer.Exit(code)
 
 
 def part_of(shard: str) -> tuple[int, int]:

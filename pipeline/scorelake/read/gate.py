@@ -118,8 +118,10 @@ class Gate:
                 )
         if self.pooled and len(self.benchmarks) > 1:
             lines.append("  mean: lift {lift:+.4f}, above {lower:+.4f} and below {upper:+.4f}".format(**self.pooled))
-        every = ", ".join(f"{each.benchmark} {each.verdict_all_looks}" for each in self.benchmarks)
-        return "\n".join([*lines, f"  over all {self.looks} published runs: {every}"])
+        if self.looks > 1:
+            every = ", ".join(f"{each.benchmark} {each.verdict_all_looks}" for each in self.benchmarks)
+            lines.append(f"  over all {self.looks} published runs: {every}")
+        return "\n".join(lines)
 
     def markdown(self) -> str:
         """Return the verdicts as a table for a pull request."""
