@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import Watch, text_lines
 from scorelake.ingest.probe import FileProbe, probe
 from scorelake.ingest.values import quote, to_number, to_verdict
@@ -105,7 +105,8 @@ class _Converter:
         self.counts = [mapping[name] for name in COUNTS if name in mapping]
         self.key = mapping[outcome]
         self.protocol = {name: key for name, key in mapping.items() if name in PROTOCOL}
-        other = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL)
+        self.measures = {name: key for name, key in mapping.items() if name in MEASURES}
+        other = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL, *MEASURES)
         self.carried = {name: key for name, key in mapping.items() if name not in other}
 
     def to_rows(self, i: int, key: Any, record: dict[str, Any]) -> Iterator[AttemptRow]:
@@ -122,6 +123,7 @@ class _Converter:
             benchmark=benchmark,
             model=model,
             protocol={name: self._get(record, path) for name, path in self.protocol.items()} or None,
+            measures={name: self._get_number(record, path) for name, path in self.measures.items()} or None,
             carried={name: self._get(record, path) for name, path in self.carried.items()} or None,
         )
         yield from _expand(row, *(self._get(record, path) for path in self.counts)) if self.counts else (row,)
@@ -129,6 +131,13 @@ class _Converter:
     def _get(self, record: dict[str, Any], path: str) -> Any:
         value = get_path(record, path)
         return None if value is _MISSING or (value == "" and self.is_text) else value
+
+    def _get_number(self, record: dict[str, Any], path: str) -> Any:
+        value = self._get(record, path)
+        try:
+            return float(value) if self.is_text and value is not None else value
+        except ValueError:
+            raise DataError(f"{path} is {quote(value)}, which is not a number") from None
 
     def _value(self, record: dict[str, Any], i: int) -> float | None:
         left, is_comparison, right = self.key.partition("==")
@@ -138,7 +147,7 @@ class _Converter:
         if is_comparison:
             other = self._get(record, right)
             return None if value in (None, "") or other is None else float(value == other)
-        if self.is_text and value == "" and not (self.outcome == "passed" and self.true):
+        if self.is_text and value == "":
             return None
         if self.outcome == "passed":
             is_cell = self.is_text and not self.true

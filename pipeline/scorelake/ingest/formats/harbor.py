@@ -9,7 +9,7 @@ from typing import Any
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import load_object
 from scorelake.ingest.probe import FileProbe, probe, probe_all
-from scorelake.ingest.values import get_object, to_number
+from scorelake.ingest.values import get_object, to_duration, to_number
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
 JOB = ("n_total_trials", "stats")
@@ -81,7 +81,7 @@ def _to_row(
     model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
     # The verifier decides: a trial with an exception may have passed.
     rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
-    benchmark = _benchmark(trial.get("source"), config)
+    benchmark, result = _benchmark(trial.get("source"), config), get_object(trial, "agent_result")
     key = run.choose("metric", benchmark or "", rewards, "reward", where=path) if rewards else ""
     return AttemptRow(
         trial["task_name"],
@@ -90,6 +90,12 @@ def _to_row(
         model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
         benchmark=benchmark,
         carried={"task_checksum": trial.get("task_checksum")},
+        measures={
+            "cost_usd": result.get("cost_usd"),
+            "input_tokens": result.get("n_input_tokens"),
+            "output_tokens": result.get("n_output_tokens"),
+            "seconds": to_duration(get_object(trial, "agent_execution"), "started_at", "finished_at"),
+        },
         content=trial.get("task_checksum"),
     )
 

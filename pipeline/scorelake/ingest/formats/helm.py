@@ -10,6 +10,11 @@ from scorelake.ingest.probe import list_with
 from scorelake.ingest.values import get_object, to_number
 
 SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
+MEASURED = {
+    "input_tokens": "num_prompt_tokens",
+    "output_tokens": "num_output_tokens",
+    "seconds": "inference_runtime",
+}
 PROMPT = (
     *("global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
     *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "substitutions"),
@@ -51,6 +56,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             record["instance_id"],
             f"{run.run_id}:{record['train_trial_index']}",
             to_number(stat.get("mean"), f"record {i}: {metric}"),
+            measures={
+                ours: next((stat.get("mean") for name, stat in stats if name.get("name") == theirs), None)
+                for ours, theirs in MEASURED.items()
+            },
             protocol={"perturbation": perturbation.get("name")} if perturbation else None,
         )
     run.protocol |= {"grader": metric, "split": split}
