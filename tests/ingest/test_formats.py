@@ -136,7 +136,7 @@ B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
         ("verifiers", update(metrics="{}"), {"metric": ("x",)}, "no metric x in line 1"),
         ("prime_rl", cut_first_line, {}, "broken JSON at line 1"),
         ("prime_rl", edit_lines(add_judge), {"scorer": ("toy=x",)}, "no agent x (available: agent, judge)"),
-        ("evalplus", NEW_STATUS, {}, "KeyError: 'maybe'"),
+        ("evalplus", NEW_STATUS, {}, '"maybe" is missing or unknown'),
         ("humaneval", NOT_GRADED, M, "line 6 has no passed: not graded"),
         ("humaneval", update(passed="yes"), M, "--true"),
         ("tau2", edit(lambda results: {"info": results["info"]}), {}, "no folder simulations next to it"),
@@ -646,6 +646,30 @@ def test_empty_cells_are_null_and_measures_are_numbers(tmp_path: Path) -> None:
     ).sources
     assert (source.passed, source.graded, source.ungraded) == (1, 2, 1)
     assert sorted(row["cost_usd"] or 0 for row in lakes.rows(tmp_path / "lake")) == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("pred", "gt", "passed"),
+    [("18", 18, 1), ("18", 18.0, 1), ([1], [1], 1), ("a", "b", 0), ("true", True, 1), (["a"], "a", None)],
+)
+def test_generic_comparison(tmp_path: Path, pred: Any, gt: Any, passed: int | None) -> None:
+    report = load_table(tmp_path, json.dumps({"problem_id": 1, "pred": pred, "gt": gt}) + "\n", map="passed=pred==gt")
+    assert (report.total.passed if not report.refused else None) == passed
+
+
+def test_helm_predictions_are_no_statistics_and_other_models_are_noted(tmp_path: Path) -> None:
+    path = write(tmp_path, "helm")
+    shown = [{"instance_id": "p", "train_trial_index": 0, "predicted_text": "x", "stats": {"exact_match": 1.0}}]
+    path.with_name("display_predictions.json").write_text(json.dumps(shown))
+    source = load_one(tmp_path, metric=("exact_match",), model="mine")
+    assert "the file names the model org/m; --model makes it mine" in source.notes
+
+
+def test_harbor_job_whose_names_of_tasks_are_cut_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    stats = {"evals": {"e": {"reward_stats": {"reward": {"1.0": [f"{'t' * 32}__a", f"{'t' * 32}__b"]}}}}}
+    (tmp_path / "logs" / "result.json").write_text(json.dumps({"n_total_trials": 2, "stats": stats}))
+    assert "is cut to 32 characters: several tasks may share it" in refusals(load(tmp_path, model="m", benchmark="b"))
 
 
 def test_generic_counts_and_carried_columns(tmp_path: Path) -> None:

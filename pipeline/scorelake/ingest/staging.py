@@ -114,7 +114,9 @@ def stage(
             raise
         raise DataError(f"{error.what}{_after(count)}", where=str(source.path), hint=error.hint) from None
     except MALFORMED as error:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = str(error) if isinstance(error, ValueError) else "a value has an unexpected type"
+        if isinstance(error, KeyError):
+            reason = f"{values.quote(error.args[0])} is missing or unknown"
         what = f"not in the layout of {format.name} ({reason:.120}){_after(count)}"
         raise DataError(what, where=str(source.path)) from None
     finally:
@@ -129,7 +131,10 @@ def _resolve(run: RunInfo, unnamed: list[str]) -> None:
     """Complete the metadata with the options, and refuse a source without model or benchmark."""
     options = run.options
     for column in NAMES:
-        name = options.fixed_name(column) or getattr(run, column) or None
+        given, own = options.fixed_name(column), getattr(run, column)
+        if column == "model" and given and own and given != own:
+            run.notes.append(f"the file names the model {own}; --model makes it {given}")
+        name = given or getattr(run, column) or None
         if column == "benchmark" and run.rows_name_benchmark:
             name = None
         setattr(run, column, None if name is None else values.to_name(name, column))

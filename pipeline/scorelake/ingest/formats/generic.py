@@ -15,7 +15,7 @@ from scorelake.errors import DataError
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import Watch, text_lines
 from scorelake.ingest.probe import FileProbe, probe
-from scorelake.ingest.values import quote, to_number, to_verdict
+from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
 FIELDS = ("problem_id", "attempt", "answer", "subject", "benchmark", "model")
@@ -146,7 +146,7 @@ class _Converter:
             raise DataError(f"record {i:,} has no {left}")
         if is_comparison:
             other = self._get(record, right)
-            return None if value in (None, "") or other is None else float(value == other)
+            return None if value in (None, "") or other is None else _compare(value, other, where)
         if self.is_text and value == "":
             return None
         if self.outcome == "passed":
@@ -158,6 +158,17 @@ class _Converter:
             except ValueError:
                 raise DataError(f"{where} is {quote(value)}, which is not a number") from None
         return to_number(value, where)
+
+
+def _compare(value: Any, other: Any, where: str) -> float:
+    """Compare by value: 18, 18.0 and "18" are equal. A list is never equal to a text, so it is refused."""
+    if isinstance(value, list | dict) != isinstance(other, list | dict):
+        raise DataError(f"{where} compares {quote(value)} with {quote(other)}", hint="map keys of the same type")
+    if isinstance(value, str) != isinstance(other, str):
+        value, other = (
+            str(int(x)) if isinstance(x, float) and x.is_integer() else to_answer(x) for x in (value, other)
+        )
+    return float(value == other)
 
 
 def _expand(row: AttemptRow, n: Any, c: Any) -> Iterator[AttemptRow]:

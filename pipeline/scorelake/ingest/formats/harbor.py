@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from scorelake.ingest.values import get_object, to_duration, to_number
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
 JOB = ("n_total_trials", "stats")
+CUT = 32
+"""Length to which the name of a trial cuts that of its task."""
 SETTINGS = ("timeout_multiplier", "agent_timeout_multiplier", "verifier_timeout_multiplier")
 
 
@@ -122,6 +125,13 @@ def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> It
     failed = dict.fromkeys(name for names in get_object(stats, "exception_stats").values() for name in names)
     # An exception without a reward: there is no verdict.
     unrewarded = [(name, None) for name in failed if name not in dict(rewarded)]
+    tasks = Counter(name.rpartition("__")[0] for name, _ in [*rewarded, *unrewarded])
+    cut = [task for task, count in tasks.items() if count > 1 and len(task) >= CUT]
+    if cut:
+        what = (
+            f"{tasks[cut[0]]} trials of {cut[0]}, whose name is cut to {CUT} characters: several tasks may share it"
+        )
+        raise refusal(what, run.path, "ingest the folder of the trials instead")
     for name, reward in [*rewarded, *unrewarded]:
         yield AttemptRow(name.rpartition("__")[0] or name, name, reward)
 

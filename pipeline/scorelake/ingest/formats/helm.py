@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
 from scorelake.ingest.json_stream import load
-from scorelake.ingest.probe import list_with
+from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_number
 
 SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
@@ -70,5 +70,11 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
                 run.add_claim(f"{metric} of {split}", to_number(stat.get("mean"), "mean"))
 
 
-DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")
-FORMAT = LogFormat("helm", "score", "ungraded", DETECT, read, companions=COMPANIONS)
+def detect(probe: FileProbe) -> bool:
+    """Accept lists of statistics; those of display_predictions.json are an object for every instance."""
+    has_keys = probe.shape == "list" and probe.has("instance_id", "train_trial_index")
+    return has_keys and isinstance(probe.first.get("stats"), list)
+
+
+COMPANIONS = siblings("run_spec.json", "stats.json")
+FORMAT = LogFormat("helm", "score", "ungraded", detect, read, companions=COMPANIONS)
