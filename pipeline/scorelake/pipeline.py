@@ -158,8 +158,7 @@ def _run_stages(
     space.progress("publishing", 0, 1)
     manifest: dict[str, Any] = {
         "run": run | {"finished": datetime.now(UTC).isoformat()},
-        "inputs": inputs,
-        "size": size,
+        **{"inputs": inputs, "size": size, "kinds": merged.kinds},
         "partials": [partial.name for partial in (*partials, *earlier)],
         "quarantine": [list(entry) for entry in quarantine],
         "warnings": warnings,
