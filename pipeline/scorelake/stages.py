@@ -22,6 +22,7 @@ from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
+from scorelake.metrics.costs import FIRST_EDGE
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import (
     ADJUSTED,
@@ -188,7 +189,9 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     answers = any(kind.answers for kind in kinds.values())
     size = settings.run.bucket_rows or ROWS_PER_BUCKET
     lowest = min(settings.rubric.levels, default=0.0) if settings.policy.ungraded == "fail" else None
-    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, settings.answers, size, lowest)
+    measures = tuple((name, FIRST_EDGE[measure.kind]) for name, measure in settings.measures.items())
+    where = (out.partials, partials, folder / FOLDER)
+    buckets = plan_buckets(*where, rule, settings.answers, size, lowest, measures)
     mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []

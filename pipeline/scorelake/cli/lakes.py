@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, app
+from scorelake.cli.app import Columns, Measures, app
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.storage.disk import is_remote
 
@@ -56,6 +56,7 @@ def score(
     metrics: Metrics = None,
     config: Config = None,
     column: Columns = None,
+    measure: Measures = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
@@ -80,7 +81,7 @@ def score(
     options |= {"engine": engine.value, "address": address, "warn": reporting.say}
 
     def settings() -> Settings:
-        names = {"metrics": metrics or "", "by": tuple(by or ())}
+        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure}
         return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
@@ -269,17 +270,17 @@ def load_settings(
     lake: str, column: list[str] | None, out: str, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
     """Return the settings of `score`. Polars reads its number of threads once, when it is loaded."""
-    from scorelake import settings as loading
-    from scorelake.lake.description import described, settings_for
+    from scorelake.lake.description import described, mapped, measured, settings_for
 
     if arguments.get("config") is None and (config := find_config(lake)):
         reporting.say(f"using {config}")
         arguments["config"] = config
-    settings = settings_for(lake, columns=loading.mapped(column or ()), **arguments)
+    arguments["measures"] = measured(arguments.get("measures") or ())
+    settings = settings_for(lake, columns=mapped(column or ()), **arguments)
     before = remembered_settings(out)
     if before is not None:
         changed = changed_settings(before, settings)
-        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by"))
+        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures"))
         if changed and not is_given and not described(lake, settings.storage):
             reporting.say(
                 f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
