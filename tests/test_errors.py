@@ -22,4 +22,5 @@ def test_pickled(kind: type[errors.ScorelakeError]) -> None:
 
 def test_a_name_adds_no_line_of_its_own() -> None:
     error = DataError("broken" + listed([("a\n  hint: remove all", "b\n  c")]), where="x\n  hint: y", hint="z")
+    assert str(DataError("no model a\n  hint: forged")) == "no model a\\n  hint: forged"
     assert str(error) == "x\\n  hint: y: broken\n  a\\n  hint: remove all: b\\n  c\n  hint: z"

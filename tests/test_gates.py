@@ -53,6 +53,26 @@ def test_a_fall(lake: Path, out: Path, metric: str) -> None:
     assert history == [(0.9,), (0.8,)]
 
 
+def test_rules_name_the_models_and_the_evidence(lake: Path, out: Path) -> None:
+    for model, c in (("base", 3), ("new-1", 3), ("new-2", 2)):
+        put(lake, expand([(f"p{i}", 4, c) for i in range(60)], model=model), f"{model}.parquet")
+    rule = '[[gates.rule]]\ncandidate = "{}"\nbase = "{}"\nmargin = {}\nmetric = "PASS@1"\n'
+    said = (
+        r"rule 1 \(candidate new-\*\): default / new-2 is worse than base: lift \(-0.2500, .* in pass@1, allowed 0.1"
+    )
+    with pytest.raises(DataError, match=said):
+        run(lake, out, rule.format("new-*", "base", 0.1))
+    with pytest.raises(UsageError, match="no comparison with bse in pass@1"):
+        run(lake, out, rule.format("*", "bse", 0.1))
+    run(lake, out, rule.format("new-*", "base", 0.3) + rule.format("new-1", "base", 0.1))
+    put(lake, expand([(f"p{i}", 4, 0) for i in range(60)], model="new-1"), "new-1.parquet")
+    with pytest.raises(
+        DataError, match=r"rule 1 \(candidate \*\): default / new-1 fell from 0.7500 to 0.0000 \(-0.75"
+    ):
+        run(lake, out, rule.format("*", "previous", 0.02))
+    assert run(lake, out, rule.format("b*", "previous", 0.02)).status == "published"
+
+
 @pytest.mark.parametrize("name", ["pass@7", "pass@4", "avg@N"])
 def test_a_fall_of_what_is_not_computed(lake: Path, out: Path, name: str) -> None:
     put(lake, expand([("a", 2, 1)], model="m"))
@@ -66,6 +86,8 @@ def test_a_fall_of_what_is_not_computed(lake: Path, out: Path, name: str) -> Non
 def test_a_fall_of_a_metric_that_means_nothing_is_refused_at_the_start(lake: Path, out: Path) -> None:
     with pytest.raises(UsageError, match="zz"):  # before it is seen that there is no lake
         run(lake, out, '[gates]\nmetric = "zz"\nmax_fall = 0.1\n')
+    with pytest.raises(UsageError, match="no score per problem"):
+        run(lake, out, '[gates]\nmetric = "geom-ds@2"\nmax_fall = 0.1\n')
 
 
 def test_ids_that_collide_ask_for_the_missing_column_first(lake: Path, out: Path) -> None:

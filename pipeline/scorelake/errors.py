@@ -22,8 +22,8 @@ class ScorelakeError(Exception):
         self.what, self.where, self.hint = what, where, hint
 
     def __str__(self) -> str:
-        where = (self.where or "").replace("\n", "\\n")  # a name cannot add a line of its own
-        text = f"{where}: {self.what}" if where else self.what
+        where, what = (self.where or "").replace("\n", "\\n"), self.what.replace("\n  hint:", "\\n  hint:")
+        text = f"{where}: {what}" if where else what  # a name cannot add a line of its own
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -5,7 +5,8 @@ Whatever is refused, what is published stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import polars as pl
@@ -14,12 +15,14 @@ from scorelake.counting.merge import Merged
 from scorelake.counting.partials import Partial, benchmark_kinds
 from scorelake.errors import DataError, UsageError, listed
 from scorelake.metrics import parse
+from scorelake.schemas import CHANGE, MODEL_PAIR, MODEL_SUMMARY
 from scorelake.scoring.choose import is_default
 from scorelake.scoring.survey import Survey
-from scorelake.settings import Gates, Settings
+from scorelake.settings import GateRule, Gates, Settings
 
 HUGE = 1e100
 _WHO = ("benchmark", "model", "protocol")
+_WHO_A, _WHO_B = ("benchmark", "model_a", "protocol"), ("benchmark", "model_b", "protocol")
 _PERHAPS_MISSING = (("benchmark", 0, "default"), ("subject", 1, "all"))
 """Keys that a lake may have no column for: their place in an example, and what they are then."""
 
@@ -129,9 +132,16 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
         )
 
 
-def check(gates: Gates, run: dict[str, Any], models: pl.DataFrame, change: pl.DataFrame) -> None:
-    """Raise with every gate that failed, and the numbers. `change` is what moved since the run that is shown."""
-    failed = [*_shares(gates, run), *_sizes(gates, models), *_falls(gates, models, change)]
+def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:
+    """Raise with every gate that failed, and the numbers."""
+    models = tables[MODEL_SUMMARY.name]
+    failed = [*_shares(gates, run), *_sizes(gates, models)]
+    rules = {f"rule {i} (candidate {rule.candidate})": rule for i, rule in enumerate(gates.rule, start=1)}
+    if gates.max_fall is not None:
+        rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
+    for name, rule in rules.items():
+        find = _falls if rule.base == "previous" else _behind
+        failed += [f"{name}: {line} in {rule.metric}, allowed {rule.margin:g}" for line in find(rule, tables)]
     if failed:
         raise DataError(
             f"{len(failed)} gate{'s' * (len(failed) > 1)} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
@@ -184,29 +194,52 @@ def _sizes(gates: Gates, models: pl.DataFrame) -> list[str]:
     return out
 
 
-def _falls(gates: Gates, models: pl.DataFrame, change: pl.DataFrame) -> list[str]:
-    """A fall is one that noise does not explain: the whole interval of the change lies below what is allowed."""
-    if gates.max_fall is None:
-        return []
-    mine = change.filter((pl.col("metric") == gates.metric) & pl.col("value_before").is_not_null())
+def _falls(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Find falls that noise does not explain: the whole interval of the change lies below what is allowed."""
+    models, metric = tables[MODEL_SUMMARY.name], rule.metric
+    change = tables[CHANGE.name].filter((pl.col("metric") == metric) & pl.col("value_before").is_not_null())
     computed = models.filter(pl.col("value").is_not_null())["metric"].unique().sort().to_list()
-    if not mine.height and gates.metric not in computed:
+    if not change.height and metric not in computed:
         raise UsageError(
-            f"[gates] metric: {gates.metric} is not computed, so nothing could ever fall by max_fall",
+            f"[gates] metric: {metric} is not computed, so nothing could ever fall",
             hint=f"computed are: {', '.join(computed) or 'none'}",
         )
     is_lost = pl.col("value").is_null() & ((pl.col("what") == "gone") | pl.col("problems").is_not_null())
-    fallen = mine.filter((pl.col("hi") < -gates.max_fall) | is_lost)
+    fallen = change.filter((pl.col("hi") < -rule.margin) | is_lost)
     return [
-        f"max_fall: {_who(row)} fell from {row['value_before']:.4f} to "
+        f"{_who(row)} fell from {row['value_before']:.4f} to "
         + (
-            f"{row['value']:.4f} ({row['change']:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
-            if row["value"] is not None
-            else "nothing"
+            "nothing"
+            if row["value"] is None
+            else f"{row['value']:.4f} {_interval(row['change'], row['lo'], row['hi'])}"
         )
-        + f" in {gates.metric}, allowed {gates.max_fall:g}"
         for row in fallen.rows(named=True)
+        if fnmatchcase(row["model"], rule.candidate)
     ]
+
+
+def _behind(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
+    """Find candidates that are significantly worse than a base of the same run."""
+    pairs = tables[MODEL_PAIR.name].filter(pl.col("metric") == rule.metric)
+    a_first = pairs.filter(pl.col("model_a") == rule.base).select(*_WHO_B, "lift", "lo", "hi")
+    b_first = pairs.filter(pl.col("model_b") == rule.base).select(
+        *_WHO_A, -pl.col("lift"), lo=-pl.col("hi"), hi=-pl.col("lo")
+    )
+    both = pl.concat([frame.rename({frame.columns[1]: "model"}) for frame in (a_first, b_first)])
+    if not both.height:
+        raise UsageError(
+            f"[gates] rule: no comparison with {rule.base} in {rule.metric}",
+            hint='base is "previous" or a model of the lake, and metric one of [compare] metrics',
+        )
+    return [
+        f"{_who(row)} is worse than {rule.base}: lift {_interval(row['lift'], row['lo'], row['hi'])}"
+        for row in both.filter(pl.col("hi") < -rule.margin).sort(_WHO).rows(named=True)
+        if fnmatchcase(row["model"], rule.candidate)
+    ]
+
+
+def _interval(change: float, lo: float, hi: float) -> str:
+    return f"({change:+.4f}, {lo:+.4f} to {hi:+.4f})"
 
 
 def _who(row: dict[str, Any]) -> str:

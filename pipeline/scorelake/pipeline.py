@@ -152,14 +152,13 @@ def _run_stages(
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
-    gates.check(settings.gates, run, tables[MODEL_SUMMARY.name], tables[CHANGE.name])
+    gates.check(settings.gates, run, tables)
     warnings += [*pooled_in_lake(plan.lake, settings), *merged.warnings, *metric_warnings, *changed.warnings()]
 
     space.progress("publishing", 0, 1)
     manifest: dict[str, Any] = {
         "run": run | {"finished": datetime.now(UTC).isoformat()},
-        "inputs": inputs,
-        "size": size,
+        **{"inputs": inputs, "size": size, "kinds": merged.kinds},
         "partials": [partial.name for partial in (*partials, *earlier)],
         "quarantine": [list(entry) for entry in quarantine],
         "warnings": warnings,
@@ -239,9 +238,17 @@ def _check_metric_names(settings: Settings) -> Settings:
     any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     choose(settings, any_lake)
     choose_compared(settings, any_lake)
-    names = settings.metrics.model_copy(update={"names": (settings.gates.metric,)})
-    (gate,) = choose(settings.model_copy(update={"metrics": names}), any_lake)
-    return settings.model_copy(update={"gates": settings.gates.model_copy(update={"metric": gate.name})})
+
+    def spelled(name: str, paired: bool = True) -> str:
+        part, pick = ("compare", choose_compared) if paired else ("metrics", choose)
+        key = "metrics" if paired else "names"
+        wanted = getattr(settings, part).model_copy(update={key: (name,)})
+        return pick(settings.model_copy(update={part: wanted}), any_lake)[0].name
+
+    of = settings.gates
+    rules = tuple(rule.model_copy(update={"metric": spelled(rule.metric)}) for rule in of.rule)
+    gate = of.model_copy(update={"metric": spelled(of.metric, of.max_fall is not None), "rule": rules})
+    return settings.model_copy(update={"gates": gate})
 
 
 def _inputs(partials: Sequence[Partial], settings: Settings) -> str:

@@ -7,7 +7,6 @@ instant.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import signal
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from scorelake.errors import DataError, ScorelakeError, UnreachableError
 from scorelake.storage.disk import first_line
-from scorelake.text import escape_control_lines, escape_controls, plural
+from scorelake.text import escape_control_lines, escape_controls, json_value, plural
 
 if TYPE_CHECKING:
     from scorelake.counting.partials import Partial
@@ -67,7 +66,7 @@ class CommandOutput:
             except (OSError, ScorelakeError) as error:
                 say(f"warning: {self.textfile} cannot be written ({first_line(error)}); alarms see its old values")
         if self.as_json:
-            data(json.dumps(_finite(document)))
+            data(json.dumps(json_value(document)))
 
     def _scores(self) -> list[tuple[dict[str, str], float]]:
         if not self.scores or self.out is None:
@@ -160,15 +159,6 @@ def say(text: str) -> None:
     print(escape_control_lines(text), file=sys.stderr)
 
 
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON does not have, by null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
-
-
 def run_summary(report: RunReport, quiet: bool = False) -> None:
     """Print a summary of a run; with `quiet` only warnings."""
     run = report.run
@@ -248,8 +238,9 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
         say(format_report(source))
     if report.total.rows and (len(report.sources) > 1 or report.total.notes):
         say(format_report(report.total))
-    if report.ignored:
-        say(f"skipped {len(report.ignored):,} files that are not results, e.g. {report.ignored[0]}")
+    for reason in sorted({*report.ignored.values()}):
+        names = [name for name, each in report.ignored.items() if each == reason]
+        say(f"skipped {plural(len(names), 'file')} ({reason}): {', '.join(names[:3])}{', ...' * (len(names) > 3)}")
     for error in report.refused:
         hint = f" ({error.hint})" if error.hint else ""
         say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,9 @@ RESERVED = (
     *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts", "pass_at_k", "pass_hat_k"),
 )
 """Names of our own output columns, which a carried column cannot take."""
+_OF = ("sum", "squares", "count")
+MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _OF), "passed_bins")
+"""Columns of each measure in problem_counts, after its name: of graded, of passed and of ungraded attempts."""
 UNIFORM = (1.0, 1.0)
 PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 """Priors with a name; the empirical one is learnt for each model and benchmark."""
@@ -121,12 +123,26 @@ class Policy(Part):
     max_rejected: int = Field(0, ge=0)
 
 
+class Measure(Part):
+    """A numeric column that says what an attempt cost."""
+
+    kind: Literal["cost", "tokens", "time"]
+    column: str | None = None  # by default the name of the measure
+
+
 class Duplicates(Part):
     """Rows that repeat an attempt: found by the `attempt` column where there is one, unless off."""
 
     policy: Literal["auto", "off", "exact"] = "auto"
     rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"
     """Which of two different verdicts for one attempt counts; by default neither, and the run fails."""
+
+
+class GateRule(Part):
+    candidate: str = "*"
+    base: str = "previous"
+    metric: str = "pass@1"
+    margin: float = Field(0.02, ge=0)
 
 
 class Gates(Part):
@@ -139,6 +155,7 @@ class Gates(Part):
     min_model_attempts: int = Field(0, ge=0)
     max_fall: float | None = Field(None, ge=0)
     metric: str = "pass@1"
+    rule: tuple[GateRule, ...] = ()
 
 
 class Publish(Part):
@@ -150,10 +167,8 @@ class Rubric(Part):
 
     levels: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
-    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()
-    """Outcomes of each level believed to have been seen before the attempts, beside one of each."""
-    bounds: tuple[float, float] | None = None
-    """The least and the largest score there can be, where no levels say so: intervals need them."""
+    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()  # outcomes of each level, added to one of each
+    bounds: tuple[float, float] | None = None  # smallest and largest possible score, where there are no levels
 
     @model_validator(mode="after")
     def _same_length(self) -> Rubric:
@@ -188,12 +203,9 @@ class Metrics(Part):
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, le=1 - 1e-9)
     min_coverage: float = Field(0.9, ge=0, le=1)
-    prior: str | tuple[float, float] = "uniform"
-    """What is believed of a problem before its attempts: a name of PRIORS, or the two pseudo-counts of a Beta."""
-    prior_lake: str | None = None
-    """Earlier attempts of the same problems by the same models, counted like the lake: prior outcomes."""
-    bounds: tuple[float, float] | None = None
-    """Where the posterior interval ends; by default where the metric does."""
+    prior: str | tuple[float, float] = "uniform"  # of each problem: a name of PRIORS, or pseudo-counts of a Beta
+    prior_lake: str | None = None  # earlier attempts of the same problems by the same models: prior outcomes
+    bounds: tuple[float, float] | None = None  # of the posterior interval; by default those of the metric
 
     @field_validator("prior")
     @classmethod
@@ -218,10 +230,7 @@ class Uncertainty(Part):
 
 
 class Overall(Part):
-    """Averages over benchmarks."""
-
-    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """What a benchmark counts; 1 unless given, and 0 leaves it out."""
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}  # of benchmarks: 1 unless given, 0 leaves one out
 
 
 class Compare(Part):
@@ -260,12 +269,10 @@ class Series(Part):
 class Run(Part):
     """How the work is cut; none of it changes a number."""
 
-    memory_gb: float | None = Field(None, gt=0)
-    """The size of shards follows from it; by default half of the machine's. An aim, not a limit."""
+    memory_gb: float | None = Field(None, gt=0)  # shards are cut by it; by default half of the machine's
     shard_mb: float | None = Field(None, gt=0)
     bucket_rows: int | None = Field(None, gt=0)
-    threads: int | None = Field(None, gt=0)
-    """Of one task. By default every core of this machine; on a cluster, where tasks run side by side, one."""
+    threads: int | None = Field(None, gt=0)  # of one task; by default every core, on a cluster one
 
     @property
     def memory(self) -> float:
@@ -306,6 +313,7 @@ class Settings(Part):
     run: Run = Run()
     storage: Storage = PATIENCE
     by: tuple[str, ...] = ()
+    measures: dict[str, Measure] = Field({}, exclude_if=lambda measures: not measures)
     _once = field_validator("by")(_free)
 
     @field_validator("spectra")
@@ -319,7 +327,13 @@ class Settings(Part):
     @model_validator(mode="after")
     def _slices_are_free(self) -> Settings:
         _free(self.carried)
+        _free((*self.carried, *(f"{name}_{end}" for name in self.measures for end in MEASURE_COLUMNS)))
         return self
+
+    @property
+    def measured(self) -> dict[str, str]:
+        """The column of each measure."""
+        return {name: measure.column or name for name, measure in self.measures.items()}
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -331,7 +345,8 @@ class Settings(Part):
     def used(self) -> set[str]:
         """Every column the counts depend on."""
         keys = [key for key in NAMING if key != "answer" or self.answers]
-        return {*(name for key in keys for name in self.columns.parts(key)), *self.carried, *self.protocol.columns}
+        named = (*self.carried, *self.protocol.columns, *self.measured.values())
+        return {*(name for key in keys for name in self.columns.parts(key)), *named}
 
     @property
     def series_pattern(self) -> str | None:
@@ -351,12 +366,13 @@ class Settings(Part):
         """The part of the settings that counts depend on; partials are named by it."""
         parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates"})
         parts["policy"].pop("max_rejected")
+        parts |= {"measures": self.measured} if self.measures else {}
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
 
     def scoring(self) -> dict[str, Any]:
         """The rest of what the published numbers depend on."""
         parts = {"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by", "publish", "series"}
-        return self.model_dump(mode="json", include=parts)
+        return self.model_dump(mode="json", include=parts | {"measures"})
 
 
 def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:
@@ -390,21 +406,6 @@ def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | No
         if flags.get("by") and message.startswith("by: "):
             message, where = message.removeprefix("by: "), "--by"
         raise UsageError(message, where=where, hint=_hint(error)) from None
-
-
-def mapped(pairs: Iterable[str]) -> dict[str, str | tuple[str, ...]]:
-    """Return the column of each key, from KEY=NAME as --column has them; several where a key is repeated."""
-    names: dict[str, dict[str, None]] = {}
-    for pair in pairs:
-        key, given, name = pair.partition("=")
-        if not given or key not in NAMING:
-            meant = "".join(f"did you mean {near}? " for near in get_close_matches(key, NAMING, n=1))
-            what = "must be KEY=NAME" if not given else f"unknown key {key}"
-            raise UsageError(f"{what}, got {pair}", where="--column", hint=f"{meant}known keys: {', '.join(NAMING)}")
-        names.setdefault(key, {})[name] = None
-        if len(names[key]) > 1 and key not in COMPOSITE:
-            raise UsageError(f"{key} is given twice, and differently", where="--column")
-    return {key: tuple(each) if len(each) > 1 else next(iter(each)) for key, each in names.items()}
 
 
 def _explain(error: ValidationError) -> str:

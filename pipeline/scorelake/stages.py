@@ -22,6 +22,7 @@ from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.listing import LakeListing, listing
+from scorelake.metrics.costs import FIRST_EDGE
 from scorelake.publish.snapshot import Output
 from scorelake.schemas import (
     ADJUSTED,
@@ -37,7 +38,7 @@ from scorelake.schemas import (
     PROBLEM_SCORE,
 )
 from scorelake.scoring.buckets import FOLDER, BucketTask
-from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings
+from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.moments import GroupMoments, add_moments
@@ -188,7 +189,9 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     answers = any(kind.answers for kind in kinds.values())
     size = settings.run.bucket_rows or ROWS_PER_BUCKET
     lowest = min(settings.rubric.levels, default=0.0) if settings.policy.ungraded == "fail" else None
-    buckets = plan_buckets(out.partials, partials, folder / FOLDER, rule, settings.answers, size, lowest)
+    measures = tuple((name, FIRST_EDGE[measure.kind]) for name, measure in settings.measures.items())
+    where = (out.partials, partials, folder / FOLDER)
+    buckets = plan_buckets(*where, rule, settings.answers, size, lowest, measures)
     mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []
@@ -226,7 +229,7 @@ def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool)
 
 def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """Return warnings and all tables of the snapshot except those per problem, which are written per bucket."""
-    parts = _outcomes(merged, space.settings)
+    parts = split_outcomes(merged.kinds, merged.survey.histograms[ALL], space.settings).values()
     space.progress("scoring", 0, len(parts))
     tables: dict[str, pl.DataFrame] = {}
     warnings: list[str] = []
@@ -245,22 +248,6 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
     return tables, warnings + sampling_warnings(models)
-
-
-def _outcomes(merged: MergedCounts, settings: Settings) -> list[tuple[Outcomes, list[str]]]:
-    """Return the outcomes that benchmarks of the lake have, and the benchmarks that have them."""
-    by_kind: dict[Kind, list[str]] = {}
-    for benchmark, kind in merged.kinds.items():
-        by_kind.setdefault(kind, []).append(benchmark)
-    out = []
-    for kind, benchmarks in by_kind.items():
-        survey = merged.survey if len(by_kind) == 1 else merged.survey.of(benchmarks)
-        earlier = settings.uncertainty.prior_lake is not None
-        out.append((Outcomes(*kind[:2], survey.top_n, kind.answers, earlier), benchmarks))
-    return [
-        (replace(mine, others=tuple(each for each, _ in out if each is not mine)), benchmarks)
-        for mine, benchmarks in out
-    ]
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
 
 def escape_controls(text: str) -> str:
     r"""Escape invisible characters (control, bidirectional, zero-width): "a\x1b" -> "a\\x1b"."""
@@ -27,3 +31,16 @@ def toml_text(text: str) -> str:
     """Quote a text for TOML."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + '"'
+
+
+def json_value(value: Any) -> Any:
+    """Return what JSON can hold: NaN and infinity become null, other types text."""
+    if isinstance(value, dict):
+        return {str(key): json_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)

@@ -14,10 +14,11 @@ import scorelake as sl
 from conftest import ask, attempts, put, run
 from scorelake import tasks
 from scorelake.errors import DataError, UsageError
+from scorelake.lake.description import mapped
 from scorelake.lake.listing import listing
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.settings import Settings, load, mapped
+from scorelake.settings import Settings, load
 from scorelake.storage.files import Shard
 
 CONFIG = """

@@ -9,6 +9,8 @@ import pytest
 from conftest import ask, attempts, failed_checks, put, run
 from scorelake import reporting
 from scorelake.errors import DataError, UsageError
+from scorelake.read.claim import PairRequest, compare_models
+from scorelake.read.session import reading
 
 MODELS, IDS = ["a"] * 12 + ["b"] * 12, [f"p{i % 6}" for i in range(24)]
 KEYS = {"model": MODELS, "problem_id": IDS, "attempt": [i // 6 % 2 for i in range(24)]}
@@ -65,10 +67,28 @@ def test_a_benchmark_is_scored_as_if_it_were_alone(
 
 def test_the_summary_names_the_kinds(lake: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(lake, frame("code"), "0.parquet")
-    reporting.tell(run(lake, out))
+    reporting.run_summary(run(lake, out))
     put(lake, frame("poems"), "1.parquet")
-    reporting.tell(run(lake, out))
+    reporting.run_summary(run(lake, out))
     assert "outcomes: code verdict; poems reward" in capsys.readouterr().err.partition("published")[2]
+
+
+def test_a_later_run_is_paired_by_kind_and_any_metric_is_compared(lake: Path, out: Path) -> None:
+    for name in LAKES:
+        put(lake, frame(name), f"{name}.parquet")
+    run(lake, out, "[compare]\nmin_problems = 2\n")
+    run(lake, out, "[compare]\nmin_problems = 2\n", full=True)
+    assert ask(out, "SELECT DISTINCT problems_both, change FROM change WHERE metric IN ('pass@1', 'max@2')") == [
+        (6, 0)
+    ]
+    found = compare_models_of(out, "pass@1"), compare_models_of(out, "max@2")
+    assert found == (["code", "proofs", "quiz"], ["poems", "proofs"])
+
+
+def compare_models_of(out: Path, metric: str) -> list[str]:
+    """The benchmarks on which two models can be compared by a metric."""
+    with reading(out) as folder:
+        return [result.benchmark for result in compare_models(folder, str(out), PairRequest("a", "b", metric=metric))]
 
 
 UNION = {

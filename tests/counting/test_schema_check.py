@@ -12,10 +12,11 @@ import pytest
 from cloud import QUICK, upload
 from conftest import ask, attempts, expand, put, run
 from scorelake.errors import DataError, ScorelakeError, UsageError
+from scorelake.lake.description import mapped
 from scorelake.pipeline import count_part
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
-from scorelake.settings import Settings, load, mapped
+from scorelake.settings import Settings, load
 from scorelake.text import toml_text
 
 GOOD = expand([("a", 4, 2), ("b", 4, 4)], model="m")

@@ -160,6 +160,20 @@ def test_refusal(tmp_path: Path, layout: str, change: Edit, options: dict[str, A
     assert message in refusals(report)
 
 
+@pytest.mark.parametrize(
+    "layout", ["harbor", "livecodebench", "tau2", "swebench_report", "inspect_json", "verifiers"]
+)
+def test_a_long_text_before_the_result_does_not_hide_it(tmp_path: Path, layout: str) -> None:
+    """Trials with long rollouts, which had failed more often, were passed over as no results."""
+    path = write(tmp_path, layout)
+    text = path.read_text()
+    long = json.dumps("x" * (1 << 19))
+    path.write_text(text.replace("{", f'{{"rollout": {long}, ', 1))
+    report = load(tmp_path, **LAYOUTS[layout].options)
+    assert not report.refused, refusals(report)
+    assert (report.total.graded, report.ignored) == (12, {})
+
+
 # --- which of several verdicts counts -----------------------------------------------------------------------------
 
 FILTERS, METRICS = [{"name": "x"}, {"name": "none"}], [{"metric": "acc"}, {"metric": "exact_match"}]

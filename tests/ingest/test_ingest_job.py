@@ -272,11 +272,18 @@ def test_files_that_are_not_results_are_listed_or_refused(tmp_path: Path) -> Non
     (tmp_path / "logs" / "package.json").write_text('{"name": "x"}')
     (tmp_path / "logs" / "notes.txt").write_text("")
     report = load(tmp_path / "lake", tmp_path / "logs", format="auto")
-    assert sorted(Path(name).name for name in report.ignored) == ["README.md", "notes.txt", "package.json"]
+    skipped = {Path(name).name: reason for name, reason in report.ignored.items()}
+    assert skipped["package.json"] == "has no known format; object, keys: name"
+    assert {skipped["README.md"], skipped["notes.txt"]} == {"no data file by its name"}
     for name, text, says in (
         ("cut.json", '{"ver', "broken JSON"),
         ("empty.jsonl", "", "is empty"),
         ("pointer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:x\n", "git-LFS pointer"),
+        (
+            "table.jsonl",
+            '{"id": 1, "reward": 1}\n{"id": 2, "reward": 0}\n',
+            "has no known format; lines, keys: id, reward",
+        ),
         ("broken.eval", "PK\x03\x04 and no more", "cannot be read to its end"),
     ):
         path = tmp_path / "logs" / name

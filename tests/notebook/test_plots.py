@@ -144,6 +144,6 @@ def test_missing_files_of_problems_are_named(out: Path, gone: str) -> None:
         for path in out.glob(gone):
             shutil.rmtree(path)
         for read in (board.plot.matrix, board._repr_html_, lambda: repr(board)):
-            with pytest.raises(DataError, match="not with it"):
+            with pytest.raises(DataError, match="files that are missing"):
                 read()
         assert board.plot.leaderboard().title

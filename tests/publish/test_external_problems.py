@@ -138,7 +138,7 @@ def test_a_query_of_a_user_for_problems_names_the_files(both: tuple[Path, Path])
     with scorelake.open(external) as board:
         for view in ("problem_counts", "problem_stats", "problem_scores", "head_to_head('a', 'b')"):
             for ask in (board.sql, board.rows):
-                with pytest.raises(UsageError, match=r"stay in files \(.*snapshots.*parquet\)") as raised:
+                with pytest.raises(UsageError, match=r"are in files \(.*snapshots.*parquet\)") as raised:
                     ask(f"FROM {view}")
                 assert "board.table" in str(raised.value)
         assert board.sql("FROM pair ORDER BY ALL").height
@@ -196,6 +196,6 @@ def test_a_leaderboard_copied_without_its_files_names_them(both: tuple[Path, Pat
     copy.write_bytes((both[1] / "leaderboard.duckdb").read_bytes())
     with scorelake.open(copy) as board:
         assert board.leaderboard("pass@1").height == 3
-        with pytest.raises(DataError, match="not with it") as raised:
+        with pytest.raises(DataError, match="files that are missing") as raised:
             board.table("problem_counts")
         assert "scorelake score" in str(raised.value)

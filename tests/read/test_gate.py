@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 import scorelake as sl
-from conftest import Cli, attempts, expand, put, run
+from conftest import REPO, Cli, attempts, expand, put, run
+from pages import blocks
 from scorelake.errors import UsageError
 
 
@@ -122,3 +128,17 @@ def test_scores_and_clusters(lake: Path, out: Path) -> None:
     same = sl.gate(out, "base", "twin", metric="avg@N")
     assert (same.verdict, same.benchmarks[0].lift) == ("undecided", None)
     assert "set [rubric] bounds" in same.benchmarks[0].reason
+
+
+def test_the_recipes_for_ci_run(tmp_path: Path) -> None:
+    """The commands of both recipes, in order; installing is left to them."""
+    for recipe in blocks("docs/gates.md", "yaml"):
+        commands = re.findall(r"(?:- run:|^    -) ((?:scorelake|cat) .*)", recipe, flags=re.MULTILINE)
+        assert len(commands) >= 2
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        shutil.copytree(REPO / "fixtures" / "lake", folder / "fixtures" / "lake")
+        summary = {"GITHUB_STEP_SUMMARY": str(folder / "summary")}
+        for command in commands:
+            line = command.replace("scorelake ", f"{sys.executable} -m scorelake ")
+            subprocess.run(line, shell=True, check=True, cwd=folder, env=os.environ | summary)
+        assert (folder / "gate.xml").exists()

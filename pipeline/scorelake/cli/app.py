@@ -34,6 +34,14 @@ Columns = Annotated[
         help="Map a column, such as model=model_name. Repeatable; a repeated key joins its columns.",
     ),
 ]
+Measures = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--measure",
+        metavar="NAME=KIND",
+        help="A column of what attempts cost, such as cost_usd=cost. Kinds: cost, tokens, time. Repeatable.",
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)

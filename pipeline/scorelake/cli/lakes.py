@@ -6,6 +6,7 @@ Heavy libraries are imported by the command that needs them, so that --help is i
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, app
+from scorelake.cli.app import Columns, Measures, app
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.storage.disk import is_remote
 
@@ -55,6 +56,7 @@ def score(
     metrics: Metrics = None,
     config: Config = None,
     column: Columns = None,
+    measure: Measures = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
@@ -79,7 +81,7 @@ def score(
     options |= {"engine": engine.value, "address": address, "warn": reporting.say}
 
     def settings() -> Settings:
-        names = {"metrics": metrics or "", "by": tuple(by or ())}
+        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure}
         return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
@@ -92,12 +94,8 @@ def score(
             output.done(report)
         return 0
 
-    if context.obj != GUARDED or engine is not EngineName.local:
-        work(full)
-        return
-    with reporting.failures(output):
-        code = guard.run_isolated(work, lambda full: crash_candidates(lake, out, settings(), full), full)
-    raise typer.Exit(code)
+    is_guarded = context.obj == GUARDED and engine is EngineName.local
+    run_job(is_guarded, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
 
 
 @app.command()
@@ -209,12 +207,7 @@ def count(
             reporting.counted(partials, number, of)
         return 0
 
-    if context.obj != GUARDED:
-        work(False)
-        return
-    with reporting.failures():
-        code = guard.run_isolated(work, lambda full: crash_candidates(lake, out, settings(), full), full=False)
-    raise typer.Exit(code)
+    run_job(context.obj == GUARDED, work, lambda full: crash_candidates(lake, out, settings(), full))
 
 
 @app.command()
@@ -277,17 +270,17 @@ def load_settings(
     lake: str, column: list[str] | None, out: str, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
     """Return the settings of `score`. Polars reads its number of threads once, when it is loaded."""
-    from scorelake import settings as loading
-    from scorelake.lake.description import described, settings_for
+    from scorelake.lake.description import described, mapped, measured, settings_for
 
     if arguments.get("config") is None and (config := find_config(lake)):
         reporting.say(f"using {config}")
         arguments["config"] = config
-    settings = settings_for(lake, columns=loading.mapped(column or ()), **arguments)
+    arguments["measures"] = measured(arguments.get("measures") or ())
+    settings = settings_for(lake, columns=mapped(column or ()), **arguments)
     before = remembered_settings(out)
     if before is not None:
         changed = changed_settings(before, settings)
-        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by"))
+        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures"))
         if changed and not is_given and not described(lake, settings.storage):
             reporting.say(
                 f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
@@ -312,6 +305,22 @@ def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> lis
 
     tasks_to_try = stages.crash_candidates(lake, Output.at(out, settings.storage), settings, full)
     return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in tasks_to_try]
+
+
+def run_job(
+    is_guarded: bool,
+    work: Callable[[bool], int],
+    candidates: Callable[[bool], list[guard.Candidate]],
+    full: bool = False,
+    output: reporting.CommandOutput | None = None,
+) -> None:
+    """Run a job here, or in a child process so that a file that crashes it can be found."""
+    if not is_guarded:
+        work(full)
+        return
+    with reporting.failures(output):
+        code = guard.run_isolated(work, candidates, full)
+    raise typer.Exit(code)
 
 
 def part_of(shard: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import typer
 
 from scorelake import guard, reporting
 from scorelake.cli.app import app
-from scorelake.cli.lakes import CONFIG, GUARDED, crash_candidates, find_config, load_settings
+from scorelake.cli.lakes import CONFIG, GUARDED, crash_candidates, find_config, load_settings, run_job
 from scorelake.errors import DataError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
 
@@ -56,18 +56,10 @@ def quick(
             )
         return 0
 
-    if context.obj != GUARDED:
-        work(False)
-        return
-    with reporting.failures():
-        code = guard.run_isolated(
-            work,
-            lambda full: crash_candidates(
-                lake, out, load_settings(lake, None, out, config=_configure(lake, out)), full
-            ),
-            False,
-        )
-    raise typer.Exit(code)
+    def candidates(full: bool) -> list[guard.Candidate]:
+        return crash_candidates(lake, out, load_settings(lake, None, out, config=_configure(lake, out)), full)
+
+    run_job(context.obj == GUARDED, work, candidates)
 
 
 def _is_lake(source: str) -> bool:

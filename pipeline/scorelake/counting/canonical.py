@@ -54,6 +54,8 @@ class Canonical:
     attempt: Source | None
     """What tells attempts apart, where that is wanted."""
     answer: str | None
+    measures: dict[str, str]
+    """The column of each measure."""
     kind: pl.Expr
     """The outcome as a number."""
     score: pl.Expr | None
@@ -84,9 +86,11 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
     passed, score = _outcome(settings, schema, bad, wrong)
     attempt = _attempt(settings, schema, hive, wrong)
     answers = _answers(settings, schema, wrong)
+    _check_measures(settings, schema, wrong)
     if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     read = [
+        *settings.measured.values(),
         *(source.column for sources in keys.values() for source in sources if source.column),
         *(source.column for sources in others.values() for source in sources.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
@@ -109,6 +113,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
         },
         attempt=attempt,
         answer=names.answer if answers == "counted" else None,
+        measures=settings.measured,
         kind=_kind(passed, score, bad),
         score=None if score is None else pl.when(score == 0).then(0.0).otherwise(score),  # one zero, not two
         binary=passed is not None,
@@ -177,6 +182,14 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
         )
         wrong.append(Misfit("answer", f"column {names.answer} is {kind}; to vote with, {wanted}"))
     return "counted" if settings.answers else "ignored"
+
+
+def _check_measures(settings: Settings, schema: Schema, wrong: list[Misfit]) -> None:
+    for column in settings.measured.values():
+        if column not in schema:
+            wrong.append(_missing(column, "measures"))
+        elif not (schema[column].is_numeric() or schema[column] == pl.Null):
+            wrong.append(Misfit("measures", f"column {column} is {schema[column]}; it must be a number"))
 
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
@@ -257,7 +270,9 @@ def _missing(name: str, key: str, others_may_have: bool = False) -> Misfit:
     return Misfit(key, f"no column {name}", name, others_may_have)
 
 
-PROTOCOL_PREFIX, CARRY_PREFIX, SEPARATOR = "protocol:", "carry:", "@"
+PROTOCOL_PREFIX, CARRY_PREFIX, MEASURE_PREFIX, SEPARATOR = "protocol:", "carry:", "measure:", "@"
+MAX_MEASURE = 1e8
+"""A measure is added in whole units of 1e-9; squares of larger ones would not fit."""
 CATEGORIES = {key: pl.Categorical(pl.Categories(f"scorelake {key}")) for key in (*NAMED, "protocol")}
 """Types of the keys: dictionary codes group three times faster than texts."""
 INVALID = "not a valid outcome"
@@ -280,7 +295,12 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
     if differing:
         is_other = pl.any_horizontal(differing) & ~pl.any_horizontal(wrong_keys.values())
         wrong_keys["in conflict with the folder's name"] = is_other
-    return {**wrong_keys, INVALID: (canonical.kind == REJECTED) & ~pl.any_horizontal(wrong_keys.values())}
+    reasons = {**wrong_keys, INVALID: (canonical.kind == REJECTED) & ~pl.any_horizontal(wrong_keys.values())}
+    for name, column in canonical.measures.items():
+        is_wrong = ~pl.col(column).cast(pl.Float64).is_between(0, MAX_MEASURE)  # NaN is in no interval
+        has_reason = pl.any_horizontal(reasons.values())
+        reasons[f"{name} is negative, infinite, NaN or above {MAX_MEASURE:.0f}"] = is_wrong & ~has_reason
+    return reasons
 
 
 def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
@@ -304,6 +324,8 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
         columns["answer"] = pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64)
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
+    for name, column in canonical.measures.items():
+        columns[MEASURE_PREFIX + name] = pl.col(column).cast(pl.Float64)
     return columns
 
 

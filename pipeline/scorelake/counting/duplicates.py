@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.counting.canonical import UNGRADED
+from scorelake.counting.canonical import MEASURE_PREFIX, UNGRADED
 from scorelake.counting.scan import ROW
 from scorelake.hashing import mix
 
@@ -15,7 +17,7 @@ PROBLEM = "problem"
 
 
 def resolve(rows: pl.DataFrame, rule: str, answers: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return one row per attempt (problem, outcome, score, answer), and the conflicting attempts.
+    """Return one row per attempt (problem, outcome, score, answer, measures), and the conflicting attempts.
 
     In: one row per row of the lake, with `problem`, `outcome` and what the lake has of attempt, score, answer and
     row order. `first` and `last` follow the order of files, then of rows. An ungraded row never overrules a graded
@@ -25,12 +27,13 @@ def resolve(rows: pl.DataFrame, rule: str, answers: bool) -> tuple[pl.DataFrame,
     rows = rows.with_columns(
         pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns
     )
-    columns = [PROBLEM, "outcome", "score", "answer"]
+    measures = [name for name in rows.columns if name.startswith(MEASURE_PREFIX)]
+    columns = [PROBLEM, "outcome", "score", "answer", *measures]
     repeated = _repeated_problems(rows)
     if not repeated.size:
         return rows.select(columns), rows.head(0).select(PROBLEM, "attempt")
     is_repeated = pl.col("attempt").is_not_null() & pl.col(PROBLEM).is_in(repeated.tolist())
-    attempts = _merge_rows(rows.filter(is_repeated), rule)
+    attempts = _merge_rows(rows.filter(is_repeated), rule, measures)
     differ = (pl.col("verdicts") > 1) | (pl.col("scores") > 1) | ((pl.col("answers") > 1) & answers)
     single = rows.filter(~is_repeated).select(columns)
     return pl.concat([single, attempts.select(columns)]), attempts.filter(differ).select(PROBLEM, "attempt")
@@ -50,8 +53,8 @@ def _repeated_problems(rows: pl.DataFrame) -> NDArray[np.uint32]:
     return np.unique(problem[np.isin(mixed, twice)]) if twice.size else problem[:0]
 
 
-def _merge_rows(named: pl.DataFrame, rule: str) -> pl.DataFrame:
-    """One row per attempt, by the rule."""
+def _merge_rows(named: pl.DataFrame, rule: str, measures: Sequence[str]) -> pl.DataFrame:
+    """One row per attempt, by the rule; where rows of an attempt differ in a measure, the largest is paid."""
     is_graded = pl.col("outcome") < UNGRADED
     outcome, score, answer = (pl.col(name).filter(is_graded) for name in ("outcome", "score", "answer"))
     if rule in ("first", "last"):
@@ -70,6 +73,7 @@ def _merge_rows(named: pl.DataFrame, rule: str) -> pl.DataFrame:
             verdicts=outcome.n_unique(),
             scores=score.n_unique(),
             answers=answer.drop_nulls().n_unique(),
+            **{name: pl.col(name).max() for name in measures},
         )
         .with_columns(pl.col("outcome").fill_null(UNGRADED))
     )

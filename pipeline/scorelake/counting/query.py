@@ -25,6 +25,7 @@ from scorelake.counting.canonical import (
     CARRY_PREFIX,
     CATEGORIES,
     FAILED,
+    MEASURE_PREFIX,
     OUTCOMES,
     PASSED,
     PROTOCOL_PREFIX,
@@ -58,8 +59,8 @@ _HAS = dict.fromkeys((FAILED, PASSED), "passed+score") | dict.fromkeys((UNGRADED
 def layout_of(files: Sequence[LakeFile], ordered: bool) -> PartialLayout:
     """Choose the layout by the columns of all files.
 
-    Attempts are kept as a list only where something depends on them: rewards, answers, the order of rows, attempt
-    ids that are not small numbers. Small numbers are bits. Without attempt ids only counts are kept.
+    Attempts are kept as a list only where something depends on them: rewards, answers, measures, the order of rows,
+    attempt ids that are not small numbers. Small numbers are bits. Without attempt ids only counts are kept.
     """
     canonicals = [file.canonical for file in files]
     columns = {
@@ -67,14 +68,15 @@ def layout_of(files: Sequence[LakeFile], ordered: bool) -> PartialLayout:
         "score": any(c.score is not None for c in canonicals),
         "answer": any(c.answer is not None for c in canonicals),
     }
-    if not any(columns.values()):
+    measures = tuple(MEASURE_PREFIX + name for name in (canonicals[0].measures if canonicals else ()))
+    if not any(columns.values()) and not measures:
         return PartialLayout()
-    if not ordered and not columns["score"] and not columns["answer"]:
+    if not measures and not ordered and not columns["score"] and not columns["answer"]:
         words = _words(files)
         if words:
             return PartialLayout(words)
     kept = columns | {"outcome": True, ROW: ordered and columns["attempt"]}
-    return PartialLayout(lists=tuple(name for name in LISTED if kept[name]))
+    return PartialLayout(lists=(*(name for name in LISTED if kept[name]), *measures))
 
 
 def _words(files: Sequence[LakeFile]) -> int:
@@ -152,7 +154,7 @@ def attempt_rows(chunk: Sequence[RowGroups], layout: PartialLayout, errors: list
         frames.append(scan_verified(part, errors, layout).select(**columns))
     rows = pl.concat(frames, how="diagonal_relaxed")
     absent = set(layout.lists).difference(rows.collect_schema().names())  # these files have no such column
-    return rows.with_columns(pl.lit(None, LISTED[name]).alias(name) for name in absent)
+    return rows.with_columns(pl.lit(None, LISTED.get(name, pl.Float64())).alias(name) for name in absent)
 
 
 def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:

@@ -10,13 +10,16 @@ from scorelake.errors import DataError, LakeError
 from scorelake.ingest.contract import LogFormat, LogSource, refusal
 from scorelake.ingest.formats import FORMATS, GENERIC
 from scorelake.ingest.ingest_report import IngestReport
-from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.probe import FileProbe, probe, probe_all
 from scorelake.ingest.staging import MALFORMED
 from scorelake.storage.disk import checksum
 from scorelake.threads import parallel_map
 
 _DATA_SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".parquet", ".gz", ".zip")
 """Files with these names are refused if they are broken; others are skipped."""
+NOT_DATA = "no data file by its name"
+VERDICTS = ("passed", "is_correct", "correct", "resolved", "reward")
+"""Keys of a table by which it looks like results, so that it is refused and not skipped."""
 _NO_CONTENT = {"pointer": ("is a git-LFS pointer, not a result", "git lfs pull"), "empty": ("is empty", None)}
 
 
@@ -32,16 +35,20 @@ def discover(
         is_named = root.is_file()
         for path in [root] if is_named else _walk(root, lake.resolve()):
             try:
-                format_ = _detect(path, only, is_named, is_mapped)
+                found = _detect(path, only, is_named, is_mapped)
             except DataError as error:
                 report.refused.append(error)
                 continue
-            if format_ is None:
-                report.ignored.append(str(path))
+            if isinstance(found, str):
+                report.ignored[str(path)] = found
             else:
-                run = path if is_named else format_.group(path)
-                groups.setdefault((format_.name, run), []).append(path)
-    return parallel_map(_to_source, groups.items())
+                run = path if is_named else found.group(path)
+                groups.setdefault((found.name, run), []).append(path)
+    sources = parallel_map(_to_source, groups.items())
+    for _, source in sources:
+        for path in source.companions:
+            report.ignored.pop(str(path), None)
+    return sources
 
 
 def _to_source(item: tuple[tuple[str, Path], list[Path]]) -> tuple[LogFormat, LogSource]:
@@ -63,8 +70,11 @@ def _walk(folder: Path, lake: Path) -> Iterator[Path]:
         yield from (path for path in paths if path.is_file())
 
 
-def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool) -> LogFormat | None:
-    """Return the format of a file; None if it is not a result. Raises for broken files and named non-results."""
+def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool) -> LogFormat | str:
+    """Return the format of a file, or why it is not a result.
+
+    Raises for broken files, for files that were named, and for tables of results in no known format.
+    """
     is_data = is_named or path.name.lower().endswith(_DATA_SUFFIXES)
     try:
         seen = probe(path)
@@ -74,16 +84,24 @@ def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool)
     except DataError:
         if is_data:
             raise
-        return None
+        return NOT_DATA
     if only is GENERIC or (only is None and is_mapped):
-        return GENERIC if is_data else None
-    matches = [format_ for format_ in ([only] if only else FORMATS.values()) if _matches(format_, seen)]
+        return GENERIC if is_data else NOT_DATA
+    formats = [only] if only else list(FORMATS.values())
+    matches = [format_ for format_ in formats if _matches(format_, seen)]
+    if not matches and seen.is_cut and is_data:
+        seen = probe_all(path)  # what the beginning lacks may follow a long transcript
+        matches = [format_ for format_ in formats if _matches(format_, seen)]
     if len(matches) > 1:
         names = ", ".join(format_.name for format_ in matches)
         raise refusal(f"could be {names}", path, "name the format")
-    if not matches and (is_named or (is_data and seen.is_broken)):
-        raise _not_a_result(seen, only)
-    return matches[0] if matches else None
+    if matches:
+        return matches[0]
+    error = _not_a_result(seen, only)
+    is_table = only is None and seen.shape in ("lines", "list") and any(seen.has(key) for key in VERDICTS)
+    if is_named or (is_data and (seen.is_broken or is_table)):
+        raise error
+    return error.what if is_data else NOT_DATA
 
 
 def _matches(format_: LogFormat, seen: FileProbe) -> bool:

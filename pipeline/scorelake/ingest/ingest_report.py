@@ -67,8 +67,8 @@ class IngestReport:
 
     sources: list[SourceReport] = field(default_factory=list)
     refused: list[DataError] = field(default_factory=list)
-    ignored: list[str] = field(default_factory=list)
-    """Files in the folders that are not results."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """Files in the folders that are not results, with the reason."""
     total: SourceReport = field(default_factory=SourceReport)
     status: str = "written"
     """written, unchanged or refused."""

@@ -11,10 +11,20 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from scorelake.ingest.json_stream import DECODER, ZIP, ZipFile, archive_errors, member_names, open_unpacked
+from scorelake.ingest.json_stream import (
+    DECODER,
+    ZIP,
+    JsonReader,
+    ZipFile,
+    archive_errors,
+    member_names,
+    open_unpacked,
+)
 
 HEAD = 1 << 18
 """Bytes that are read; of a longer document, the complete values within them are used."""
+OUTLINE = 16
+"""Elements of a list or object that are kept of a longer document."""
 POINTER = b"version https://git-lfs"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
@@ -32,6 +42,8 @@ class FileProbe:
     """Names inside a zip."""
     is_broken: bool = False
     """The complete document was read and is not JSON."""
+    is_cut: bool = False
+    """The document, or its first record, is longer than what was read."""
 
     def has(self, *keys: str) -> bool:
         """Check that the first record has all keys."""
@@ -60,8 +72,35 @@ def list_with(*keys: str) -> Callable[[FileProbe], bool]:
     return lambda probe: probe.shape == "list" and probe.has(*keys)
 
 
+def probe_all(path: Path) -> FileProbe:
+    """Inspect a whole document, where its beginning does not show the format. DataError says where it is broken.
+
+    Long values are outlined: of a list or object below the first level, the first elements are kept.
+    """
+    with open_unpacked(path) as file:
+        reader = JsonReader(file, str(path))
+        if reader.peek() == "[":
+            items = (reader.value() for _ in reader.items())
+            first = next(items, None)
+            return FileProbe(path, "list", first if isinstance(first, dict) else {})
+        first = {name: _outline(reader) for name in reader.items()}
+        return FileProbe(path, "lines" if reader.peek() == "{" else "object", first)
+
+
+def _outline(reader: JsonReader) -> Any:
+    opening = reader.peek()
+    if opening not in ("[", "{"):
+        return reader.value()
+    kept: dict[Any, Any] = {}
+    for name in reader.items():
+        value = reader.value()
+        if len(kept) < OUTLINE:
+            kept[name] = value
+    return list(kept.values()) if opening == "[" else kept
+
+
 def probe(path: Path) -> FileProbe:  # noqa: PLR0911
-    """Inspect a file. Raises DataError for an archive that cannot be unpacked."""
+    """Inspect the beginning of a file. Raises DataError for an archive that cannot be unpacked."""
     with path.open("rb") as file:
         start = file.read(64)
     if start.startswith(POINTER):
@@ -92,7 +131,8 @@ def probe(path: Path) -> FileProbe:  # noqa: PLR0911
         value = value[0] if value else None
     first = value if isinstance(value, dict) else {}
     is_broken = len(head) < HEAD and not is_complete
-    return FileProbe(path, "object" if text[0] == "{" else "list", first, is_broken=is_broken)
+    shape = "object" if text[0] == "{" else "list"
+    return FileProbe(path, shape, first, is_broken=is_broken, is_cut=len(head) == HEAD and not is_complete)
 
 
 def _decode_prefix(text: str) -> tuple[Any, bool]:

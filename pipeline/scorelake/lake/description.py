@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from scorelake.errors import DataError, UsageError
-from scorelake.settings import NAMING, Settings, Storage, load
+from scorelake.settings import COMPOSITE, NAMING, Measure, Settings, Storage, load
 from scorelake.storage.disk import check_location, read_bytes
 
 NAME, VERSION = "_scorelake.json", 1
+_KINDS = get_args(Measure.model_fields["kind"].annotation)
 _TYPES = {"version": int, "protocol": list, "carry": list, "columns": dict, "files": list, "sources": dict}
 _COLUMNS = (*NAMING, "pass_values", "fail_values")
 Config: TypeAlias = str | Path | Mapping[str, Any]
@@ -30,6 +32,7 @@ def settings_for(
     by: str | Sequence[str] = (),
     memory: float | None = None,
     below: Mapping[str, Mapping[str, Any]] | None = None,
+    measures: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Return the settings: the description of the lake, overridden by the config, overridden by the arguments.
 
@@ -39,6 +42,7 @@ def settings_for(
         raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
     flags = _flatten(config) if isinstance(config, Mapping) else {}
     flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
+    flags |= {f"measures.{name}": measure for name, measure in (measures or {}).items()}
     given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
     flags |= {key: value for key, value in given.items() if value not in (None, ())}
     file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))
@@ -114,3 +118,31 @@ def described(location: str, storage: Storage) -> dict[str, Any]:
 
 def _invalid(what: str, where: str) -> DataError:
     return DataError(what, where=where, hint="ingest again; or remove the file, and name the columns with --config")
+
+
+def mapped(pairs: Iterable[str]) -> dict[str, str | tuple[str, ...]]:
+    """Return the column of each key, from KEY=NAME as --column has them; several where a key is repeated."""
+    names: dict[str, dict[str, None]] = {}
+    for pair in pairs:
+        key, given, name = pair.partition("=")
+        if not given or key not in NAMING:
+            meant = "".join(f"did you mean {near}? " for near in get_close_matches(key, NAMING, n=1))
+            what = "must be KEY=NAME" if not given else f"unknown key {key}"
+            raise UsageError(f"{what}, got {pair}", where="--column", hint=f"{meant}known keys: {', '.join(NAMING)}")
+        names.setdefault(key, {})[name] = None
+        if len(names[key]) > 1 and key not in COMPOSITE:
+            raise UsageError(f"{key} is given twice, and differently", where="--column")
+    return {key: tuple(each) if len(each) > 1 else next(iter(each)) for key, each in names.items()}
+
+
+def measured(pairs: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the measures of NAME=KIND or NAME=KIND:COLUMN, as --measure has them."""
+    out: dict[str, dict[str, str]] = {}
+    for pair in pairs:
+        name, _, rest = pair.partition("=")
+        kind, _, column = rest.partition(":")
+        if kind not in _KINDS:
+            hint = f"kinds: {', '.join(_KINDS)}; such as cost_usd=cost"
+            raise UsageError(f"must be NAME=KIND or NAME=KIND:COLUMN, got {pair}", where="--measure", hint=hint)
+        out[name] = {"kind": kind} | ({"column": column} if column else {})
+    return out

@@ -16,6 +16,8 @@ from scorelake.metrics.interval import interval
 
 BINS = 64
 """Logarithmic bins of a measure, four per doubling."""
+FIRST_EDGE = {"cost": -48, "tokens": 16, "time": -8}
+"""Where they start, by the kind of measure: at 0.0002 (up to 11) for cost, 16 (740,000) for tokens, 0.25 (12,000)."""
 
 
 def attempts_until_solved(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> Floats:

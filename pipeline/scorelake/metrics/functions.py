@@ -165,7 +165,8 @@ def _summarize(
     """Summarize a group in which each estimate occurs so many times; shares are confidence and min_coverage."""
     check_shares(*shares)
     if not times.any():
-        return [Summary()] * len(estimates)
+        nothing: list[Any] = [np.nan] * 12 + [0, 0]
+        return [Summary(*nothing)] * len(estimates)
     return [each.first() for each in aggregate(estimates, scipy.sparse.csr_array(times[None, :]), *shares, bounds)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
@@ -165,54 +165,44 @@ _MAX_Z = 7.0
 """Smaller p-values than this z has (2.6e-12) are given as that."""
 
 
-@dataclass(frozen=True)
-class MeanPairs:
-    """Two means over the same problems, an entry per pair; their difference without assuming equal spreads.
+Ends = Callable[[float | Floats], tuple[Floats, Floats]]
+"""Returns the ends of intervals at a confidence level."""
+
+
+def mean_pair_ends(sums: Floats, counts: Floats, units: Floats, bounds: tuple[float, float]) -> Ends:
+    """Return the intervals of b minus a without assuming equal spreads; sums of a and b are 2 x pairs x units.
 
     Where one model has many more attempts per problem, differences are not symmetric and signs cannot be flipped. The
-    ends are those of the two means, put together by the correlation of the problems' values.
+    ends are those of the two means, put together by the correlation of the problems' values. counts: the problems
+    that were added up, pairs x units; units: the number of problems or clusters of each pair.
     """
+    means = sums.sum(axis=2) / counts.sum(axis=1)
+    off = sums - means[:, :, None] * counts
+    square = np.einsum("ijk,ijk->ij", off, off)
+    errors = cluster_spread(sums, np.broadcast_to(counts, sums.shape))[0]
+    correlation = np.nan_to_num(ratio(np.einsum("jk,jk->j", *off), np.sqrt(square[0] * square[1])))
+    lift, both = means[1] - means[0], (means.ravel(), errors.ravel(), np.tile(units, 2), bounds)
 
-    means: Floats
-    """2 x pairs: of a, and of b."""
-    errors: Floats
-    """Their standard errors, 2 x pairs."""
-    correlation: Floats
-    units: Floats
-    bounds: tuple[float, float]
+    def reach(x: Floats, y: Floats) -> Floats:
+        return np.asarray(np.sqrt(np.maximum(x**2 + y**2 - 2 * correlation * x * y, 0)))
 
-    @classmethod
-    def of(cls, sums: Floats, counts: Floats, units: Floats, bounds: tuple[float, float]) -> MeanPairs:
-        """Take sums of a and b by unit, 2 x pairs x units, and the problems that were added up, pairs x units."""
-        problems = counts.sum(axis=1)
-        means = sums.sum(axis=2) / problems
-        off = sums - means[:, :, None] * counts
-        square = np.einsum("ijk,ijk->ij", off, off)
-        errors = cluster_spread(sums, np.broadcast_to(counts, sums.shape))[0]
-        correlation = ratio(np.einsum("jk,jk->j", *off), np.sqrt(square[0] * square[1]))
-        return cls(means, errors, np.nan_to_num(correlation), np.asarray(units, dtype=np.float64), bounds)
+    def ends(confidence: float | Floats) -> tuple[Floats, Floats]:
+        levels = np.tile(np.broadcast_to(confidence, lift.shape), 2)
+        (down_a, down_b), (up_a, up_b) = (np.abs(end.reshape(2, -1) - means) for end in interval(*both, levels))
+        return lift - reach(down_b, up_a), lift + reach(up_b, down_a)
 
-    def interval(self, confidence: float | Floats) -> tuple[Floats, Floats]:
-        """Return the ends of b minus a."""
-        levels = np.tile(np.broadcast_to(confidence, self.units.shape), 2)
-        ends = interval(self.means.ravel(), self.errors.ravel(), np.tile(self.units, 2), self.bounds, levels)
-        (down_a, down_b), (up_a, up_b) = (np.abs(end.reshape(2, -1) - self.means) for end in ends)
-        lift = self.means[1] - self.means[0]
-        return lift - self._reach(down_b, up_a), lift + self._reach(up_b, down_a)
+    return ends
 
-    def _reach(self, x: Floats, y: Floats) -> Floats:
-        out: Floats = np.sqrt(np.maximum(x**2 + y**2 - 2 * self.correlation * x * y, 0))
-        return out
 
-    def p_value(self) -> Floats:
-        """Return two-sided p-values: 1 minus the confidence at which the interval reaches zero, by bisection."""
-        low, high = np.zeros(self.units.size), np.full(self.units.size, _MAX_Z)
-        for _ in range(40):
-            z = (low + high) / 2
-            lo, hi = self.interval(2 * scipy.special.ndtr(z) - 1)
-            excluded = (lo > 0) | (hi < 0)
-            low, high = np.where(excluded, z, low), np.where(excluded, high, z)
-        return 2 * scipy.special.ndtr(-low)
+def invert(ends: Ends, pairs: int) -> Floats:
+    """Return two-sided p-values: 1 minus the confidence at which an interval reaches zero, by bisection."""
+    low, high = np.zeros(pairs), np.full(pairs, _MAX_Z)
+    for _ in range(40):
+        z = (low + high) / 2
+        lo, hi = ends(2 * scipy.special.ndtr(z) - 1)
+        excluded = (lo > 0) | (hi < 0)
+        low, high = np.where(excluded, z, low), np.where(excluded, high, z)
+    return 2 * scipy.special.ndtr(-low)
 
 
 def rerun(

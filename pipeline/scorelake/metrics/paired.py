@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
-from scorelake.metrics.interval import MeanPairs, equivalence_interval
+from scorelake.metrics.interval import equivalence_interval, invert, mean_pair_ends
 from scorelake.metrics.significance import flip_test, sign_test
 from scorelake.threads import parallel_map, single_threaded_blas
 
@@ -77,7 +77,7 @@ class Lifts:
     separated: NDArray[np.bool_]
     """False if both are ranked, and the difference is one that chance makes for either of them and some rival."""
     by_means: NDArray[np.bool_]
-    """The interval and the p-values come from MeanPairs."""
+    """The interval and the p-values come from the intervals of both means."""
 
     @classmethod
     def empty(cls, pairs: int) -> Lifts:
@@ -166,7 +166,7 @@ class PairedComparison:
         bounds: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         self.n_differs = np.zeros((len(sums.sums), len(sums.sums)), dtype=bool) if n_differs is None else n_differs
-        """Models, two by two, with so different numbers of attempts that signs cannot be flipped: see MeanPairs."""
+        """Models, two by two, with so different numbers of attempts that signs cannot be flipped."""
         low, high = bounds if np.isfinite(bounds[1] - bounds[0]) else sums.ends
         self.bounds, self.bounded = (low, high if high > low else low + 1), np.isfinite(bounds[1] - bounds[0])
         """Ends of the scores; where nothing bounds them, those that any model had."""
@@ -260,12 +260,12 @@ class PairedComparison:
     def _compare_means(self, pairs: Ints, sums: Floats, counts: Floats, units: Floats | Ints, at: Ints) -> None:
         """Replace the intervals and p-values of pairs whose numbers of attempts differ much."""
         lifts, size, at_pairs = self.lifts, np.where(units > 1, units, np.nan)[at], pairs[at]
-        means = MeanPairs.of(sums, counts[at], size, self.bounds)
-        lo, hi = means.interval(max(0.0, 2 * self.confidence - 1))
-        lifts.lo[at_pairs], lifts.hi[at_pairs] = means.interval(self.confidence)
+        ends = mean_pair_ends(sums, counts[at], size, self.bounds)
+        lo, hi = ends(max(0.0, 2 * self.confidence - 1))
+        lifts.lo[at_pairs], lifts.hi[at_pairs] = ends(self.confidence)
         lifts.inner_lo[at_pairs] = np.minimum(lo, lifts.inner_lo[at_pairs])
         lifts.inner_hi[at_pairs] = np.maximum(hi, lifts.inner_hi[at_pairs])
-        p = means.p_value()
+        p = invert(ends, at.size)
         b_leads = lifts.lift[at_pairs] > 0
         lifts.by_means[at_pairs], lifts.p_two_sided[at_pairs] = True, p
         lifts.p_a[at_pairs], lifts.p_b[at_pairs] = np.abs(b_leads - p / 2), np.abs(~b_leads - p / 2)

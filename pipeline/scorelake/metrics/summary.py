@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from math import nan
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import scipy
@@ -22,49 +21,42 @@ from scorelake.metrics.estimate import Estimate, blend
 from scorelake.metrics.interval import blend_interval, interval, rerun
 from scorelake.threads import parallel_map
 
-
-@dataclass(frozen=True)
-class Summary:
-    """One metric of one group. Undefined numbers are NaN.
-
-    value: estimate; lo, hi, se: problems are a sample; bound_lo, bound_hi: wherever the problems without a value lie;
-    rerun_lo, rerun_hi: the same problems again; mu, sigma, mu_lo, mu_hi: posterior, problems fixed.
-    """
-
-    value: float = nan
-    lo: float = nan
-    hi: float = nan
-    se: float = nan
-    bound_lo: float = nan
-    bound_hi: float = nan
-    rerun_lo: float = nan
-    rerun_hi: float = nan
-    mu: float = nan
-    sigma: float = nan
-    mu_lo: float = nan
-    mu_hi: float = nan
-    problems: int = 0
-    problems_scored: int = 0
+Number = TypeVar("Number")
+Count = TypeVar("Count")
 
 
 @dataclass(frozen=True)
-class Summaries:
-    """One metric of many groups, as arrays with the names of Summary."""
+class SummaryColumns(Generic[Number, Count]):
+    """Columns of a summary; undefined numbers are NaN."""
 
-    value: Floats
-    lo: Floats
-    hi: Floats
-    se: Floats
-    bound_lo: Floats
-    bound_hi: Floats
-    rerun_lo: Floats
-    rerun_hi: Floats
-    mu: Floats
-    sigma: Floats
-    mu_lo: Floats
-    mu_hi: Floats
-    problems: Ints
-    problems_scored: Ints
+    value: Number
+    lo: Number
+    hi: Number
+    """The problems are a sample, as for se."""
+    se: Number
+    bound_lo: Number
+    bound_hi: Number
+    """lo and hi wherever the problems without a value lie."""
+    rerun_lo: Number
+    rerun_hi: Number
+    """The same problems again."""
+    mu: Number
+    sigma: Number
+    mu_lo: Number
+    mu_hi: Number
+    """Posterior, problems fixed."""
+    problems: Count
+    problems_scored: Count
+
+
+class Summary(SummaryColumns[float, int]):
+    """One metric of one group."""
+
+
+@dataclass(frozen=True)
+class Summaries(SummaryColumns[Floats, Ints]):
+    """One metric of many groups."""
+
     units: Floats  # sample size: problems scored, or the effective number of clusters with one
     bounds: tuple[float, float]  # smallest and largest possible value
 

@@ -176,14 +176,9 @@ class Profile:
     def _tails(self) -> Floats:
         return _reaches(self._scores, self.thresholds)
 
-    @cached_property
-    def _distinct(self) -> tuple[Floats, Ints, Ints]:
-        """Distinct posteriors, the index of each problem's, and the number of problems with each."""
-        return np.unique(self.mass, axis=0, return_inverse=True, return_counts=True)
-
     def _problem_means(self, payoff: Floats) -> Floats:
         """Return the expected payoffs (outcomes x payoffs) of every problem."""
-        masses, index, _ = self._distinct
+        masses, index = np.unique(self.mass, axis=0, return_inverse=True)
         means = [_probabilities(self._outcomes, masses[i], 1) @ payoff for i in blocks(len(masses), len(payoff))]
         return np.concatenate(means)[index.ravel()]
 
@@ -200,7 +195,7 @@ class Profile:
         outcomes = self._outcomes
         if len(outcomes) ** 2 > MAX_PAIRS:
             raise MetricError(f"k = {self.k} attempts have {len(outcomes):,} outcomes: too many for a variance")
-        masses, _, problems = self._distinct
+        masses, problems = np.unique(self.mass, axis=0, return_counts=True)
         total = np.zeros((payoff.shape[1], payoff.shape[1]))
         for mass, times in zip(masses, problems, strict=True):
             chance = _probabilities(outcomes, mass[None], 1)[0]

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.errors import ScorelakeError, UsageError
-from scorelake.lake.description import settings_for
+from scorelake.lake.description import mapped, settings_for
 from scorelake.lake.infer import config_text, infer_config
 from scorelake.lake.names import names_setting
 from scorelake.lake.pooling import pooled_settings
@@ -30,7 +30,7 @@ from scorelake.metrics.counts import Attempts
 from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.notebook.board import Board
 from scorelake.pipeline import RunReport, run_score
-from scorelake.settings import COMPOSITE, NAMING, Settings, mapped
+from scorelake.settings import COMPOSITE, NAMING, Settings
 from scorelake.stages import Progress
 from scorelake.storage.disk import check_location, storage_errors
 from scorelake.text import escape_controls

@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.counting.partials import Partial, described
+from scorelake.counting.partials import Partial, benchmark_kinds, described
 from scorelake.errors import DataError, ScorelakeError
 from scorelake.metrics.significance import benjamini_hochberg
-from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_problems
+from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_kinds
 from scorelake.publish.runs import PublishedState, flatten_settings
 from scorelake.publish.snapshot import Manifest, Output, stored_settings
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
@@ -201,11 +201,13 @@ def compare_with_published(
         if out.mirror:
             out.mirror.complete(run_id)
         before = MODEL_SUMMARY.read(snapshot)
-        sides = (
-            RunCounts.of(snapshot, previous["run"], stored_settings(previous), PROBLEM_HISTOGRAM.read(snapshot)),
-            RunCounts.of(out.snapshots / f".{run['run_id']}", run, settings, tables[PROBLEM_HISTOGRAM.name]),
+        staged = out.snapshots / f".{run['run_id']}"
+        histogram, kinds_now = PROBLEM_HISTOGRAM.read(snapshot), benchmark_kinds(partials, settings.answers)
+        then = RunCounts.of(
+            snapshot, previous["run"], stored_settings(previous), histogram, previous.get("kinds", kinds_now)
         )
-        paired = pair_problems(*sides, settings.uncertainty.confidence)
+        now = RunCounts.of(staged, run, settings, tables[PROBLEM_HISTOGRAM.name], kinds_now)
+        paired = pair_kinds(then, now, settings.uncertainty.confidence)
     except (OSError, pl.exceptions.PolarsError, ScorelakeError) as error:
         cause = error.what if isinstance(error, ScorelakeError) else first_line(error)
         unknown = f"the snapshot of run {run_id} {cause}"

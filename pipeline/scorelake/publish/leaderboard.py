@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake import schemas
@@ -118,10 +119,11 @@ def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool
         f"CREATE {kind} {qualified(PROBLEM_NAME)} AS "
         f"SELECT {number} AS _name, problem_id FROM (SELECT DISTINCT problem_id FROM {files})"
     )
-    available = pq.read_schema(next(snapshot.glob(f"{PROBLEM_COUNTS.name}/*.parquet"))).names
+    schema = pq.read_schema(next(snapshot.glob(f"{PROBLEM_COUNTS.name}/*.parquet")))
+    available = [field.name for field in schema if not pa.types.is_nested(field.type)]
     own = list(PROBLEM_COUNT.columns)[2:]
     columns = [f"files.{name}" if name in available else f"NULL::DOUBLE AS {name}" for name in own]
-    carried = [name for name in available if name not in (*PROBLEM_COUNTS.columns, *schemas.LISTS)]
+    carried = [name for name in available if name not in PROBLEM_COUNTS.columns]
     columns += [f"files.{identifier(name)}" for name in carried]
     db.execute(f"CREATE {kind} {qualified(PROBLEM_COUNT)} AS {_keyed(columns, files, external)}")
     if any(snapshot.glob(f"{PROBLEM_SCORE.name}/*.parquet")):

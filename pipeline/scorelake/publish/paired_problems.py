@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
@@ -26,7 +25,7 @@ from scorelake.metrics.families import Metric
 from scorelake.metrics.interval import interval
 from scorelake.schemas import KEYS
 from scorelake.scoring.buckets import FOLDER, bucket_paths
-from scorelake.scoring.choose import Outcomes, choose
+from scorelake.scoring.choose import Outcomes, choose, split_outcomes
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
 
@@ -51,13 +50,27 @@ class RunCounts:
     settings: Settings
     outcomes: Outcomes
 
+    benchmarks: Sequence[str] = ()
+
     @classmethod
-    def of(cls, snapshot: Path, run: Mapping[str, Any], settings: Settings, histogram: pl.DataFrame) -> RunCounts:
+    def of(
+        cls,
+        snapshot: Path,
+        run: Mapping[str, Any],
+        settings: Settings,
+        histogram: pl.DataFrame,
+        kinds: Mapping[str, Sequence[bool]],
+    ) -> dict[tuple[bool, ...], RunCounts]:
+        """Return the counts of the benchmarks of each kind of outcome."""
         paths = bucket_paths(snapshot / FOLDER)
         if not paths:
             raise DataError("has no problem counts", where=str(snapshot))
         buckets = bucket_count(run["rows_read"] - run["rejected"], settings.run.bucket_rows)
-        return cls(paths, buckets, settings, Outcomes.of(histogram, pq.read_schema(paths[0]).names, settings))
+        parts = split_outcomes(kinds, histogram, settings)
+        return {
+            kind: cls(paths, buckets, outcomes.settings(settings), outcomes, names)
+            for kind, (outcomes, names) in parts.items()
+        }
 
     def read(self, part: int, parts: int, chosen: Sequence[Metric]) -> pl.DataFrame:
         """Read what the metrics need for one of so many equal ranges of problem hashes."""
@@ -65,7 +78,8 @@ class RunCounts:
         paths = [path for path in self.paths if int(path.stem[-5:]) * parts // self.buckets == part]
         if not paths:
             return pl.read_parquet(self.paths[0], columns=[*KEYS, *columns], glob=False).clear()
-        return pl.read_parquet(paths, columns=[*KEYS, *columns], glob=False).filter(pl.col("n") > 0)
+        rows = pl.read_parquet(paths, columns=[*KEYS, *columns], glob=False).filter(pl.col("n") > 0)
+        return rows.filter(pl.col("benchmark").is_in(self.benchmarks)) if self.outcomes.others else rows
 
     def values(self, rows: pl.DataFrame, chosen: Sequence[Metric]) -> list[Floats]:
         """Return the value of every row by metric; rows of problems that the run does not have are null."""
@@ -73,6 +87,16 @@ class RunCounts:
             pl.col(name).fill_null([] if isinstance(kind, pl.List) else 0) for name, kind in rows.schema.items()
         )
         return problem_values(filled, chosen, self.settings, self.outcomes)
+
+
+def pair_kinds(
+    before: Mapping[tuple[bool, ...], RunCounts], now: Mapping[tuple[bool, ...], RunCounts], confidence: float
+) -> pl.DataFrame:
+    """Compare two runs by benchmarks of the same kind of outcome; a benchmark whose kind changed is not paired."""
+    if len(before) == len(now) == 1:
+        return pair_problems(next(iter(before.values())), next(iter(now.values())), confidence)
+    paired = [pair_problems(before[kind], now[kind], confidence) for kind in now if kind in before]
+    return pl.concat([pl.DataFrame(schema=PAIRED), *paired])
 
 
 def pair_problems(before: RunCounts, now: RunCounts, confidence: float) -> pl.DataFrame:

@@ -29,7 +29,7 @@ from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
 from scorelake.read.format import canonical, check_names
-from scorelake.read.recompute import StoredPair, StoredPairs, stored_pairs
+from scorelake.read.recompute import Estimator, StoredPair, stored_pairs
 from scorelake.scoring.values import follow_from_counts, metric_bounds, problem_values
 from scorelake.text import plural
 
@@ -118,8 +118,10 @@ class Gate:
                 )
         if self.pooled and len(self.benchmarks) > 1:
             lines.append("  mean: lift {lift:+.4f}, above {lower:+.4f} and below {upper:+.4f}".format(**self.pooled))
-        every = ", ".join(f"{each.benchmark} {each.verdict_all_looks}" for each in self.benchmarks)
-        return "\n".join([*lines, f"  over all {self.looks} published runs: {every}"])
+        if self.looks > 1:
+            every = ", ".join(f"{each.benchmark} {each.verdict_all_looks}" for each in self.benchmarks)
+            lines.append(f"  over all {self.looks} published runs: {every}")
+        return "\n".join(lines)
 
     def markdown(self) -> str:
         """Return the verdicts as a table for a pull request."""
@@ -159,13 +161,14 @@ def decide(
     with opened(folder) as read:
         settings, run_id, looks = read.settings(), read.run_id, len(read.rows("FROM run"))
         check_names("benchmark", read.names("benchmark"), benchmarks)
-    stored = stored_pairs(out, run_id, request, canonical(request.metric, settings))
-    pairs = [pair for pair in stored.pairs if not benchmarks or pair.benchmark in benchmarks]
+    stored_counts = stored_pairs(out, run_id, request, canonical(request.metric, settings))
+    pairs = [pair for pair in stored_counts if not benchmarks or pair.benchmark in benchmarks]
     if not pairs:
-        raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark in common")
+        raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark with {request.metric} in common")
+    stored = pairs[0].how
     confidence = stored.settings.uncertainty.confidence
     levels = np.array([confidence, ndtr(look_multiplier(looks)), 1 - (1 - confidence) / len(pairs)])
-    each = tuple(_decide(pair, stored, margin, levels, calibrate) for pair in pairs)
+    each = tuple(_decide(pair, pair.how, margin, levels, calibrate) for pair in pairs)
     verdict, rule = "undecided", "not every benchmark passes, and none fails after Holm's adjustment"
     if all(one.verdict == "pass" for one in each):
         verdict, rule = "pass", "every benchmark passes"
@@ -173,12 +176,13 @@ def decide(
         verdict, rule = "fail", "a benchmark fails after Holm's adjustment"
     names, how = pairs[0].described, f"at most {margin:g} worse" if margin else "better"
     question = f"is {names['b']} {how} than {names['a']} in {stored.metric.name}?"
-    pooled = _pool(each, stored, confidence)
+    same_scale = all(pair.how.outcomes == stored.outcomes for pair in pairs)
+    pooled = _pool(each, stored, confidence) if same_scale else {}
     return Gate(question, stored.metric.name, margin, confidence, verdict, rule, looks, pooled, each)
 
 
 def _bounds(
-    lift: Floats, se: Floats | float, units: Floats | float, stored: StoredPairs, confidence: Floats | float
+    lift: Floats, se: Floats | float, units: Floats | float, stored: Estimator, confidence: Floats | float
 ) -> tuple[Floats, Floats]:
     """Return one-sided bounds of mean differences; one whole problem at the far end, as in equivalence intervals."""
     low, high = metric_bounds(stored.metric, stored.settings, stored.outcomes)
@@ -187,9 +191,7 @@ def _bounds(
     return interval(lift, errors, sizes, ends, 2 * np.asarray(confidence) - 1, far_problems=1.0)
 
 
-def _decide(
-    pair: StoredPair, stored: StoredPairs, margin: float, levels: Floats, calibrate: bool
-) -> BenchmarkVerdict:
+def _decide(pair: StoredPair, stored: Estimator, margin: float, levels: Floats, calibrate: bool) -> BenchmarkVerdict:
     keys = pair.benchmark, pair.described["protocol"]
     if not pair.sides:
         return BenchmarkVerdict(*keys, reason=pair.claim)
@@ -227,7 +229,7 @@ def _decide(
     )
 
 
-def _join(pair: StoredPair, stored: StoredPairs) -> pl.DataFrame:
+def _join(pair: StoredPair, stored: Estimator) -> pl.DataFrame:
     """Return problems with a value on both sides: n, c and value of the candidate, and of the base with _base."""
     cluster, problem = stored.settings.columns.cluster, pl.concat_str(PROBLEM, separator="\0")
     unit = pl.coalesce(pl.col(cluster).cast(pl.String), problem) if cluster else problem
@@ -252,7 +254,7 @@ def _missing(n: Ints, c: Ints, d: Floats, margin: float, confidence: float, is_m
     return f"{text} (power {POWER:.0%}, if the true lift is {0 if margin else d.mean():.2g})"
 
 
-def _calibrate(both: pl.DataFrame, stored: StoredPairs, margin: float, confidence: float) -> dict[str, Any]:
+def _calibrate(both: pl.DataFrame, stored: Estimator, margin: float, confidence: float) -> dict[str, Any]:
     """Apply the gate to random halves of each side's attempts; empty if that is impossible."""
     if not follow_from_counts([stored.metric], stored.outcomes) or stored.settings.columns.cluster:
         return {}
@@ -282,7 +284,7 @@ def _calibrate(both: pl.DataFrame, stored: StoredPairs, margin: float, confidenc
     return out
 
 
-def _pool(each: Sequence[BenchmarkVerdict], stored: StoredPairs, confidence: float) -> dict[str, float]:
+def _pool(each: Sequence[BenchmarkVerdict], stored: Estimator, confidence: float) -> dict[str, float]:
     """Return the unweighted mean over benchmarks with its bounds; empty where a benchmark has no lift."""
     if any(one.lift is None for one in each):
         return {}

@@ -19,7 +19,7 @@ from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.format import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
 from scorelake.scoring.buckets import FOLDER, bucket_paths
-from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.choose import Outcomes, choose_compared, split_outcomes
 from scorelake.settings import Settings
 
 
@@ -34,6 +34,8 @@ class Side:
     """Of the run."""
     counts: pl.LazyFrame
     histogram: pl.DataFrame
+    kinds: dict[str, list[bool]]
+    """What attempts of each benchmark have: verdicts, scores, answers."""
     protocol: str | None = None
     """A filter of the protocol, such as temperature=0.2; None for any."""
 
@@ -53,6 +55,15 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Estimator:
+    """What the values of the problems of a benchmark are computed with."""
+
+    metric: Metric
+    settings: Settings
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True)
 class StoredPair:
     """Problem counts of both sides on one benchmark; without rows, `claim` is the reason."""
 
@@ -60,52 +71,48 @@ class StoredPair:
     sides: tuple[pl.DataFrame, ...]
     described: dict[str, Any]
     """Names of both sides, their protocol, and their common problems."""
+    how: Estimator
     claim: str = ""
-
-
-@dataclass(frozen=True)
-class StoredPairs:
-    """Two sides on every benchmark, and what their values are computed with."""
-
-    metric: Metric
-    settings: Settings
-    outcomes: Outcomes
-    pairs: list[StoredPair]
 
 
 def compare_stored(
     out: str, current: str, request: PairRequest, metric: str, settings: dict[str, Any]
 ) -> list[PairResult]:
     """Return one comparison per benchmark, and per shared protocol or of the two requested protocols."""
-    stored, results = stored_pairs(out, current, request, metric), []
+    results = []
     names = [f"{model}\0{i}" for i, model in enumerate((request.model_a, request.model_b))]
-    for pair in stored.pairs:
+    for pair in stored_pairs(out, current, request, metric):
         row: dict[str, Any] = {"lift": None, "claim": pair.claim}
         if pair.sides:
-            how = stored.metric, stored.settings, stored.outcomes
+            how = pair.how.metric, pair.how.settings, pair.how.outcomes
             row = compare_two(names, pair.sides, pair.benchmark, *how).row(0, named=True)
         results.append(PairResult(pair.benchmark, metric=metric, row=row, settings=settings, **pair.described))
     return results
 
 
-def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> StoredPairs:
+def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> list[StoredPair]:
     """Read both sides of every benchmark, by shared protocol or by the two requested protocols."""
     a, b = sides = _sides(out, current, request)
     compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
     with_metric = b.settings.model_copy(update={"compare": compare})
-    outcomes = Outcomes.of(b.histogram, b.counts.collect_schema().names(), b.settings)
-    (chosen,) = choose_compared(with_metric, outcomes)
+    by_kind = split_outcomes(b.kinds, b.histogram, b.settings)
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
     pairs = []
     for benchmark in sorted(set(ours) & set(theirs)):
+        outcomes, _ = by_kind[tuple(b.kinds[benchmark])]
+        of_kind = outcomes.settings(with_metric)
+        allowed = choose_compared(of_kind, outcomes)
+        if not allowed:  # a metric of benchmarks of another kind
+            continue
+        how = Estimator(allowed[0], of_kind, outcomes)
         for pair in _protocol_pairs(a, b, ours[benchmark], theirs[benchmark]):
             rows = tuple(side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True))
             labels = protocol_label(pair[0]), protocol_label(pair[1])
-            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels)))
+            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels), how))
         if not pairs or pairs[-1].benchmark != benchmark:
             claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
-            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), claim))
-    return StoredPairs(chosen, with_metric, outcomes, pairs)
+            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), how, claim))
+    return pairs
 
 
 def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
@@ -146,7 +153,11 @@ def _side(snapshots: Path, manifests: dict[str, Manifest], model: str, run: str,
     histogram = pl.read_parquet(snapshots / run / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
     check_names("model", histogram["model"].unique().sort().to_list(), (model,))
     counts = pl.scan_parquet(bucket_paths(snapshots / run / FOLDER), glob=False)
-    return Side(model, run, stored_settings(manifests[run]), counts, histogram, protocol)
+    settings, columns = stored_settings(manifests[run]), counts.collect_schema().names()
+    verdicts = histogram.group_by("benchmark").agg(pl.col("c").is_not_null().all())
+    others = ["rewards" in columns, settings.answers and "answer_counts" in columns]
+    kinds = manifests[run].get("kinds") or {name: [has, *others] for name, has in verdicts.iter_rows()}  # before 0.2
+    return Side(model, run, settings, counts, histogram, kinds, protocol)
 
 
 def _protocol_pairs(a: Side, b: Side, ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:

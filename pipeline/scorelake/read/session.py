@@ -8,8 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from decimal import Decimal
-from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import indent
@@ -19,6 +17,7 @@ import duckdb
 
 from scorelake.errors import DataError, LakeError, UsageError
 from scorelake.storage.disk import BOARD, SNAPSHOTS, is_remote, literal, private_copy
+from scorelake.text import json_value
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,11 +93,11 @@ def session(out: Path, problems: bool = False) -> Iterator[duckdb.DuckDBPyConnec
                 raise
             if problems:
                 raise DataError(
-                    f"the problems of this leaderboard are in files that are not with it: {files[0]}",
-                    hint="was it moved or copied? Move the whole output, and run `scorelake score` again",
+                    f"this leaderboard reads its problems from files that are missing: {files[0]}",
+                    hint="if it was moved or copied, move the whole output, and run `scorelake score` again",
                 ) from None
             raise UsageError(
-                f"the problems of this output stay in files ({files[0]}), which this query cannot read",
+                f"the problems of this output are in files ({files[0]}) that this query cannot read",
                 hint="use board.table(...), `scorelake page` or `scorelake export`, or open the file in DuckDB",
             ) from None
 
@@ -194,22 +193,10 @@ def _without_formula(cell: Any) -> Any:
 def to_json(columns: list[str], rows: Rows) -> str:
     """Return a list of objects; NaN and infinity, which JSON does not have, become null."""
     _check_unique(columns)
-    return json.dumps([dict(zip(columns, map(_json_value, row), strict=True)) for row in rows], allow_nan=False)
+    return json.dumps([dict(zip(columns, map(json_value, row), strict=True)) for row in rows], allow_nan=False)
 
 
 def _check_unique(columns: list[str]) -> None:
     repeated = sorted({name for name in columns if columns.count(name) > 1})
     if repeated:
         raise UsageError(f"two columns are called {', '.join(repeated)}", hint="rename one with AS")
-
-
-def _json_value(cell: Any) -> Any:
-    if isinstance(cell, dict):
-        return {str(key): _json_value(value) for key, value in cell.items()}
-    if isinstance(cell, list | tuple):
-        return [_json_value(value) for value in cell]
-    if isinstance(cell, Decimal):
-        return int(cell) if cell == cell.to_integral_value() else float(cell)
-    if isinstance(cell, float):
-        return cell if isfinite(cell) else None
-    return cell if isinstance(cell, str | int | None) else str(cell)

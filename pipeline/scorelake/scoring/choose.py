@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -49,16 +49,23 @@ class Outcomes:
             return settings.model_copy(update={"uncertainty": settings.uncertainty.model_copy(update=prior)})
         return settings
 
-    @classmethod
-    def of(cls, histogram: pl.DataFrame, columns: Collection[str], settings: Settings) -> Outcomes:
-        """Return the outcomes of a snapshot from its histogram and the columns of problem_counts."""
-        return cls(
-            binary=not histogram["c"].null_count(),
-            rewards="rewards" in columns,
-            top_n=int(histogram["n"].max() or 0),  # type: ignore[arg-type]
-            answers=settings.answers and "answer_counts" in columns,
-            earlier=settings.uncertainty.prior_lake is not None,
-        )
+
+def split_outcomes(
+    kinds: Mapping[str, Sequence[bool]], histogram: pl.DataFrame, settings: Settings
+) -> dict[tuple[bool, ...], tuple[Outcomes, list[str]]]:
+    """Return the outcomes of the benchmarks of each kind (verdicts, scores, answers), and their names."""
+    by_kind: dict[tuple[bool, ...], list[str]] = {}
+    for benchmark, kind in kinds.items():
+        by_kind.setdefault(tuple(kind), []).append(benchmark)
+    out = {}
+    for (verdicts, scores, answers), names in by_kind.items():
+        top_n = histogram.filter(pl.col("benchmark").is_in(names))["n"].max() or 0
+        earlier = settings.uncertainty.prior_lake is not None
+        out[verdicts, scores, answers] = Outcomes(verdicts, scores, int(top_n), answers, earlier)  # type: ignore[arg-type]
+    return {
+        kind: (replace(mine, others=tuple(each for each in out.values() if each is not mine)), by_kind[kind])
+        for kind, mine in out.items()
+    }
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import load_object
-from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.probe import FileProbe, probe, probe_all
 from scorelake.ingest.values import get_object, to_number
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
@@ -21,8 +21,10 @@ def detect(probe: FileProbe) -> bool:
 
 
 def group(path: Path) -> Path:
-    """Return the folder of the job."""
-    return path.parent if probe(path).has(*JOB) else path.parent.parent
+    """Return the folder of the job. A trial names its task at the beginning."""
+    seen = probe(path)
+    seen = probe_all(path) if seen.is_cut and not seen.has("task_name") else seen
+    return path.parent if seen.has(*JOB) else path.parent.parent
 
 
 def companions(path: Path) -> Iterable[Path]:

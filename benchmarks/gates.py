@@ -1,0 +1,95 @@
+"""Error rates and power of gates, and false alarms in a year of nights. Prints three tables.
+
+Problems have success rates from Beta(0.5, 0.7); the candidate's are lower by the same share of the way to 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import stdtr
+
+from scorelake.metrics.decisions import verdicts
+from scorelake.metrics.interval import interval
+
+MARGIN, LAKES, NIGHTS = 0.02, 2000, 365
+RNG = np.random.default_rng(1)
+
+
+def attempts(problems: int, n: int, fall: float, lakes: int = LAKES) -> tuple[np.ndarray, np.ndarray]:
+    """Return success shares of the base and of the candidate, lakes x problems."""
+    rates = RNG.beta(0.5, 0.7, (lakes, problems))
+    lower = rates * (1 - fall / (0.5 / 1.2))
+    return RNG.binomial(n, rates) / n, RNG.binomial(n, lower) / n
+
+
+def gate(base: np.ndarray, candidate: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+    """Return the verdicts of the gate."""
+    d = candidate - base
+    se, size = d.std(axis=1, ddof=1) / np.sqrt(d.shape[1]), np.full(len(d), d.shape[1])
+    return verdicts(*interval(d.mean(axis=1), se, size, (-1, 1), 2 * confidence - 1, far_problems=1.0), MARGIN)
+
+
+def unpaired(base: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    """Return whether a z-test of two independent means finds a fall beyond the margin."""
+    se = np.sqrt((base.var(axis=1, ddof=1) + candidate.var(axis=1, ddof=1)) / base.shape[1])
+    return (candidate - base).mean(axis=1) + 1.645 * se < -MARGIN
+
+
+def power() -> None:
+    """Print verdicts by true fall. A fall of 0 must not fail, and one of the margin must not pass, in 5%."""
+    print("| problems | n | true fall | fail | pass | unpaired z | threshold |\n" + "|--:" * 7 + "|")
+    for problems in (100, 1000):
+        for n in (1, 4, 16):
+            for fall in (0, 0.01, 0.02, 0.05, 0.1):
+                sides = attempts(problems, n, fall)
+                verdict, below = gate(*sides), (sides[1] - sides[0]).mean(axis=1) < -MARGIN
+                shares = (
+                    (verdict == "fail").mean(),
+                    (verdict == "pass").mean(),
+                    unpaired(*sides).mean(),
+                    below.mean(),
+                )
+                print(f"| {problems:,} | {n} | {fall} | " + " | ".join(f"{share:.1%}" for share in shares) + " |")
+
+
+def joint() -> None:
+    """Print how often equal models, and models worse by the margin, fail over several benchmarks."""
+    print("\n| benchmarks | fail, equal | fail, worse by the margin | pass, worse by the margin |\n|--:|--:|--:|--:|")
+    for benchmarks in (1, 5, 20):
+        sides = {fall: [attempts(100, 4, fall) for _ in range(benchmarks)] for fall in (0, MARGIN)}
+        level = 1 - 0.05 / benchmarks  # the first step of Holm decides whether any fails
+        fail = [np.any([gate(*pair, level) == "fail" for pair in pairs], axis=0).mean() for pairs in sides.values()]
+        passed = np.all([gate(*pair) == "pass" for pair in sides[MARGIN]], axis=0).mean()
+        print(f"| {benchmarks} | {fail[0]:.1%} | {fail[1]:.1%} | {passed:.1%} |")
+
+
+def year() -> None:
+    """Print the share of unchanged models with any alarm in a year, and of falls of 3 points found at its end."""
+    print("\n| problems | n | p <= .05 | alarm | falls of 3 points found that night |\n|--:|--:|--:|--:|--:|")
+    look = np.arange(1, NIGHTS + 1)
+    share = 0.05 * 365 / ((364 + look) * (365 + look))
+    for problems, n in ((100, 4), (1000, 4), (1000, 16)):
+        any_p, any_alarm = np.zeros(200, dtype=bool), np.zeros(200, dtype=bool)
+        rates = RNG.beta(0.5, 0.7, (200, problems))
+        before = RNG.binomial(n, rates) / n
+        for t in range(NIGHTS):  # every night replaces all attempts
+            now = RNG.binomial(n, rates) / n
+            p = paired_p(now - before)
+            any_p |= p <= 0.05
+            any_alarm |= p <= share[t]
+            before = now
+        fallen = RNG.binomial(n, rates * (1 - 0.03 / (0.5 / 1.2))) / n
+        found = (paired_p(fallen - before) <= share[-1]).mean()
+        print(f"| {problems:,} | {n} | {any_p.mean():.1%} | {any_alarm.mean():.1%} | {found:.1%} |")
+
+
+def paired_p(d: np.ndarray) -> np.ndarray:
+    """Return two-sided p-values of Student's paired t."""
+    t = d.mean(axis=1) / (d.std(axis=1, ddof=1) / np.sqrt(d.shape[1]))
+    return 2 * stdtr(d.shape[1] - 1, -np.abs(t))
+
+
+if __name__ == "__main__":
+    power()
+    joint()
+    year()
