@@ -70,8 +70,8 @@ class Need:
         )
         best = f"; cheapest with {self.best_attempts:,.1f} attempts each" if self.best_attempts else ""
         return (
-            f"{where}: {self.about}: {self.problems_needed:,.0f} problems{reach} with {self.attempts:,.1f} attempts each;"
-            f" on the present {self.problems:,} problems {enough}; most of the variance is that of"
+            f"{where}: {self.about}: {self.problems_needed:,.0f} problems{reach} with {self.attempts:,.1f} attempts"
+            f" each; on the present {self.problems:,} problems {enough}; most of the variance is that of"
             f" {self.dominated_by}{best}"
         )
 
