@@ -26,7 +26,7 @@ from scorelake.ingest.staging import StagedSource, Tick, stage
 from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
 from scorelake.storage import disk
 
-VERSION = 2
+VERSION = 3
 """Version of the adapters' results; a higher one reads every source again."""
 PARALLEL_BYTES = 16 << 20
 """Size of all sources above which several processes are worth their start."""

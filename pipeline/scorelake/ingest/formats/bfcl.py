@@ -41,7 +41,9 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         failed.add(to_name(problem, f"line {line:,}: id"))
         run.model = record.get("model_name") or run.model
     results = source.companions[0]
-    problems = [to_name(record["id"], f"line {line:,}: id") for line, record in source.lines(results)]
+    problems = [
+        to_name(record.get("id", record.get("idx")), f"line {line:,}: id") for line, record in source.lines(results)
+    ]
     unknown = sorted(failed - set(problems))
     if unknown:
         raise refusal(f"failure {unknown[0]} is not in {results.name}", source.path)
