@@ -104,7 +104,7 @@ def plan(
     out_needs = []
     for of, protocol, best, other in rivals:
         request = PairRequest(other, best, "pass@1", of or benchmark)
-        for stored in stored_pairs(out, run_id, request, "pass@1").pairs:
+        for stored in stored_pairs(out, run_id, request, "pass@1"):
             if stored.sides and protocol in (None, stored.sides[0]["protocol"][0]):
                 level = 0.025 / max(1, sum(row[:3] == (of, protocol, best) for row in rivals))
                 out_needs += _pair_need(
