@@ -136,7 +136,7 @@ B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
         ("verifiers", update(metrics="{}"), {"metric": ("x",)}, "no metric x in line 1"),
         ("prime_rl", cut_first_line, {}, "broken JSON at line 1"),
         ("prime_rl", edit_lines(add_judge), {"scorer": ("toy=x",)}, "no agent x (available: agent, judge)"),
-        ("evalplus", NEW_STATUS, {}, "KeyError: 'maybe'"),
+        ("evalplus", NEW_STATUS, {}, '"maybe" is missing or unknown'),
         ("humaneval", NOT_GRADED, M, "line 6 has no passed: not graded"),
         ("humaneval", update(passed="yes"), M, "--true"),
         ("tau2", edit(lambda results: {"info": results["info"]}), {}, "no folder simulations next to it"),
@@ -172,6 +172,60 @@ def test_a_long_text_before_the_result_does_not_hide_it(tmp_path: Path, layout: 
     report = load(tmp_path, **LAYOUTS[layout].options)
     assert not report.refused, refusals(report)
     assert (report.total.graded, report.ignored) == (12, {})
+
+
+USAGE = {"model_usage": {m: {"input_tokens": 5, "output_tokens": 1, "total_cost": 0.25} for m in "ab"}}
+TIMES = {"started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T02:00:30+02:00"}
+RESULT = {"cost_usd": 0.5, "n_input_tokens": 10, "n_output_tokens": 2}
+TB = {"total_input_tokens": 10, "total_output_tokens": 2}
+TB |= {"agent_started_at": "2026-01-01T00:00:00", "agent_ended_at": "2026-01-01T00:00:30"}
+STATS = [("num_prompt_tokens", 10), ("num_output_tokens", 2), ("inference_runtime", 30)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "change", "options", "expected"),
+    [
+        ("inspect_json", samples(inspect_sample("p", 0, 1, total_time=30, **USAGE)), {}, (0.5, 10, 2, 30, None)),
+        (
+            "harbor",
+            edit(lambda trial: trial.update(agent_result=RESULT, agent_execution=TIMES)),
+            {},
+            (0.5, 10, 2, 30, None),
+        ),
+        ("terminal_bench", edit(lambda run: run["results"][0].update(TB)), {}, (None, 10, 2, 30, None)),
+        (
+            "tau2",
+            edit(lambda run: run["simulations"][0].update(agent_cost=0.5, duration=30)),
+            {},
+            (0.5, None, None, 30, None),
+        ),
+        ("verifiers", update(num_input_tokens=10, num_output_tokens=2, step=7), {}, (None, 10, 2, None, 7)),
+        ("prime_rl", update(), {}, (None, None, None, None, 7)),
+        (
+            "every_eval_ever",
+            update(token_usage={"input_tokens": 10, "output_tokens": 2}),
+            {},
+            (None, 10, 2, None, None),
+        ),
+        (
+            "helm",
+            edit(
+                lambda rows: rows[0]["stats"].extend(
+                    {"name": {"name": n, "split": "test"}, "mean": v} for n, v in STATS
+                )
+            ),
+            {"metric": ("exact_match",)},
+            (None, 10, 2, 30, None),
+        ),
+    ],
+)
+def test_measures(
+    tmp_path: Path, layout: str, change: Edit, options: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    change(write(tmp_path, layout))
+    load(tmp_path, **options)
+    names = ("cost_usd", "input_tokens", "output_tokens", "seconds", "step")
+    assert expected in {tuple(row.get(name) for name in names) for row in lakes.rows(tmp_path / "lake")}
 
 
 # --- which of several verdicts counts -----------------------------------------------------------------------------
@@ -584,6 +638,59 @@ def test_generic_reports_all_missing_mappings_at_once(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_text('{"task_id": "t", "passed": true}\n')
     (error,) = ingest([str(tmp_path / "lines.jsonl")], str(tmp_path / "lake")).refused
     assert (error.what, error.hint) == ("no benchmark and no model in the file", "give --benchmark and --model")
+
+
+def test_empty_cells_are_null_and_measures_are_numbers(tmp_path: Path) -> None:
+    (source,) = load_table(
+        tmp_path, "problem_id,ok,usd\np,C,0.5\np,,\np,I,1\n", "x.csv", map="passed=ok,cost_usd=usd", true=("C",)
+    ).sources
+    assert (source.passed, source.graded, source.ungraded) == (1, 2, 1)
+    assert sorted(row["cost_usd"] or 0 for row in lakes.rows(tmp_path / "lake")) == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize(
+    ("pred", "gt", "passed"),
+    [("18", 18, 1), ("18", 18.0, 1), ([1], [1], 1), ("a", "b", 0), ("true", True, 1), (["a"], "a", None)],
+)
+def test_generic_comparison(tmp_path: Path, pred: Any, gt: Any, passed: int | None) -> None:
+    report = load_table(tmp_path, json.dumps({"problem_id": 1, "pred": pred, "gt": gt}) + "\n", map="passed=pred==gt")
+    assert (report.total.passed if not report.refused else None) == passed
+
+
+def test_indented_document_of_one_record(tmp_path: Path) -> None:
+    text = json.dumps({"problem_id": "p", "ok": True}, indent=1) + "\n"
+    assert load_table(tmp_path, text, "x.json").sources[0].passed == 1
+
+
+def test_swebench_report_and_instances_have_one_model(tmp_path: Path) -> None:
+    path = write(tmp_path, "swebench_report")
+    path.rename(path.with_name("acme__m1.run-0.json"))
+    load(tmp_path, benchmark="b")
+    assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {"m", "acme/m1"}
+
+
+def test_bfcl_model_is_not_the_group_of_its_category(tmp_path: Path) -> None:
+    folder = write(tmp_path, "bfcl").parent
+    folder.rename(folder.with_name("moved"))
+    (folder / "live").mkdir(parents=True)
+    for path in folder.with_name("moved").iterdir():
+        path.rename(folder / "live" / path.name)
+    assert {source.model for source in load(tmp_path).sources} == {"m"}
+
+
+def test_helm_predictions_are_no_statistics_and_other_models_are_noted(tmp_path: Path) -> None:
+    path = write(tmp_path, "helm")
+    shown = [{"instance_id": "p", "train_trial_index": 0, "predicted_text": "x", "stats": {"exact_match": 1.0}}]
+    path.with_name("display_predictions.json").write_text(json.dumps(shown))
+    source = load_one(tmp_path, metric=("exact_match",), model="mine")
+    assert "the file names the model org/m; --model makes it mine" in source.notes
+
+
+def test_harbor_job_whose_names_of_tasks_are_cut_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    stats = {"evals": {"e": {"reward_stats": {"reward": {"1.0": [f"{'t' * 32}__a", f"{'t' * 32}__b"]}}}}}
+    (tmp_path / "logs" / "result.json").write_text(json.dumps({"n_total_trials": 2, "stats": stats}))
+    assert "is cut to 32 characters: several tasks may share it" in refusals(load(tmp_path, model="m", benchmark="b"))
 
 
 def test_generic_counts_and_carried_columns(tmp_path: Path) -> None:

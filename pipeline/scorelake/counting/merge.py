@@ -31,7 +31,7 @@ from scorelake.counting.canonical import (
 )
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
-from scorelake.counting.query import HASH, LISTED, ORDER, key_order
+from scorelake.counting.query import HASH, LISTED, ORDER, SUPERTYPES, key_order
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.metrics.costs import budget_edges
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
@@ -204,7 +204,7 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
-    rows = pl.concat(frames, how="diagonal_relaxed").collect(engine="streaming")
+    rows = pl.concat(frames, how="diagonal_relaxed").cast(SUPERTYPES).collect(engine="streaming")
     wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers
     absent = set(["outcome", *wanted] if wanted else []).difference(rows.columns)  # all buckets have the same columns
     rows = rows.with_columns(pl.lit(None, pl.List(LISTED[name])).alias(name) for name in sorted(absent))

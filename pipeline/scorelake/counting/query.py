@@ -52,6 +52,8 @@ LISTED = {
     ROW: pl.UInt64(),
 }
 """Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
+SUPERTYPES: dict[Any, Any] = {pl.Int128: pl.Decimal(38, 0)}
+"""What a carried integer becomes that is signed in one file and unsigned in another: Arrow has no Int128."""
 _HAS = dict.fromkeys((FAILED, PASSED), "passed+score") | dict.fromkeys((UNGRADED, REJECTED), "") | {SCORED: "score"}
 """Which of verdict and score a row has, in files with both columns; otherwise passed."""
 
@@ -152,7 +154,7 @@ def attempt_rows(chunk: Sequence[RowGroups], layout: PartialLayout, errors: list
         if ROW in layout.lists:
             columns[ROW] = pl.col(ROW)
         frames.append(scan_verified(part, errors, layout).select(**columns))
-    rows = pl.concat(frames, how="diagonal_relaxed")
+    rows = pl.concat(frames, how="diagonal_relaxed").cast(SUPERTYPES)
     absent = set(layout.lists).difference(rows.collect_schema().names())  # these files have no such column
     return rows.with_columns(pl.lit(None, LISTED.get(name, pl.Float64())).alias(name) for name in absent)
 

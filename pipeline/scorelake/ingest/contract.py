@@ -27,6 +27,10 @@ CHOICES = ("scorer", "filter", "metric")
 """Options that choose between verdicts on the same attempts, for every task or for one."""
 
 
+MEASURES = ("cost_usd", "input_tokens", "output_tokens", "seconds", "step")
+"""Columns of numbers that an attempt may have: what it cost, and the training step of its model."""
+
+
 class AttemptRow(NamedTuple):
     """One attempt. Fields that are None fall back to the RunInfo of the source."""
 
@@ -44,6 +48,8 @@ class AttemptRow(NamedTuple):
     """Settings that differ between rows of one source."""
     carried: Mapping[str, Any] | None = None
     """Additional columns of the problem."""
+    measures: Mapping[str, Any] | None = None
+    """Numbers of the attempt, by their names in MEASURES."""
     content: Any = None
     """Digest of the problem's content, where the tool stores one: rows of one problem_id must agree on it."""
 

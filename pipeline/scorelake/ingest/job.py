@@ -26,7 +26,7 @@ from scorelake.ingest.staging import StagedSource, Tick, stage
 from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
 from scorelake.storage import disk
 
-VERSION = 2
+VERSION = 3
 """Version of the adapters' results; a higher one reads every source again."""
 PARALLEL_BYTES = 16 << 20
 """Size of all sources above which several processes are worth their start."""
@@ -175,7 +175,8 @@ def _stage_all(
 
             add(i, _run_task(task, tick))
     in_order = [results[i] for i in range(len(tasks))]
-    report.refused += [result for result in in_order if isinstance(result, DataError)]
+    refused = {str(result): result for result in in_order if isinstance(result, DataError)}
+    report.refused += refused.values()  # a broken file that several sources share is named once
     return [result for result in in_order if isinstance(result, StagedSource)]
 
 

@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.ingest import values
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
 
 BATCH = 1 << 14
 """Attempts that are held in memory."""
 NAMES = ("subject", "benchmark", "model")
 PROBLEM = (*NAMES, "protocol", "problem_id")
 _TYPES = {"value": pa.float64(), "error": pa.bool_(), "content_hash": pa.uint32()}
+_TYPES |= dict.fromkeys(MEASURES, pa.float64())
 Tick: TypeAlias = Callable[[], None]
 MALFORMED = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 """Errors that adapters raise on a record of an unexpected layout."""
@@ -48,6 +49,8 @@ class StagedSource:
     carried: tuple[str, ...]
     has_answers: bool
     has_subjects: bool
+    measures: tuple[str, ...]
+    """Those of MEASURES that any attempt has."""
     stats: AttemptStats
 
     @property
@@ -99,10 +102,10 @@ def stage(
             if waiting or not count:
                 writer.write(waiting)
         path, codes, carried = writer.path, list(writer.codes), tuple(writer.carried)
-        frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, "answer").count()).collect()
+        frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, *MEASURES, "answer").count()).collect()
         named = frame.row(0, named=True)
         _resolve(run, [name for name in ("benchmark", "model") if named[name] < count])
-        has = named["answer"] > 0, named["subject"] > 0
+        has = named["answer"] > 0, named["subject"] > 0, tuple(name for name in MEASURES if named[name])
         out = StagedSource(source, format.name, path, run, codes, carried, *has, compute_stats([(path, None)]))
         _check(out)
         return out
@@ -111,7 +114,9 @@ def stage(
             raise
         raise DataError(f"{error.what}{_after(count)}", where=str(source.path), hint=error.hint) from None
     except MALFORMED as error:
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        reason = str(error) if isinstance(error, ValueError) else "a value has an unexpected type"
+        if isinstance(error, KeyError):
+            reason = f"{values.quote(error.args[0])} is missing or unknown"
         what = f"not in the layout of {format.name} ({reason:.120}){_after(count)}"
         raise DataError(what, where=str(source.path)) from None
     finally:
@@ -126,7 +131,10 @@ def _resolve(run: RunInfo, unnamed: list[str]) -> None:
     """Complete the metadata with the options, and refuse a source without model or benchmark."""
     options = run.options
     for column in NAMES:
-        name = options.fixed_name(column) or getattr(run, column) or None
+        given, own = options.fixed_name(column), getattr(run, column)
+        if column == "model" and given and own and given != own:
+            run.notes.append(f"the file names the model {own}; --model makes it {given}")
+        name = given or getattr(run, column) or None
         if column == "benchmark" and run.rows_name_benchmark:
             name = None
         setattr(run, column, None if name is None else values.to_name(name, column))
@@ -218,6 +226,8 @@ class _StageWriter:
             rows_name_it = name == "benchmark" and self.run.rows_name_benchmark
             is_fixed = self.options.fixed_name(name) is not None and not rows_name_it
             out[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
+        for name in MEASURES:
+            out[name] = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
         for name in self.carried:
             out[name] = [values.to_answer((carried or {}).get(name)) for carried in raw["carried"]]
         return out

@@ -73,6 +73,12 @@ def to_timestamp(value: Any) -> float | None:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
+def to_duration(record: dict[str, Any], start: str, end: str) -> float | None:
+    """Return the seconds between two times of a record; None if one is missing."""
+    first, last = to_timestamp(record.get(start)), to_timestamp(record.get(end))
+    return None if first is None or last is None else last - first
+
+
 def to_answer(value: Any) -> str | None:
     """Convert an answer to text. A long one is cut and gets a digest, so that different answers stay different."""
     if value is None or isinstance(value, list | dict):

@@ -221,7 +221,7 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
     if staged.has_answers:
         columns["answer"] = batch.column("answer")
     columns |= _protocol_columns(batch.column("protocol"), run.protocol)
-    columns |= {name: batch.column(name) for name in staged.carried}
+    columns |= {name: batch.column(name) for name in (*staged.measures, *staged.carried)}
     constants = {
         "source": staged.source.path.name.encode("utf-8", "backslashreplace").decode(),
         "run": run.run_id or None,

@@ -86,6 +86,9 @@ def _read_samples(
             benchmark=name,
             model=record.get("model_id"),
             content=record.get("sample_hash"),
+            measures={
+                name: get_object(record, "token_usage").get(name) for name in ("input_tokens", "output_tokens")
+            },
             protocol=get_object(results.get(name) or {}, "generation_config") or None,
         )
     for name in skipped.keys() - chosen.keys():

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import Watch, text_lines
 from scorelake.ingest.probe import FileProbe, probe
-from scorelake.ingest.values import quote, to_number, to_verdict
+from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
 FIELDS = ("problem_id", "attempt", "answer", "subject", "benchmark", "model")
@@ -105,7 +105,8 @@ class _Converter:
         self.counts = [mapping[name] for name in COUNTS if name in mapping]
         self.key = mapping[outcome]
         self.protocol = {name: key for name, key in mapping.items() if name in PROTOCOL}
-        other = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL)
+        self.measures = {name: key for name, key in mapping.items() if name in MEASURES}
+        other = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL, *MEASURES)
         self.carried = {name: key for name, key in mapping.items() if name not in other}
 
     def to_rows(self, i: int, key: Any, record: dict[str, Any]) -> Iterator[AttemptRow]:
@@ -122,6 +123,7 @@ class _Converter:
             benchmark=benchmark,
             model=model,
             protocol={name: self._get(record, path) for name, path in self.protocol.items()} or None,
+            measures={name: self._get_number(record, path) for name, path in self.measures.items()} or None,
             carried={name: self._get(record, path) for name, path in self.carried.items()} or None,
         )
         yield from _expand(row, *(self._get(record, path) for path in self.counts)) if self.counts else (row,)
@@ -130,6 +132,13 @@ class _Converter:
         value = get_path(record, path)
         return None if value is _MISSING or (value == "" and self.is_text) else value
 
+    def _get_number(self, record: dict[str, Any], path: str) -> Any:
+        value = self._get(record, path)
+        try:
+            return float(value) if self.is_text and value is not None else value
+        except ValueError:
+            raise DataError(f"{path} is {quote(value)}, which is not a number") from None
+
     def _value(self, record: dict[str, Any], i: int) -> float | None:
         left, is_comparison, right = self.key.partition("==")
         value, where = get_path(record, left), f"record {i:,}: {left}"
@@ -137,8 +146,8 @@ class _Converter:
             raise DataError(f"record {i:,} has no {left}")
         if is_comparison:
             other = self._get(record, right)
-            return None if value in (None, "") or other is None else float(value == other)
-        if self.is_text and value == "" and not (self.outcome == "passed" and self.true):
+            return None if value in (None, "") or other is None else _compare(value, other, where)
+        if self.is_text and value == "":
             return None
         if self.outcome == "passed":
             is_cell = self.is_text and not self.true
@@ -149,6 +158,17 @@ class _Converter:
             except ValueError:
                 raise DataError(f"{where} is {quote(value)}, which is not a number") from None
         return to_number(value, where)
+
+
+def _compare(value: Any, other: Any, where: str) -> float:
+    """Compare by value: 18, 18.0 and "18" are equal. A list is never equal to a text, so it is refused."""
+    if isinstance(value, list | dict) != isinstance(other, list | dict):
+        raise DataError(f"{where} compares {quote(value)} with {quote(other)}", hint="map keys of the same type")
+    if isinstance(value, str) != isinstance(other, str):
+        value, other = (
+            str(int(x)) if isinstance(x, float) and x.is_integer() else to_answer(x) for x in (value, other)
+        )
+    return float(value == other)
 
 
 def _expand(row: AttemptRow, n: Any, c: Any) -> Iterator[AttemptRow]:

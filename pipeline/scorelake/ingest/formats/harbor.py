@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import load_object
 from scorelake.ingest.probe import FileProbe, probe, probe_all
-from scorelake.ingest.values import get_object, to_number
+from scorelake.ingest.values import get_object, to_duration, to_number
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
 JOB = ("n_total_trials", "stats")
+CUT = 32
+"""Length to which the name of a trial cuts that of its task."""
 SETTINGS = ("timeout_multiplier", "agent_timeout_multiplier", "verifier_timeout_multiplier")
 
 
@@ -81,7 +84,7 @@ def _to_row(
     model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
     # The verifier decides: a trial with an exception may have passed.
     rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
-    benchmark = _benchmark(trial.get("source"), config)
+    benchmark, result = _benchmark(trial.get("source"), config), get_object(trial, "agent_result")
     key = run.choose("metric", benchmark or "", rewards, "reward", where=path) if rewards else ""
     return AttemptRow(
         trial["task_name"],
@@ -90,6 +93,12 @@ def _to_row(
         model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
         benchmark=benchmark,
         carried={"task_checksum": trial.get("task_checksum")},
+        measures={
+            "cost_usd": result.get("cost_usd"),
+            "input_tokens": result.get("n_input_tokens"),
+            "output_tokens": result.get("n_output_tokens"),
+            "seconds": to_duration(get_object(trial, "agent_execution"), "started_at", "finished_at"),
+        },
         content=trial.get("task_checksum"),
     )
 
@@ -116,6 +125,13 @@ def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> It
     failed = dict.fromkeys(name for names in get_object(stats, "exception_stats").values() for name in names)
     # An exception without a reward: there is no verdict.
     unrewarded = [(name, None) for name in failed if name not in dict(rewarded)]
+    tasks = Counter(name.rpartition("__")[0] for name, _ in [*rewarded, *unrewarded])
+    cut = [task for task, count in tasks.items() if count > 1 and len(task) >= CUT]
+    if cut:
+        what = (
+            f"{tasks[cut[0]]} trials of {cut[0]}, whose name is cut to {CUT} characters: several tasks may share it"
+        )
+        raise refusal(what, run.path, "ingest the folder of the trials instead")
     for name, reward in [*rewarded, *unrewarded]:
         yield AttemptRow(name.rpartition("__")[0] or name, name, reward)
 

@@ -6,10 +6,15 @@ from collections.abc import Iterator
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
 from scorelake.ingest.json_stream import load
-from scorelake.ingest.probe import list_with
+from scorelake.ingest.probe import FileProbe
 from scorelake.ingest.values import get_object, to_number
 
 SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
+MEASURED = {
+    "input_tokens": "num_prompt_tokens",
+    "output_tokens": "num_output_tokens",
+    "seconds": "inference_runtime",
+}
 PROMPT = (
     *("global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
     *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "substitutions"),
@@ -51,6 +56,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             record["instance_id"],
             f"{run.run_id}:{record['train_trial_index']}",
             to_number(stat.get("mean"), f"record {i}: {metric}"),
+            measures={
+                ours: next((stat.get("mean") for name, stat in stats if name.get("name") == theirs), None)
+                for ours, theirs in MEASURED.items()
+            },
             protocol={"perturbation": perturbation.get("name")} if perturbation else None,
         )
     run.protocol |= {"grader": metric, "split": split}
@@ -61,5 +70,11 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
                 run.add_claim(f"{metric} of {split}", to_number(stat.get("mean"), "mean"))
 
 
-DETECT, COMPANIONS = list_with("instance_id", "train_trial_index", "stats"), siblings("run_spec.json", "stats.json")
-FORMAT = LogFormat("helm", "score", "ungraded", DETECT, read, companions=COMPANIONS)
+def detect(probe: FileProbe) -> bool:
+    """Accept lists of statistics; those of display_predictions.json are an object for every instance."""
+    has_keys = probe.shape == "list" and probe.has("instance_id", "train_trial_index")
+    return has_keys and isinstance(probe.first.get("stats"), list)
+
+
+COMPANIONS = siblings("run_spec.json", "stats.json")
+FORMAT = LogFormat("helm", "score", "ungraded", detect, read, companions=COMPANIONS)

@@ -57,6 +57,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             to_value(score.get("value")),
             answer=score.get("answer"),
             subject=None if subject_key is None else get_object(sample, "metadata").get(subject_key),
+            measures=_to_measures(sample),
         )
     _add_names(header, run, source.path, check_version=is_archive)
     if names:
@@ -68,6 +69,16 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     else:
         run.notes.append("no sample was scored")
     _add_protocol(header, run, scorer or None)
+
+
+def _to_measures(sample: dict[str, Any]) -> dict[str, Any]:
+    """Add the usage of all models of a sample."""
+    usage = get_object(sample, "model_usage")
+    out = {"seconds": sample.get("total_time")}
+    for name, theirs in (("input_tokens",) * 2, ("output_tokens",) * 2, ("cost_usd", "total_cost")):
+        numbers = [to_number(get_object(usage, model).get(theirs), theirs) for model in usage]
+        out[name] = None if not numbers or None in numbers else sum(number or 0 for number in numbers)
+    return out
 
 
 def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:

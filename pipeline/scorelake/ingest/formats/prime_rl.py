@@ -42,6 +42,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             or bool(episode.get("errors") and not episode.get("ok")),
             benchmark=benchmark,
             model=model if model is None or step is None else f"{model}@step {step}",
+            measures={"step": None if step is None else float(step)},
             protocol={"temperature": sampling.get("temperature"), "grader": metric or "reward", "agent": agent},
         )
     if torn:

@@ -90,7 +90,8 @@ def _to_row(simulation: Any, tag: str) -> AttemptRow:
     value = to_number(reward, f"task {simulation['task_id']}: reward")
     is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
     attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
-    return AttemptRow(simulation["task_id"], attempt, value, error=is_error)
+    measures = {"cost_usd": simulation.get("agent_cost"), "seconds": simulation.get("duration")}
+    return AttemptRow(simulation["task_id"], attempt, value, error=is_error, measures=measures)
 
 
 IS_TAU1 = list_with("task_id", "reward", "info", "traj")

@@ -8,7 +8,7 @@ from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, siblings
 from scorelake.ingest.probe import FileProbe
-from scorelake.ingest.values import get_object, to_verdict
+from scorelake.ingest.values import get_object, to_duration, to_verdict
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d__\d\d-\d\d-\d\d")
 SETTINGS = ("agent_kwargs", "global_agent_timeout_sec", "global_test_timeout_sec")
@@ -37,7 +37,9 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     document: dict[str, Any] = {}
     for _, trial in source.records("results", document):
         value = to_verdict(trial["is_resolved"], f"{trial['trial_name']}: is_resolved")
-        yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value)
+        measures = {f"{name}_tokens": trial.get(f"total_{name}_tokens") for name in ("input", "output")}
+        measures["seconds"] = to_duration(trial, "agent_started_at", "agent_ended_at")
+        yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value, measures=measures)
     run.add_claim("accuracy", document.get("accuracy"))
     for k, value in get_object(document, "pass_at_k").items():
         if k.isdecimal():

@@ -51,6 +51,14 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             error=value is None or bool(record.get("error")) or record.get("is_completed") is False,
             benchmark=record.get("env_name") if run.benchmark is None else None,
             model=f"{run.model}@step {step}" if step is not None and run.model else None,
+            # Hosted runs write 0 where the number of tokens is not known.
+            measures={
+                "input_tokens": record.get("num_input_tokens")
+                or get_object(record, "token_usage").get("input_tokens"),
+                "output_tokens": record.get("num_output_tokens")
+                or get_object(record, "token_usage").get("output_tokens"),
+                "step": step,
+            },
         )
     if not metric:
         run.add_claim("avg_reward", metadata.get("avg_reward"))
