@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
@@ -14,8 +14,8 @@ from scorelake.ingest.staging import StagedSource, describe_mixed
 
 def check_sources(
     staged: list[StagedSource], others: Mapping[str, dict[str, Any]], report: IngestReport
-) -> tuple[list[StagedSource], str]:
-    """Return the sources to write and their outcome column; add the rest and the total to the report.
+) -> tuple[list[StagedSource], dict[str, str]]:
+    """Return the sources to write and the outcome of every benchmark; add the rest and the total to the report.
 
     `others` are records of sources that stay in the lake.
     """
@@ -24,18 +24,24 @@ def check_sources(
         newest = _newer_log(source, staged, others)
         if newest is not None:
             source.run.notes.append(f"skipped: {newest} is a newer log of the same run")
-            report.sources.append(report_source(source, "passed", [], "superseded"))
+            report.sources.append(report_source(source, {}, [], "superseded"))
         elif not source.stats.rows:
-            report.sources.append(report_source(source, "passed", [], "empty"))
+            report.sources.append(report_source(source, {}, [], "empty"))
         else:
             kept.append(source)
     kept, stats = _without_conflicts(kept, report)
-    accepted, outcome = _choose_outcome(kept, {record["outcome"] for record in others.values()}, report)
+    # Where attempts stay in the lake, others of the benchmark have the same outcome.
+    outcomes = choose_outcomes(source.kinds for source in kept)
+    outcomes |= {name: outcome for record in others.values() for name, outcome in record["outcomes"].items()}
+    accepted = _with_outcomes(kept, outcomes, report)
     if len(accepted) != len(kept) or stats.conflicts:
         stats = compute_stats([(source.path, source.identity) for source in accepted])
     report.total = SourceReport(notes=_protocol_notes(accepted))
-    report.total.set_counts(stats, outcome if accepted else "passed")
-    return accepted, outcome
+    report.total.set_counts(stats, {outcomes[name] for source in accepted for name in source.kinds})
+    rewards = sorted(name for name, outcome in outcomes.items() if outcome == "score")
+    if rewards and {*outcomes.values()} == {"passed", "score"}:
+        report.total.notes.append(f"rewards, not verdicts: {', '.join(rewards)}; the other benchmarks have verdicts")
+    return accepted, outcomes
 
 
 def _newer_log(
@@ -72,26 +78,34 @@ def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[
     return [source for i, source in enumerate(kept) if i not in stats.conflicting_sources], stats
 
 
-def _choose_outcome(
-    kept: list[StagedSource], outcomes: Collection[str], report: IngestReport
-) -> tuple[list[StagedSource], str]:
-    """Choose passed or score for the lake, since all its files have the same, and refuse sources that do not fit."""
-    has_rewards = any(source.stats.non_binary for source in kept if source.run.outcome == "score")
-    has_verdicts = any(source.run.outcome == "passed" for source in kept)
-    outcome = next(iter(outcomes), "passed" if has_verdicts or not has_rewards else "score")
+def choose_outcomes(kinds: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Choose passed or score for every benchmark: score where there are rewards and no source has verdicts."""
+    by_benchmark: dict[str, set[str]] = {}
+    for benchmark, kind in (item for each in kinds for item in each.items()):
+        by_benchmark.setdefault(benchmark, set()).add(kind)
+    return {
+        name: "score" if "score" in each and "passed" not in each else "passed" for name, each in by_benchmark.items()
+    }
+
+
+def _with_outcomes(kept: list[StagedSource], outcomes: Mapping[str, str], report: IngestReport) -> list[StagedSource]:
+    """Refuse sources whose values are not what their benchmarks have."""
     accepted = []
     for source in kept:
         stats, where = source.stats, source.source.path
-        if outcome == "passed" and source.run.outcome == "score" and stats.non_binary:
-            extent = f"from {stats.minimum:g} to {stats.maximum:g}"
-            what = f"{stats.non_binary:,} of {stats.graded:,} values are not 0 or 1 ({extent})"
-            hint = "set the smallest reward that passes with --threshold, or ingest rewards into a lake of their own"
-            report.refused.append(refusal(what, where, hint))
-        elif outcome == "score" and source.run.outcome == "passed":
-            report.refused.append(refusal("has verdicts, but the lake has rewards", where, "give another --lake"))
-        else:
+        wrong = [name for name, kind in source.kinds.items() if kind not in ("either", outcomes[name])]
+        if not wrong:
             accepted.append(source)
-    return accepted, outcome
+        elif outcomes[wrong[0]] == "score":
+            what = f"has verdicts, but the lake has rewards of {wrong[0]}"
+            report.refused.append(refusal(what, where, "give another --lake"))
+        else:
+            extent = f"from {stats.minimum:g} to {stats.maximum:g}"
+            what = f"{stats.non_binary.total():,} of {stats.graded:,} values are not 0 or 1 ({extent})"
+            hint = f"there are verdicts of {wrong[0]}: set the smallest reward that passes with --threshold, "
+            hint += "or ingest all logs at once into a new lake"
+            report.refused.append(refusal(what, where, hint))
+    return accepted
 
 
 def _protocol_notes(kept: list[StagedSource]) -> list[str]:

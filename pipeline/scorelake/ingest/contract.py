@@ -27,8 +27,10 @@ CHOICES = ("scorer", "filter", "metric")
 """Options that choose between verdicts on the same attempts, for every task or for one."""
 
 
-MEASURES = ("cost_usd", "input_tokens", "output_tokens", "seconds", "step")
-"""Columns of numbers that an attempt may have: what it cost, and the training step of its model."""
+KINDS = {"cost_usd": "cost", "input_tokens": "tokens", "output_tokens": "tokens", "seconds": "time"}
+"""Columns of what an attempt cost, which every file has, and what kind of measure they are."""
+MEASURES = (*KINDS, "step")
+"""Columns of numbers that an attempt may have; `step` is the training step of its model."""
 
 
 class AttemptRow(NamedTuple):

@@ -9,7 +9,7 @@ import hashlib
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from scorelake.errors import DataError, StorageError, UsageError
-from scorelake.ingest.checks import check_sources
+from scorelake.ingest.checks import check_sources, choose_outcomes
 from scorelake.ingest.contract import CHOICES, IngestOptions, LogFormat, LogSource, names_task
 from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
@@ -72,16 +72,22 @@ def ingest(
         read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
         staged = read([one for one in sources if records[source_key(*one)] is None], folder=folder / "changed")
         # What has not changed is read again only where new attempts may contradict it, or be those of a retry.
-        related = [one for one in sources if _is_related(records[source_key(*one)], staged)]
+        outcomes = choose_outcomes(
+            [
+                *(source.kinds for source in staged),
+                *(old["kinds"] for key, old in target.sources.items() if records.get(key, old)),
+            ]
+        )
+        related = [one for one in sources if _is_related(records[source_key(*one)], staged, outcomes)]
         staged += read(related, folder=folder / "related")
         records |= dict.fromkeys(source_key(*one) for one in related)
         others = _retain(target.sources, sources, records, staged, report)
-        accepted, outcome = check_sources(staged, others, report)
+        accepted, outcomes = check_sources(staged, others, report)
         report.total.notes += _unused_choices(options, staged) if len(staged) == len(sources) else []
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         else:
-            files, written = _write(accepted, outcome, digest, folder, report)
+            files, written = _write(accepted, outcomes, digest, folder, report)
             report.status = "written" if target.commit(files, others | written) else "unchanged"
     return report
 
@@ -95,10 +101,15 @@ def _check_arguments(paths: Sequence[str], lake: str, format_name: str) -> None:
         )
 
 
-def _is_related(record: dict[str, Any] | None, staged: list[StagedSource]) -> bool:
-    """Check whether a source in the lake has a model and a benchmark in common with those that were read."""
+def _is_related(record: dict[str, Any] | None, staged: list[StagedSource], outcomes: Mapping[str, str]) -> bool:
+    """Check whether a source in the lake has a model and a benchmark in common with those that were read.
+
+    Or whether its benchmarks have verdicts no longer, or rewards, because of those.
+    """
     if record is None:
         return False
+    if any(outcomes[name] != outcome for name, outcome in record["outcomes"].items()):
+        return True
     model, benchmarks = record["report"]["model"], set(record["report"]["benchmarks"])
     return any(
         benchmarks & {name or source.run.benchmark for name in source.benchmarks}
@@ -207,14 +218,15 @@ def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError
 
 
 def _write(
-    sources: list[StagedSource], outcome: str, digest: str, folder: Path, report: IngestReport
+    sources: list[StagedSource], outcomes: Mapping[str, str], digest: str, folder: Path, report: IngestReport
 ) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
     """Write the files of all sources to the folder; return them by name, and the records of the sources."""
     files: dict[str, Path] = {}
     records = {}
     for i, staged in enumerate(sources):
-        written = write_files(staged, outcome, digest, folder / f"out-{i}")
-        source_report = report_source(staged, outcome, list(written))
+        own = {name: outcomes[name] for name in staged.kinds}
+        written = write_files(staged, own, digest, folder / f"out-{i}")
+        source_report = report_source(staged, own, list(written))
         if set(written) <= set(files):
             source_report.notes.append("has the same attempts as another file of this run")
         files |= written
@@ -224,8 +236,10 @@ def _write(
             "options": digest,
             "run": staged.run_key,
             "precedence": staged.run.precedence,
-            "outcome": outcome,
+            "kinds": staged.kinds,
+            "outcomes": own,
             "has_answers": staged.has_answers,
+            "measures": staged.measures,
             "carried": list(staged.carried),
             "files": source_report.files,
             "report": asdict(source_report),

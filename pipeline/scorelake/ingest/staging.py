@@ -23,14 +23,16 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.ingest import values
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
-from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+from scorelake.ingest.contract import KINDS, MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
 
 BATCH = 1 << 14
 """Attempts that are held in memory."""
 NAMES = ("subject", "benchmark", "model")
 PROBLEM = (*NAMES, "protocol", "problem_id")
 _TYPES = {"value": pa.float64(), "error": pa.bool_(), "content_hash": pa.uint32()}
-_TYPES |= dict.fromkeys(MEASURES, pa.float64())
+_TYPES |= dict.fromkeys(KINDS, pa.float64()) | {"step": pa.int64()}
+_MAX_MEASURE = 1e8
+"""The largest that `score` accepts."""
 Tick: TypeAlias = Callable[[], None]
 MALFORMED = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 """Errors that adapters raise on a record of an unexpected layout."""
@@ -52,6 +54,14 @@ class StagedSource:
     measures: tuple[str, ...]
     """Those of MEASURES that any attempt has."""
     stats: AttemptStats
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Whether the values of each benchmark are verdicts (passed), rewards (score), or may be either."""
+        kind = "passed" if self.run.outcome == "passed" else "either"
+        names = [name or self.run.benchmark or "" for name in self.benchmarks]
+        rewards = {names[code] for code in self.stats.non_binary} if kind == "either" else set()
+        return {name: "score" if name in rewards else kind for name in names}
 
     @property
     def run_key(self) -> str:
@@ -227,7 +237,9 @@ class _StageWriter:
             is_fixed = self.options.fixed_name(name) is not None and not rows_name_it
             out[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
         for name in MEASURES:
-            out[name] = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
+            numbers = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
+            # A clock that was set back gives a negative time, which is no measurement.
+            out[name] = [x if x is None or name == "step" or 0 <= x <= _MAX_MEASURE else None for x in numbers]
         for name in self.carried:
             out[name] = [values.to_answer((carried or {}).get(name)) for carried in raw["carried"]]
         return out

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from scorelake.errors import DataError, LockedError, UsageError
 from scorelake.ingest import values
-from scorelake.ingest.contract import LogFormat, LogSource
+from scorelake.ingest.contract import KINDS, MEASURES, LogFormat, LogSource
 from scorelake.ingest.staging import StagedSource
 from scorelake.storage import disk
 from scorelake.storage.files import HIVE_NULL
@@ -154,20 +154,29 @@ def _describe(sources: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Describe the files in force: the columns that all of them have."""
     records = [sources[key] for key in sorted(sources)]
     columns = {name: name for name in ("model", "benchmark", "subject", "problem_id", "attempt")}
-    columns |= {record["outcome"]: record["outcome"] for record in records}
-    columns["answer"] = "answer" if records and all(record["has_answers"] for record in records) else ""
+    columns |= {outcome: outcome for record in records for outcome in record["outcomes"].values()}
+    answers: dict[str, set[bool]] = {}
+    for record in records:
+        for benchmark in (name for name, outcome in record["outcomes"].items() if outcome == "passed"):
+            answers.setdefault(benchmark, set()).add(record["has_answers"])
+    has_answers = {True} in answers.values() and all(len(each) == 1 for each in answers.values())
+    columns["answer"] = "answer" if has_answers else ""
     carried = [record["carried"] for record in records]
+    filled = {name for record in records for name in record["measures"]}
     return {
         "version": 1,
         "protocol": list(PROTOCOL),
         "carry": [name for name in (carried or [[]])[0] if all(name in names for names in carried)],
         "columns": columns,
+        "measures": {name: {"kind": kind} for name, kind in KINDS.items() if name in filled},
         "files": sorted({name for record in records for name in record["files"]}),
         "sources": dict(sources),
     }
 
 
-def write_files(staged: StagedSource, outcome: str, options_digest: str, folder: Path) -> dict[str, Path]:
+def write_files(
+    staged: StagedSource, outcomes: Mapping[str, str], options_digest: str, folder: Path
+) -> dict[str, Path]:
     """Write the Parquet files of a source to a folder; return their names in the lake and their paths."""
     if len(staged.benchmarks) > _MAX_BENCHMARKS:
         what = f"{len(staged.benchmarks):,} benchmarks"
@@ -179,9 +188,9 @@ def write_files(staged: StagedSource, outcome: str, options_digest: str, folder:
         for batch in staged.batches(_GROUP_ROWS, _GROUP_BYTES):
             column = pc.fill_null(batch.column("benchmark"), staged.run.benchmark or "")
             for benchmark in column.unique().to_pylist():
-                table = _to_table(batch.filter(pc.equal(column, benchmark)), staged, outcome)
+                table = _to_table(batch.filter(pc.equal(column, benchmark)), staged, outcomes[benchmark])
                 if benchmark not in writers:
-                    file_name = f"{_file_digest(staged, outcome, options_digest, benchmark)}.parquet"
+                    file_name = f"{_file_digest(staged, outcomes[benchmark], options_digest, benchmark)}.parquet"
                     path = out[f"benchmark={folder_name(benchmark)}/{file_name}"] = folder / file_name
                     # Page checksums let `score` detect a damaged file instead of counting wrong values.
                     writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
@@ -221,7 +230,7 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
     if staged.has_answers:
         columns["answer"] = batch.column("answer")
     columns |= _protocol_columns(batch.column("protocol"), run.protocol)
-    columns |= {name: batch.column(name) for name in (*staged.measures, *staged.carried)}
+    columns |= {name: batch.column(name) for name in (*MEASURES, *staged.carried)}
     constants = {
         "source": staged.source.path.name.encode("utf-8", "backslashreplace").decode(),
         "run": run.run_id or None,
