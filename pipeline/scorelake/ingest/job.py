@@ -9,7 +9,7 @@ import hashlib
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
@@ -22,15 +22,17 @@ from scorelake.ingest.contract import CHOICES, IngestOptions, LogFormat, LogSour
 from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
-from scorelake.ingest.staging import StagedSource, Tick, stage
+from scorelake.ingest.staging import StagedSource, stage
 from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
 from scorelake.storage import disk
 
-VERSION = 3
+VERSION = 4
 """Version of the adapters' results; a higher one reads every source again."""
 PARALLEL_BYTES = 16 << 20
 """Size of all sources above which several processes are worth their start."""
 Progress: TypeAlias = Callable[[str, int, int], None]
+Record: TypeAlias = dict[str, Any]
+"""What the description of a lake holds of a source."""
 Task: TypeAlias = tuple[str, LogSource, IngestOptions, Path]
 
 
@@ -60,7 +62,11 @@ def ingest(
         Refused sources are not raised but listed in the report.
     """
     options = options or IngestOptions()
-    _check_arguments(paths, lake, format_name)
+    if any(disk.is_remote(location) for location in (lake, *paths)):
+        raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
+    if format_name not in ("auto", *FORMATS):
+        hint = f"one of auto, {', '.join(sorted(FORMATS))}"
+        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=hint)
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
         sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
@@ -68,19 +74,18 @@ def ingest(
             what = f"no results in {len(report.ignored):,} files"
             raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {', '.join(sorted(FORMATS))}")
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
-        records = {source_key(*one): target.unchanged(*one, digest) for one in sources}
+        keyed = {source_key(*one): one for one in sources}
+        records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}
         read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
-        staged = read([one for one in sources if records[source_key(*one)] is None], folder=folder / "changed")
-        # What has not changed is read again only where new attempts may contradict it, or be those of a retry.
-        outcomes = choose_outcomes(
-            [
-                *(source.kinds for source in staged),
-                *(old["kinds"] for key, old in target.sources.items() if records.get(key, old)),
-            ]
-        )
-        related = [one for one in sources if _is_related(records[source_key(*one)], staged, outcomes)]
-        staged += read(related, folder=folder / "related")
-        records |= dict.fromkeys(source_key(*one) for one in related)
+        staged = read([one for key, one in keyed.items() if records[key] is None], folder=folder / "changed")
+        # What has not changed is read again only where new attempts may contradict it, be those of a retry, or
+        # make rewards of the verdicts of its benchmark.
+        kinds = [source.kinds for source in staged]
+        kinds += [old["kinds"] for key, old in target.sources.items() if records.get(key, old)]
+        outcomes = choose_outcomes(kinds)
+        related = [key for key, record in records.items() if record and _is_related(record, staged, outcomes)]
+        staged += read([keyed[key] for key in related], folder=folder / "related")
+        records |= dict.fromkeys(related)
         others = _retain(target.sources, sources, records, staged, report)
         accepted, outcomes = check_sources(staged, others, report)
         report.total.notes += _unused_choices(options, staged) if len(staged) == len(sources) else []
@@ -92,39 +97,22 @@ def ingest(
     return report
 
 
-def _check_arguments(paths: Sequence[str], lake: str, format_name: str) -> None:
-    if any(disk.is_remote(location) for location in (lake, *paths)):
-        raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
-    if format_name not in ("auto", *FORMATS):
-        raise UsageError(
-            f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {', '.join(sorted(FORMATS))}"
-        )
-
-
-def _is_related(record: dict[str, Any] | None, staged: list[StagedSource], outcomes: Mapping[str, str]) -> bool:
-    """Check whether a source in the lake has a model and a benchmark in common with those that were read.
-
-    Or whether its benchmarks have verdicts no longer, or rewards, because of those.
-    """
-    if record is None:
-        return False
-    if any(outcomes[name] != outcome for name, outcome in record["outcomes"].items()):
-        return True
+def _is_related(record: Record, staged: list[StagedSource], outcomes: Mapping[str, str]) -> bool:
+    """Check whether a source shares model and benchmark with those that were read, or gets another outcome."""
     model, benchmarks = record["report"]["model"], set(record["report"]["benchmarks"])
-    return any(
-        benchmarks & {name or source.run.benchmark for name in source.benchmarks}
-        and (model == source.run.model or None in (model, source.run.model))
+    return any(outcomes[name] != outcome for name, outcome in record["outcomes"].items()) or any(
+        benchmarks & {*source.kinds} and (model == source.run.model or None in (model, source.run.model))
         for source in staged
     )
 
 
 def _retain(
-    old: dict[str, dict[str, Any]],
+    old: dict[str, Record],
     sources: list[tuple[LogFormat, LogSource]],
-    records: dict[str, dict[str, Any] | None],
+    records: dict[str, Record | None],
     staged: list[StagedSource],
     report: IngestReport,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Record]:
     """Return the records of the lake that stay: unchanged sources, and those of other paths that nothing replaces.
 
     A log that was moved is recognised by its content; if it was changed as well, by the id of its run.
@@ -133,15 +121,12 @@ def _retain(
     report.sources += [SourceReport(**record["report"] | {"status": "unchanged"}) for record in out.values()]
     seen = {path_key(source.path) for _, source in sources}
     seen |= {path_key(Path(str(error.where))) for error in report.refused}
-    out |= {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
+    elsewhere = {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
+    out |= elsewhere
     for source in staged:
-        for key, record in old.items():
+        for key, record in elsewhere.items():
             is_same_run = source.run_key == record["run"] != "" and record["precedence"] <= source.run.precedence
-            if (
-                key not in records
-                and (is_same_run or source.source.digest == record["content"])
-                and out.pop(key, None)
-            ):
+            if (is_same_run or source.source.digest == record["content"]) and out.pop(key, None):
                 source.run.notes.append(f"replaces the attempts read from {record['report']['source']}: the same run")
     return out
 
@@ -169,36 +154,24 @@ def _stage_all(
     """Read the sources in this process, or in several if there is enough to read. Results keep their order."""
     sizes = [sum(path.stat().st_size for path in source.files) for _, source in inputs]
     tasks: list[Task] = [(item.name, source, options, folder / str(i)) for i, (item, source) in enumerate(inputs)]
-    n_workers = workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1)
+    n_workers = min(workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1), len(tasks))
     results: dict[int, StagedSource | DataError] = {}
-
-    def add(i: int, result: StagedSource | DataError) -> None:
+    for i, result in _run_parallel(tasks, n_workers) if n_workers > 1 else enumerate(map(_run_task, tasks)):
         results[i] = result
         progress("reading", sum(sizes[j] for j in results), sum(sizes))
-
-    if min(n_workers, len(tasks)) > 1:
-        _run_parallel(tasks, n_workers, add)
-    else:
-        for i, task in enumerate(tasks):
-
-            def tick(source: LogSource = task[1], done: int = sum(sizes[:i])) -> None:
-                progress("reading", done + source.position(), sum(sizes))
-
-            add(i, _run_task(task, tick))
     in_order = [results[i] for i in range(len(tasks))]
     refused = {str(result): result for result in in_order if isinstance(result, DataError)}
     report.refused += refused.values()  # a broken file that several sources share is named once
     return [result for result in in_order if isinstance(result, StagedSource)]
 
 
-def _run_parallel(tasks: Sequence[Task], workers: int, add: Callable[[int, StagedSource | DataError], None]) -> None:
+def _run_parallel(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, StagedSource | DataError]]:
     spawn = multiprocessing.get_context("spawn")  # threads of Polars and Arrow do not survive a fork
     ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    with ProcessPoolExecutor(min(workers, len(tasks)), spawn, *ignore_interrupt) as pool:
+    with ProcessPoolExecutor(workers, spawn, *ignore_interrupt) as pool:
         try:
             futures = {pool.submit(_run_task, task): i for i, task in enumerate(tasks)}
-            for future in as_completed(futures):
-                add(futures[future], future.result())
+            yield from ((futures[future], future.result()) for future in as_completed(futures))
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
@@ -208,10 +181,10 @@ def _run_parallel(tasks: Sequence[Task], workers: int, add: Callable[[int, Stage
             raise
 
 
-def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError:
+def _run_task(task: Task) -> StagedSource | DataError:
     name, source, options, folder = task
     try:
-        return stage(FORMATS[name], source, options, folder, tick)
+        return stage(FORMATS[name], source, options, folder)
     except DataError as error:
         # A copy has no traceback, whose frames would keep the file open.
         return DataError(error.what, where=error.where, hint=error.hint)
@@ -219,7 +192,7 @@ def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError
 
 def _write(
     sources: list[StagedSource], outcomes: Mapping[str, str], digest: str, folder: Path, report: IngestReport
-) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
+) -> tuple[dict[str, Path], dict[str, Record]]:
     """Write the files of all sources to the folder; return them by name, and the records of the sources."""
     files: dict[str, Path] = {}
     records = {}
@@ -239,8 +212,8 @@ def _write(
             "kinds": staged.kinds,
             "outcomes": own,
             "has_answers": staged.has_answers,
-            "measures": staged.measures,
             "carried": list(staged.carried),
+            "measures": list(staged.measures),
             "files": source_report.files,
             "report": asdict(source_report),
         }

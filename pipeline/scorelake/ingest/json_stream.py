@@ -16,10 +16,10 @@ import re
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, Any, cast
 
 from scorelake.errors import DataError
 from scorelake.ingest.values import quote
@@ -47,8 +47,6 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _DAMAGED = (BadZipFile, ZstdError, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError, ValueError)
 """Errors of unpacking what is truncated, damaged (a negative offset is a ValueError), encrypted, or not UTF-8."""
-Watch: TypeAlias = Callable[[IO[bytes]], None]
-"""Gets the file that was opened, to report progress."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -84,11 +82,9 @@ def member_names(archive: ZipFile) -> tuple[str, ...]:
 
 
 @contextmanager
-def open_unpacked(path: Path, watch: Watch | None = None) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """Open a file; gzip, and a zip of one file, are unpacked. Damaged archives are refused."""
     with archive_errors(path), path.open("rb") as plain:
-        if watch:
-            watch(plain)
         magic = plain.read(4)
         plain.seek(0)
         if magic[:2] == GZIP:
@@ -136,9 +132,9 @@ def load_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def text_lines(path: Path, watch: Watch | None = None) -> Iterator[tuple[int, str]]:
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers, including the line end."""
-    with open_unpacked(path, watch) as file:
+    with open_unpacked(path) as file:
         number = 0
         while raw := file.readline(MAX_RECORD):
             number += 1
@@ -154,14 +150,12 @@ def text_lines(path: Path, watch: Watch | None = None) -> Iterator[tuple[int, st
             yield number, text
 
 
-def lines(
-    path: Path, torn: list[int] | None = None, watch: Watch | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def lines(path: Path, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, record) of JSON Lines. A broken line is refused, not skipped.
 
     If `torn` is given, an incomplete last line ends the file and its number is appended there.
     """
-    for number, text in text_lines(path, watch):
+    for number, text in text_lines(path):
         if not text.strip():
             continue
         if number == 1 and text.strip() == "{":  # one indented document
@@ -179,15 +173,13 @@ def lines(
         yield number, record
 
 
-def members(
-    path: Path, keys: Collection[str] = (), chunk: int = CHUNK, watch: Watch | None = None
-) -> Iterator[tuple[str, Any, Any]]:
+def members(path: Path, keys: Collection[str] = (), chunk: int = CHUNK) -> Iterator[tuple[str, Any, Any]]:
     """Yield (key, name, value) of a document. Elements below `keys` come one by one, named by their index or key.
 
     With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). The elements of a
     document that is a list have the key "". A truncated document and text after its end are refused.
     """
-    with open_unpacked(path, watch) as file:
+    with open_unpacked(path) as file:
         yield from JsonReader(file, str(path), chunk).members(keys)
 
 

@@ -58,9 +58,9 @@ class TargetLake:
         sources: dict[str, dict[str, Any]] = self.description.get("sources", {})
         return sources
 
-    def unchanged(self, format_: LogFormat, source: LogSource, options_digest: str) -> dict[str, Any] | None:
+    def unchanged(self, key: str, source: LogSource, options_digest: str) -> dict[str, Any] | None:
         """Return the record of a source that was read with the same content and options, if its files are here."""
-        record = self.sources.get(source_key(format_, source), {})
+        record = self.sources.get(key, {})
         is_same = (record.get("content"), record.get("options")) == (source.digest, options_digest)
         return record if is_same and all((self.root / name).is_file() for name in record["files"]) else None
 
