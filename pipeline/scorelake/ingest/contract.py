@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from scorelake.errors import DataError, UsageError
 from scorelake.ingest import json_stream
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.json_stream import FileProbe
 
 ErrorRule: TypeAlias = Literal["fail", "ungraded"]
 """How attempts without a verdict count."""

@@ -10,7 +10,7 @@ from scorelake.errors import DataError, LakeError
 from scorelake.ingest.contract import LogFormat, LogSource, refusal
 from scorelake.ingest.formats import FORMATS, GENERIC
 from scorelake.ingest.ingest_report import IngestReport
-from scorelake.ingest.probe import FileProbe, probe, probe_all
+from scorelake.ingest.json_stream import FileProbe, probe
 from scorelake.ingest.staging import MALFORMED
 from scorelake.storage.disk import checksum
 from scorelake.threads import parallel_map
@@ -89,9 +89,6 @@ def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool)
         return GENERIC if is_data else NOT_DATA
     formats = [only] if only else list(FORMATS.values())
     matches = [format_ for format_ in formats if _matches(format_, seen)]
-    if not matches and seen.is_cut and is_data:
-        seen = probe_all(path)  # what the beginning lacks may follow a long transcript
-        matches = [format_ for format_ in formats if _matches(format_, seen)]
     if len(matches) > 1:
         names = ", ".join(format_.name for format_ in matches)
         raise refusal(f"could be {names}", path, "name the format")
@@ -99,7 +96,7 @@ def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool)
         return matches[0]
     error = _not_a_result(seen, only)
     is_table = only is None and seen.shape in ("lines", "list") and any(seen.has(key) for key in VERDICTS)
-    if is_named or (is_data and (seen.is_broken or is_table)):
+    if is_named or (is_data and is_table):
         raise error
     return error.what if is_data else NOT_DATA
 
@@ -113,12 +110,12 @@ def _matches(format_: LogFormat, seen: FileProbe) -> bool:
 
 
 def _not_a_result(seen: FileProbe, only: LogFormat | None) -> DataError:
-    if seen.is_broken:
-        return refusal("broken JSON", seen.path, "the file is truncated or was edited")
     for format_ in [only] if only else FORMATS.values():
         reason = format_.explain(seen)
         if reason:
             return refusal(reason, seen.path)
     what = f"is not a {only.name} result" if only else "has no known format"
     hint = f"formats: {', '.join(sorted(FORMATS))}; for any other table give --map"
-    return refusal(f"{what}; {seen.shape}, keys: {seen.keys}", seen.path, hint)
+    names = [f"{name:.40}" for name in seen.members or seen.first]
+    keys = ", ".join([*names[:8], *["..."] * (len(names) > 8)]) or "none"
+    return refusal(f"{what}; {seen.shape}, keys: {keys}", seen.path, hint)

@@ -118,17 +118,16 @@ def format_report(report: SourceReport) -> str:
         lines.append(f"  reward    mean {report.mean:.6g}")
     if report.errors and report.mean_errors_failed is not None:
         counted = f", counted as {report.errors_counted_as}" if report.errors_counted_as else ""
-        both_means = (report.mean_errors_failed, report.mean_errors_ungraded)
-        failed, ungraded = ("undefined" if mean is None else f"{mean:.6g}" for mean in both_means)
-        both = f"mean {failed} with them as failures, {ungraded} without them"
+        ungraded = report.mean_errors_ungraded
+        both = f"mean {report.mean_errors_failed:.6g} with them as failures, "
+        both += f"{'undefined' if ungraded is None else f'{ungraded:.6g}'} without them"
         lines.append(f"  errors    {report.errors:,} without a verdict{counted}: {both}")
     if report.histogram:
         cells = [f"{problems:,} with {n}" for n, problems in list(report.histogram.items())[:6]]
         more = ", ..." if len(report.histogram) > 6 else ""
         lines.append(f"  n         problems by attempts: {', '.join(cells)}{more}")
     lines += [f"  chosen    {choice}" for choice in report.choices]
-    agreeing = [claim for claim in report.claims if not claim["differ"]]
-    lines += [f"  agrees    {claim['name']} {claim['theirs']:.6g}" for claim in agreeing]
+    lines += [f"  agrees    {each['name']} {each['theirs']:.6g}" for each in report.claims if not each["differ"]]
     lines += [f"  warning   {warning}" for warning in report.warnings]
     lines += [f"  note      {note}" for note in report.notes]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import records_with
+from scorelake.ingest.json_stream import records_with
 from scorelake.ingest.values import get_object, to_name
 
 SCORE, OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"

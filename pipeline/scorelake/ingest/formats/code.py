@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import FileProbe, list_with, records_with
+from scorelake.ingest.json_stream import FileProbe, list_with, records_with
 from scorelake.ingest.values import get_object, quote, to_verdict
 
 BENCHMARKS = {"HumanEval": "humaneval", "Mbpp": "mbpp", "MBPP": "mbpp"}

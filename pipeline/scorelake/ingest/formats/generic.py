@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import text_lines
-from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.json_stream import FileProbe, probe, text_lines
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
@@ -65,12 +64,12 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         if fields["problem_id"] is None:
             hint = "name it with --map problem_id=..."
             raise DataError(f"record {i:,} has no {mapping['problem_id']}", hint=hint)
-        where = f"record {i:,}: "
+        where = f"record {i:,}"
         row = AttemptRow(
             **fields,
             value=None if "n" in cells else _to_value(record, mapping[run.outcome], where, run, is_text),
             protocol={name: cells[name] for name in PROTOCOL if name in cells} or None,
-            measures={name: _to_float(cells[name], where + name, is_text) for name in MEASURES if name in cells}
+            measures={name: _to_float(cells[name], f"{where}: {name}", is_text) for name in MEASURES if name in cells}
             or None,
             carried={name: cells[name] for name in carried} or None,
         )
@@ -80,9 +79,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 def _to_value(record: dict[str, Any], path: str, where: str, run: RunInfo, is_text: bool) -> float | None:
     """Convert the verdict or reward at a path, or compare the values of LEFT==RIGHT."""
     left, is_comparison, right = path.partition("==")
-    value, where, true = get_path(record, left), where + left, run.options.true
+    value, true = get_path(record, left), run.options.true
     if value is _MISSING:
-        raise DataError(f"{where} is missing")
+        raise DataError(f"{where} has no {left}")
+    where = f"{where}: {left}"
     if is_comparison:
         other = get_path(record, right)
         is_ungraded = value in (None, "") or other in (None, _MISSING) or (other == "" and is_text)

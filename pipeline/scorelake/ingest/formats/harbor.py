@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
-from scorelake.ingest.json_stream import load_object
-from scorelake.ingest.probe import FileProbe, probe, probe_all
+from scorelake.ingest.json_stream import FileProbe, load_object, probe
 from scorelake.ingest.values import get_object, to_duration, to_number, to_verdict
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
@@ -31,13 +30,12 @@ def detect(probe: FileProbe) -> bool:
 
 def group(path: Path) -> Path:
     """Return the folder of the job. A trial names its task at the beginning."""
-    seen = probe(path)
-    seen = probe_all(path) if seen.is_cut and not seen.has("task_name") else seen
-    return path.parent if seen.has(*JOB) else path.parent.parent
+    return path.parent if probe(path).has(*JOB) else path.parent.parent
 
 
 def companions(path: Path) -> Iterable[Path]:
-    return [group(path) / "config.json", group(path) / "result.json"]
+    job = group(path)
+    return [job / "config.json", job / "result.json"]
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:

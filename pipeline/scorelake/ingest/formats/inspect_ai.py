@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.json_stream import FileProbe, JsonReader, ZipFile, archive_errors, decode
 from scorelake.ingest.values import get_object, quote, to_number, to_setting, to_timestamp
 
 VERSIONS = (2, 3)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import load, members
-from scorelake.ingest.probe import FileProbe, probe, probe_all
+from scorelake.ingest.json_stream import FileProbe, load, members, probe
 from scorelake.ingest.values import quote, to_verdict
 
 REPORT_LISTS = ("submitted_ids", "resolved_ids", "unresolved_ids", "empty_patch_ids", "error_ids", "failed_ids")
@@ -45,7 +44,7 @@ def group(path: Path) -> Path:
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.tool = "swebench"
-    dialect = _dialect(probe(source.file).first) or _dialect(probe_all(source.file).first)
+    dialect = _dialect(probe(source.file).first)
     if dialect == "instance":
         run.model, run.run_id = source.folder.parent.name.replace("__", "/"), source.folder.parent.parent.name
         for path in source.files:

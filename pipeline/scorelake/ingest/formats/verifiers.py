@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
-from scorelake.ingest.json_stream import decode
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.json_stream import FileProbe, decode
 from scorelake.ingest.values import get_object, to_name, to_number
 
 STEP = re.compile(r"step_(\d+)")
