@@ -89,11 +89,12 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any
         documents = [name for name in names if name.endswith(".json")]
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
-            if prefix == SAMPLES:
-                yield name, decode(archive.read(name).decode("utf-8-sig"), f"{path}: {name}")
-                continue
             with archive.open(name) as file:
-                yield from ((name, sample) for *_, sample in JsonReader(file, f"{path}: {name}").members())
+                reader = JsonReader(file, f"{path}: {name}")
+                if prefix == SAMPLES:  # transcripts are read element by element
+                    yield name, {key: value for key, i, value in reader.members(TRANSCRIPT) if i is None}
+                else:
+                    yield from ((name, sample) for *_, sample in reader.members())
 
 
 def _score_names(scores: dict[str, Any]) -> Iterator[str]:
@@ -125,13 +126,14 @@ def _select_score(scores: dict[str, Any], chosen: str) -> dict[str, Any]:
 
 def to_value(value: Any) -> float | None:
     """Convert a score like Inspect's value_to_float, but refuse texts that it would take for 0."""
-    if not isinstance(value, str):
-        return to_number(value, "score")
-    if value in WORDS or value.lower() in WORDS:
-        return WORDS.get(value, WORDS.get(value.lower()))
-    if re.fullmatch(r"\s*[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*", value):
-        return float(value)
-    raise ValueError(f"a score of {quote(value)}")
+    if isinstance(value, str):
+        try:
+            value = (
+                WORDS[value] if value in WORDS else WORDS[value.lower()] if value.lower() in WORDS else float(value)
+            )
+        except ValueError:
+            raise ValueError(f"a score of {quote(value)}") from None
+    return to_number(value, "score")
 
 
 def _add_names(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool = True) -> None:
