@@ -45,6 +45,9 @@ def discover(
             else:
                 run = path if is_named else found.group(path)
                 groups.setdefault((found.name, run), []).append(path)
+    if not groups and not report.refused:
+        hint = f"formats: {', '.join(sorted(FORMATS))}"
+        raise refusal(f"no results in {len(report.ignored):,} files", ", ".join(paths)[:200], hint)
     sources = parallel_map(_to_source, groups.items())
     for _, source in sources:
         for path in source.companions:

@@ -70,20 +70,12 @@ def ingest(
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
         sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
-        if not sources and not report.refused:
-            what = f"no results in {len(report.ignored):,} files"
-            raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {', '.join(sorted(FORMATS))}")
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
         keyed = {source_key(*one): one for one in sources}
         records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}
         read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
         staged = read([one for key, one in keyed.items() if records[key] is None], folder=folder / "changed")
-        # What has not changed is read again only where new attempts may contradict it, be those of a retry, or
-        # make rewards of the verdicts of its benchmark.
-        kinds = [source.kinds for source in staged]
-        kinds += [old["kinds"] for key, old in target.sources.items() if records.get(key, old)]
-        outcomes = choose_outcomes(kinds)
-        related = [key for key, record in records.items() if record and _is_related(record, staged, outcomes)]
+        related = _list_related(target.sources, records, staged)
         staged += read([keyed[key] for key in related], folder=folder / "related")
         records |= dict.fromkeys(related)
         others = _retain(target.sources, sources, records, staged, report)
@@ -97,13 +89,24 @@ def ingest(
     return report
 
 
-def _is_related(record: Record, staged: list[StagedSource], outcomes: Mapping[str, str]) -> bool:
-    """Check whether a source shares model and benchmark with those that were read, or gets another outcome."""
-    model, benchmarks = record["report"]["model"], set(record["report"]["benchmarks"])
-    return any(outcomes[name] != outcome for name, outcome in record["outcomes"].items()) or any(
-        benchmarks & {*source.kinds} and (model == source.run.model or None in (model, source.run.model))
-        for source in staged
-    )
+def _list_related(
+    old: Mapping[str, Record], records: Mapping[str, Record | None], staged: list[StagedSource]
+) -> list[str]:
+    """List unchanged sources to read again, since those that were read may contradict them, or retry them.
+
+    Or since the values of their benchmark are no longer verdicts, or no longer rewards.
+    """
+    kinds = [source.kinds for source in staged] + [
+        each["kinds"] for key, each in old.items() if records.get(key, each)
+    ]
+    outcomes, out = choose_outcomes(kinds), []
+    for key, record in records.items():
+        model, names = record and record["report"]["model"], record["outcomes"] if record else {}
+        shared = [source for source in staged if names.keys() & source.kinds.keys()]
+        is_shared = any(model == source.run.model or None in (model, source.run.model) for source in shared)
+        if is_shared or any(outcomes[name] != outcome for name, outcome in names.items()):
+            out.append(key)
+    return out
 
 
 def _retain(
@@ -141,7 +144,7 @@ def check_sources(
     kept = []
     logs: list[tuple[float, str, object]]
     logs = [(each.run.precedence, each.run_key, each.source.path) for each in staged if each.run_key]
-    logs += [(each["precedence"], each["run"], each["report"]["source"]) for each in others.values()]
+    logs += [(each["precedence"], each["run"], each["report"]["source"]) for each in others.values() if each["run"]]
     newest_logs = {run: (precedence, path) for precedence, run, path in sorted(logs, key=lambda log: log[0])}
     for source in staged:
         precedence, newest = newest_logs.get(source.run_key, (source.run.precedence, None))

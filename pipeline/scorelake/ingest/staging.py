@@ -181,9 +181,7 @@ def _to_table(
     raw = dict(zip(AttemptRow._fields, zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
     errors = [row.value is None if row.error is None else row.error for row in rows]
     on_error = 0.0 if run.errors == "fail" else None
-    threshold = options.threshold if run.outcome == "score" else None
-    if threshold is not None:
-        passes = threshold.__le__
+    passes = options.threshold.__le__ if run.outcome == "score" and options.threshold is not None else passes
     columns: dict[str, Any] = {
         "problem_id": _to_names(raw["problem_id"], "problem id"),
         "attempt": _to_names(raw["attempt"], "attempt"),

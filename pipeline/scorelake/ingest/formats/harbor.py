@@ -131,7 +131,9 @@ def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> It
     unrewarded = [(name, None) for name in failed if name not in dict(rewarded)]
     tasks = Counter(name.rpartition("__")[0] for name, _ in [*rewarded, *unrewarded])
     if cut := [task for task, count in tasks.items() if count > 1 and len(task) >= CUT]:
-        what = f"{tasks[cut[0]]} trials of {cut[0]}, a name cut to {CUT} characters that several tasks may share"
+        what = (
+            f"{tasks[cut[0]]} trials of {cut[0]}, whose name is cut to {CUT} characters: several tasks may share it"
+        )
         raise refusal(what, run.path, "ingest the folder of the trials instead")
     for name, reward in [*rewarded, *unrewarded]:
         yield AttemptRow(name.rpartition("__")[0] or name, name, reward)
