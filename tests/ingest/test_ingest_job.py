@@ -275,6 +275,8 @@ def test_wrong_paths_and_lakes_are_refused(tmp_path: Path) -> None:
     refuse(UsageError, "did not write", foreign, path)
     (foreign / "_scorelake.json").write_text('{"version": 2}')
     refuse(DataError, "another version", foreign, path)
+    (foreign / "_scorelake.json").write_text('{"version": 1, "columns": {}}')
+    refuse(DataError, "into a new folder", foreign, path)
 
 
 def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:

@@ -65,8 +65,7 @@ def ingest(
     if any(disk.is_remote(location) for location in (lake, *paths)):
         raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
     if format_name not in ("auto", *FORMATS):
-        hint = f"one of auto, {', '.join(sorted(FORMATS))}"
-        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=hint)
+        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of {', '.join(sorted(FORMATS))}")
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
         sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
@@ -80,7 +79,7 @@ def ingest(
         records |= dict.fromkeys(related)
         others = _retain(target.sources, sources, records, staged, report)
         accepted, outcomes = check_sources(staged, others, report)
-        report.total.notes += _unused_choices(options, staged) if len(staged) == len(sources) else []
+        report.total.notes += _unused_choices(options, staged) * (len(staged) == len(sources))
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         else:

@@ -271,7 +271,7 @@ class JsonReader:
         waiting = len(self.text) - self.at
         if waiting > MAX_RECORD:
             raise DataError(f"one record is longer than {MAX_RECORD:,} characters", where=self.where)
-        raw = self.file.read(max(self.chunk, waiting))
+        raw = self.file.read(min(max(self.chunk, waiting), MAX_RECORD + 1 - waiting))
         self.is_complete = not raw
         self.line, self.column = self.line_and_column()
         self.text = self.text[self.at :] + self.decoder.decode(raw, final=self.is_complete)
