@@ -34,7 +34,7 @@ from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
-from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part
+from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part, with_window
 from scorelake.storage.disk import remove
 from scorelake.version import __version__
 
@@ -101,6 +101,7 @@ def score_lake(
     settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
     out = _shared_output(out)
     refuse_inside(location, out.name)
+    settings = with_window(location, out, settings)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
         return _planned(location, plan)
@@ -134,6 +135,8 @@ def _run_stages(
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
     warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
+    if settings.window.since:
+        warnings.append(f"only rows with {settings.window.column} >= {settings.window.since} are counted ([window])")
     inputs = _inputs([*partials, *earlier], settings)
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]

@@ -248,6 +248,22 @@ class Compare(Part):
     max_pairs: int = Field(1_000_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
 
 
+class Window(Part):
+    """Only the newest rows count, by a column or folder key of dates, times or whole numbers."""
+
+    column: str | None = None
+    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None
+    """Length of the window that ends with the newest value: 7d, 12h, 2w, or 3 whole numbers."""
+    since: str | None = None
+    """First value that counts; follows from `last` where that is given."""
+
+    @model_validator(mode="after")
+    def _has_column(self) -> Window:
+        if (self.column is None) != (self.last is None and self.since is None):
+            raise ValueError("needs a column, and last or since")
+        return self
+
+
 class Series(Part):
     """Models that are points of a series over training steps or dates."""
 
@@ -309,6 +325,7 @@ class Settings(Part):
     gates: Gates = Gates()
     publish: Publish = Publish()
     compare: Compare = Compare()
+    window: Window = Window()
     series: Series = Series()
     run: Run = Run()
     storage: Storage = PATIENCE
@@ -345,7 +362,7 @@ class Settings(Part):
     def used(self) -> set[str]:
         """Every column the counts depend on."""
         keys = [key for key in NAMING if key != "answer" or self.answers]
-        named = (*self.carried, *self.protocol.columns, *self.measured.values())
+        named = (*self.carried, *self.protocol.columns, *self.measured.values(), *filter(None, [self.window.column]))
         return {*(name for key in keys for name in self.columns.parts(key)), *named}
 
     @property
@@ -364,8 +381,9 @@ class Settings(Part):
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""
-        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates"})
+        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates", "window"})
         parts["policy"].pop("max_rejected")
+        parts["window"].pop("last")  # `since` follows from it
         parts |= {"measures": self.measured} if self.measures else {}
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
 

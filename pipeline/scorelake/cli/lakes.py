@@ -57,6 +57,10 @@ def score(
     config: Config = None,
     column: Columns = None,
     measure: Measures = None,
+    window: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN=LENGTH", help="Only the newest rows: date=7d, date=2026-11-01 (since), run=3."),
+    ] = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
@@ -81,7 +85,7 @@ def score(
     options |= {"engine": engine.value, "address": address, "warn": reporting.say}
 
     def settings() -> Settings:
-        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure}
+        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure, "window": window}
         return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
@@ -263,7 +267,8 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
         dict(flatten_settings({**each.counting(), **each.scoring(), "gates": each.gates.model_dump()}))
         for each in (before, now)
     )
-    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value]
+    moving = "window.since" if now.window.last else ""
+    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value and key != moving]
 
 
 def load_settings(
@@ -280,7 +285,7 @@ def load_settings(
     before = remembered_settings(out)
     if before is not None:
         changed = changed_settings(before, settings)
-        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures"))
+        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures", "window"))
         if changed and not is_given and not described(lake, settings.storage):
             reporting.say(
                 f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
