@@ -60,11 +60,9 @@ class Columns(Part):
     answer: str = "answer"
     pass_values: tuple[str, ...] = ()
     """Texts that are a pass, where the verdict is a text; any other is a fail."""
-    fail_values: tuple[str, ...] = ()
-    """Texts that are a fail. With these, a text that is neither is rejected."""
+    fail_values: tuple[str, ...] = ()  # with these, a text that is neither is rejected
     cluster: str | None = None
-    step: str | None = None
-    """Training step or date of a run: `model` and step name a point of its series, such as run@100."""
+    step: str | None = None  # training step or date: model and step name a point of a series, such as run@100
     carry: tuple[str, ...] = ()
 
     def parts(self, key: str) -> tuple[str, ...]:
@@ -252,10 +250,8 @@ class Window(Part):
     """Only the newest rows count, by a column or folder key of dates, times or whole numbers."""
 
     column: str | None = None
-    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None
-    """Length of the window that ends with the newest value: 7d, 12h, 2w, or 3 whole numbers."""
-    since: str | None = None
-    """First value that counts; follows from `last` where that is given."""
+    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None  # up to the newest value: 7d, 12h, 2w, 3
+    since: str | None = None  # follows from `last` where that is given
 
     @model_validator(mode="after")
     def _has_column(self) -> Window:
@@ -267,8 +263,7 @@ class Window(Part):
 class Series(Part):
     """Models that are points of a series over training steps or dates."""
 
-    pattern: str | None = None
-    """Regular expression of their names, with groups `model` and `step`."""
+    pattern: str | None = None  # of their names, with groups `model` and `step`
 
     @field_validator("pattern")
     @classmethod
