@@ -58,8 +58,7 @@ class Columns(Part):
     passed: str = "passed"
     score: str = "score"
     answer: str = "answer"
-    pass_values: tuple[str, ...] = ()
-    """Texts that are a pass, where the verdict is a text; any other is a fail."""
+    pass_values: tuple[str, ...] = ()  # texts that are a pass; any other is a fail
     fail_values: tuple[str, ...] = ()  # with these, a text that is neither is rejected
     cluster: str | None = None
     step: str | None = None  # training step or date: model and step name a point of a series, such as run@100
@@ -132,8 +131,7 @@ class Duplicates(Part):
     """Rows that repeat an attempt: found by the `attempt` column where there is one, unless off."""
 
     policy: Literal["auto", "off", "exact"] = "auto"
-    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"
-    """Which of two different verdicts for one attempt counts; by default neither, and the run fails."""
+    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"  # which of two verdicts counts
 
 
 class GateRule(Part):
