@@ -134,9 +134,7 @@ def _run_stages(
     gates.refuse(partials, quarantine, settings, allow_quarantine)
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
-    warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
-    if settings.window.since:
-        warnings.append(f"only rows with {settings.window.column} >= {settings.window.since} are counted ([window])")
+    warnings = [*before.notes, *_notes(settings, plan)]
     inputs = _inputs([*partials, *earlier], settings)
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]
@@ -203,6 +201,13 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
         "lake": str(location),
         "settings": json.dumps(settings.model_dump(mode="json"), sort_keys=True),
     }
+
+
+def _notes(settings: Settings, plan: ScorePlan) -> list[str]:
+    """Return what the settings leave out, and patterns that leave nothing out."""
+    column, since = settings.window.column, settings.window.since
+    notes = [f"only rows with {column} >= {since} are counted ([window])"] if since else []
+    return notes + [f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle]
 
 
 def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, Measures, app
+from scorelake.cli.app import Columns, Measures, Window, app
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.storage.disk import is_remote
 
@@ -57,10 +57,7 @@ def score(
     config: Config = None,
     column: Columns = None,
     measure: Measures = None,
-    window: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN=LENGTH", help="Only the newest rows: date=7d, date=2026-11-01 (since), run=3."),
-    ] = None,
+    window: Window = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
         float | None,
@@ -81,8 +78,8 @@ def score(
 ) -> None:
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
     output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
-    options: dict[str, Any] = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
-    options |= {"engine": engine.value, "address": address, "warn": reporting.say}
+    allowed = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
+    options: dict[str, Any] = {**allowed, "engine": engine.value, "address": address, "warn": reporting.say}
 
     def settings() -> Settings:
         names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure, "window": window}
@@ -98,8 +95,13 @@ def score(
             output.done(report)
         return 0
 
-    is_guarded = context.obj == GUARDED and engine is EngineName.local
-    run_job(is_guarded, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
+    run_job(
+        context.obj == GUARDED and engine is EngineName.local,
+        work,
+        lambda full: crash_candidates(lake, out, settings(), full),
+        full,
+        output,
+    )
 
 
 @app.command()
