@@ -59,6 +59,7 @@ def adjusted_table(
     if cells.is_empty():
         return pl.DataFrame(schema=ADJUSTED.schema)
     out = [_adjust(mine, rows, settings) for mine in cells.partition_by(_BOARD)]
+    out = out or [pl.DataFrame(schema=ADJUSTED.schema)]  # no model has a graded attempt
     order = ("benchmark", "protocol", "adjusted_rank", "model")
     return ADJUSTED.check(pl.concat(out).select(*ADJUSTED.columns).sort(order, nulls_last=True))
 
