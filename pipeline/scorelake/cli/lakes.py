@@ -45,13 +45,15 @@ class Layout(StrEnum):
     shuffled = "shuffled"
 
 
+Address = Annotated[str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto.")]
+
+
 @app.command()
 def score(
     context: typer.Context,
     lake: Lake,
     out: Annotated[
-        str,
-        typer.Option(help="Output folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://."),
+        str, typer.Option(help="Folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://.")
     ],
     metrics: Metrics = None,
     config: Config = None,
@@ -60,11 +62,10 @@ def score(
     window: Window = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
-        float | None,
-        typer.Option(help="Target memory in gigabytes (not a hard limit). Default: half of the machine."),
+        float | None, typer.Option(help="Memory to aim at, in GB. Default: half of the machine.")
     ] = None,
     engine: Annotated[EngineName, typer.Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
-    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto.")] = None,
+    address: Address = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the files and columns without scoring.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Recount every file.")] = False,
     allow_quarantine: Annotated[
@@ -95,13 +96,8 @@ def score(
             output.done(report)
         return 0
 
-    run_job(
-        context.obj == GUARDED and engine is EngineName.local,
-        work,
-        lambda full: crash_candidates(lake, out, settings(), full),
-        full,
-        output,
-    )
+    isolated = context.obj == GUARDED and engine is EngineName.local
+    run_job(isolated, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
 
 
 @app.command()
