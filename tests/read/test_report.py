@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 
 from conftest import expand, put, run
 from counted import rows as asked
-from counted import scored
-from looked_at import HOSTILE, hostile, model, plain
+from looked_at import HOSTILE, hostile, plain
 from scorelake.cli import app
 from scorelake.page.build import build_page
 from scorelake.read.board import BoardRows, Line, Reader, overall_rows
@@ -220,23 +219,6 @@ def test_no_leaderboard_is_said(command: tuple[str, ...], tmp_path: Path) -> Non
     done = CliRunner().invoke(app, [command[0], str(tmp_path), *command[1:]])
     assert done.exit_code == 5
     assert "no leaderboard here" in done.output
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("many", [2, 30])
-def test_models_with_the_same_value_share_the_first_place(tmp_path: Path, many: int) -> None:
-    """With too few problems for ranges of ranks, and with enough."""
-    both = [row for name in "ab" for row in model(name, [3] * many)]
-    out = scored(tmp_path / "two", both, metrics={"names": ["pass@1"]})
-    told = _call("report", out)
-    assert "a and b share the first place on default at pass@1: 75.0%" in told
-    assert "leads" not in told
-    assert "no clear winner" in told
-    more = [*both, *model("c", [0] * many)]
-    told = _call("report", scored(tmp_path / "three", more, metrics={"names": ["pass@1"]}))
-    assert "a and b share the first place" in told
-    assert ("The other model is behind" in told) == (many == 30)
-    assert "leads" not in told
 
 
 def test_nothing_is_written_among_the_files_of_the_output(out: Path) -> None:
