@@ -165,12 +165,6 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
     assert "broken JSON at line" in report.refused[0].what
 
 
-
-
-
-
-
-
 def test_job_file_without_trials(tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
@@ -210,8 +204,6 @@ def test_graders_are_not_pooled_and_commits_are(tmp_path: Path) -> None:
     ((values),) = lakes.problems(tmp_path / "commits").values()
     assert sorted(values) == [False, False, True]
     assert len({row["provenance"] for row in lakes.rows(tmp_path / "commits")}) == 3
-
-
 
 
 def test_report_and_instances_of_one_run_are_the_same_attempts(tmp_path: Path) -> None:

@@ -305,22 +305,6 @@ def test_a_partial_that_says_something_else(lake: Path, out: Path, before: str, 
     equals_a_fresh_run(lake, out)
 
 
-@pytest.mark.parametrize("which", ["history.parquet", "runs.parquet"])
-@pytest.mark.parametrize("how", ["garbage", "gone", "folder"])
-def test_history_that_was_damaged_comes_back(lake: Path, out: Path, which: str, how: str) -> None:
-    nights(lake, out, 3)
-    (out / which).unlink()
-    if how == "garbage":
-        (out / which).write_bytes(b"no")
-    elif how == "folder":
-        (out / which).mkdir()
-    night(lake, 3)
-    run(lake, out)
-    assert ask(out, "SELECT count(*), max(number) FROM run") == [(4, 4)]
-    assert pl.read_parquet(out / "runs.parquet").height == 4
-    assert pl.read_parquet(out / "history.parquet")["run_id"].n_unique() == 4
-
-
 def test_an_output_inside_its_lake(lake: Path, tmp_path: Path) -> None:
     for i in range(3):
         night(lake, i)
