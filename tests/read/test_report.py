@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from conftest import expand, put, run
 from counted import rows as asked
-from looked_at import HOSTILE, hostile, plain
+from counted import scored
+from looked_at import HOSTILE, hostile, model, plain
 from scorelake.cli import app
 from scorelake.page.build import build_page
 from scorelake.read.board import BoardRows, Line, Reader, overall_rows
@@ -212,6 +213,24 @@ def test_xlsx_holds_the_same_numbers_and_texts_as_text(wild: Path, tmp_path: Pat
     with ZipFile(tmp_path / "leaderboard.xlsx") as parts:
         assert [name for name in parts.namelist() if "/charts/" in name] == ["xl/charts/chart1.xml"]
     assert any(row[0].value == "pass@k" for row in book["Read me"].iter_rows())
+
+
+@pytest.mark.slow
+def test_the_chart_is_of_one_protocol(tmp_path: Path) -> None:
+    """Under two protocols a model has two curves; they must not become one line, nor none."""
+    rows = [row for t in ("a", "b") for name in ("m", "o") for row in model(name, [4, 2, 1] * 6, temperature=t)]
+    out = scored(tmp_path, rows, protocol={"columns": ("temperature",)})
+    _call("export", out, tmp_path, "--format", "xlsx")
+    book = openpyxl.load_workbook(tmp_path / "leaderboard.xlsx")
+    head, *lines = book["Curves"].iter_rows(values_only=True)
+    curves = [dict(zip(head, line, strict=True)) for line in lines]
+    chart = ZipFile(tmp_path / "leaderboard.xlsx").read("xl/charts/chart1.xml").decode()
+    drawn = []
+    for first, last in re.findall(r"<c:yVal>.*?\$(\d+):.*?\$(\d+)</c:f>", chart):
+        rows = curves[int(first) - 2 : int(last) - 1]
+        assert [row["k"] for row in rows] == sorted({row["k"] for row in rows})
+        drawn += [{(row["benchmark"], row["temperature"], row["family"], row["model"]) for row in rows}]
+    assert drawn == [{("default", "a", "pass@k", "m")}, {("default", "a", "pass@k", "o")}]
 
 
 @pytest.mark.parametrize("command", [("report",), ("page", "--html", "x.html"), ("export", "x"), ("show",)])
