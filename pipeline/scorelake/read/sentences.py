@@ -12,9 +12,7 @@ from scorelake.read.format import Scale
 from scorelake.text import escape_controls
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-RANK_RANGE = (
-    "Rank 1\u20133: the rank by score, and all others that significant differences leave open (each range by itself)."
-)
+RANK_RANGE = "Rank 1\u20133: significant differences place the model between ranks 1 and 3 (each range by itself)."
 
 
 def not_ranked(model: str, reason: str) -> str:
