@@ -20,7 +20,7 @@ from scorelake.read.board import (
     opened,
     overall_rows,
 )
-from scorelake.read.sentences import not_ranked, title, verdict
+from scorelake.read.sentences import remarks, title, verdict
 from scorelake.text import plural
 
 TOP = 10
@@ -89,7 +89,7 @@ def board_markdown(published: Facts, board: BoardRows, metric: str, top: int | N
     if any(line.rank or line.reason for line in lines):  # slices have no ranks
         parts.append(plain(verdict(published, board, metric)))
     parts += [markdown_table(head, rows, (0, 2, 4, 5))] if rows else []
-    parts += [plain(not_ranked(published.label[line.model], line.reason)) for line in lines[:top] if line.reason]
+    parts += [plain(text) for line in lines[:top] for text in remarks(published.label[line.model], line)]
     return "\n\n".join(parts + [f"{more}." for more in [omitted_models(lines[len(rows) :])] if more])
 
 

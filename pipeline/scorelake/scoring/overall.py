@@ -34,20 +34,24 @@ def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         "metric"
     )  # rewards on a scale of their own are not averaged with verdicts
     models = pool_protocols(models, models).with_columns(value=pl.when(is_same_scale).then("value"))
-    weight = benchmark_weights(models, settings)
-    members = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
+    weight = benchmark_weights(models, settings).filter(pl.col("weight") > 0)
+    # a benchmark of another kind or scale has no rows of the family, and is no part of its averages
+    has_family = models.filter(is_same_scale).select("protocol", "benchmark", "family").unique()
+    members = models.select("model", "protocol").unique().join(weight, on="protocol")
     names_of_metric = ("metric", "family", "k", "param")
     facts = (
         models.filter(is_same_scale).group_by(names_of_metric, maintain_order=True).agg(pl.col("low", "high").first())
     )
-    names = facts.select("metric").with_row_index("order")
-    parts = members.join(names, how="cross").join(
+    names = facts.select("metric", "family").with_row_index("order")
+    wanted = members.join(names, how="cross").join(has_family, on=["protocol", "benchmark", "family"], how="semi")
+    parts = wanted.join(
         models.select("benchmark", "model", "protocol", "metric", "value", "se", "units"),
         on=("benchmark", "model", "protocol", "metric"),
         how="left",
     )
     keys = ("order", "metric", "protocol", "model")
-    parts = parts.sort(*keys, "benchmark")
+    share = pl.col("weight") / pl.col("weight").sum().over(keys)
+    parts = parts.sort(*keys, "benchmark").with_columns(weight=share)
     rows = parts.group_by(keys, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("benchmarks"),
         pl.when(pl.col("value").is_null().any())
