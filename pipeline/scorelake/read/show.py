@@ -171,8 +171,8 @@ def _forecasts(read: Reader, published: Facts, metric: str) -> list[BoardRows]:
         mine = table.filter(benchmark=board.benchmark, protocol=board.protocol).sort("value", descending=True)
         reasons = {line.model: line.reason for line in board.lines[board.headline("pass@1")]}
         lines = [
-            Line(model, *ends, None, None, None, None, each, each, each, round(each * n), reasons.get(model))
-            for model, *ends, each, n in mine.select(*_FORECAST_LINE).iter_rows()
+            Line(model, value, lo, hi, None, None, None, None, many, many, many, round(many * n), reasons.get(model))
+            for model, value, lo, hi, many, n in mine.select(*_FORECAST_LINE).iter_rows()
         ]
         lines.sort(key=lambda line: line.reason is not None)
         out += [replace(board, lines={metric: lines}, part=FORECAST)] if lines else []
