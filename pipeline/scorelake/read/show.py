@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from rich import box
@@ -19,8 +20,10 @@ from rich.text import Text
 from scorelake.errors import UsageError
 from scorelake.read.board import BoardRows, Facts, Line, OverallRows, Reader, board_rows, facts, opened, overall_rows
 from scorelake.read.format import DASH, canonical, check_names, shorten
-from scorelake.read.report import board_markdown, omitted_models, overall_markdown
+from scorelake.read.measures import FRONTIER, HEADS, cells, read_costs
+from scorelake.read.report import board_markdown, markdown_table, omitted_models, overall_markdown, plain
 from scorelake.read.sentences import RANK_RANGE, remarks, title
+from scorelake.read.series import read_series
 from scorelake.read.session import Rows, to_csv, to_json
 from scorelake.schemas import protocol_label
 from scorelake.text import escape_controls, plural
@@ -227,6 +230,51 @@ def _board_table(board: BoardRows, metric: str, lines: list[Line]) -> TextTable:
     heads += ["problems", "scored", "attempts"]
     ranked = sum(not line.reason for line in lines)
     return TextTable(f"{title(board)} · {metric}", heads, rows, 2, {2, 4, 5}, (8, 6, 7, 1, 5), ranked)
+
+
+def show_series(out: Path, run: str, form: str) -> str | None:
+    """Print the curve of a run over its steps, with its best step; other forms are returned as text."""
+    with opened(out) as read:
+        check_names("series", read.names("model", "series"), [run])
+        found, raw = read_series(read, run), read.table("FROM series WHERE model = ? ORDER BY ALL", (run,))
+    tables = []
+    for each in found:
+        scale = each.scale
+        rows = [
+            [f"{step}", scale.text(value), scale.between(*ends[:2]), scale.between(*ends[2:]), f"{many:,}", f"{n:,}"]
+            for step, value, *ends, many, n in each.points
+        ]
+        heads = ["step", scale.heading(each.metric), "interval", "band of all steps", "problems", "attempts"]
+        tables.append((TextTable(each.title, heads, rows, 0, {2, 3}, (5, 4, 3)), [each.text()]))
+    return _print_or_return(tables, raw, form)
+
+
+def show_measure(out: Path, measure: str, form: str) -> str | None:
+    """Print what the attempts of each model cost, by benchmark and protocol; other forms are returned as text."""
+    with opened(out) as read:
+        check_names("measure", read.names("measure", "measure_summary"), [measure])
+        found = read_costs(read, measure)
+        raw = read.table("FROM measure_summary WHERE measure = ? ORDER BY ALL", (measure,))
+    tables = []
+    for (benchmark, label), group in groupby(found, key=lambda row: (row["benchmark"], row["label"])):
+        rows = [[escape_controls(row["model"]), *cells(row)] for row in group]
+        name = " \u00b7 ".join(escape_controls(part) for part in (benchmark, label, measure) if part)
+        tables.append((TextTable(name, ["model", *HEADS], rows, 0, {0, 2, 4}, (6, 4, 7, 5, 3)), [FRONTIER]))
+    return _print_or_return(tables, raw, form)
+
+
+def _print_or_return(tables: list[tuple[TextTable, list[str]]], raw: tuple[list[str], Rows], form: str) -> str | None:
+    if form in ("csv", "json"):
+        return to_csv(*raw, spreadsheet=True) if form == "csv" else to_json(*raw)
+    console, parts = Console() if Console().is_terminal else Console(width=_PIPE), []
+    for table, notes in tables:
+        right = [i for i in range(len(table.heads)) if i not in table.left]
+        parts += [f"## {plain(table.title)}", markdown_table(table.heads, table.rows, right), *map(plain, notes)]
+        if form == "table":
+            table.print(console)
+            for note in notes:
+                console.print(Text(note), soft_wrap=True)
+    return None if form == "table" else "\n\n".join(parts)
 
 
 def print_rows(columns: list[str], rows: Rows) -> None:
