@@ -23,8 +23,7 @@ from scorelake.settings import Compare, Settings
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.integer[Any]]
-REFUSED = "not comparable: "
-"""Start of a claim that gives a reason instead of a result."""
+REFUSED = "not comparable: "  # start of a claim that gives a reason instead of a result
 N_DIFFERS = 3
 REASONS = (
     "too few problems ({shared} in common, {needed} needed)",
@@ -40,14 +39,10 @@ SINGLE_CLUSTER = len(REASONS)
 class Coverage:
     """What the models of a board attempted; arrays have an entry per model."""
 
-    total: int
-    """Problems that any model attempted."""
-    problems: Ints
-    """Problems with a graded attempt of the model."""
-    ungraded: Ints
-    """Problems of which the model has ungraded attempts only."""
-    mean_n: Floats
-    """Graded attempts of the model per problem."""
+    total: int  # problems that any model attempted
+    problems: Ints  # problems with a graded attempt of the model
+    ungraded: Ints  # problems of which the model has ungraded attempts only
+    mean_n: Floats  # graded attempts of the model per problem
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,7 @@ class ModelBoard:
     """The models of a benchmark, or of one subject of it, under one protocol."""
 
     benchmark: str
-    subject: str | None
-    """None for all subjects."""
+    subject: str | None  # none for all subjects
     protocol: str
     models: list[str]
     coverage: Coverage
@@ -67,14 +61,11 @@ class Benchmark:
     """All boards of a benchmark under one protocol; they share the units that are resampled."""
 
     overall: ModelBoard
-    subjects: tuple[ModelBoard, ...]
-    """A single subject has the same models and problems as the benchmark."""
+    subjects: tuple[ModelBoard, ...]  # A single subject has the same models and problems as the benchmark
     unit_keys: Hashes | None
     """Distinct keys of problems or clusters; None where they are too many to be resampled one by one."""
-    clustered: bool
-    """Some units are clusters of several problems."""
-    by_subject: bool = False
-    """The clusters are subjects, so that within one of them problems are the units."""
+    clustered: bool  # some units are clusters of several problems
+    by_subject: bool = False  # the clusters are subjects, so that within one of them problems are the units
 
     @property
     def boards(self) -> tuple[ModelBoard, ...]:

@@ -31,14 +31,10 @@ from scorelake.scoring.values import metric_bounds
 from scorelake.settings import Settings
 from scorelake.threads import batch_by_size, single_threaded_blas
 
-HasValue = Callable[[ModelBoard, Metric], set[str]]
-"""Returns the models of a board that have a value of a metric."""
-_MAX_BYTES, _FLOAT = 1 << 28, 8
-"""Memory for the sums of boards or pairs at a time; and bytes of a number."""
-_SUBJECT_SHARE = 4
-"""Subjects get the resamples that this many times as many pairs of a benchmark would get."""
-MAX_ALL_PAIRS = 300
-"""Boards with more models hold each model against the leaders and its neighbours in rank."""
+HasValue = Callable[[ModelBoard, Metric], set[str]]  # returns the models of a board that have a value of a metric
+_MAX_BYTES, _FLOAT = 1 << 28, 8  # memory for the sums of boards or pairs at a time; and bytes of a number
+_SUBJECT_SHARE = 4  # subjects get the resamples that this many times as many pairs of a benchmark would get
+MAX_ALL_PAIRS = 300  # boards with more models hold each model against the leaders and its neighbours in rank
 MAX_MODELS = 10_000
 """Boards with more models are not compared in advance: `shared` has a number for every two of them."""
 
@@ -49,16 +45,11 @@ class MetricResult:
 
     metric: Metric
     a: Ints
-    b: Ints
-    """The two models of every pair, by number; a is the first by name."""
-    codes: Codes
-    """Why a pair is not compared, see comparability; 0 if it is."""
-    shared: Counts
-    """Problems that both models attempted."""
-    problems: Counts
-    """Problems on which both models have a score."""
-    ranked: Ints
-    """Numbers of the models that are ranked; none where they have too few problems in common."""
+    b: Ints  # the two models of every pair, by number; a is the first by name
+    codes: Codes  # why a pair is not compared, see comparability; 0 if it is
+    shared: Counts  # problems that both models attempted
+    problems: Counts  # problems on which both models have a score
+    ranked: Ints  # numbers of the models that are ranked; none where they have too few problems in common
     resamples: int
     lifts: Lifts = field(default_factory=lambda: Lifts.empty(0))
     ranks: Ranks | None = None
@@ -80,8 +71,7 @@ class BoardResult:
     """Pairs and ranks of one board."""
 
     board: ModelBoard
-    unranked: list[str | None]
-    """Reason why each model is not ranked; None if it is."""
+    unranked: list[str | None]  # reason why each model is not ranked; None if it is
     metrics: list[MetricResult]
 
 
@@ -125,14 +115,11 @@ class BoardTask:
     board: ModelBoard
     clustered: bool
     units: Hashes
-    partners: int | None
-    """Models that each is compared with; None for all."""
+    partners: int | None  # models that each is compared with; None for all
     plan: ResamplePlan
     unranked: list[str | None]
-    size: int
-    """Bytes of its sums."""
-    metrics: int
-    """Metrics that its models are compared by."""
+    size: int  # bytes of its sums
+    metrics: int  # metrics that its models are compared by
 
 
 def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Settings) -> Iterator[BoardTask]:

@@ -21,8 +21,7 @@ from scorelake.settings import Settings
 
 _UNPUBLISHED = {"inner_lo": pl.Float64(), "inner_hi": pl.Float64(), "separated": pl.Boolean()}
 """What claims are made with: ends of the narrower interval that margins are tested with, and Lifts.separated."""
-_INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}
-"""What to use where n must be the same."""
+_INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}  # what to use where n must be the same
 CLAIMED = ("improvement", "regression")
 
 

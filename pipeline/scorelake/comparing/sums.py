@@ -50,12 +50,10 @@ class BoardMatrix:
     """Scores of a board's models on its problems of one bucket, as a sparse matrix models x problems."""
 
     model: Ints
-    problem: Ints
-    """Model and problem of each entry; entries are sorted by problem."""
+    problem: Ints  # model and problem of each entry; entries are sorted by problem
     values: list[Floats]
     """Attempts, then the scores of each metric: an entry per attempted problem and model, NaN where undefined."""
-    units: Units
-    """The unit of each problem."""
+    units: Units  # the unit of each problem
     models: int
 
     def sums(self, request: Request) -> Sums:
@@ -120,8 +118,7 @@ class SumTask:
     buckets: tuple[BucketTask, ...]
     benchmarks: Sequence[Benchmark]
     requests: Sequence[Request] = ()
-    loaded: list[Matrices] | None = None
-    """Scores of the buckets, where they are in memory."""
+    loaded: list[Matrices] | None = None  # scores of the buckets, where they are in memory
 
     def matrices(self) -> list[Matrices]:
         if self.loaded is not None:

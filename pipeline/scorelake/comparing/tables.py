@@ -17,14 +17,7 @@ from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.ranks import rank_table
 from scorelake.comparing.sums import LakeSums
 from scorelake.metrics.families import Metric
-from scorelake.schemas import (
-    MODEL_PAIR,
-    MODEL_RANK,
-    MODEL_SUMMARY,
-    SUBJECT_PAIR,
-    SUBJECT_RANK,
-    SUBJECT_SUMMARY,
-)
+from scorelake.schemas import MODEL_PAIR, MODEL_RANK, MODEL_SUMMARY, SUBJECT_PAIR, SUBJECT_RANK, SUBJECT_SUMMARY
 from scorelake.scoring.series import without_earlier_points
 from scorelake.settings import Settings
 

@@ -12,10 +12,8 @@ from scorelake.metrics.counts import pairs
 from scorelake.metrics.distributions import Floats, ratio
 from scorelake.metrics.significance import holm
 
-Variance: TypeAlias = tuple[Floats | float, Floats | float]
-"""Of attempts and of problems, see pilot_variance."""
-_RESERVE = 1.1
-"""Planned numbers of problems are larger by this: without it, a power of .8 came out at .72 to .83."""
+Variance: TypeAlias = tuple[Floats | float, Floats | float]  # of attempts and of problems, see pilot_variance
+_RESERVE = 1.1  # planned numbers of problems are larger by this: without it, a power of .8 came out at .72 to .83
 
 
 def look_multiplier(looks: ArrayLike, best: float = 300, confidence: float = 0.95) -> Floats:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BLOCK = 1 << 20
-"""Numbers per block: bounds the memory and keeps a block in the processor's cache."""
+BLOCK = 1 << 20  # numbers per block: bounds the memory and keeps a block in the processor's cache
 
 
 def blocks(rows: int, width: int) -> Iterator[slice]:

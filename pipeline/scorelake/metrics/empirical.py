@@ -14,8 +14,7 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from scorelake.metrics.distributions import Floats, Ints
 
-NODES = 5
-"""Priors along each of the two directions of the fit: 25 in all."""
+NODES = 5  # priors along each of the two directions of the fit: 25 in all
 _STEP = 1e-3
 
 

@@ -170,10 +170,8 @@ FAMILIES = (
     Family("vote@k", "the most common answer of k draws is right", _VOTE, ("cons",), vote=Ballots.vote),
 )
 
-MAX_K = 2**62
-"""Largest k of metrics in closed form: more attempts than any lake has."""
-MAX_SUMMED_K = 2**20
-"""Largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here."""
+MAX_K = 2**62  # largest k of metrics in closed form: more attempts than any lake has
+MAX_SUMMED_K = 2**20  # largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here
 _MEANT = {
     "acc": "pass@1",
     "exact": "pass@1",

@@ -161,12 +161,10 @@ def equivalence_interval(
     return lo, hi
 
 
-_MAX_Z = 7.0
-"""Smaller p-values than this z has (2.6e-12) are given as that."""
+_MAX_Z = 7.0  # smaller p-values than this z has (2.6e-12) are given as that
 
 
-Ends = Callable[[float | Floats], tuple[Floats, Floats]]
-"""Returns the ends of intervals at a confidence level."""
+Ends = Callable[[float | Floats], tuple[Floats, Floats]]  # returns the ends of intervals at a confidence level
 
 
 def mean_pair_ends(sums: Floats, counts: Floats, units: Floats, bounds: tuple[float, float]) -> Ends:

@@ -26,15 +26,13 @@ _MAX_LIFTS, _MIN_RESAMPLES = 1 << 27, 2000
 """Resampled lifts of all pairs of a table: with more pairs, each has fewer resamples."""
 _BLOCK, PAIRS_WITH_OWN_SUMS = 1 << 19, 128
 """Resampled lifts per block of pairs on the same problems; and pairs per block of others."""
-_SMALL = 1 << 26
-"""Multiplications below which threads cost more than they save."""
+_SMALL = 1 << 26  # multiplications below which threads cost more than they save
 _MAX_RIVALS, _MIN_FLIPS = 1 << 34, 500
 """Numbers from which ranges of ranks are made, one per flip and two models. Thousands of models use fewer flips than
 there are, 687 for 5,000: with 2,000 these took 228 seconds in five subjects."""
 _FLOAT32_RATIO, _ROUNDING = 300, 1e-4
 """Equal differences of 32-bit numbers that are at most so many times as large differ by less than this share."""
-_EXACT = 1 << 24
-"""Whole numbers up to here are exact in 32 bits."""
+_EXACT = 1 << 24  # whole numbers up to here are exact in 32 bits
 
 
 MAX_FLIP_RATIO = 2.0 + 1e-6
@@ -63,21 +61,17 @@ class Lifts:
     lift: Floats
     lo: Floats
     hi: Floats
-    inner_lo: Floats
-    """Ends of the equivalence interval, 95% on each side, which margins are tested with."""
+    inner_lo: Floats  # ends of the equivalence interval, 95% on each side, which margins are tested with
     inner_hi: Floats
     wins_a: Ints
     wins_b: Ints
-    p_a: Floats
-    """One-sided p-values that a and b are ahead; two-sided."""
+    p_a: Floats  # one-sided p-values that a and b are ahead; two-sided
     p_b: Floats
     p_two_sided: Floats
-    t: Floats
-    """sum d / sqrt(sum d^2) over units."""
+    t: Floats  # sum d / sqrt(sum d^2) over units
     separated: NDArray[np.bool_]
     """False if both are ranked, and the difference is one that chance makes for either of them and some rival."""
-    by_means: NDArray[np.bool_]
-    """The interval and the p-values come from the intervals of both means."""
+    by_means: NDArray[np.bool_]  # the interval and the p-values come from the intervals of both means
 
     @classmethod
     def empty(cls, pairs: int) -> Lifts:

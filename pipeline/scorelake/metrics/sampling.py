@@ -17,8 +17,7 @@ from scorelake.errors import MetricError
 from scorelake.metrics.counts import pairs
 from scorelake.metrics.distributions import Floats, ratio
 
-LEVEL = 0.05
-"""Share of groups with n fixed in advance that may be called adaptive by one test."""
+LEVEL = 0.05  # share of groups with n fixed in advance that may be called adaptive by one test
 
 
 def stops_after(n: ArrayLike, c: ArrayLike) -> int:

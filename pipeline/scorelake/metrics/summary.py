@@ -31,20 +31,16 @@ class SummaryColumns(Generic[Number, Count]):
 
     value: Number
     lo: Number
-    hi: Number
-    """The problems are a sample, as for se."""
+    hi: Number  # the problems are a sample, as for se
     se: Number
     bound_lo: Number
-    bound_hi: Number
-    """lo and hi wherever the problems without a value lie."""
+    bound_hi: Number  # lo and hi wherever the problems without a value lie
     rerun_lo: Number
-    rerun_hi: Number
-    """The same problems again."""
+    rerun_hi: Number  # the same problems again
     mu: Number
     sigma: Number
     mu_lo: Number
-    mu_hi: Number
-    """Posterior, problems fixed."""
+    mu_hi: Number  # posterior, problems fixed
     problems: Count
     problems_scored: Count
 
@@ -91,8 +87,7 @@ class Moments:
     noise: Floats
     """Sums over problems, 4 x groups: noise of the mean and of one attempt, both where n > 1; attempts; problems with
     n > 1. All 0 where noise is unknown."""
-    seen: Floats
-    """For rewards without bounds, 2 x groups: the largest of -reward and of reward; else 0 x groups."""
+    seen: Floats  # for rewards without bounds, 2 x groups: the largest of -reward and of reward; else 0 x groups
 
     @classmethod
     def of(cls, estimate: Estimate, histogram: scipy.sparse.csr_array) -> Moments:

@@ -23,10 +23,8 @@ from scorelake.metrics.counts import Counts, Matrix, check_enough, check_k, outc
 from scorelake.metrics.distributions import Floats, Ints, blocks
 from scorelake.metrics.functions import document
 
-MAX_OUTCOMES = 20_000
-"""Outcomes that k attempts may have; sums over more take minutes."""
-MAX_PAIRS = 4_000_000
-"""The same for pairs of outcomes, which variances need."""
+MAX_OUTCOMES = 20_000  # outcomes that k attempts may have; sums over more take minutes
+MAX_PAIRS = 4_000_000  # the same for pairs of outcomes, which variances need
 _TOLERANCE = 1e-12  # scores this close are equal: three times a third is 1
 _PAPER = "Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling"
 
@@ -104,12 +102,9 @@ class Profile:
     """
 
     k: int
-    thresholds: Floats
-    """Shares of the full score."""
-    levels: Floats = field(repr=False)
-    """Distinct rewards, rising."""
-    mass: Floats = field(repr=False)
-    """Parameters of the Dirichlet posterior, problems x levels."""
+    thresholds: Floats  # shares of the full score
+    levels: Floats = field(repr=False)  # distinct rewards, rising
+    mass: Floats = field(repr=False)  # parameters of the Dirichlet posterior, problems x levels
 
     @cached_property
     def problem_mean(self) -> Floats:

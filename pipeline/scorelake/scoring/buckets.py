@@ -35,10 +35,8 @@ class BucketTask:
     problems: int
     settings: Settings
     outcomes: Outcomes
-    mirror: Mirror | None = None
-    """Set where another machine may have written the bucket, or will read the results."""
-    benchmarks: tuple[str, ...] = ()
-    """The benchmarks to score; all if empty."""
+    mirror: Mirror | None = None  # set where another machine may have written the bucket, or will read the results
+    benchmarks: tuple[str, ...] = ()  # the benchmarks to score; all if empty
 
     def local_path(self) -> Path:
         """Return the path of the bucket on this machine; fetch it if necessary."""

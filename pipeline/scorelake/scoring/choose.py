@@ -12,12 +12,10 @@ from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
 from scorelake.settings import Settings
 
-ALL_METRICS = ("all",)
-"""[metrics] names for every family at k = 1, 2, 4, ..."""
+ALL_METRICS = ("all",)  # [metrics] names for every family at k = 1, 2, 4, ...
 _READ = {"pass@k": 1, "pass^k": 2, "maj@k": 4, "avg@N": 1, "bayes@N": 1, "max@k": 1, "vote@k": 1}
 """Families by default, and the smallest k at which they are not another metric: pass^1 is pass@1, maj@2 is pass^2."""
-TAUS = (0.25, 0.5, 0.75)
-"""Default thresholds of g-pass; 0 would be pass@k and 1 pass^k."""
+TAUS = (0.25, 0.5, 0.75)  # default thresholds of g-pass; 0 would be pass@k and 1 pass^k
 
 MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K = 1024, 256
 """Largest k by default: the cost of most families grows faster than k, that of votes faster still."""
@@ -31,10 +29,8 @@ class Outcomes:
     rewards: bool
     top_n: int
     answers: bool = False
-    earlier: bool = False
-    """Problems have counts of the prior lake."""
-    others: tuple[Outcomes, ...] = ()
-    """Those of the lake's other benchmarks, if it mixes kinds."""
+    earlier: bool = False  # problems have counts of the prior lake
+    others: tuple[Outcomes, ...] = ()  # those of the lake's other benchmarks, if it mixes kinds
 
     def settings(self, settings: Settings) -> Settings:
         """Return the settings that concern these benchmarks.

@@ -18,8 +18,7 @@ from scorelake.threads import parallel_map
 
 MAX_RATIO = 4
 """Forecasts reach up to this many times as many attempts as were made: beyond, their intervals say little."""
-MAX_CELLS = 50_000_000
-"""Models x problems of a board for which a Rasch model is fitted."""
+MAX_CELLS = 50_000_000  # models x problems of a board for which a Rasch model is fitted
 MIN_COMMON = 20
 _BOARD, _MODEL = ["benchmark", "protocol"], ["benchmark", "model", "protocol"]
 

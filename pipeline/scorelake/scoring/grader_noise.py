@@ -17,8 +17,7 @@ _KEYS = ["benchmark", "model", "protocol"]
 class Noise:
     """Grader noise of some problems."""
 
-    sums: pl.DataFrame
-    """One row per benchmark, model and protocol: integers that add up."""
+    sums: pl.DataFrame  # one row per benchmark, model and protocol: integers that add up
     worst: pl.DataFrame
     """The few problems of each with the most pairs of attempts that got different verdicts (`split`)."""
 

@@ -15,8 +15,7 @@ from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.survey import distinct_rows
 from scorelake.settings import UNIFORM, Settings
 
-PASS_FAIL = (0.0, 1.0)
-"""Rubric levels that weigh failed and passed attempts, where there is no score."""
+PASS_FAIL = (0.0, 1.0)  # rubric levels that weigh failed and passed attempts, where there is no score
 
 
 def check_priors(settings: Settings, outcomes: Outcomes) -> None:

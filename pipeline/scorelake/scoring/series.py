@@ -25,8 +25,7 @@ from scorelake.scoring.choose import Outcomes, choose_compared
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
 
-RESAMPLES = 2_000
-"""Enough for the 95% quantile of the largest of 1,000 deviations: it moves by 1% between seeds."""
+RESAMPLES = 2_000  # enough for the 95% quantile of the largest of 1,000 deviations: it moves by 1% between seeds
 _SERIES = ("benchmark", "protocol", "run")
 _PROBLEM = ("subject", "problem_id")
 

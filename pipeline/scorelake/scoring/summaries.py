@@ -35,8 +35,7 @@ OF_BENCHMARK = "problems_of_benchmark"
 _METRIC = ("metric", "family", "k", "param")
 EXTRA = ("units", "low", "high")
 """Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
-EVERY_K = 64
-"""Every k up to here; then four in each doubling."""
+EVERY_K = 64  # every k up to here; then four in each doubling
 _STEPS = (1.25, 1.5, 1.75, 2.0)
 
 
@@ -45,8 +44,7 @@ class Grouping:
     """One summary table to make: its group columns, its histogram, and totals of its groups."""
 
     keys: Sequence[str]
-    histogram: pl.DataFrame
-    """problems by the keys, the cluster if configured, n and c; sorted."""
+    histogram: pl.DataFrame  # problems by the keys, the cluster if configured, n and c; sorted
     groups: pl.DataFrame
     """The keys, attempts and ungraded attempts of each group, and the problems that any model has there."""
     clustered: bool

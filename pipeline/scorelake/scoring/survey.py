@@ -22,8 +22,7 @@ from scorelake.scoring.buckets import BOARD, attempted_problems
 from scorelake.settings import Settings
 
 CLUSTER, SLICE_VALUE = "_cluster", "slice_value"
-ALL = ""
-"""The key of histograms that are not sliced."""
+ALL = ""  # the key of histograms that are not sliced
 
 
 @dataclass(frozen=True)
@@ -31,14 +30,11 @@ class Survey:
     """Counts of problems and attempts, and histograms of (n, c)."""
 
     problems: int
-    distinct: int
-    """Problems, counted once however many models attempted them."""
+    distinct: int  # problems, counted once however many models attempted them
     graded: int
     ungraded: int
-    columns: tuple[str, ...]
-    """Columns of the bucket files."""
-    rewards: tuple[float, float] | None
-    """Smallest and largest score."""
+    columns: tuple[str, ...]  # columns of the bucket files
+    rewards: tuple[float, float] | None  # smallest and largest score
     histograms: dict[str, pl.DataFrame]
     """Problems and ungraded attempts by group, (n, c) and, if configured, cluster: for ALL, and with slice_value for
     each column to slice by."""

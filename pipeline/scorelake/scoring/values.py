@@ -24,8 +24,7 @@ from scorelake.threads import parallel_map
 
 REWARDS, ANSWERS = ("rewards", "reward_counts"), ("answer_counts", "answer_passes")
 EARLIER_REWARDS = tuple(EARLIER[name] for name in REWARDS)
-_BLOCK = 1 << 20
-"""Rewards per block of problems."""
+_BLOCK = 1 << 20  # rewards per block of problems
 
 
 def metrics_by_input(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric]]:
