@@ -20,7 +20,7 @@ RESERVED = (
 )
 """Names of our own output columns, which a carried column cannot take."""
 _OF = ("sum", "squares", "count")
-MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _OF), "passed_bins")
+MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _OF), "max", "passed_bins")
 """Columns of each measure in problem_counts, after its name: of graded, of passed and of ungraded attempts."""
 UNIFORM = (1.0, 1.0)
 PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}

@@ -41,6 +41,7 @@ from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.grader_noise import Noise, noise_table
+from scorelake.scoring.measures import measure_tables
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
@@ -288,6 +289,7 @@ def _score_kind(
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
         **series_tables(tasks_of, models, settings, outcomes),
+        **(measure_tables(tasks_of, settings) if outcomes.binary else {}),
         ANSWER_NOISE.name: noise_table(noise),
     }
 
