@@ -6,7 +6,7 @@ from scipy.special import betaln, expit
 
 from scorelake import metrics
 from scorelake.metrics.distributions import Ints
-from scorelake.metrics.empirical import BetaMixture, fit_beta_mixture
+from scorelake.metrics.forecast import BetaMixture, fit_beta_mixture
 
 
 def _histogram(c: Ints, n: int) -> tuple[Ints, Ints, Ints]:

@@ -9,7 +9,7 @@ import pytest
 from counted import Row, rows, scored
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics.empirical import fit_beta_mixture
+from scorelake.metrics.forecast import fit_beta_mixture
 from scorelake.settings import load
 
 SQL = "SELECT * FROM {} WHERE metric IN ('pass@4', 'bayes@N', 'geom-ds@4') ORDER BY ALL"

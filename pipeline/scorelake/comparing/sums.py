@@ -15,8 +15,8 @@ from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared, 
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
-from scorelake.scoring.buckets import BOARD, BucketTask, attempted_problems
 from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems
 from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.threads import parallel_map
 

@@ -1,16 +1,19 @@
-"""Choose metrics: the configured ones, or all that the columns of the lake allow."""
+"""Choose metrics and priors: the configured ones, or what the columns of the lake allow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from scorelake import metrics
 from scorelake.errors import UsageError
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.families import Metric
-from scorelake.settings import Settings
+from scorelake.schemas import EARLIER
+from scorelake.settings import UNIFORM, Settings
 
 ALL_METRICS = ("all",)  # [metrics] names for every family at k = 1, 2, 4, ...
 _READ = {"pass@k": 1, "pass^k": 2, "maj@k": 4, "avg@N": 1, "bayes@N": 1, "max@k": 1, "vote@k": 1}
@@ -174,3 +177,50 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
     if metric.family.rewards is None or not outcomes.rewards:
         return outcomes.binary
     return metric.family.name != "bayes@N" or bool(settings.rubric.levels)
+
+
+PASS_FAIL = (0.0, 1.0)  # rubric levels that weigh failed and passed attempts, where there is no score
+
+
+def check_priors(settings: Settings, outcomes: Outcomes) -> None:
+    """Raise if a prior or weight would have no effect on this lake."""
+    rubric, is_uniform = settings.rubric, settings.uncertainty.pseudo_counts == UNIFORM
+    if outcomes.rewards and not is_uniform and not (outcomes.binary and (rubric.prior or not rubric.levels)):
+        raise UsageError(
+            "[uncertainty] prior is of pass/fail, and this lake has scores",
+            hint="[rubric] prior = [...] gives prior outcomes per level; leave out [uncertainty] prior",
+        )
+    if not outcomes.rewards and rubric.levels and tuple(sorted(rubric.levels)) != PASS_FAIL:
+        raise UsageError(
+            f"[rubric] levels are of a column {settings.columns.score}, and this lake has none",
+            hint="levels = [0, 1] with weights say what failed and passed attempts are worth",
+        )
+    if outcomes.earlier and settings.uncertainty.pseudo_counts is None:
+        raise UsageError('[uncertainty] prior_lake and prior = "empirical" exclude each other')
+    if outcomes.earlier and not outcomes.binary and not rubric.levels:
+        raise UsageError(
+            "[uncertainty] prior_lake: scores have a posterior only where a rubric says which there are",
+            hint="[rubric] levels = [...], or leave out prior_lake",
+        )
+    if not outcomes.rewards and rubric.prior and settings.uncertainty.pseudo_counts is None:
+        raise UsageError('[rubric] prior and [uncertainty] prior = "empirical" exclude each other')
+
+
+def outcome_weights(settings: Settings, outcomes: Outcomes) -> tuple[float, float]:
+    """Return the weights of a failed and a passed attempt: a rubric of 0 and 1 sets them in a lake without scores."""
+    weights = {} if outcomes.rewards else settings.rubric.worth
+    return (weights[0.0], weights[1.0]) if weights else PASS_FAIL
+
+
+def beta_prior(settings: Settings, outcomes: Outcomes) -> tuple[float, float] | None:
+    """Return alpha and beta of the prior of a success rate; None if it is fitted to the lake."""
+    prior = settings.uncertainty.pseudo_counts
+    extra = {} if outcomes.rewards else settings.rubric.outcomes
+    return prior if prior is None or not extra else (prior[0] + extra[1.0], prior[1] + extra[0.0])
+
+
+def problem_priors(settings: Settings, outcomes: Outcomes, rows: pl.DataFrame) -> tuple[Floats, Floats]:
+    """Return alpha and beta of each row, with the counts of the prior lake as prior outcomes."""
+    alpha, beta = beta_prior(settings, outcomes) or UNIFORM
+    n, c = (rows[EARLIER[name]].to_numpy() for name in ("n", "c"))
+    return alpha + c.astype(np.float64), beta + (n - c).astype(np.float64)

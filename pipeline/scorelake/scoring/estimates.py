@@ -12,7 +12,7 @@ from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import forecast
 from scorelake.metrics.ragged import rasch, ungraded_bounds
 from scorelake.schemas import ADJUSTED, FORECAST
-from scorelake.scoring.buckets import BucketTask
+from scorelake.scoring.survey import BucketTask
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 

@@ -20,8 +20,8 @@ from scorelake.metrics.families import Metric
 from scorelake.metrics.series import best_step, change_point, crossovers, learned, simultaneous_band, smooth
 from scorelake.metrics.significance import benjamini_hochberg
 from scorelake.schemas import BEST_STEP, CROSSOVER, KEYS, LEARNED, SERIES, SERIES_CHANGE, Table
-from scorelake.scoring.buckets import BucketTask, attempted_problems
 from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.survey import BucketTask, attempted_problems
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
 

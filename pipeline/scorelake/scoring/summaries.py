@@ -1,12 +1,12 @@
 """Summary tables: every metric of every model, subject and slice.
 
 Metrics of counts are evaluated once per distinct (n, c) of the lake and multiplied by the histograms of the groups.
-Metrics that depend on more are evaluated per problem, bucket by bucket (see moments).
+Metrics that depend on more are evaluated per problem, bucket by bucket, and their moments are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -18,14 +18,13 @@ from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.estimate import Estimate, evaluate, of_ends
 from scorelake.metrics.families import Metric
+from scorelake.metrics.forecast import fit_beta_mixture
 from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
-from scorelake.scoring.choose import Outcomes, choose
-from scorelake.scoring.moments import GroupMoments
-from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
-from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
-from scorelake.scoring.values import check_rewards
+from scorelake.scoring.choose import Outcomes, beta_prior, check_priors, choose, outcome_weights
+from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, cluster_name, coarsen, distinct_rows
+from scorelake.scoring.values import ProblemEstimates, check_rewards
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 
@@ -256,3 +255,87 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     share = (pl.col("problems_scored") / pl.col("problems")).alias("scored")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
+
+
+class EmpiricalPrior:
+    """A mixture of priors per model and benchmark, fitted to its problems and shared by its subjects and slices.
+
+    Estimates are made for every distinct (model, n, c) under each component of the mixture.
+    """
+
+    def __init__(self, histograms: Sequence[pl.DataFrame], keys: Sequence[str]) -> None:
+        """Fit the priors by the keys of the first histogram; the other histograms are finer."""
+        groups = histograms[0].partition_by(keys, maintain_order=True)
+        fits = [fit_beta_mixture(*(group[name].to_numpy() for name in ("n", "c", "problems"))) for group in groups]
+        order = histograms[0].select(keys).unique(maintain_order=True).with_row_index("fit")
+        rows = pl.concat([histogram.select(*keys, "n", "c") for histogram in histograms])
+        coded = rows.join(order, on=keys, how="left", maintain_order="left").select("fit", "n", "c")
+        distinct, self.column = distinct_rows(coded)
+        """Column of each row of the histograms, one after the other."""
+        self.n, self.c = (distinct[name].to_numpy() for name in ("n", "c"))
+        self.fit: Ints = distinct["fit"].cast(pl.Int64).to_numpy()
+        alpha, beta, weight = (np.stack([getattr(f, x) for f in fits], axis=1) for x in ("alpha", "beta", "weight"))
+        self.priors = [(a[self.fit], b[self.fit]) for a, b in zip(alpha, beta, strict=True)]
+        self.weight: Floats = weight
+        """components x fits"""
+
+
+@dataclass(frozen=True)
+class GroupMoments:
+    """The groups of one summary table, sorted by their keys, and the moments of each metric by its name."""
+
+    groups: pl.DataFrame
+    moments: dict[str, Moments]
+
+    def __add__(self, other: GroupMoments) -> GroupMoments:
+        """Merge the moments of other problems."""
+        groups, index = distinct_rows(pl.concat([self.groups, other.groups]))
+        mine, theirs = np.split(index, [self.groups.height])
+        moments = {
+            name: each.expand(mine, groups.height) + other.moments[name].expand(theirs, groups.height)
+            for name, each in self.moments.items()
+        }
+        return GroupMoments(groups, moments)
+
+
+def bucket_moments(
+    rows: pl.DataFrame,
+    estimates: Sequence[ProblemEstimates],
+    tables: Sequence[tuple[Sequence[str], str]],
+    settings: Settings,
+) -> list[GroupMoments]:
+    """Return the moments of each summary table (see summaries.table_keys); each followed by those of its clusters."""
+    out = []
+    for keys in _table_rows(rows, tables, settings):
+        groups, code = distinct_rows(keys)
+        moments: dict[str, Moments] = {}
+        for each in estimates:
+            size = each.estimates[0].value.shape[1]
+            column = np.arange(size) if each.column is None else each.column
+            matrix = problem_histogram(code, column, 1, (groups.height, size))
+            made = parallel_map(partial(Moments.of, histogram=matrix), each.estimates)
+            moments.update(zip((metric.name for metric in each.metrics), made, strict=True))
+        out.append(GroupMoments(groups, moments))
+    return out
+
+
+def _table_rows(
+    rows: pl.DataFrame, tables: Sequence[tuple[Sequence[str], str]], settings: Settings
+) -> Iterator[pl.DataFrame]:
+    """Yield the keys of every problem for each table, and by cluster if configured."""
+    cluster = settings.columns.cluster
+    more = [] if cluster is None else [cluster_name(cluster)]
+    for keys, column in tables:
+        value = [] if column == ALL else [pl.col(column).cast(pl.String).alias(SLICE_VALUE)]
+        named = rows.with_columns(*value, *more, slice=pl.lit(column))
+        yield named.select(keys)
+        if cluster is not None:
+            yield named.select(*keys, CLUSTER)
+
+
+def add_moments(buckets: Iterable[list[GroupMoments]]) -> list[GroupMoments]:
+    """Merge the moments of buckets in their order."""
+    out: list[GroupMoments] = []
+    for tables in buckets:
+        out = [one + other for one, other in zip(out, tables, strict=True)] if out else tables
+    return out

@@ -16,8 +16,7 @@ from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_levels
 from scorelake.metrics.families import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.schemas import EARLIER
-from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.priors import beta_prior, outcome_weights, problem_priors
+from scorelake.scoring.choose import Outcomes, beta_prior, outcome_weights, problem_priors
 from scorelake.scoring.survey import distinct_rows
 from scorelake.settings import UNIFORM, Settings
 from scorelake.threads import parallel_map
