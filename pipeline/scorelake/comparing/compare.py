@@ -88,11 +88,9 @@ def compare_boards(
     max_models: int = MAX_MODELS,
     max_bytes: int = _MAX_BYTES,
 ) -> list[list[BoardResult]]:
-    """Return the results of each benchmark's boards: first all subjects together, then each.
-
-    As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
-    those of pairs.
-    """
+    """Return the results of each benchmark's boards: first all subjects together, then each."""
+    # As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
+    # those of pairs.
     tasks = [task for i, each in enumerate(benchmarks) for task in _board_tasks(i, each, len(chosen), settings)]
     out: list[list[BoardResult]] = [[] for _ in benchmarks]
     with single_threaded_blas():
@@ -134,7 +132,7 @@ def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Sett
             models, (keys, clustered) = len(board.models), benchmark.units(i)
             units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
-            unranked = rank_eligibility(board.coverage, settings.compare)
+            unranked = rank_eligibility(board, settings.compare)
             yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
 
 
@@ -193,13 +191,13 @@ def _metric_tasks(
     task: BoardTask, sums: Sums, chosen: Sequence[Metric], has_value: HasValue, settings: Settings, lake: LakeSums
 ) -> Iterator[MetricTask]:
     """Yield a task per metric that the models of a board are compared by."""
-    models, coverage, compare = task.board.models, task.board.coverage, settings.compare
+    models, board, compare = task.board.models, task.board, settings.compare
     shape = (len(models), len(models))
     shared = np.broadcast_to(sums[0], shape)
     ratio = n_ratio(sums[1], shared)
     for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, ratio, metric, compare)
+        codes = comparability(board, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
@@ -214,10 +212,8 @@ def _metric_tasks(
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
-    """Return whether ranks have ranges: every two ranked models are comparable but for their n, on enough problems.
-
-    Where not every pair is compared, the ranked models must be scored on the same problems.
-    """
+    """Return whether ranks have ranges: all ranked models are comparable but for their n, on enough problems."""
+    # Where not every pair is compared, the ranked models must be scored on the same problems.
     inside = np.ix_(ranked, ranked)
     refused = ~np.isin(codes[inside][np.triu_indices(ranked.size, 1)], (0, N_DIFFERS))
     enough = ranked.size > 0 and usable[inside].min() >= settings.compare.min_problems

@@ -165,11 +165,9 @@ class LakeSums:
         benchmarks: Sequence[Benchmark],
         in_process: bool,
     ) -> LakeSums:
-        """Plan the sums of buckets.
-
-        A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
-        buckets again, and memory follows the sums.
-        """
+        """Plan the sums of buckets."""
+        # A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
+        # buckets again, and memory follows the sums.
         tasks = [SumTask(batch, benchmarks) for batch in batches]
         if in_process and len(batches) == 1:
             tasks = [replace(tasks[0], loaded=tasks[0].matrices())]

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtr
 
-from scorelake.comparing.boards import REASONS, REFUSED, Benchmark, Coverage, ModelBoard
+from scorelake.comparing.boards import REASONS, REFUSED, Benchmark, ModelBoard
 from scorelake.comparing.compare import BoardResult, HasValue, MetricResult, compare_boards
 from scorelake.comparing.sums import BoardMatrix, LakeSums, SumTask
 from scorelake.hashing import hash_text, problem_hashes
@@ -47,6 +47,7 @@ _UNPUBLISHED = {"inner_lo": pl.Float64(), "inner_hi": pl.Float64(), "separated":
 """What claims are made with: ends of the narrower interval that margins are tested with, and Lifts.separated."""
 _INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}  # what to use where n must be the same
 CLAIMED = ("improvement", "regression")
+PROBLEM = ("subject", "problem_id")
 
 
 def pair_table(
@@ -96,15 +97,15 @@ def _pairs(board: ModelBoard, result: MetricResult, settings: Settings) -> pl.Da
 
 def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, settings: Settings) -> pl.Series:
     """Return why pairs are not compared, null where they are."""
-    coverage, metric = board.coverage, result.metric
+    metric = result.metric
     fixed = {"needed": settings.compare.min_problems, "metric": metric.name, "k": metric.draws}
     fixed["instead"] = _INSTEAD.get(metric.family.name)
 
     def text(code: int, shared: int, usable: int, i: int, j: int) -> str | None:
         if code == 0:
             return None
-        n, other_n = (f"{mean:,.1f}".removesuffix(".0") for mean in coverage.mean_n[[i, j]])
-        problems, other_problems = coverage.problems[[i, j]]
+        n, other_n = (f"{mean:,.1f}".removesuffix(".0") for mean in board.mean_n[[i, j]])
+        problems, other_problems = board.problems[[i, j]]
         facts = {"shared": shared, "usable": usable, "problems": problems, "other_problems": other_problems}
         spread = " on average" if n == other_n else ""
         return REFUSED + REASONS[code - 1].format(n=n, other_n=other_n, spread=spread, **facts, **fixed)
@@ -126,10 +127,8 @@ def _adjust(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_claims(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Add the claim that the numbers of a pair support, of B over A and of A over B.
-
-    Ranges of ranks count these claims, so that no model is called worse than one in whose range it is.
-    """
+    """Add the claim that the numbers of a pair support, of B over A and of A over B."""
+    # Ranges of ranks count these claims, so that no model is called worse than one in whose range it is.
     margin = settings.compare.margin
     lo, hi, inner_lo, inner_hi = (pl.col(name) for name in ("lo", "hi", "inner_lo", "inner_hi"))
     significant = (pl.col("q") <= 1 - settings.uncertainty.confidence + 1e-12) & pl.col("separated")
@@ -194,16 +193,28 @@ def protocol_difference(a: frozenset[str], b: frozenset[str]) -> str:
 def rank_table(
     table: Table, summary: pl.DataFrame, results: Sequence[BoardResult], pairs: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
-    """Return a row per row of the summary, in its order. Rank, range and value are of the same models.
-
-    A model's range leaves out the ranks of the models that `pairs` claims to be better or worse.
-    """
-    board = tuple(key for key in ("benchmark", "subject", "protocol") if key in table.columns)
-    rows = summary.select(*board, "metric", "model", "value", "problems", "problems_scored")
-    ranges = _ranges(results, board)
-    for more in (_eligibility(results, board), _apply_claims(ranges, pairs, board)):
-        keys = [name for name in (*board, "metric", "model") if name in more.columns]
-        rows = rows.join(more, on=keys, how="left", validate="m:1", nulls_equal=True, maintain_order="left")
+    """Return a row per row of the summary, in its order. Rank, range and value are of the same models."""
+    # A model's range leaves out the ranks of the models that `pairs` claims to be better or worse.
+    board = [key for key in ("benchmark", "subject", "protocol") if key in table.columns]
+    keys, text = [*board, "metric"], pl.String()
+    reasons, ranges = [], []
+    for each in results:
+        named = tuple(getattr(each.board, key) for key in board)
+        reasons += [(*named, *pair) for pair in zip(each.board.models, each.unranked, strict=True)]
+        for result in each.metrics:
+            if (ranks := result.ranks) is not None:
+                models = [each.board.models[i] for i in result.ranked]
+                columns = zip(models, *(end.tolist() for end in (ranks.lo, ranks.hi, ranks.best)), strict=True)
+                ranges += [(*named, result.metric.name, *row) for row in columns]
+    attempted = pl.DataFrame(reasons, dict.fromkeys([*board, "model", "unranked"], text), orient="row")
+    ends: dict[str, pl.DataType] = {"rank_lo": pl.Int64(), "rank_hi": pl.Int64(), "p_best": pl.Float64()}
+    ranked = pl.DataFrame(ranges, {**dict.fromkeys([*keys, "model"], text), **ends}, orient="row")
+    claimed = pairs.filter(pl.col("claim").is_in(CLAIMED))
+    for side in ("model_a", "model_b"):  # both have a range
+        claimed = claimed.join(ranked, left_on=[*keys, side], right_on=[*keys, "model"], how="semi", nulls_equal=True)
+    rows = summary.select(*keys, "model", "value", "problems", "problems_scored")
+    for more, on in ((attempted.with_columns(is_tried=True), board), (_count_claims(ranked, claimed, keys), keys)):
+        rows = rows.join(more, on=[*on, "model"], how="left", validate="m:1", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(reason=_reason(settings))
     rank = rank_of_value().over(*board, "metric").cast(pl.Int64)
     rows = rows.with_columns(value=pl.when(pl.col("reason").is_null()).then("value")).with_columns(rank=rank)
@@ -219,11 +230,9 @@ def rank_table(
 def overall_ranges(
     overall: pl.DataFrame, models: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
-    """Add ranges of ranks to the averages over benchmarks, from the lifts of the pairs on each benchmark.
-
-    Lifts on different benchmarks are independent, and their weighted mean is tested as a normal variable. A model is
-    above another if q over all pairs, and p times the number of rivals, are at most 1 - confidence.
-    """
+    """Add ranges of ranks to the averages over benchmarks, from the lifts of the pairs on each benchmark."""
+    # Lifts on different benchmarks are independent, and their weighted mean is tested as a normal variable. A model
+    # is above another if q over all pairs, and p times the number of rivals, are at most 1 - confidence.
     keys, level = ["metric", "protocol"], 1 - settings.uncertainty.confidence
     weights = benchmark_weights(pool_protocols(models, models), settings).filter(pl.col("weight") > 0)
     se = (pl.col("hi") - pl.col("lo")) / 2 / NormalDist().inv_cdf(1 - level / 2)
@@ -262,30 +271,10 @@ def _reason(settings: Settings) -> pl.Expr:
         f"no value: {{}} of {{}} problems have enough attempts, {share} needed", "problems_scored", "problems"
     )
     return (
-        pl.when(pl.col("unranked").is_null()).then(pl.lit("no graded attempt"))
-        .when(pl.col("unranked") != "").then("unranked")
+        pl.when(pl.col("is_tried").is_null()).then(pl.lit("no graded attempt"))
+        .when(pl.col("unranked").is_not_null()).then("unranked")
         .when(pl.col("value").is_null()).then(unscored)
     )  # fmt: skip
-
-
-def _eligibility(results: Sequence[BoardResult], board: Sequence[str]) -> pl.DataFrame:
-    """Return every model of a board and the reason why it is not ranked there; "" if it is."""
-    schema = dict.fromkeys(("benchmark", "subject", "protocol", "model", "unranked"), pl.String())
-    rows = [
-        (each.board.benchmark, each.board.subject, each.board.protocol, model, reason or "")
-        for each in results
-        for model, reason in zip(each.board.models, each.unranked, strict=True)
-    ]
-    return pl.DataFrame(rows, schema, orient="row").select(*board, "model", "unranked")
-
-
-def _apply_claims(ranges: pl.DataFrame, pairs: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
-    """Count the ranked models that are better and worse than each by the claims of pairs."""
-    keys = [*board, "metric"]
-    claimed = pairs.filter(pl.col("claim").is_in(CLAIMED))
-    for side in ("model_a", "model_b"):  # both have a range
-        claimed = claimed.join(ranges, left_on=[*keys, side], right_on=[*keys, "model"], how="semi", nulls_equal=True)
-    return _count_claims(ranges, claimed, keys)
 
 
 def _count_claims(ranges: pl.DataFrame, claimed: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -300,25 +289,6 @@ def _count_claims(ranges: pl.DataFrame, claimed: pl.DataFrame, keys: Sequence[st
     return ranges
 
 
-def _ranges(results: Sequence[BoardResult], board: Sequence[str]) -> pl.DataFrame:
-    keys = dict.fromkeys(("benchmark", "subject", "protocol", "metric", "model"), pl.String())
-    schema = keys | {"rank_lo": pl.Int64(), "rank_hi": pl.Int64(), "p_best": pl.Float64()}
-    frames = [pl.DataFrame(schema=schema)]
-    for each in results:
-        models = pl.Series(each.board.models, dtype=pl.String)
-        for result in each.metrics:
-            if result.ranks is not None:
-                columns = {"rank_lo": result.ranks.lo, "rank_hi": result.ranks.hi, "p_best": result.ranks.best}
-                frame = pl.DataFrame({"model": models.gather(result.ranked), **columns}).with_columns(
-                    benchmark=pl.lit(each.board.benchmark),
-                    subject=pl.lit(each.board.subject, pl.String),
-                    protocol=pl.lit(each.board.protocol),
-                    metric=pl.lit(result.metric.name),
-                )
-                frames.append(frame.select(*schema))
-    return pl.concat(frames).select(*board, "metric", "model", "rank_lo", "rank_hi", "p_best")
-
-
 def comparison_tables(
     benchmarks: Sequence[Benchmark],
     chosen: Sequence[Metric],
@@ -330,11 +300,9 @@ def comparison_tables(
     models, by_subject = (
         without_earlier_points(summaries[table.name], settings) for table in (MODEL_SUMMARY, SUBJECT_SUMMARY)
     )
-    overall: list[BoardResult] = []
-    subjects: list[BoardResult] = []
     results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
+    overall, subjects = [first for first, *_ in results], []
     for benchmark, (first, *others) in zip(benchmarks, results, strict=True):
-        overall.append(first)
         only = replace(first, board=replace(first.board, subject=benchmark.subjects[0].subject))
         subjects += others or [only]
     pairs = pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings)
@@ -353,14 +321,7 @@ def _has_value(models: pl.DataFrame, by_subject: pl.DataFrame, chosen: Sequence[
     rows = pl.concat([each.select(*keys, "model", "value") for each in (overall, by_subject)]).drop_nulls("value")
     rows = rows.filter(pl.col("metric").is_in([metric.name for metric in chosen]))
     valued = {tuple(key): set(names) for *key, names in rows.group_by(keys).agg("model").iter_rows()}
-
-    def has_value(board: ModelBoard, metric: Metric) -> set[str]:
-        return valued.get((board.benchmark, board.subject, board.protocol, metric.name), set())
-
-    return has_value
-
-
-PROBLEM = ("subject", "problem_id")
+    return lambda board, metric: valued.get((board.benchmark, board.subject, board.protocol, metric.name), set())
 
 
 def compare_two(
@@ -371,10 +332,8 @@ def compare_two(
     settings: Settings,
     outcomes: Outcomes,
 ) -> pl.DataFrame:
-    """Return the row of model_pair that compares the second side with the first; p-values are not adjusted.
-
-    Each side is rows of problem_counts; rows with the same subject and problem_id are the same problem.
-    """
+    """Return the row of model_pair that compares the second side with the first; p-values are not adjusted."""
+    # Each side is rows of problem_counts; rows with the same subject and problem_id are the same problem.
     rows = pl.concat([side.with_columns(_side=pl.lit(i)) for i, side in enumerate(sides)], how="diagonal_relaxed")
     rows = rows.filter(pl.col("n") > 0).with_columns(_problem=pl.struct(PROBLEM).rank("dense").cast(pl.Int64) - 1)
     rows = rows.sort("_problem", "_side")
@@ -385,8 +344,10 @@ def compare_two(
     matrix = BoardMatrix(side, problem, [n, *problem_values(rows, [metric], settings, outcomes)], units, len(names))
     attempted = np.bincount(side, minlength=len(names))
     mean_n = np.bincount(side, n, minlength=len(names)) / np.maximum(attempted, 1)
-    coverage = Coverage(problems.height, attempted, np.zeros_like(attempted), mean_n)
-    board = Benchmark(ModelBoard(benchmark, None, "", list(names), coverage), (), units.key, units.clustered)
+    models = ModelBoard(
+        benchmark, None, "", list(names), problems.height, attempted, np.zeros_like(attempted), mean_n
+    )
+    board = Benchmark(models, (), units.key, units.clustered)
     sums = LakeSums(map, [SumTask((), (), loaded=[{(0, 0): matrix}])], outcomes)
     ((result,),) = compare_boards([board], [metric], lambda *_: set(), settings, sums)
     return pair_table(MODEL_PAIR, [result], [metric], ("benchmark",), settings)

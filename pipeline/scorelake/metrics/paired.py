@@ -102,24 +102,12 @@ def compare_scores(
     n_differs: NDArray[np.bool_] | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Lifts, Ranks]:
-    """Compare models by their scores.
+    """Compare models by their scores, models x problems; NaN where a model has no score.
 
-    Parameters
-    ----------
-    scores
-        models x problems, NaN where a model has no score.
-    units
-        What is resampled: the unit of each problem, see Units.of.
-    pairs
-        Rows to compare, the lower one first; by default all pairs. Both need scores on problems of at least two units
-        in common.
-    ranked
-        Rows to rank, by default all. They must be scored on the same problems, or every two of them must be a pair.
-    n_differs, bounds
-        Rows, two by two, whose numbers of attempts differ by more than MAX_FLIP_RATIO; and the bounds of scores.
+    pairs: rows to compare, the lower one first, by default all; both need scores on problems of two units in common.
+    ranked: rows to rank, by default all; scored on the same problems, or every two of them must be a pair. n_differs:
+    rows, two by two, whose numbers of attempts differ by more than MAX_FLIP_RATIO. bounds: of the scores.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> scores = np.stack([np.zeros(40), np.ones(40)])
     >>> lifts, ranks = compare_scores(scores, Units.of(np.arange(40, dtype=np.uint64)), ResamplePlan(1000))
@@ -189,10 +177,8 @@ class PairedComparison:
         parallel_map(self._draw, blocks(size, 4 * sum(self.sums.shape)), self.threads)
 
     def finish(self) -> tuple[Lifts, Ranks]:
-        """Return the comparisons and ranks, after all pairs have been compared.
-
-        p-values come from flips, or are exact where only signs count.
-        """
+        """Return the comparisons and ranks, after all pairs have been compared."""
+        # p-values come from flips, or are exact where only signs count.
         lifts, exact = self.lifts, self.coins_a >= 0
         wins_a, wins_b = self.coins_a[exact], self.coins_b[exact]
         p = np.stack(flip_test(lifts.t, self.as_far, self.farther, self.drawn.size))
@@ -265,10 +251,8 @@ class PairedComparison:
         lifts.p_a[at_pairs], lifts.p_b[at_pairs] = np.abs(b_leads - p / 2), np.abs(~b_leads - p / 2)
 
     def _resample(self, by_unit: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return lifts and flipped sums of pairs from differences of their own, and the rounding of the latter.
-
-        In 32 bits, which halves the time: rounded to whole numbers so small that all sums are exact.
-        """
+        """Return lifts and flipped sums of pairs from differences of their own, and the rounding of the latter."""
+        # In 32 bits, which halves the time: rounded to whole numbers so small that all sums are exact.
         pairs, units = by_unit.shape
         lifted, flipped = (np.empty((pairs, self.drawn.size)) for _ in range(2))
         rows = np.concatenate([by_unit, counts])
@@ -356,10 +340,8 @@ class PairedComparison:
         return lo, hi
 
     def _compare_rivals(self) -> Floats:
-        """Fill `farthest` from all pairs of ranked models, all scored on the same problems; return t of all pairs.
-
-        t is the difference of two sums over the distance of two rows, and all distances come from one product.
-        """
+        """Fill `farthest` from all pairs of ranked models, all scored on the same problems; return t of all pairs."""
+        # t is the difference of two sums over the distance of two rows, and all distances come from one product.
         sums = self.sums[self.ranked]
         total, distance = sums.sum(axis=1), distances(sums)
         flipped = self.flipped[self.ranked, : self.flips]

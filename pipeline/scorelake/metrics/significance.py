@@ -20,10 +20,8 @@ _MIN_P = 1e-300
 
 
 def sign_test(wins_a: ArrayLike, wins_b: ArrayLike) -> tuple[Floats, Floats]:
-    """Return exact p-values, one-sided (B ahead) and two-sided; 1 where there is no win.
-
-    Among equal models B's wins are Binomial(wins_a + wins_b, 1/2).
-    """
+    """Return exact p-values, one-sided (B ahead) and two-sided; 1 where there is no win."""
+    # Among equal models B's wins are Binomial(wins_a + wins_b, 1/2).
     a, b = np.broadcast_arrays(np.asarray(wins_a, dtype=np.int64), np.asarray(wins_b, dtype=np.int64))
     one_sided, larger = _binomial_tail(b, a), _binomial_tail(np.maximum(a, b), np.minimum(a, b))
     return one_sided, np.minimum(1, 2 * larger)
@@ -36,11 +34,9 @@ def _binomial_tail(wins: Ints, losses: Ints) -> Floats:
 
 
 def flip_test(t: Floats, as_far: Ints, farther: Ints, flips: int) -> tuple[Floats, Floats, Floats]:
-    """Return p-values of the sign-flip test: A ahead, B ahead, two-sided.
-
-    Takes t = sum d / sqrt(sum d^2), and the number of flips at least as far from zero as the data, and farther. The
-    data count as one more flip. Below the resolution of the flips the p-value is the bound RADEMACHER.
-    """
+    """Return p-values of the sign-flip test: A ahead, B ahead, two-sided."""
+    # Takes t = sum d / sqrt(sum d^2), and the number of flips at least as far from zero as the data, and farther. The
+    # data count as one more flip. Below the resolution of the flips the p-value is the bound RADEMACHER.
     bound = np.maximum(2 * RADEMACHER * ndtr(-np.abs(t)), _MIN_P)
     two_sided = np.where(bound < 1 / (flips + 1), bound, (1 + as_far) / (flips + 1))
     ahead, behind = two_sided / 2, 1 - farther / (2 * (flips + 1))

@@ -182,11 +182,9 @@ class Profile:
         return float(mean), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
 
     def _covariance(self, payoff: Floats) -> Floats:
-        """Return the covariance of the payoffs' averages over problems.
-
-        Two banks of k attempts of one problem share its success probabilities: the covariance is that of their
-        payoffs. Payoffs are centred first, so that no small number is a difference of two large ones.
-        """
+        """Return the covariance of the payoffs' averages over problems."""
+        # Two banks of k attempts of one problem share its success probabilities: the covariance is that of their
+        # payoffs. Payoffs are centred first, so that no small number is a difference of two large ones.
         outcomes = self._outcomes
         if len(outcomes) ** 2 > MAX_PAIRS:
             raise MetricError(f"k = {self.k} attempts have {len(outcomes):,} outcomes: too many for a variance")
@@ -239,11 +237,9 @@ def _all_outcomes(k: int, levels: int) -> Ints:
 
 
 def _probabilities(outcomes: Ints, start: Floats, step: int) -> Floats:
-    """Return the probability of each outcome, rows x outcomes.
-
-    step 1 is the Dirichlet-multinomial of a posterior (drawing adds mass), -1 the multivariate hypergeometric of
-    observed attempts (drawing removes it).
-    """
+    """Return the probability of each outcome, rows x outcomes."""
+    # step 1 is the Dirichlet-multinomial of a posterior (drawing adds mass), -1 the multivariate hypergeometric of
+    # observed attempts (drawing removes it).
     i = np.arange(int(outcomes[0].sum()), dtype=np.float64)
     with np.errstate(divide="ignore"):
         logs = np.log(np.maximum(start[:, :, None] + step * i, 0) / (1 + i))

@@ -36,10 +36,8 @@ class Outcomes:
     others: tuple[Outcomes, ...] = ()  # those of the lake's other benchmarks, if it mixes kinds
 
     def settings(self, settings: Settings) -> Settings:
-        """Return the settings that concern these benchmarks.
-
-        In a mixed lake a rubric concerns scores and a prior verdicts; otherwise one without effect is an error.
-        """
+        """Return the settings that concern these benchmarks."""
+        # In a mixed lake a rubric concerns scores and a prior verdicts; otherwise one without effect is an error.
         default = Settings()
         if self.others and not self.rewards:
             return settings.model_copy(update={"rubric": default.rubric})
@@ -56,15 +54,12 @@ def split_outcomes(
     by_kind: dict[tuple[bool, ...], list[str]] = {}
     for benchmark, kind in kinds.items():
         by_kind.setdefault(tuple(kind), []).append(benchmark)
-    out = {}
+    out, earlier = {}, settings.uncertainty.prior_lake is not None
     for (verdicts, scores, answers), names in by_kind.items():
         top_n = histogram.filter(pl.col("benchmark").is_in(names))["n"].max() or 0
-        earlier = settings.uncertainty.prior_lake is not None
         out[verdicts, scores, answers] = Outcomes(verdicts, scores, int(top_n), answers, earlier)  # type: ignore[arg-type]
-    return {
-        kind: (replace(mine, others=tuple(each for each in out.values() if each is not mine)), by_kind[kind])
-        for kind, mine in out.items()
-    }
+    others = {kind: tuple(each for each in out.values() if each is not mine) for kind, mine in out.items()}
+    return {kind: (replace(mine, others=others[kind]), by_kind[kind]) for kind, mine in out.items()}
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
@@ -72,7 +67,9 @@ def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     names = settings.metrics.names
     if names and names != ALL_METRICS:
         return _pick(names, [], settings, outcomes)
-    every = [*_defaults(outcomes.top_n), *_spectra(settings)]
+    weights = settings.metrics.spectrum
+    every = [*_defaults(outcomes.top_n), *([metrics.spectrum(weights)] if weights else [])]
+    every += [metrics.spectrum(each, label) for label, each in settings.spectra.items()]
     wanted = every if names else [metric for metric in every if is_default(metric, outcomes.rewards)]
     return _pick((), wanted, settings, outcomes)
 
@@ -86,10 +83,8 @@ def is_default(metric: Metric, rewards: bool) -> bool:
 
 
 def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """Return the metrics to compare models by: as configured, or all that have a value per problem.
-
-    The first is pass@1 (avg@N of rewards). By default that is the only one that subjects are compared by.
-    """
+    """Return the metrics to compare models by: as configured, or all that have a value per problem."""
+    # The first is pass@1 (avg@N of rewards). By default that is the only one that subjects are compared by.
     if settings.compare.metrics:
         named = _pick(settings.compare.metrics, [], settings, outcomes)
         if pooled := [metric.name for metric in named if metric.family.pooled]:
@@ -99,15 +94,7 @@ def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
             )
         return named
     first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
-    return list(
-        dict.fromkeys([first, *(metric for metric in choose(settings, outcomes) if not metric.family.pooled)])
-    )
-
-
-def _spectra(settings: Settings) -> list[Metric]:
-    weights = settings.metrics.spectrum
-    named = [metrics.spectrum(each, label) for label, each in settings.spectra.items()]
-    return [*([metrics.spectrum(weights)] if weights else []), *named]
+    return list(dict.fromkeys([first, *(each for each in choose(settings, outcomes) if not each.family.pooled)]))
 
 
 def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:

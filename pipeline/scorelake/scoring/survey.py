@@ -71,11 +71,9 @@ class BucketTask:
 
 
 def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
-    """Return the problems with an attempt, by BOARD, subject and problem_id, and the key that they are resampled by.
-
-    The key is a hash of the problem (`own`), or of its cluster. Models may disagree on the cluster of a problem: the
-    first by name decides.
-    """
+    """Return the problems with an attempt, by BOARD, subject and problem_id, and the keys to resample them by."""
+    # The key is a hash of the problem (`own`), or of its cluster. Models may disagree on the cluster of a problem:
+    # the first by name decides.
     keys = [*BOARD, "subject", "problem_id"]
     grouped = rows.filter(pl.col("n") > 0).group_by(keys, maintain_order=True)
     problems = grouped.agg(_cluster=pl.col(cluster or "subject").first().cast(pl.String)).sort(keys)

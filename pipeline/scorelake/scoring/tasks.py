@@ -13,19 +13,17 @@ import polars as pl
 from scorelake.metrics.families import Metric
 from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, KEYS, PROBLEM_SCORE
 from scorelake.scoring.choose import ALL_METRICS, Outcomes, choose
-from scorelake.scoring.summaries import GroupMoments, bucket_moments, table_keys
+from scorelake.scoring.summaries import GroupMoments, bucket_moments
 from scorelake.scoring.survey import BucketTask
 from scorelake.scoring.values import ANSWERS, estimate_problems, metrics_by_input, needed_columns, problem_values
 from scorelake.settings import Settings
 from scorelake.storage.disk import storage_errors
 
-_IN_SQL = ("pass@k", "pass^k")
-
 
 def count_scores(histogram: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> pl.DataFrame:
     """Return the values of configured metrics of counts for every (n, c); no row if none is configured."""
     pairs = histogram.select("n", "c").unique().sort("n", "c")
-    return COUNT_SCORE.check(_values(pairs, listed_metrics(settings, outcomes)[0], settings, outcomes))
+    return COUNT_SCORE.check(_values(pairs, listed_metrics(settings, outcomes)[0], settings, outcomes, ("n", "c")))
 
 
 def problem_scores(rows: pl.DataFrame, settings: Settings, outcomes: Outcomes) -> pl.DataFrame | None:
@@ -36,30 +34,22 @@ def problem_scores(rows: pl.DataFrame, settings: Settings, outcomes: Outcomes) -
 
 def listed_metrics(settings: Settings, outcomes: Outcomes) -> tuple[list[Metric], list[Metric]]:
     """Return the metrics with a value per (n, c), and those that depend on more than n and c."""
-    chosen = [metric for metric in choose(settings, outcomes) if _is_listed(metric, settings)]
-    by_input = metrics_by_input(chosen, outcomes)
+    if settings.metrics.names in ((), ALL_METRICS):
+        return [], []
+    # a blend of group means has no value per problem, and bayes@N under a fitted prior none that models share
+    left_out = ("pass@k", "pass^k", *(() if settings.uncertainty.pseudo_counts else ("bayes@N",)))
+    named = [m for m in choose(settings, outcomes) if not m.family.pooled and m.family.name not in left_out]
+    by_input = metrics_by_input(named, outcomes)
     return by_input["counts"], [*by_input["rewards"], *by_input["answers"], *by_input["earlier"]]
 
 
-def _is_listed(metric: Metric, settings: Settings) -> bool:
-    """A blend of group means has no value per problem, and bayes@N under a fitted prior none that models share."""
-    is_fitted = settings.uncertainty.pseudo_counts is None and metric.family.name == "bayes@N"
-    return settings.metrics.names not in ((), ALL_METRICS) and not (
-        metric.family.pooled or metric.family.name in _IN_SQL or is_fitted
-    )
-
-
 def _values(
-    rows: pl.DataFrame,
-    chosen: list[Metric],
-    settings: Settings,
-    outcomes: Outcomes,
-    keys: tuple[str, ...] = ("n", "c"),
+    rows: pl.DataFrame, chosen: list[Metric], settings: Settings, outcomes: Outcomes, keys: tuple[str, ...]
 ) -> pl.DataFrame:
     """Return a row per metric and row, metric by metric."""
     values = problem_values(rows, chosen, settings, outcomes)
-    columns = {name: COUNT_SCORE.schema[name] for name in ("metric", "k", "value")}
-    frames = [rows.head(0).select(*keys, *(pl.lit(None, kind).alias(name) for name, kind in columns.items()))]
+    columns = (pl.lit(None, COUNT_SCORE.schema[name]).alias(name) for name in ("metric", "k", "value"))
+    frames = [rows.head(0).select(*keys, *columns)]
     for metric, value in zip(chosen, values, strict=True):
         named = [pl.lit(metric.name).alias("metric"), pl.lit(metric.k, pl.Int64).alias("k")]
         frames.append(rows.select(*keys, *named, pl.Series("value", value).fill_nan(None)))
@@ -80,10 +70,8 @@ class Noise:
 
 
 def bucket_noise(rows: pl.DataFrame) -> Noise:
-    """Compare the verdicts of equal answers in rows of problem_counts.
-
-    If p of m attempts with the same answer passed, p (m - p) of their m (m - 1) / 2 pairs got different verdicts.
-    """
+    """Compare the verdicts of equal answers in rows of problem_counts."""
+    # If p of m attempts with the same answer passed, p (m - p) of their m (m - 1) / 2 pairs got different verdicts.
     m, p = pl.col("answer_counts").cast(pl.Int64), pl.col("answer_passes").cast(pl.Int64)
     answers = (
         rows.lazy()
@@ -145,17 +133,13 @@ def _score(task: BucketTask) -> BucketResult:
     columns = [*KEYS, "n", "c", *needed_columns(chosen, outcomes), *answers, *carried]
     rows = task.read(dict.fromkeys(columns)).with_columns(pl.col("c").fill_null(0))
     estimates = estimate_problems(rows, chosen, settings, outcomes)
-    moments = bucket_moments(rows, estimates, table_keys(settings), settings) if estimates else []
+    moments = bucket_moments(rows, estimates, settings) if estimates else []
     values = problem_scores(rows, settings, outcomes)
     if values is not None:
-        _write(values, task)
+        path = task.local_path().parent.with_name(PROBLEM_SCORE.name) / task.scores_name()
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            values.write_parquet(path)
+        if task.mirror is not None:
+            task.mirror.send_file(path)
     return BucketResult(moments, bucket_noise(rows) if answers else None)
-
-
-def _write(values: pl.DataFrame, task: BucketTask) -> None:
-    path = task.local_path().parent.with_name(PROBLEM_SCORE.name) / task.scores_name()
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        values.write_parquet(path)
-    if task.mirror is not None:
-        task.mirror.send_file(path)
