@@ -211,21 +211,11 @@ def summarize_moments(
     hidden = count < np.maximum(min_coverage * problems * (1 - 1e-12), 1)
     hidden |= np.stack([each[0].undefined > 0 for each in moments])
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
-    lo, hi = np.empty((2, *value.shape))
-    for i, ((mean, covariance, size), kind, each) in enumerate(zip(samples, kinds, moments, strict=True)):
-        if kind.powers is not None:
-            lo[i], hi[i] = blend_interval(mean, covariance, size, kind.powers, confidence)
-        else:
-            seen = (-each[0].seen[0], each[0].seen[1]) if each[0].seen.size else None
-            lo[i], hi[i] = interval(value[i], se[i], size, kind.bounds, confidence, seen)
-    lo[np.isnan(value)] = hi[np.isnan(value)] = np.nan
+    ends = [_ends(*row, confidence) for row in zip([each[0] for each in moments], samples, value, se, strict=True)]
+    lo, hi = np.where(np.isnan(value), np.nan, np.swapaxes(ends, 0, 1))
     bound_lo, bound_hi = _bounds(lo, hi, 1 - count / problems, kinds)
-    noise, of_attempt, attempts, pooled, inverse, repeated = np.stack([each[0].noise for each in moments], axis=1)
-    noise = noise + (count - repeated) * ratio(of_attempt, repeated)  # n = 1: the mean noise of the others
-    # the fewer attempts, the more noise and the less is seen of it: take what all say together where that is more
-    # (30 problems with n = 1 to 16 covered .886 without; where all n are equal both are the same)
-    noise = np.maximum(noise, inverse * ratio(pooled, attempts - count))
-    reruns = rerun(value, ratio(noise, count**2), attempts, confidence)
+    noise = np.stack([each[0].noise for each in moments], axis=1)
+    reruns = rerun(value, _variance_of_rerun(noise, count), noise[2], confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
@@ -246,6 +236,26 @@ def summarize_moments(
         [kind.bounds for kind in kinds],
     )
     return [Summaries(*row) for row in zip(*columns, strict=True)]
+
+
+def _variance_of_rerun(sums: Floats, count: Floats) -> Floats:
+    """Return the variances of means if the same problems were attempted again, from Moments.noise."""
+    own, of_attempt, attempts, pooled, inverse, repeated = sums
+    own = own + (count - repeated) * ratio(of_attempt, repeated)  # n = 1: the mean noise of the others
+    # The fewer attempts, the more noise, and the less is seen of it: take what all say together where that is more.
+    # 30 problems with n = 1 to 16 covered .886 without it; where all n are equal both are the same.
+    return ratio(np.maximum(own, inverse * ratio(pooled, attempts - count)), count**2)
+
+
+def _ends(
+    moments: Moments, sample: tuple[Floats, Floats, Floats], value: Floats, se: Floats, confidence: float
+) -> tuple[Floats, Floats]:
+    """Return lo and hi of one metric."""
+    mean, covariance, units = sample
+    if moments.kind.powers is not None:
+        return blend_interval(mean, covariance, units, moments.kind.powers, confidence)
+    seen = (-moments.seen[0], moments.seen[1]) if moments.seen.size else None
+    return interval(value, se, units, moments.kind.bounds, confidence, seen)
 
 
 def _bounds(lo: Floats, hi: Floats, missing: Floats, kinds: Sequence[MetricKind]) -> tuple[Floats, Floats]:
