@@ -26,6 +26,8 @@ HEADS = ("per attempt", "interval", "per pass", "interval", "total", "never solv
 
 def read_costs(read: Reader, measure: str | None = None) -> list[dict[str, Any]]:
     """Return the costs of all models by board and measure, the highest score first; none without measures."""
+    if not read.rows("SELECT 1 FROM information_schema.tables WHERE table_name = 'measure_summary'"):
+        return []  # the tables exist only with [measures]
     columns, rows = read.table(_COSTS, {"measure": measure})
     return [dict(zip(columns, row, strict=True)) for row in rows]
 

@@ -252,7 +252,7 @@ def show_series(out: Path, run: str, form: str) -> str | None:
 def show_measure(out: Path, measure: str, form: str) -> str | None:
     """Print what the attempts of each model cost, by benchmark and protocol; other forms are returned as text."""
     with opened(out) as read:
-        check_names("measure", read.names("measure", "measure_summary"), [measure])
+        check_names("measure", {row["measure"]: 0 for row in read_costs(read)}, [measure])
         found = read_costs(read, measure)
         raw = read.table("FROM measure_summary WHERE measure = ? ORDER BY ALL", (measure,))
     tables = []
