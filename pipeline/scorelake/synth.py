@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ class Plan:
     problems: int
     attempts: int
     seed: int = 0
-    layout: Literal["clustered", "shuffled"] = "clustered"
+    layout: str = "clustered"
     subjects: int = 5
     ragged: bool = True
     ungraded: float = 0.01

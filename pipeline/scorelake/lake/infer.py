@@ -10,22 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from scorelake.lake.names import (
-    EITHER,
-    FAILS,
-    MODELS,
-    PASSES,
-    PROVENANCE,
-    SETS,
-    VARIANTS,
-    bare,
-    means_failure,
-    words_of,
-)
+from scorelake.lake.names import EITHER, FAILS, MODELS, PASSES, PROVENANCE, SETS, VARIANTS, means_failure, words_of
 from scorelake.lake.sample import Column, LakeSample, one_line
 from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
-from scorelake.text import plural, toml_text
+from scorelake.text import bare, plural, toml_text
 
 CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "source")
 """Usual names of columns that are worth keeping per problem."""
@@ -334,10 +323,19 @@ def _protocol_and_carry(
     return protocol, tuple(each for each in candidates if each not in protocol and is_constant(each.name))
 
 
+def config_head(lake: str) -> str:
+    """Return the first line of an inferred config."""
+    return f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it.\n"
+
+
 def config_text(inferred: InferredConfig, lake: str) -> str:
     """Return the text of a scorelake.toml."""
-    head = f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
-    lines = [head, *([f"# These rows are {inferred.numbers}."] if inferred.numbers else []), "", "[columns]"]
+    lines = [
+        config_head(lake).rstrip(),
+        *([f"# These rows are {inferred.numbers}."] if inferred.numbers else []),
+        "",
+        "[columns]",
+    ]
     for key, choice in inferred.columns.items():
         if choice.column is not None:
             names = toml_text(choice.column) if choice.added is None else _list(choice.names)
