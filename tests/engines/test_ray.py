@@ -155,7 +155,7 @@ def test_a_lost_worker_or_node_changes_nothing(
 
 
 def test_the_number_of_attempts_is_limited(engine: RayEngine) -> None:
-    with pytest.raises(ClusterError, match="failed after every retry: .*worker died") as caught:
+    with pytest.raises(ClusterError, match=r"failed after every retry: .*worker died") as caught:
         list(replace(engine, max_retries=1).map(kill_worker, ["a.parquet"]))
     assert (caught.value.where, caught.value.exit_code) == ("kill_worker(a.parquet)", 4)
 
@@ -174,7 +174,7 @@ def test_workers_that_run_out_of_memory(
         full = nodes.add(memory=900 << 30)
     try:
         there = replace(engine, memory=500 << 30)
-        with pytest.raises(ClusterError, match="failed after every retry: .*memory") as caught:
+        with pytest.raises(ClusterError, match=r"failed after every retry: .*memory") as caught:
             list(there.map(greedy, [str(tmp_path)]))
     finally:
         nodes.kill(full)
@@ -307,7 +307,7 @@ def test_another_server_is_there(answer: bytes | None) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(ClusterError, match="the port is open, but another program|timed out") as caught:
+        with pytest.raises(ClusterError, match=r"the port is open, but another program|timed out") as caught:
             check_address(address, timeout_s=0.5)
         thread.join()
     assert (caught.value.where, caught.value.exit_code) == (address, 4)

@@ -100,7 +100,7 @@ def init(
         )
     listed = write_inferred_config(lake, config)
     tasks.refuse_misfits(listed.root, listed.files, settings.load(config), lake, every_file=True)
-    reporting.next_command(lake, config)
+    print(f"next: {reporting.score_command(lake, config)}")
 
 
 @app.command()
