@@ -21,10 +21,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.threads import parallel_map
 
-SUBJECTS = (
-    *("algebra", "biology", "chemistry", "code", "geometry"),
-    *("history", "law", "logic", "physics", "statistics"),
-)
+SUBJECTS = ("algebra", "biology", "chemistry", "code", "geometry", "history", "law", "logic", "physics", "statistics")
 LEVELS = ("easy", "medium", "hard")
 ROWS = 1 << 20
 """Rows generated and written at a time."""

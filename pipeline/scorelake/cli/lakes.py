@@ -136,11 +136,10 @@ def ingest(
         from scorelake.ingest import contract, job
 
         lists = {"scorer": scorer, "filter": filter, "metric": metric, "map": map, "true": true}
-        lists |= {"ignore": protocol_ignore}
+        lists = {name: value or [] for name, value in {**lists, "ignore": protocol_ignore}.items()}
         names = {"model": model, "benchmark": benchmark, "subject": subject, "split": split, "threshold": threshold}
         rules = {"errors": errors and str(errors), "missing": missing and str(missing)}
-        typed = {name: value or [] for name, value in lists.items()} | names | rules
-        options = contract.IngestOptions.parse(**typed)
+        options = contract.IngestOptions.parse(**lists, **names, **rules)
         with reporting.progress_bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, output)
@@ -220,15 +219,13 @@ def write_inferred_config(lake: str, config: Path) -> LakeListing:
     return listed
 
 
-def remembered_settings(out: str) -> Settings | None:
+def published_settings(out: str) -> Settings | None:
     """Return the settings of the published run of an output on a disk; None if there is none."""
     from scorelake.publish.snapshot import Output, stored_settings
 
-    if is_remote(out) or not Path(out).is_dir():
-        return None
-    with suppress(ScorelakeError):  # what is wrong with the output, `score` itself reports
-        manifest = Output.at(out).current()
-        return None if manifest is None else stored_settings(manifest)
+    with suppress(ScorelakeError):  # `score` itself reports what is wrong with the output
+        if not is_remote(out) and Path(out).is_dir() and (manifest := Output.at(out).current()) is not None:
+            return stored_settings(manifest)
     return None
 
 
@@ -236,11 +233,9 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
     """Return what differs of the settings that scores depend on: keys, with the value of `before`."""
     from scorelake.publish.runs import flatten_settings
 
-    ours, theirs = (
-        dict(flatten_settings({**each.counting(), **each.scoring(), "gates": each.gates.model_dump()}))
-        for each in (before, now)
-    )
-    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value]
+    trees = [{**each.counting(), **each.scoring(), "gates": each.gates.model_dump()} for each in (before, now)]
+    old, new = (dict(flatten_settings(tree)) for tree in trees)
+    return [f"{key} = {value}" for key, value in old.items() if new.get(key) != value]
 
 
 def load_settings(
@@ -254,17 +249,14 @@ def load_settings(
         arguments["config"] = config
     arguments["measures"] = measured(arguments.get("measures") or ())
     settings = settings_for(lake, columns=mapped(column or ()), **arguments)
-    before = remembered_settings(out)
-    if before is not None:
-        changed = changed_settings(before, settings)
+    before = published_settings(out)
+    if before is not None and (changed := ", ".join(changed_settings(before, settings))):
         is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures"))
-        if changed and not is_given and not described(lake, settings.storage):
-            reporting.say(
-                f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
-            )
+        if is_given or described(lake, settings.storage):
+            reporting.say(f"settings changed since the last run of {out}, which had {changed}")
+        else:
+            reporting.say(f"using the settings of the last run of {out}: {changed} (--config overrides them)")
             settings = before.model_copy(update={"run": settings.run, "storage": settings.storage})
-        elif changed:
-            reporting.say(f"settings changed since the last run of {out}, which had {', '.join(changed)}")
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings

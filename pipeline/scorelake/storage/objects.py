@@ -225,26 +225,23 @@ class Objects:
             denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
             changed = (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError)
             is_missing = isinstance(error, FileNotFoundError)
-            new: ScorelakeError = errors.UnreachableError(
-                f"the store cannot be reached or used: {message}",
-                where=where,
-                hint="nothing was published; run again: finished counts are kept",
-            )
+            kind: type[ScorelakeError] = UsageError
             if (status == 404 and not is_missing) or (is_missing and any(text in str(error) for text in _NO_BUCKET)):
-                hint = "check address and endpoint"
-                new = errors.LakeError("no such bucket or container", where=self.url, hint=hint)
+                kind, where = errors.LakeError, self.url
+                message, hint = "no such bucket or container", "check address and endpoint"
             elif isinstance(error, changed):
-                new = self._changed(key)
+                raise self._changed(key) from None
             elif isinstance(error, denied) or status in (401, 403):
+                message = f"access denied: {message}"
                 hint = "set credentials in the environment that may list, read and write here"
-                new = UsageError(f"access denied: {message}", where=where, hint=hint)
             elif status == 400 or isinstance(error, ValueError):
                 hint = "check the address and the settings in the environment"
-                new = UsageError(message, where=where, hint=hint)
             elif "invalid path" in str(error):
-                hint = "rename or remove the object: keys must look like paths"
-                new = errors.DataError(message, where=where, hint=hint)
-            raise new from None
+                kind, hint = errors.DataError, "rename or remove the object: keys must look like paths"
+            else:
+                kind, message = errors.UnreachableError, f"the store cannot be reached or used: {message}"
+                hint = "nothing was published; run again: finished counts are kept"
+            raise kind(message, where=where, hint=hint) from None
 
     def _changed(self, key: str) -> ChangedError:
         return ChangedError("the object was changed or deleted", where=f"{self.url}/{key}", hint="run again")
