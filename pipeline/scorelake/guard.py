@@ -1,8 +1,4 @@
-"""Run work in a child process, so that a crash of a library (abort, segmentation fault) ends only the child.
-
-Arrow can end the process on a damaged file without checksums. If the parent is killed, the child ends too: a job
-whose caller is gone holds no lock.
-"""
+"""Run work in a child process, since Arrow can end the process on a damaged file. The child ends with its parent."""
 
 from __future__ import annotations
 
@@ -31,11 +27,7 @@ Result = TypeVar("Result")
 
 
 def run_isolated(work: Callable[[bool], int], candidates: Callable[[bool], list[Candidate]], full: bool) -> int:
-    """Run the job in a child process and return its exit code.
-
-    If it crashes, count the candidates one at a time, each in a child process; quarantine those that crash, and run
-    the job once more.
-    """
+    """Run the job in a child process; after a crash, quarantine the files that crash a child, and run it again."""
     code = _run_in_fork(lambda: work(full))
     if code >= 0:
         return code
@@ -106,10 +98,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def run_in_subprocess(task: Callable[[Item], Result], item: Item) -> Result:
-    """Run a task in a new process and return its result; raise EndedError if a signal ended it.
-
-    Not a fork: a worker of a cluster has threads that a fork would break.
-    """
+    """Run a task in a new process (no fork: workers have threads); raise EndedError if a signal ended it."""
     command = [sys.executable, "-c", f"from scorelake.guard import serve; serve({os.getpid()})"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as child:

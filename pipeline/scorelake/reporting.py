@@ -239,10 +239,8 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
 
 def removed(what: Removed) -> None:
     """Print what `gc` removed."""
-    say(
-        f"removed {plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}, "
-        f"{what.bytes / 2**20:,.1f} MiB; history stays"
-    )
+    counts = f"{plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}"
+    say(f"removed {counts}, {what.bytes / 2**20:,.1f} MiB; history stays")
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:

@@ -362,10 +362,7 @@ class Settings(Part):
 
 
 def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:
-    """Return the settings of a TOML file, overridden by flags such as **{"metrics.names": (...)}.
-
-    `below` has the defaults in the description of the lake, section by section.
-    """
+    """Return settings: those in `below`, then a TOML file, then flags such as **{"metrics.names": (...)}."""
     tree: dict[str, Any] = {}
     if config is not None:
         try:

@@ -1,7 +1,6 @@
-"""Write a synthetic lake for demos, tests and benchmarks: seeded, and streamed so that 1e9 attempts fit any machine.
+"""Write a synthetic lake for demos, tests and benchmarks, in chunks, from a seed.
 
-Models differ in strength, subjects in difficulty, and problems within a subject by a Beta distribution; the number of
-attempts varies, and some attempts are ungraded.
+Models differ in strength, subjects in difficulty, and problems of a subject by a Beta distribution.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Commands that read a lake, or make one: score, count, init, ingest, synth.
-
-Heavy libraries are imported by the command that needs them, so that --help is instant.
-"""
+"""Commands that read or make a lake. Heavy libraries are imported by the command that needs them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Commands about an output: compare, sql, check, gc, runs, rollback, show, page, report, export.
-
-Heavy libraries are imported by the command that needs them, so that --help is instant.
-"""
+"""Commands about an output. Heavy libraries are imported by the command that needs them."""
 
 from __future__ import annotations
 

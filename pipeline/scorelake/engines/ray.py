@@ -1,7 +1,6 @@
-"""Run tasks on a Ray cluster. Ray repeats a task whose worker or node is lost, a limited number of times.
+"""Run tasks on a Ray cluster, which repeats a task whose worker or node is lost.
 
-Only task descriptions and small results pass through the driver; lake and output are on storage that every node sees.
-A task may run twice: its output is written to a temporary path and renamed.
+Only tasks and small results pass through the driver; lake and output are on storage that every node sees.
 """
 
 from __future__ import annotations

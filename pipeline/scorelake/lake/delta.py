@@ -1,8 +1,4 @@
-"""List the files of the current version of a Delta table, with the partition values in its log.
-
-The only module that uses deltalake, and only to read the log: files are listed, fetched and counted as those of any
-lake. The log of a table in object storage is copied first, so that credentials, retries and errors are our own.
-"""
+"""List the files of a Delta table. deltalake reads only the log; files are fetched with our own code."""
 
 from __future__ import annotations
 

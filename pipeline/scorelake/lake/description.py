@@ -1,7 +1,6 @@
-"""The settings of a run: `_scorelake.json`, which `ingest` writes into a lake, below the config, below arguments.
+"""Settings of a run: the description that `ingest` writes into a lake, then the config, then arguments.
 
-The command line and the Python API both call `settings_for`. Nothing here loads Polars: the command line sets its
-number of threads from the settings, and Polars reads that number once, when it is loaded.
+Nothing here loads Polars, since the command line sets its number of threads from the settings.
 """
 
 from __future__ import annotations

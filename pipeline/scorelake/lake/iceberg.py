@@ -1,8 +1,4 @@
-"""List the files of the current snapshot of an Iceberg table, as its metadata and manifests name them.
-
-The only module that uses pyiceberg, and only to read metadata. Files are read with our own code, so a table may have
-been moved, and credentials, retries and errors are our own.
-"""
+"""List the files of an Iceberg table with pyiceberg, which reads only metadata, through our own code."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ from scorelake.storage.files import File, Shard
 from scorelake.text import toml_text
 
 FILES, GROUPS, ROWS = 8, 3, 3000
-"""Number of files, of row groups per file, and of rows per row group."""
+"""Files, row groups per file, and rows per row group."""
 MAX_FILES, MAX_ROWS = 64, 1 << 14
 """Files and rows per row group where only the columns of settings are read."""
 _UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, parquet.DamagedError, UnicodeError, OSError)
 MAX_SETTINGS = 50
 """A column with more values is no setting, whatever its name."""
-_EXAMPLES, _EXAMPLE_LENGTH = 4, 30
+_EXAMPLES, _LENGTH = 4, 30
 _KINDS = {"boolean": "booleans", "integer": "whole numbers", "number": "numbers", "text": "texts"}
 
 
@@ -83,7 +83,8 @@ class Column:
     @property
     def summary(self) -> str:
         """The kind and some values, for example `texts: easy, hard`."""
-        examples = [_shorten(str(value)) for value in self.distinct.head(_EXAMPLES).to_list()]
+        lines = [one_line(str(value)) for value in self.distinct.head(_EXAMPLES).to_list()]
+        examples = [line if len(line) <= _LENGTH else f"{line[: _LENGTH - 3]}..." for line in lines]
         more = ", ..." if len(self.distinct) > _EXAMPLES else ""
         kind = "folders" if self.is_folder else _KINDS.get(self.kind, self.type)
         return f"{kind}: {', '.join(examples)}{more}" if examples else f"{kind} with nothing but nulls"
@@ -183,11 +184,6 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _shorten(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _EXAMPLE_LENGTH else f"{line[: _EXAMPLE_LENGTH - 3]}..."
-
-
 def pooled_in_lake(lake: LakeListing, settings: Settings) -> list[str]:
     """Return the warnings of `pooled_settings` for a lake, by some rows of some files."""
 
@@ -207,10 +203,7 @@ def pooled_in_lake(lake: LakeListing, settings: Settings) -> list[str]:
 
 
 def pooled_settings(rows: pl.DataFrame, settings: Settings) -> list[str]:
-    """Return a warning for each column that looks like a setting and differs within a model and benchmark.
-
-    A text that differs between problems only, such as the prompt of each, is no setting.
-    """
+    """Warn of settings that differ within a model and benchmark, but not of texts that only problems differ in."""
     parts = {key: [part for part in settings.columns.parts(key) if part in rows.columns] for key in COMPOSITE}
     warnings = []
     for name in rows.columns:
@@ -218,10 +211,8 @@ def pooled_settings(rows: pl.DataFrame, settings: Settings) -> list[str]:
         if name in settings.used or not column.is_setting:
             continue
         problem = parts["subject"] + parts["problem_id"] if column.kind == "text" else []
-        if (
-            rows.group_by(*parts["benchmark"], *parts["model"], *problem).agg(pl.col(name).n_unique())[name].max()
-            == 1
-        ):
+        groups = rows.group_by(*parts["benchmark"], *parts["model"], *problem)
+        if groups.agg(pl.col(name).n_unique())[name].max() == 1:
             continue
         counts = rows[name].value_counts().sort("count", name, descending=[True, False], nulls_last=True).rows()
         values = ", ".join(f"{value} ({number:,} rows)" for value, number in counts[:5])

@@ -1,8 +1,6 @@
-"""List, read and write objects in S3, Google Cloud Storage and Azure, and replace an object conditionally.
+"""List, read and write objects with obstore, with timeouts and limited retries.
 
-The only module that uses obstore. Endpoints and credentials come from the environment (AWS_ENDPOINT_URL,
-AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_NAME, GOOGLE_SERVICE_ACCOUNT, ...), so no secret can reach a table. Every
-request has a timeout; failures are retried for a limited time.
+Endpoints and credentials come from the environment, so that no secret can reach a table.
 """
 
 from __future__ import annotations
@@ -160,10 +158,7 @@ class Objects:
         asyncio.run(_run_all(upload, files))
 
     def replace(self, path: Path, key: str, before: Object | None) -> str:
-        """Upload a file if the object at its key is still `before` (None: still missing), and return its etag.
-
-        Raises ChangedError otherwise. A put can succeed although its response is lost: the object decides then.
-        """
+        """Upload a file if the object is still `before` (None: missing); return its etag, or raise ChangedError."""
         store = self._connect(4 * self.storage.timeout_s + path.stat().st_size / _MIN_UPLOAD_RATE)
         mode: Any = "create"
         if before is not None:
