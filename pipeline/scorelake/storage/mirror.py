@@ -1,7 +1,7 @@
 """An output in object storage, and the local folder that mirrors it.
 
-Partial counts are uploaded at once, so that a killed run loses none. A conditional put of leaderboard.duckdb publishes
-a run: of two concurrent runs one gets an error.
+Partial counts are uploaded at once, so that a killed run loses none. A conditional put of leaderboard.duckdb
+publishes a run: of two concurrent runs one gets an error.
 """
 
 from __future__ import annotations
