@@ -144,9 +144,9 @@ def compare_board(correct: Ints, n: int, name: str, settings: Settings) -> Board
     with TemporaryDirectory() as home:
         path = Path(home, "part.parquet")
         frame.write_parquet(path)
-        benchmarks = list_benchmarks(survey_bucket(path, settings))
+        benchmarks = list_benchmarks(survey_bucket(path, settings), settings)
         bucket = BucketTask(str(path), frame.height, settings, outcomes)
-        sums = LakeSums(local.map, [(bucket,)], benchmarks, in_process=True)
+        sums = LakeSums.of(local.map, [(bucket,)], benchmarks, in_process=True)
         ((result,),) = compare_boards(benchmarks, [PASS], lambda board, _: set(board.models), settings, sums)
     return result
 

@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     from scorelake.notebook.plots import Drawing
     from scorelake.notebook.scoring import EntryKind, Frame, Matrices, Options
     from scorelake.read.gate import Gate
+    from scorelake.read.plan import Need
 
-__all__ = ["Board", "Comparison", "Drawing", "__version__", "errors", "gate", "metrics", "open", "score"]
+__all__ = ["Board", "Comparison", "Drawing", "__version__", "errors", "gate", "metrics", "open", "plan", "score"]
 
 # Loaded on first use: the libraries behind them take most of a second.
 _LAZY = {
@@ -136,6 +137,45 @@ def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads 
     board = Board(check_location(out))
     assert board.folder  # raises at once if there is none
     return board
+
+
+def plan(
+    out: str | PathLike[str],
+    question: str = "top 1",
+    benchmark: str | None = None,
+    lift: float | None = None,
+    cost_per_problem: float | None = None,
+) -> list[Need]:
+    """Plan the problems and attempts that answer a question about pass@1, with the output as a pilot.
+
+    Parameters
+    ----------
+    out : path
+        An output, as for `open`.
+    question : str
+        "A vs B" (two models), "top 1" (the leaders and their rivals), or "half-width 0.02" (of every interval).
+    benchmark : str, optional
+        By default all benchmarks.
+    lift : float, optional
+        The lift to find; by default the one seen so far.
+    cost_per_problem : float, optional
+        The cost of a new problem, as a multiple of an attempt's: asks for the cheapest number of attempts.
+
+    Returns
+    -------
+    list of Need
+        `text()` is the answer as a sentence.
+
+    Examples
+    --------
+    >>> sl.plan("out", "model-02 vs model-03")[0].dominated_by
+    'attempts'
+    """
+    from scorelake.read.plan import plan as plan_needs  # noqa: PLC0415 - see _LAZY
+    from scorelake.read.session import reading  # noqa: PLC0415
+
+    with reading(str(out)) as folder:
+        return plan_needs(folder, str(out), question, benchmark, lift, cost_per_problem)
 
 
 def gate(

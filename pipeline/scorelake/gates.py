@@ -44,15 +44,6 @@ def refuse(
     if not counted:
         raise DataError("no attempt in any file", hint="the files hold no rows, or none that can be used")
     benchmark_kinds(counted, settings.answers)
-    for name in settings.carried:
-        having = [partial for partial in counted if name in partial.carried]
-        odd = [partial for partial in having if partial.carried[name] != having[0].carried[name]]
-        if odd:
-            raise DataError(
-                f"column {name} holds {having[0].carried[name]} in {having[0].files[0].path} and "
-                f"{odd[0].carried[name]} in {odd[0].files[0].path}",
-                hint="a carried column must hold the same sort of values in every file",
-            )
 
 
 def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:

@@ -34,7 +34,7 @@ from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
-from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part
+from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part, with_window
 from scorelake.storage.disk import remove
 from scorelake.version import __version__
 
@@ -100,6 +100,7 @@ def score_lake(
     settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
     out = _shared_output(out)
     refuse_inside(location, out.name)
+    settings = with_window(location, out, settings)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
         return _planned(location, plan)
@@ -132,7 +133,7 @@ def _run_stages(
     gates.refuse(partials, quarantine, settings, allow_quarantine)
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
-    warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
+    warnings = [*before.notes, *_notes(settings, plan)]
     inputs = _inputs([*partials, *earlier], settings)
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]
@@ -199,6 +200,13 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
         "lake": str(location),
         "settings": json.dumps(settings.model_dump(mode="json"), sort_keys=True),
     }
+
+
+def _notes(settings: Settings, plan: ScorePlan) -> list[str]:
+    """Return what the settings leave out, and patterns that leave nothing out."""
+    column, since = settings.window.column, settings.window.since
+    notes = [f"only rows with {column} >= {since} are counted ([window])"] if since else []
+    return notes + [f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle]
 
 
 def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:

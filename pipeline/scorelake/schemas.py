@@ -368,6 +368,69 @@ FORECAST = Table(
         "attempts_per_problem": (REAL, "Mean number of graded attempts per problem"),
     },
 )
+_MEASURED: Columns = {**MODEL_COLUMNS, "measure": (TEXT, "Name of the measure in [measures]")}
+_PAID_PROBLEMS: Columns = {"problems": (INT, "Problems with a graded attempt that has the measure")}
+MEASURE_SUMMARY = Table(
+    "measure_summary",
+    "What attempts cost, by model and measure; only with [measures].",
+    {
+        **_MEASURED,
+        "value": (REAL, "Mean over problems of the mean per graded attempt"),
+        "lo": (REAL, "Lower end of the confidence interval of value"),
+        "hi": (REAL, "Upper end of the confidence interval of value"),
+        "per_pass": (REAL, "Sum over graded attempts per passed attempt; null if none passed"),
+        "per_pass_lo": (REAL, "Lower end of the confidence interval of per_pass (bootstrap over problems)"),
+        "per_pass_hi": (REAL, "Upper end of the confidence interval of per_pass; null if it is unbounded"),
+        "total": (REAL, "Sum over graded attempts, each paid once"),
+        "ungraded_total": (REAL, "Sum over ungraded attempts"),
+        **_PAID_PROBLEMS,
+        "never_solved": (INT, "Problems of these that no attempt solved"),
+        "attempts": (INT, "Graded attempts that have the measure"),
+        "missing": (INT, "Graded attempts of these problems without the measure"),
+    },
+)
+COST_CURVE = Table(
+    "cost_curve",
+    "pass@k and the expected cost of sampling until solved, at most k times; only with [measures].",
+    {
+        **_MEASURED,
+        "k": (INT, "Largest number of attempts"),
+        "value": (REAL, "pass@k"),
+        "lo": (REAL, "Lower end of the confidence interval of value"),
+        "hi": (REAL, "Upper end of the confidence interval of value"),
+        "cost": (REAL, "cost@k: mean over problems of the expected cost until one attempt passes, at most k"),
+        "cost_lo": (REAL, "Lower end of the confidence interval of cost"),
+        "cost_hi": (REAL, "Upper end of the confidence interval of cost"),
+        "solved_per_cost": (REAL, "value divided by cost"),
+        "solved_per_cost_lo": (REAL, "Lower end of the confidence interval of solved_per_cost"),
+        "solved_per_cost_hi": (REAL, "Upper end of that interval; null if it is unbounded"),
+        **_PAID_PROBLEMS,
+    },
+)
+BUDGET_CURVE = Table(
+    "budget_curve",
+    "What one attempt scores if it must not cost more than a budget; only with [measures].",
+    {
+        **_MEASURED,
+        "budget": (REAL, "Largest cost of an attempt: an edge of the logarithmic bins, four per doubling"),
+        "value": (REAL, "Mean over problems of the share of attempts that passed within the budget"),
+        "lo": (REAL, "Lower end of the confidence interval of value"),
+        "hi": (REAL, "Upper end of the confidence interval of value"),
+    },
+)
+FRONTIER = Table(
+    "frontier",
+    "Score against cost, by benchmark and protocol; only with [measures].",
+    {
+        **_MEASURED,
+        "score": (REAL, "pass@1"),
+        "cost": (REAL, "Mean over problems of the mean per graded attempt"),
+        "on_front": (FLAG, "No other model is better and cheaper, both beyond chance"),
+        "front_by_value": (FLAG, "No other model has a score as high and a cost as low, one of them better"),
+        "p_front": (REAL, "Share of bootstrap resamples in which front_by_value holds"),
+    },
+)
+MEASURE_TABLES = (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER)
 ESTIMATES = (ADJUSTED, FORECAST)
 SERIES = Table(
     "series",

@@ -20,7 +20,7 @@ RESERVED = (
 )
 """Names of our own output columns, which a carried column cannot take."""
 _SUMS = ("sum", "squares", "count")
-MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _SUMS), "passed_bins")
+MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _SUMS), "max", "passed_bins")
 """Suffixes of the columns of a measure in problem_counts: graded, passed and ungraded attempts."""
 UNIFORM = (1.0, 1.0)
 PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
@@ -238,6 +238,20 @@ class Compare(Part):
     max_pairs: int = Field(1_000_000, ge=1)  # with more pairs, models are compared with leaders and neighbours only
 
 
+class Window(Part):
+    """Count only the newest rows, by a column or folder key of dates, times or whole numbers."""
+
+    column: str | None = None
+    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None  # before the newest value: 7d, 12h, 2w, 3
+    since: str | None = None  # computed from `last` if that is set
+
+    @model_validator(mode="after")
+    def _has_column(self) -> Window:
+        if (self.column is None) != (self.last is None and self.since is None):
+            raise ValueError("needs a column, and last or since")
+        return self
+
+
 class Series(Part):
     """Models whose names are points of a series; the pattern has the groups `model` and `step`."""
 
@@ -297,6 +311,7 @@ class Settings(Part):
     gates: Gates = Gates()
     publish: Publish = Publish()
     compare: Compare = Compare()
+    window: Window = Window()
     series: Series = Series()
     run: Run = Run()
     storage: Storage = PATIENCE
@@ -333,7 +348,7 @@ class Settings(Part):
     def used(self) -> set[str]:
         """Return every column that the counts depend on."""
         keys = [key for key in NAMING if key != "answer" or self.answers]
-        named = (*self.carried, *self.protocol.columns, *self.measured.values())
+        named = (*self.carried, *self.protocol.columns, *self.measured.values(), *filter(None, [self.window.column]))
         return {*(name for key in keys for name in self.columns.parts(key)), *named}
 
     @property
@@ -350,8 +365,9 @@ class Settings(Part):
 
     def counting(self) -> dict[str, Any]:
         """Return the settings that counts depend on; the names of partials depend on them."""
-        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates"})
+        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates", "window"})
         parts["policy"].pop("max_rejected")
+        parts["window"].pop("last")  # `since` follows from it
         parts |= {"measures": self.measured} if self.measures else {}
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
 

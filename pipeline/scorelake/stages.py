@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
@@ -19,8 +20,11 @@ from scorelake.comparing.sums import LakeSums
 from scorelake.comparing.tables import comparison_tables
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
+from scorelake.counting.shard import newest
+from scorelake.counting.window import first_inside
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
+from scorelake.lake.download import local_copy
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.metrics.costs import FIRST_EDGE
 from scorelake.publish.snapshot import Output
@@ -41,6 +45,7 @@ from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.grader_noise import Noise, noise_table
+from scorelake.scoring.measures import measure_tables
 from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.problem_scores import count_scores, listed_metrics
@@ -52,7 +57,7 @@ from scorelake.scoring.values import follow_from_counts
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote
 from scorelake.storage.files import File, Shard
-from scorelake.threads import batch_by_size
+from scorelake.threads import batch_by_size, parallel_map
 
 _AT_ONCE = 16
 """Surveys that are added up together."""
@@ -107,6 +112,22 @@ class ScorePlan:
         read = sum(len(shard.files) for shard in self.shards)
         left_out = {"ignored": len(self.lake.left_out), "left_out": tuple(self.lake.describe_left_out())}
         return {"files_read": read, "files_reused": len(self.lake.files) - read, **left_out}
+
+
+def with_window(location: str | Path, out: Output, settings: Settings) -> Settings:
+    """Return the settings with the first value of a window that is given by its length."""
+    window = settings.window
+    if window.last is None or window.column is None:
+        return settings
+    column = window.column
+    lake = listing(location, settings.storage, settings.lake.exclude, out.name)
+    with (
+        TemporaryDirectory() as folder,
+        local_copy(Shard(lake.root, tuple(lake.files)), Path(folder) / "lake", settings, (column,)) as here,
+    ):
+        values = parallel_map(lambda file: newest(here, file, column), here.files)
+    window = window.model_copy(update={"since": first_inside(values, window.last)})
+    return settings.model_copy(update={"window": window})
 
 
 def plan_lake(
@@ -288,6 +309,7 @@ def _score_kind(
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
         **series_tables(tasks_of, models, settings, outcomes),
+        **(measure_tables(tasks_of, settings) if outcomes.binary else {}),
         ANSWER_NOISE.name: noise_table(noise),
     }
 

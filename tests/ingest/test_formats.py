@@ -657,6 +657,27 @@ def test_generic_comparison(tmp_path: Path, pred: Any, gt: Any, passed: int | No
     assert (report.total.passed if not report.refused else None) == passed
 
 
+def test_indented_document_of_one_record(tmp_path: Path) -> None:
+    text = json.dumps({"problem_id": "p", "ok": True}, indent=1) + "\n"
+    assert load_table(tmp_path, text, "x.json").sources[0].passed == 1
+
+
+def test_swebench_report_and_instances_have_one_model(tmp_path: Path) -> None:
+    path = write(tmp_path, "swebench_report")
+    path.rename(path.with_name("acme__m1.run-0.json"))
+    load(tmp_path, benchmark="b")
+    assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {"m", "acme/m1"}
+
+
+def test_bfcl_model_is_not_the_group_of_its_category(tmp_path: Path) -> None:
+    folder = write(tmp_path, "bfcl").parent
+    folder.rename(folder.with_name("moved"))
+    (folder / "live").mkdir(parents=True)
+    for path in folder.with_name("moved").iterdir():
+        path.rename(folder / "live" / path.name)
+    assert {source.model for source in load(tmp_path).sources} == {"m"}
+
+
 def test_helm_predictions_are_no_statistics_and_other_models_are_noted(tmp_path: Path) -> None:
     path = write(tmp_path, "helm")
     shown = [{"instance_id": "p", "train_trial_index": 0, "predicted_text": "x", "stats": {"exact_match": 1.0}}]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +42,15 @@ def counts(folder: Path, n: np.ndarray, c: np.ndarray, buckets: int = 1) -> RunC
     return RunCounts(paths, buckets, load(**{"metrics.names": NAMES}), Outcomes(True, False, int(n.max())))
 
 
-@pytest.mark.parametrize("buckets", [(1, 1), (2, 8), (8, 1)])
-def test_changes_are_paired_by_problem(tmp_path: Path, buckets: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("buckets", "is_other"), [((1, 1), False), ((2, 8), False), ((8, 1), False), ((3, 4), True)])
+def test_changes_are_paired_by_problem(tmp_path: Path, buckets: tuple[int, int], is_other: bool) -> None:
+    """`is_other`: the earlier run was cut into buckets by another rule."""
     rng = np.random.default_rng(3)
     n = rng.integers(0, 5, (2, 2, 48))
     c = rng.binomial(n, 0.6)
     sides = [counts(tmp_path / str(i), n[i], c[i], buckets[i]) for i in range(2)]
+    if is_other:
+        sides[0] = replace(sides[0], buckets=1)
     rows = pair_problems(*sides, 0.95).rows(named=True)
     assert len(rows) == 2 * len(NAMES)
     for row in rows:

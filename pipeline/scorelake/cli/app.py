@@ -32,8 +32,10 @@ app = typer.Typer(
 
 Out = Annotated[str, Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
 _COLUMN = "Map a column, such as model=model_name. Repeatable; a repeated key joins its columns."
+_WINDOW = "Only the newest rows: date=7d, date=2026-11-01 (since), or run=3."
 _MEASURE = "A column of what attempts cost, such as cost_usd=cost. Kinds: cost, tokens, time. Repeatable."
 Columns = Annotated[Names, Option("--column", metavar="KEY=NAME", help=_COLUMN)]
+Window = Annotated[str | None, Option(metavar="COLUMN=LENGTH", help=_WINDOW)]
 Measures = Annotated[Names, Option("--measure", metavar="NAME=KIND", help=_MEASURE)]
 
 

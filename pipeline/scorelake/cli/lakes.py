@@ -14,7 +14,7 @@ import typer
 from typer import Argument, Option
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, Measures, Names, app, command
+from scorelake.cli.app import Columns, Measures, Names, Window, app, command
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
 
@@ -43,6 +43,7 @@ def score(
     config: Config = None,
     column: Columns = None,
     measure: Measures = None,
+    window: Window = None,
     by: Annotated[Names, Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[float | None, Option(help="Gigabytes to aim at. Default: half of the machine.")] = None,
     engine: Annotated[EngineName, Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
@@ -62,7 +63,7 @@ def score(
     options |= {"engine": engine.value, "address": address}
 
     def settings() -> Settings:
-        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure}
+        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure, "window": window}
         return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
@@ -75,8 +76,8 @@ def score(
             output.done(report)
         return 0
 
-    is_guarded = context.obj == GUARDED and engine is EngineName.local
-    run_job(is_guarded, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
+    isolated = context.obj == GUARDED and engine is EngineName.local
+    run_job(isolated, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
 
 
 @command
@@ -232,7 +233,8 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
 
     trees = [{**each.counting(), **each.scoring(), "gates": each.gates.model_dump()} for each in (before, now)]
     old, new = (dict(flatten_settings(tree)) for tree in trees)
-    return [f"{key} = {value}" for key, value in old.items() if new.get(key) != value]
+    moving = "window.since" if now.window.last else ""
+    return [f"{key} = {value}" for key, value in old.items() if new.get(key) != value and key != moving]
 
 
 def load_settings(
@@ -248,7 +250,7 @@ def load_settings(
     settings = settings_for(lake, columns=mapped(column or ()), **arguments)
     before = published_settings(out)
     if before is not None and (changed := ", ".join(changed_settings(before, settings))):
-        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures"))
+        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures", "window"))
         if is_given or described(lake, settings.storage):
             reporting.say(f"settings changed since the last run of {out}, which had {changed}")
         else:

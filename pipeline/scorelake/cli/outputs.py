@@ -76,6 +76,37 @@ def gate(
     raise typer.Exit(code)
 
 
+@app.command()
+def plan(
+    out: Out,
+    question: Annotated[str, Option(help='"A vs B" (two models), "top 1", or "half-width 0.02".')] = "top 1",
+    benchmark: Annotated[str | None, Option(help="Only this benchmark.")] = None,
+    lift: Annotated[float | None, Option(help="The lift to find. Default: the one seen so far.")] = None,
+    cost_per_problem: Annotated[
+        float | None, Option(help="The cost of a new problem, as a multiple of an attempt's.")
+    ] = None,
+    work_list: Annotated[
+        Path | None, Option(help="Write the attempts that are missing to this .csv, .jsonl or .parquet file.")
+    ] = None,
+    attempts: Annotated[int | None, Option(min=1, help="Attempts per problem of the work list.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Plan the problems and attempts that answer a question about pass@1."""
+    with reporting.failures(reporting.CommandOutput(as_json)):
+        from scorelake.read import plan as planning
+        from scorelake.read import session
+
+        with session.reading(out) as folder:
+            needs = planning.plan(folder, out, question, benchmark, lift, cost_per_problem)
+            missing = planning.write_work_list(folder, work_list, attempts, benchmark) if work_list else 0
+        document = {"status": "planned", "exit_code": 0, "needs": planning.document(needs)}
+        text = "\n".join(escape_controls(need.text()) for need in needs)
+        text = text or "Every leader is significantly better than all others: no rank is open."
+        reporting.data(json.dumps(document) if as_json else text)
+        if work_list:
+            reporting.say(f"{missing:,} attempts are listed in {work_list}")
+
+
 @command
 def sql(
     out: Out,

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scorelake.counting.canonical import MEASURE_PREFIX, PASSED
+from scorelake.counting.canonical import MEASURE_PREFIX, PASSED, UNGRADED
 from scorelake.counting.duplicates import PROBLEM
 from scorelake.counting.kernel import changes
 from scorelake.metrics.costs import BINS
@@ -59,7 +59,9 @@ def with_measure(frame: pl.DataFrame, attempts: pl.DataFrame, name: str, edges: 
         named = zip(("sum", "squares", "count"), sums, strict=True)
         columns |= {prefix + end: pl.Series(column) for end, column in named}
         columns[f"{prefix}count"] = columns[f"{prefix}count"].cast(pl.Int64)
-    won = outcome == PASSED
+    largest, won = np.zeros(frame.height), outcome == PASSED
+    np.maximum.at(largest, owner[outcome < UNGRADED], paid["value"].to_numpy()[outcome < UNGRADED])
+    columns["max"] = pl.Series(largest)
     binned = np.sort(owner[won] * BINS + np.searchsorted(edges, paid["value"].to_numpy()[won]))
     columns["passed_bins"] = pl.Series(_lists(binned // BINS, (binned % BINS).astype(np.uint8), frame.height))
     return frame.with_columns(column.alias(f"{name}_{end}") for end, column in columns.items())

@@ -175,7 +175,8 @@ def _stage_all(
 
             add(i, _run_task(task, tick))
     in_order = [results[i] for i in range(len(tasks))]
-    report.refused += [result for result in in_order if isinstance(result, DataError)]
+    refused = {str(result): result for result in in_order if isinstance(result, DataError)}
+    report.refused += refused.values()  # a broken file that several sources share is named once
     return [result for result in in_order if isinstance(result, StagedSource)]
 
 

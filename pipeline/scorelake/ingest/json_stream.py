@@ -164,6 +164,9 @@ def lines(
     for number, text in text_lines(path, watch):
         if not text.strip():
             continue
+        if number == 1 and text.strip() == "{":  # one indented document
+            yield number, load_object(path)
+            return
         try:
             record = decode(text, str(path), number)
         except DataError as error:

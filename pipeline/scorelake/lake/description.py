@@ -6,6 +6,7 @@ Nothing here loads Polars, since the command line sets its number of threads fro
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,6 +33,7 @@ def settings_for(
     memory: float | None = None,
     below: Mapping[str, Mapping[str, Any]] | None = None,
     measures: Mapping[str, Any] | None = None,
+    window: str | None = None,
 ) -> Settings:
     """Return settings: the description of the lake (without a lake `below`), then the config, then the arguments."""
     if not isinstance(columns, Mapping | None):
@@ -39,6 +41,12 @@ def settings_for(
     flags = _flatten(config) if isinstance(config, Mapping) else {}
     flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
     flags |= {f"measures.{name}": measure for name, measure in (measures or {}).items()}
+    if window:
+        column, _, length = window.partition("=")
+        flags |= {
+            "window.column": column,
+            f"window.{'last' if re.fullmatch('[0-9]+[hdw]?', length) else 'since'}": length,
+        }
     given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
     flags |= {key: value for key, value in given.items() if value not in (None, ())}
     file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))

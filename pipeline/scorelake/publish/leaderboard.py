@@ -97,6 +97,9 @@ def _load_tables(
 ) -> None:
     for table in _FROM_SNAPSHOT:
         _load(db, table, table.read(snapshot))
+    for table in schemas.MEASURE_TABLES:
+        if (snapshot / f"{table.name}.parquet").exists():
+            _load(db, table, table.read(snapshot))
     groups = PROBLEM_HISTOGRAM.read(snapshot).select(GROUP).unique().sort(GROUP)
     _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
     _load_problems(db, snapshot, external)
@@ -158,7 +161,9 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     view_names = {
         name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
     }
-    described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES)}
+    present = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    measures = (table for table in schemas.MEASURE_TABLES if table.name in present)
+    described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES, *measures)}
     statements = [
         f"COMMENT ON {'VIEW' if table.name in view_names else 'TABLE'} {name} IS {text_literal(table.about)};"
         for name, table in described.items()

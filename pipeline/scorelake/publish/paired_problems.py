@@ -28,6 +28,7 @@ from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose, split_outcomes
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
+from scorelake.version import __version__
 
 _MODEL = ("benchmark", "model", "protocol")
 _SCORE = (*_MODEL, "metric")
@@ -66,6 +67,8 @@ class RunCounts:
         if not paths:
             raise DataError("has no problem counts", where=str(snapshot))
         buckets = bucket_count(run["rows_read"] - run["rejected"], settings.run.bucket_rows)
+        if run["version"] != __version__:  # which may have cut problems into other buckets: all are paired at once
+            buckets = 1
         parts = split_outcomes(kinds, histogram, settings)
         return {
             kind: cls(paths, buckets, outcomes.settings(settings), outcomes, names)
@@ -75,7 +78,10 @@ class RunCounts:
     def read(self, part: int, parts: int, chosen: Sequence[Metric]) -> pl.DataFrame:
         """Read what the metrics need for one of so many equal ranges of problem hashes."""
         columns = ["n", "c", *needed_columns(chosen, self.outcomes)]
-        paths = [path for path in self.paths if int(path.stem[-5:]) * parts // self.buckets == part]
+        if parts == 1:
+            paths = list(self.paths)
+        else:
+            paths = [path for path in self.paths if int(path.stem[-5:]) * parts // self.buckets == part]
         if not paths:
             return pl.read_parquet(self.paths[0], columns=[*KEYS, *columns], glob=False).clear()
         rows = pl.read_parquet(paths, columns=[*KEYS, *columns], glob=False).filter(pl.col("n") > 0)
@@ -104,9 +110,8 @@ def pair_problems(before: RunCounts, now: RunCounts, confidence: float) -> pl.Da
     own = [{metric.name: metric for metric in choose(run.settings, run.outcomes)} for run in (before, now)]
     names = [name for name, metric in own[1].items() if name in own[0] and not metric.family.pooled]
     metrics = [[each[name] for name in names] for each in own]
-    parts = min(
-        before.buckets, now.buckets
-    )  # both are powers of two: the ranges of one are within those of the other
+    # both are powers of two: the ranges of one are within those of the other
+    parts = min(before.buckets, now.buckets)
     sums = [_sums(before, now, metrics, _join(before, now, metrics, part, parts)) for part in range(parts)]
     by_metric = pl.concat(sums).group_by(_SCORE, maintain_order=True).sum().partition_by("metric", as_dict=True)
     out = [pl.DataFrame(schema=PAIRED)]

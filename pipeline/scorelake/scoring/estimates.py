@@ -53,13 +53,13 @@ def adjusted_table(
     uneven = ranks.filter(is_pass_1 & pl.col("reason").is_not_null()).select(_BOARD).unique()
     models = ranks.filter(is_pass_1).join(uneven, on=_BOARD, how="semi").select(_MODEL)
     rows = summary.filter(is_pass_1).join(models, on=_MODEL, how="semi", maintain_order="left")
-    if rows.is_empty():
-        return pl.DataFrame(schema=ADJUSTED.schema)
     keys = [*_MODEL, "subject", "problem_id", "n", "c"]
-    cells = pl.concat(
-        bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets
-    )
+    tried = [bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets]
+    cells = pl.concat(tried) if rows.height else pl.DataFrame()
+    if cells.is_empty():
+        return pl.DataFrame(schema=ADJUSTED.schema)
     out = [_adjust(mine, rows, settings) for mine in cells.partition_by(_BOARD)]
+    out = out or [pl.DataFrame(schema=ADJUSTED.schema)]  # no model has a graded attempt
     order = ("benchmark", "protocol", "adjusted_rank", "model")
     return ADJUSTED.check(pl.concat(out).select(*ADJUSTED.columns).sort(order, nulls_last=True))
 

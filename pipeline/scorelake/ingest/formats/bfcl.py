@@ -11,6 +11,9 @@ from scorelake.ingest.values import get_object, to_name
 
 SCORE, OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"
 
+GROUPS = ("live", "non_live", "multi_turn", "agentic")
+"""Folders of categories below that of the model."""
+
 
 def companions(path: Path) -> Iterable[Path]:
     """List the result files of the same category: in the same folder, or in the tree `result` next to `score`."""
@@ -25,7 +28,9 @@ def companions(path: Path) -> Iterable[Path]:
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.run_id, run.benchmark, run.tool = source.digest[:12], "bfcl", "bfcl"
-    run.model, run.subject = source.folder.name, source.file.name.removesuffix(SCORE)
+    folders = [folder.name for folder in (source.folder, *source.folder.parents)]
+    run.model = next(name for name in folders if name not in GROUPS)
+    run.subject = source.file.name.removesuffix(SCORE)
     if len(source.companions) != 1:
         what = "several result files" if source.companions else "no result file"
         hint = f"put {run.subject}_result.json next to it"

@@ -117,7 +117,7 @@ def _parse_name(path: Path, options: IngestOptions, is_report: bool) -> tuple[st
     model, _, run_id = stem.partition(".")
     if not run_id or "." in run_id:
         raise refusal("the file name does not show where the model ends", path, "give --model")
-    return model, run_id
+    return model.replace("__", "/"), run_id
 
 
 FORMAT = LogFormat("swebench", "passed", "fail", detect, read, group=group)
