@@ -26,7 +26,7 @@ from conftest import Nodes, ask, expand, put, run, snapshot, tables
 from scorelake import engines, synth, tasks
 from scorelake.comparing import sums
 from scorelake.engines import local
-from scorelake.engines.ray import RayEngine, check_address
+from scorelake.engines.ray import CRASH, Call, RayEngine, check_address, task_memory
 from scorelake.errors import ClusterError, DataError, ScorelakeError, UsageError
 from scorelake.settings import load
 
@@ -75,6 +75,9 @@ def test_tasks_reserve_and_use_their_resources(engine: RayEngine) -> None:
 
     assert list(engine.map(usage, [0])) == [(1, "1", "1", {"CPU": 1.0, "memory": 2.0**30})]
     assert engine.at_once == 2
+    smallest = min(node["Resources"]["memory"] for node in ray.nodes() if node["Alive"])
+    assert task_memory(load().run) == pytest.approx(0.9 * smallest)
+    assert task_memory(load(**{"run.memory_gb": 3.0}).run) == 3 << 30
 
 
 class Paused:
@@ -155,9 +158,14 @@ def test_a_lost_worker_or_node_changes_nothing(
 
 
 def test_the_number_of_attempts_is_limited(engine: RayEngine) -> None:
-    with pytest.raises(ClusterError, match=r"failed after every retry: .*worker died") as caught:
-        list(replace(engine, max_retries=1).map(kill_worker, ["a.parquet"]))
+    warnings: list[str] = []
+    twice = replace(engine, attempts=2, warn=warnings.append)
+    with pytest.raises(
+        ClusterError, match=r"could not be finished in 2 attempts: the worker crashed.*2 times"
+    ) as caught:
+        list(twice.map(kill_worker, ["a.parquet"]))
     assert (caught.value.where, caught.value.exit_code) == ("kill_worker(a.parquet)", 4)
+    assert warnings == [f"warning: kill_worker(a.parquet): {CRASH}; attempt 2 of 2"]
 
 
 def kill_worker(_: str) -> None:
@@ -173,12 +181,14 @@ def test_workers_that_run_out_of_memory(
         patch.setenv("RAY_memory_monitor_refresh_ms", "100")
         full = nodes.add(memory=900 << 30)
     try:
-        there = replace(engine, memory=500 << 30)
-        with pytest.raises(ClusterError, match=r"failed after every retry: .*memory") as caught:
+        warnings: list[str] = []
+        there = replace(engine, memory=500 << 30, backoff_s=0.0, warn=warnings.append)
+        with pytest.raises(ClusterError, match="in 5 attempts: Ray's memory monitor ended the worker") as caught:
             list(there.map(greedy, [str(tmp_path)]))
     finally:
         nodes.kill(full)
     assert len(list(tmp_path.iterdir())) <= 5
+    assert [text[-6:] for text in warnings] == [f"{number} of 5" for number in (2, 3, 4, 5)]
     assert (caught.value.where, caught.value.exit_code) == (f"greedy({tmp_path})", 4)
     assert "memory_gb" in str(caught.value.hint)
 
@@ -186,6 +196,14 @@ def test_workers_that_run_out_of_memory(
 def greedy(notes: str) -> None:
     (Path(notes) / f"{os.getpid()}").touch()
     time.sleep(60)
+
+
+def test_calls_are_named_in_messages() -> None:
+    assert str(Call(abs, -1)) == "abs(-1)"
+    assert str(Call(max, ("a", "b"))) == "max(a, b)"
+    assert str(Call(len, [f"x{i}" for i in range(1000)])) == "len(x0, x1, x2 and 997 more)"
+    assert str(Call(len, "\x1b[2J" + "y" * 1000)).startswith("len(\\x1b[2Jyyy")
+    assert len(str(Call(len, "y" * 1000))) < 200
 
 
 def test_a_file_that_ends_the_worker_is_named(
@@ -260,7 +278,7 @@ def test_nodes_must_have_the_same_versions(engine: RayEngine) -> None:
     other = replace(engine, versions={"scorelake": "9.9", "polars": pl.__version__, "absent": "1"})
     with pytest.raises(UsageError) as caught:
         list(other.map(abs, [1]))
-    assert "has scorelake 0.1.0; this machine has 9.9" in caught.value.what
+    assert f"has scorelake 0.1.0, polars {pl.__version__}, absent missing; this machine has" in caught.value.what
     assert "pip install 'scorelake==9.9'" in str(caught.value.hint)
 
 
@@ -307,7 +325,7 @@ def test_another_server_is_there(answer: bytes | None) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(ClusterError, match=r"the port is open, but another program|timed out") as caught:
+        with pytest.raises(ClusterError, match="the port is open but does not answer like a Ray cluster") as caught:
             check_address(address, timeout_s=0.5)
         thread.join()
     assert (caught.value.where, caught.value.exit_code) == (address, 4)
