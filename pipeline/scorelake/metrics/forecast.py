@@ -137,7 +137,7 @@ def judge_quality(
     left = (~np.isnan(without)).sum(axis=1)
     deviation = np.nan_to_num(without - np.nanmean(without, axis=1, keepdims=True))
     se = np.sqrt((deviation**2).sum(axis=1) * ratio(left - 1.0, left))  # delete-one-problem jackknife
-    out = {}
+    out: dict[str, tuple[float, ...]] = {}
     for i, name in enumerate(("agreement", "sensitivity", "specificity", "kappa")):
         bounds = (-1.0 if name == "kappa" else 0.0, 1.0)
         lo, hi = interval(value[i, None], se[i, None], left[i, None], bounds, confidence)
