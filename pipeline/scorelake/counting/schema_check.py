@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from scorelake.errors import DataError, ScorelakeError, UsageError, listed
 from scorelake.schemas import ALIASES
 from scorelake.settings import NAMING, Settings
-from scorelake.text import toml_text
+from scorelake.text import bare, toml_text
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,13 @@ def _closest(misfit: Misfit, columns: Iterable[str], most: int = 3) -> list[str]
     then what other tools call it, then names that look alike."""
     if misfit.name is None:
         return []
-    bare: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for column in columns:
-        bare.setdefault(_bare(column), []).append(column)
-    wanted = [_bare(misfit.name), *(_bare(alias) for alias in ALIASES.get(misfit.key, ()))]
-    alike = difflib.get_close_matches(wanted[0], bare, n=most, cutoff=0.6)
-    names = (name for candidate in (*wanted, *alike) for name in bare.get(candidate, ()))
+        spellings.setdefault(bare(column), []).append(column)
+    wanted = [bare(misfit.name), *(bare(alias) for alias in ALIASES.get(misfit.key, ()))]
+    alike = difflib.get_close_matches(wanted[0], spellings, n=most, cutoff=0.6)
+    names = (name for candidate in (*wanted, *alike) for name in spellings.get(candidate, ()))
     return list(dict.fromkeys(names))[:most]
-
-
-def _bare(name: str) -> str:
-    """A name without case and punctuation: Model-Name is model_name."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 
 def refusal(
