@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from layouts import LAYOUTS, TABLE, generic_csv, humaneval, inspect_header, inspect_json, inspect_sample
+from layouts import LAYOUTS, TABLE, humaneval, inspect_header, inspect_json, inspect_sample
 from scorelake.errors import UsageError
 from scorelake.ingest.contract import IngestOptions
 
@@ -73,15 +73,6 @@ def test_a_task_with_a_float_score_has_rewards_and_the_others_verdicts(tmp_path:
     assert "cyse" in shown
     query = "SELECT DISTINCT measure FROM measure_summary"
     assert cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split() == ["measure", "seconds"]
-
-
-@pytest.mark.slow
-def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
-    generic_csv(tmp_path, TABLE)
-    pairs = ("--map", "model=who,problem_id=task.id", "--map", "passed=ok")
-    done = cli("ingest", "generic", tmp_path / "any.csv", "--lake", tmp_path / "lake", "--benchmark", "toy", *pairs)
-    assert done.returncode == 0, done.stderr
-    assert "6 of 12 = 0.5" in done.stderr
 
 
 @pytest.mark.slow

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 
-from scorelake.counting.protocols import answer_ids, in_microseconds, per_distinct, protocol_text
+from scorelake.counting.protocols import answer_ids, in_microseconds, protocol_expr
 from scorelake.counting.schema_check import Misfit, unfit
 from scorelake.hashing import hash_text
 from scorelake.schemas import NAMED
@@ -49,8 +48,6 @@ class Canonical:
     """benchmark, subject, model and problem_id; a composite key has several sources."""
     protocol: dict[str, Source]
     carried: dict[str, Source]
-    sorts: dict[str, str]
-    """What sort of values each carried column has, where it has any."""
     attempt: Source | None
     """What tells attempts apart, where that is wanted."""
     answer: str | None
@@ -90,27 +87,17 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
     if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     read = [
-        *settings.measured.values(),
+        *(column for column in settings.measured.values() if column in schema),
         *(source.column for sources in keys.values() for source in sources if source.column),
         *(source.column for sources in others.values() for source in sources.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
         *([attempt.column] if attempt and attempt.column else []),
         *([names.answer] if answers == "counted" else []),
     ]
-    # a column that was added to a table later is null in older files, and null values are of any sort
-    folders = {
-        name: pl.String() if source.value is not None else pl.Null() for name, source in others["carry"].items()
-    }
-    carried_types = {name: schema.get(name, folders[name]) for name in folders}
     return Canonical(
         keys=keys,
         protocol=others["protocol"],
         carried=others["carry"],
-        sorts={
-            name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(in_microseconds(kind))
-            for name, kind in carried_types.items()
-            if kind != pl.Null
-        },
         attempt=attempt,
         answer=names.answer if answers == "counted" else None,
         measures=settings.measured,
@@ -187,7 +174,7 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
 def _check_measures(settings: Settings, schema: Schema, wrong: list[Misfit]) -> None:
     for column in settings.measured.values():
         if column not in schema:
-            wrong.append(_missing(column, "measures"))
+            wrong.append(_missing(column, "measures", others_may_have=True))  # null where a file lacks it
         elif not (schema[column].is_numeric() or schema[column] == pl.Null):
             wrong.append(Misfit("measures", f"column {column} is {schema[column]}; it must be a number"))
 
@@ -296,8 +283,8 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
         is_other = pl.any_horizontal(differing) & ~pl.any_horizontal(wrong_keys.values())
         wrong_keys["in conflict with the folder's name"] = is_other
     reasons = {**wrong_keys, INVALID: (canonical.kind == REJECTED) & ~pl.any_horizontal(wrong_keys.values())}
-    for name, column in canonical.measures.items():
-        is_wrong = ~pl.col(column).cast(pl.Float64).is_between(0, MAX_MEASURE)  # NaN is in no interval
+    for name in canonical.measures:
+        is_wrong = ~_measure(canonical, name).is_between(0, MAX_MEASURE)  # NaN is in no interval
         has_reason = pl.any_horizontal(reasons.values())
         reasons[f"{name} is negative, infinite, NaN or above {MAX_MEASURE:.0f}"] = is_wrong & ~has_reason
     return reasons
@@ -324,9 +311,14 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
         columns["answer"] = pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64)
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
-    for name, column in canonical.measures.items():
-        columns[MEASURE_PREFIX + name] = pl.col(column).cast(pl.Float64)
+    for name in canonical.measures:
+        columns[MEASURE_PREFIX + name] = _measure(canonical, name)
     return columns
+
+
+def _measure(canonical: Canonical, name: str) -> pl.Expr:
+    column = canonical.measures[name]
+    return pl.col(column).cast(pl.Float64) if column in canonical.columns else pl.lit(None, pl.Float64)
 
 
 def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:
@@ -357,7 +349,7 @@ def _text(source: Source) -> pl.Expr:
 
 
 def _protocol_text(column: str) -> pl.Expr:
-    return pl.col(column).map_batches(partial(per_distinct, function=protocol_text), pl.String)
+    return protocol_expr(pl.col(column))
 
 
 def _differs(source: Source) -> pl.Expr:
@@ -395,6 +387,6 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
     column, kind = pl.col(source.column), schema[source.column]
     if kind.is_temporal():
         return column.cast(in_microseconds(kind))
-    if kind.is_float() and kind != pl.Float64:
-        return column.cast(pl.Float32)  # DuckDB has no half float
+    if kind.is_float():  # one zero, not two; DuckDB has no half float
+        return column.cast(pl.Float64 if kind == pl.Float64 else pl.Float32) + 0
     return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column

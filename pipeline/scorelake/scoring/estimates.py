@@ -8,37 +8,34 @@ import numpy as np
 import polars as pl
 
 from scorelake.metrics import interval
-from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import forecast
 from scorelake.metrics.ragged import rasch, ungraded_bounds
 from scorelake.schemas import ADJUSTED, FORECAST
-from scorelake.scoring.buckets import BucketTask
+from scorelake.scoring.survey import BucketTask
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 
 MAX_RATIO = 4
 """Forecasts reach up to this many times as many attempts as were made: beyond, their intervals say little."""
-MAX_CELLS = 50_000_000
-"""Models x problems of a board for which a Rasch model is fitted."""
+MAX_CELLS = 50_000_000  # models x problems of a board for which a Rasch model is fitted
 MIN_COMMON = 20
 _BOARD, _MODEL = ["benchmark", "protocol"], ["benchmark", "model", "protocol"]
 
 
-def forecast_table(histogram: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> pl.DataFrame:
-    """Forecast every pass@k that was asked for, where no problem of the model has k attempts."""
-    ks = sorted({metric.draws for metric in chosen if metric.family.name == "pass@k"})
+def forecast_table(histogram: pl.DataFrame, ks: Sequence[int], confidence: float) -> pl.DataFrame:
+    """Forecast pass@k for every k, where no problem of the model has k attempts."""
     graded = histogram.filter(pl.col("n") > 0)
     work = [
         (key, counts, k)
         for key, counts in graded.partition_by(_MODEL, as_dict=True, maintain_order=True).items()
-        for k in ks
+        for k in sorted(set(ks))
         if counts["n"].max() < k <= MAX_RATIO * counts["n"].max()  # type: ignore[operator]
     ]
 
     def estimate(item: tuple[tuple[str, ...], pl.DataFrame, int]) -> tuple[object, ...]:
         key, counts, k = item
         n, c = (np.repeat(counts[name].to_numpy(), counts["problems"].to_numpy()) for name in ("n", "c"))
-        value, lo, hi = forecast(n, c, k, settings.uncertainty.confidence)
+        value, lo, hi = forecast(n, c, k, confidence)
         return (*key, f"pass@{k}", k, value, lo, hi, n.size, float(n.mean()))
 
     rows = parallel_map(estimate, work)
@@ -53,13 +50,13 @@ def adjusted_table(
     uneven = ranks.filter(is_pass_1 & pl.col("reason").is_not_null()).select(_BOARD).unique()
     models = ranks.filter(is_pass_1).join(uneven, on=_BOARD, how="semi").select(_MODEL)
     rows = summary.filter(is_pass_1).join(models, on=_MODEL, how="semi", maintain_order="left")
-    if rows.is_empty():
-        return pl.DataFrame(schema=ADJUSTED.schema)
     keys = [*_MODEL, "subject", "problem_id", "n", "c"]
-    cells = pl.concat(
-        bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets
-    )
+    tried = [bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets]
+    cells = pl.concat(tried) if rows.height else pl.DataFrame()
+    if cells.is_empty():
+        return pl.DataFrame(schema=ADJUSTED.schema)
     out = [_adjust(mine, rows, settings) for mine in cells.partition_by(_BOARD)]
+    out = out or [pl.DataFrame(schema=ADJUSTED.schema)]  # no model has a graded attempt
     order = ("benchmark", "protocol", "adjusted_rank", "model")
     return ADJUSTED.check(pl.concat(out).select(*ADJUSTED.columns).sort(order, nulls_last=True))
 
