@@ -15,9 +15,8 @@ import polars as pl
 
 from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
-from scorelake.comparing.ranks import overall_ranges
 from scorelake.comparing.sums import LakeSums
-from scorelake.comparing.tables import comparison_tables
+from scorelake.comparing.tables import comparison_tables, overall_ranges
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.shard import newest
@@ -41,18 +40,14 @@ from scorelake.schemas import (
     PROBLEM_HISTOGRAM,
     PROBLEM_SCORE,
 )
-from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
-from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.measures import measure_tables
-from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
-from scorelake.scoring.problem_scores import count_scores, listed_metrics
 from scorelake.scoring.series import series_tables, without_earlier_points
-from scorelake.scoring.summaries import sampling_warnings, summary_tables
-from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
-from scorelake.scoring.tasks import score_buckets
+from scorelake.scoring.summaries import GroupMoments, add_moments, sampling_warnings, summary_tables
+from scorelake.scoring.survey import ALL, FOLDER, BucketTask, Survey, add_surveys, coarsen
+from scorelake.scoring.tasks import Noise, count_scores, listed_metrics, noise_table, score_buckets
 from scorelake.scoring.values import follow_from_counts
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote

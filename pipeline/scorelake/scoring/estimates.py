@@ -12,14 +12,13 @@ from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import forecast
 from scorelake.metrics.ragged import rasch, ungraded_bounds
 from scorelake.schemas import ADJUSTED, FORECAST
-from scorelake.scoring.buckets import BucketTask
+from scorelake.scoring.survey import BucketTask
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 
 MAX_RATIO = 4
 """Forecasts reach up to this many times as many attempts as were made: beyond, their intervals say little."""
-MAX_CELLS = 50_000_000
-"""Models x problems of a board for which a Rasch model is fitted."""
+MAX_CELLS = 50_000_000  # models x problems of a board for which a Rasch model is fitted
 MIN_COMMON = 20
 _BOARD, _MODEL = ["benchmark", "protocol"], ["benchmark", "model", "protocol"]
 
