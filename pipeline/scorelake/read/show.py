@@ -21,8 +21,7 @@ from scorelake.read.format import DASH, check_names, shorten
 from scorelake.read.report import board_markdown, omitted_models, overall_markdown
 from scorelake.read.sentences import RANK_RANGE, not_ranked, title
 from scorelake.read.session import Rows, to_csv, to_json
-from scorelake.schemas import protocol_label
-from scorelake.text import escape_controls, plural
+from scorelake.text import escape_controls, plural, protocol_label
 
 _BAR, _PIPE, _MIN_NAME = 24, 120, 12
 """Characters of a bar, of a line in a pipe, and of a name before the padding of columns is dropped."""
