@@ -31,6 +31,11 @@ def protocol_label(protocol: str) -> str:
     )
 
 
+def bare(name: str) -> str:
+    """Return a name in lower case without punctuation: Task-ID -> taskid."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
+
+
 def plural(number: int, noun: str) -> str:
     """Return a count with its noun: 1 problem, 2 problems."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
