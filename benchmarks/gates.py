@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import stdtr
 
-from scorelake.metrics.decisions import verdicts
 from scorelake.metrics.interval import interval
+from scorelake.metrics.significance import verdicts
 
 MARGIN, LAKES, NIGHTS = 0.02, 2000, 365
 RNG = np.random.default_rng(1)

@@ -1,7 +1,4 @@
-"""Every reason not to publish: a lake that must not be counted as it is, and gates that a run must pass.
-
-Whatever is refused, what is published stays as it was.
-"""
+"""Reasons not to publish: rejected rows, unreadable files, conflicts, and the [gates] of the settings."""
 
 from __future__ import annotations
 
@@ -23,17 +20,14 @@ from scorelake.settings import GateRule, Gates, Settings
 HUGE = 1e100
 _WHO = ("benchmark", "model", "protocol")
 _WHO_A, _WHO_B = ("benchmark", "model_a", "protocol"), ("benchmark", "model_b", "protocol")
-_PERHAPS_MISSING = (("benchmark", 0, "default"), ("subject", 1, "all"))
-"""Keys that a lake may have no column for: their place in an example, and what they are then."""
+_OPTIONAL = (("benchmark", 0, "default"), ("subject", 1, "all"))
+"""Keys without which a lake can do: their index in an example, and their default."""
 
 
 def refuse(
-    partials: Sequence[Partial],
-    quarantine: Sequence[tuple[str, str]],
-    settings: Settings,
-    allow_quarantine: bool,
+    partials: Sequence[Partial], quarantine: Sequence[tuple[str, str]], settings: Settings, allow_quarantine: bool
 ) -> None:
-    """Raise if the lake must not be published as it is; says which files, how many rows, and what to do."""
+    """Raise if files are unreadable, rows are rejected, nothing is left, or files have different kinds of values."""
     if quarantine and not allow_quarantine:
         raise DataError(
             f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}",
@@ -64,7 +58,7 @@ def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], w
 
 
 def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, int]:
-    """The row accounting, which must come out even after every step; if not, it is a defect of ours."""
+    """Return the row accounting; raise AssertionError if rows were lost or counted twice."""
     out = {"rows_read": sum(partial.read for partial in partials)}
     out |= {key: sum(getattr(each, key) for each in merged) for key in ("graded", "ungraded", "duplicates")}
     out["rejected"] = sum(partial.rejected for partial in partials)
@@ -85,14 +79,13 @@ def refuse_ungraded(ungraded: int, settings: Settings) -> None:
 
 
 def written(run: dict[str, Any], survey: Survey) -> None:
-    """What is in the files of the snapshot, read back, is what was merged into them."""
-    there = survey.graded, survey.ungraded
-    if there != (run["graded"], run["ungraded"]):
-        raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
+    """Raise AssertionError if the files of the snapshot have other numbers of attempts than were merged."""
+    if (survey.graded, survey.ungraded) != (run["graded"], run["ungraded"]):
+        raise AssertionError(f"row accounting: the files have {survey.graded, survey.ungraded}, merged were {run}")
 
 
 def refuse_huge(survey: Survey) -> None:
-    """Raise if rewards are so large that their sums and squares are no numbers any more."""
+    """Raise if sums of squared rewards would overflow."""
     for reward in survey.rewards or ():
         if abs(reward) > HUGE:
             raise DataError(
@@ -102,26 +95,35 @@ def refuse_huge(survey: Survey) -> None:
 
 
 def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], rule: str) -> None:
-    """Raise if attempts were told twice and differently, and no rule says which counts."""
+    """Raise if attempts have conflicting verdicts and no rule decides."""
     if number and rule == "error":
         named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for row in examples]
         choose = 'choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"'
-        unnamed = [key for key, i, default in _PERHAPS_MISSING if all(row[i] == default for row in examples)]
+        unnamed = [key for key, i, default in _OPTIONAL if all(row[i] == default for row in examples)]
         if unnamed:
             choose = (
                 f"problem ids that are only unique within a {' or '.join(unnamed)} need that column first: "
                 f'[columns] {unnamed[-1]} = "..."; else {choose}'
             )
-        raise DataError(
-            f"{number:,} attempts have conflicting {what}:{listed(named, 5)}",
-            hint=choose,
-        )
+        raise DataError(f"{number:,} attempts have conflicting {what}:{listed(named, 5)}", hint=choose)
 
 
 def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:
     """Raise with every gate that failed, and the numbers."""
-    models = tables[MODEL_SUMMARY.name]
-    failed = [*_shares(gates, run), *_sizes(gates, models)]
+    failed = []
+    for key, field, of in (
+        ("max_ungraded_share", "ungraded", "rows_read"),
+        ("max_rejected_share", "rejected", "rows_read"),
+        ("max_quarantined_share", "quarantined", "files"),
+    ):
+        share, limit = run[field] / max(1, run[of]), getattr(gates, key)
+        if share > limit:
+            failed.append(f"{key}: {run[field]:,} of {run[of]:,} is {share:.4g}, allowed {limit:g}")
+    groups = tables[MODEL_SUMMARY.name].select(*_WHO, "problems", "attempts").unique().sort(_WHO)
+    for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
+        limit = getattr(gates, key)
+        low = groups.filter(pl.col(column) < limit)
+        failed += [f"{key}: {_who(row)} has {row[column]:,}, needed {limit:,}" for row in low.rows(named=True)]
     rules = {f"rule {i} (candidate {rule.candidate})": rule for i, rule in enumerate(gates.rule, start=1)}
     if gates.max_fall is not None:
         rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
@@ -136,10 +138,7 @@ def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame])
 
 
 def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, settings: Settings) -> None:
-    """Raise if the board would lose all its values, or all of a metric that is still asked for.
-
-    Without named metrics, those that only earlier versions computed by default are not asked for.
-    """
+    """Raise if the leaderboard would lose all values, or all of a named metric (without names: of a default one)."""
     if allow_empty or not change.height:
         return
     had, has = (pl.col(name).is_not_null().any() for name in ("value_before", "value"))
@@ -157,51 +156,24 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, set
         )
 
 
-def _shares(gates: Gates, run: dict[str, Any]) -> list[str]:
-    out = []
-    for key, field, of in (
-        ("max_ungraded_share", "ungraded", "rows_read"),
-        ("max_rejected_share", "rejected", "rows_read"),
-        ("max_quarantined_share", "quarantined", "files"),
-    ):
-        share, limit = run[field] / max(1, run[of]), getattr(gates, key)
-        if share > limit:
-            out.append(f"{key}: {run[field]:,} of {run[of]:,} is {share:.4g}, allowed {limit:g}")
-    return out
-
-
-def _sizes(gates: Gates, models: pl.DataFrame) -> list[str]:
-    groups = models.select(*_WHO, "problems", "attempts").unique().sort(_WHO)
-    out = []
-    for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
-        limit = getattr(gates, key)
-        low = groups.filter(pl.col(column) < limit)
-        out += [f"{key}: {_who(row)} has {row[column]:,}, needed {limit:,}" for row in low.rows(named=True)]
-    return out
-
-
 def _falls(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Find falls that noise does not explain: the whole interval of the change lies below what is allowed."""
+    """Find falls beyond noise: the whole interval of the change is below the margin."""
     models, metric = tables[MODEL_SUMMARY.name], rule.metric
-    change = tables[CHANGE.name].filter((pl.col("metric") == metric) & pl.col("value_before").is_not_null())
+    changes = tables[CHANGE.name].filter((pl.col("metric") == metric) & pl.col("value_before").is_not_null())
     computed = models.filter(pl.col("value").is_not_null())["metric"].unique().sort().to_list()
-    if not change.height and metric not in computed:
+    if not changes.height and metric not in computed:
         raise UsageError(
             f"[gates] metric: {metric} is not computed, so nothing could ever fall",
             hint=f"computed are: {', '.join(computed) or 'none'}",
         )
     is_lost = pl.col("value").is_null() & ((pl.col("what") == "gone") | pl.col("problems").is_not_null())
-    fallen = change.filter((pl.col("hi") < -rule.margin) | is_lost)
-    return [
-        f"{_who(row)} fell from {row['value_before']:.4f} to "
-        + (
-            "nothing"
-            if row["value"] is None
-            else f"{row['value']:.4f} {_interval(row['change'], row['lo'], row['hi'])}"
-        )
-        for row in fallen.rows(named=True)
-        if fnmatchcase(row["model"], rule.candidate)
-    ]
+    fallen = changes.filter((pl.col("hi") < -rule.margin) | is_lost)
+    lines = []
+    for row in fallen.rows(named=True):
+        if fnmatchcase(row["model"], rule.candidate):
+            change = "nothing" if row["value"] is None else f"{row['value']:.4f} {_interval(row, 'change')}"
+            lines.append(f"{_who(row)} fell from {row['value_before']:.4f} to {change}")
+    return lines
 
 
 def _behind(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
@@ -218,14 +190,14 @@ def _behind(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
             hint='base is "previous" or a model of the lake, and metric one of [compare] metrics',
         )
     return [
-        f"{_who(row)} is worse than {rule.base}: lift {_interval(row['lift'], row['lo'], row['hi'])}"
+        f"{_who(row)} is worse than {rule.base}: lift {_interval(row, 'lift')}"
         for row in both.filter(pl.col("hi") < -rule.margin).sort(_WHO).rows(named=True)
         if fnmatchcase(row["model"], rule.candidate)
     ]
 
 
-def _interval(change: float, lo: float, hi: float) -> str:
-    return f"({change:+.4f}, {lo:+.4f} to {hi:+.4f})"
+def _interval(row: dict[str, Any], column: str) -> str:
+    return f"({row[column]:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
 
 
 def _who(row: dict[str, Any]) -> str:

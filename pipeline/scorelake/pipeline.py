@@ -10,7 +10,7 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
-from scorelake.lake.pooling import pooled_in_lake
+from scorelake.lake.sample import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage, unstage
 from scorelake.publish.runs import PublishedState, load_state
@@ -34,7 +34,7 @@ from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
-from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part
+from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part, with_window
 from scorelake.storage.disk import remove
 from scorelake.version import __version__
 
@@ -75,12 +75,11 @@ def run_score(
     settings: Settings,
     engine: str = "local",
     address: str | None = None,
-    warn: Callable[[str], None] | None = None,
     **options: Any,
 ) -> RunReport:
     """Connect to an engine by its name and score a lake on it; `options` are those of `score_lake`."""
     shared = [shards.everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, warn) as connected:
+    with engines.connect(engine, address, settings, shared) as connected:
         return score_lake(lake, Output.at(out, settings.storage), settings, engine=connected, **options)
 
 
@@ -101,6 +100,7 @@ def score_lake(
     settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
     out = _shared_output(out)
     refuse_inside(location, out.name)
+    settings = with_window(location, out, settings)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
         return _planned(location, plan)
@@ -133,7 +133,7 @@ def _run_stages(
     gates.refuse(partials, quarantine, settings, allow_quarantine)
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
-    warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
+    warnings = [*before.notes, *_notes(settings, plan)]
     inputs = _inputs([*partials, *earlier], settings)
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]
@@ -200,6 +200,13 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
         "lake": str(location),
         "settings": json.dumps(settings.model_dump(mode="json"), sort_keys=True),
     }
+
+
+def _notes(settings: Settings, plan: ScorePlan) -> list[str]:
+    """Return what the settings leave out, and patterns that leave nothing out."""
+    column, since = settings.window.column, settings.window.since
+    notes = [f"only rows with {column} >= {since} are counted ([window])"] if since else []
+    return notes + [f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle]
 
 
 def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:

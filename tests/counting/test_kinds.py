@@ -44,6 +44,7 @@ def rows(out: Path, sql: str, benchmark: str) -> list[tuple[Any, ...]]:
     return sorted(ask(out, f"SELECT * FROM ({sql}) WHERE benchmark = '{benchmark}'"), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", [(), ("pass@2", "avg@N", "max@2")])
 def test_a_benchmark_is_scored_as_if_it_were_alone(
     lake: Path, out: Path, tmp_path: Path, metrics: tuple[str]
@@ -66,6 +67,7 @@ def test_a_benchmark_is_scored_as_if_it_were_alone(
     assert failed_checks(out) == []
 
 
+@pytest.mark.slow
 def test_the_summary_names_the_kinds(lake: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(lake, frame("code"), "0.parquet")
     reporting.run_summary(run(lake, out))
@@ -74,6 +76,7 @@ def test_the_summary_names_the_kinds(lake: Path, out: Path, capsys: pytest.Captu
     assert "outcomes: code verdict; poems reward" in capsys.readouterr().err.partition("published")[2]
 
 
+@pytest.mark.slow
 def test_a_later_run_is_paired_by_kind_and_any_metric_is_compared(lake: Path, out: Path) -> None:
     for name in LAKES:
         put(lake, frame(name), f"{name}.parquet")

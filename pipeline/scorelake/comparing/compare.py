@@ -31,14 +31,10 @@ from scorelake.scoring.values import metric_bounds
 from scorelake.settings import Settings
 from scorelake.threads import batch_by_size, single_threaded_blas
 
-HasValue = Callable[[ModelBoard, Metric], set[str]]
-"""Returns the models of a board that have a value of a metric."""
-_MAX_BYTES, _FLOAT = 1 << 28, 8
-"""Memory for the sums of boards or pairs at a time; and bytes of a number."""
-_SUBJECT_SHARE = 4
-"""Subjects get the resamples that this many times as many pairs of a benchmark would get."""
-MAX_ALL_PAIRS = 300
-"""Boards with more models hold each model against the leaders and its neighbours in rank."""
+HasValue = Callable[[ModelBoard, Metric], set[str]]  # returns the models of a board that have a value of a metric
+_MAX_BYTES, _FLOAT = 1 << 28, 8  # memory for the sums of boards or pairs at a time; and bytes of a number
+_SUBJECT_SHARE = 4  # subjects get the resamples that this many times as many pairs of a benchmark would get
+MAX_ALL_PAIRS = 300  # boards with more models hold each model against the leaders and its neighbours in rank
 MAX_MODELS = 10_000
 """Boards with more models are not compared in advance: `shared` has a number for every two of them."""
 
@@ -49,16 +45,11 @@ class MetricResult:
 
     metric: Metric
     a: Ints
-    b: Ints
-    """The two models of every pair, by number; a is the first by name."""
-    codes: Codes
-    """Why a pair is not compared, see comparability; 0 if it is."""
-    shared: Counts
-    """Problems that both models attempted."""
-    problems: Counts
-    """Problems on which both models have a score."""
-    ranked: Ints
-    """Numbers of the models that are ranked; none where they have too few problems in common."""
+    b: Ints  # the two models of every pair, by number; a is the first by name
+    codes: Codes  # why a pair is not compared, see comparability; 0 if it is
+    shared: Counts  # problems that both models attempted
+    problems: Counts  # problems on which both models have a score
+    ranked: Ints  # numbers of the models that are ranked; none where they have too few problems in common
     resamples: int
     lifts: Lifts = field(default_factory=lambda: Lifts.empty(0))
     ranks: Ranks | None = None
@@ -80,13 +71,8 @@ class BoardResult:
     """Pairs and ranks of one board."""
 
     board: ModelBoard
-    unranked: list[str | None]
-    """Reason why each model is not ranked; None if it is."""
+    unranked: list[str | None]  # reason why each model is not ranked; None if it is
     metrics: list[MetricResult]
-
-
-def resample_plan(settings: Settings) -> ResamplePlan:
-    return ResamplePlan(settings.compare.resamples, settings.compare.seed, settings.uncertainty.confidence)
 
 
 def compare_boards(
@@ -98,11 +84,9 @@ def compare_boards(
     max_models: int = MAX_MODELS,
     max_bytes: int = _MAX_BYTES,
 ) -> list[list[BoardResult]]:
-    """Return the results of each benchmark's boards: first all subjects together, then each.
-
-    As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
-    those of pairs.
-    """
+    """Return the results of each benchmark's boards: first all subjects together, then each."""
+    # As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
+    # those of pairs.
     tasks = [task for i, each in enumerate(benchmarks) for task in _board_tasks(i, each, len(chosen), settings)]
     out: list[list[BoardResult]] = [[] for _ in benchmarks]
     with single_threaded_blas():
@@ -125,29 +109,27 @@ class BoardTask:
     board: ModelBoard
     clustered: bool
     units: Hashes
-    partners: int | None
-    """Models that each is compared with; None for all."""
+    partners: int | None  # models that each is compared with; None for all
     plan: ResamplePlan
     unranked: list[str | None]
-    size: int
-    """Bytes of its sums."""
-    metrics: int
-    """Metrics that its models are compared by."""
+    size: int  # bytes of its sums
+    metrics: int  # metrics that its models are compared by
 
 
 def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Settings) -> Iterator[BoardTask]:
     """Yield the boards of a benchmark. Where there are many subjects, their pairs have fewer resamples."""
-    plan, (overall, *subjects) = resample_plan(settings), benchmark.boards
-    of_subjects = metrics if settings.compare.metrics or settings.metrics.names else 1
+    compare, (overall, *subjects) = settings.compare, benchmark.boards
+    plan = ResamplePlan(compare.resamples, compare.seed, settings.uncertainty.confidence)
+    of_subjects = metrics if compare.metrics or settings.metrics.names else 1
     for first, boards, share, used in ((0, [overall], 1, metrics), (1, subjects, _SUBJECT_SHARE, of_subjects)):
-        partners = _partners([len(board.models) for board in boards], used, settings.compare.max_pairs)
+        partners = _partners([len(board.models) for board in boards], used, compare.max_pairs)
         pairs = used * sum(_count_pairs(len(board.models), partners) for board in boards)
         own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
         for i, board in enumerate(boards, start=first):
             models, (keys, clustered) = len(board.models), benchmark.units(i)
             units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
-            unranked = rank_eligibility(board.coverage, settings.compare)
+            unranked = rank_eligibility(board, compare)
             yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
 
 
@@ -190,12 +172,9 @@ class MetricTask:
     """Models, two by two, of which one has more than MAX_FLIP_RATIO times as many attempts per problem."""
     bounds: tuple[float, float]
 
-    def compared(self) -> tuple[Ints, Ints]:
-        return self.result.a[self.result.compared], self.result.b[self.result.compared]
-
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery, int]]:
         """Yield queries with the numbers of their pairs among those compared, and the bytes of the answer."""
-        a, b = self.compared()
+        a, b = (models[self.result.compared] for models in (self.result.a, self.result.b))
         units = max(1, self.sums.sums.shape[1])
         for i, at in enumerate(pair_batches(self.sums.differ(a, b), max(1, max_bytes // (2 * _FLOAT * units)))):
             size = _FLOAT * at.size * (4 + 2 * units * (i > 0))
@@ -206,13 +185,13 @@ def _metric_tasks(
     task: BoardTask, sums: Sums, chosen: Sequence[Metric], has_value: HasValue, settings: Settings, lake: LakeSums
 ) -> Iterator[MetricTask]:
     """Yield a task per metric that the models of a board are compared by."""
-    models, coverage, compare = task.board.models, task.board.coverage, settings.compare
+    models, board, compare = task.board.models, task.board, settings.compare
     shape = (len(models), len(models))
     shared = np.broadcast_to(sums[0], shape)
     ratio = n_ratio(sums[1], shared)
     for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, ratio, metric, compare)
+        codes = comparability(board, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
@@ -227,10 +206,8 @@ def _metric_tasks(
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
-    """Return whether ranks have ranges: every two ranked models are comparable but for their n, on enough problems.
-
-    Where not every pair is compared, the ranked models must be scored on the same problems.
-    """
+    """Return whether ranks have ranges: all ranked models are comparable but for their n, on enough problems."""
+    # Where not every pair is compared, the ranked models must be scored on the same problems.
     inside = np.ix_(ranked, ranked)
     refused = ~np.isin(codes[inside][np.triu_indices(ranked.size, 1)], (0, N_DIFFERS))
     enough = ranked.size > 0 and usable[inside].min() >= settings.compare.min_problems
@@ -252,10 +229,9 @@ def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) 
         task, board, plan = tasks[i], tasks[i].board, tasks[i].board.plan
         if drawn_for != (board.id[0], board.units.size, plan):  # boards of a benchmark share weights and signs
             drawn_for, drawn = (board.id[0], board.units.size, plan), resample(board.units, plan.resamples, plan.seed)
-        (a, b), ranked, clustered = task.compared(), task.result.ranked, board.clustered
-        comparison = PairedComparison(
-            task.sums, a, b, ranked, drawn, plan.confidence, clustered, task.n_differs, task.bounds
-        )
+        a, b = (models[task.result.compared] for models in (task.result.a, task.result.b))
+        how = (drawn, plan.confidence, board.clustered, task.n_differs, task.bounds)
+        comparison = PairedComparison(task.sums, a, b, task.result.ranked, *how)
         for _, at, (wins, *differences) in parts:
             comparison.compare(at, wins, *differences)
         out.append((board.id, task.result.finish(*comparison.finish())))

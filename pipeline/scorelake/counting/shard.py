@@ -7,15 +7,18 @@ folder to its final name.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from scorelake.counting import kernel
 from scorelake.counting.canonical import (
@@ -31,6 +34,7 @@ from scorelake.counting.partials import Partial
 from scorelake.counting.query import RowTotals, count_chunk, layout_of, sort_of
 from scorelake.counting.scan import LakeFile, RowGroups, chunks, scan_verified, to_polars
 from scorelake.counting.schema_check import UnreadableError
+from scorelake.counting.window import newest_value, rows_outside
 from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
@@ -186,7 +190,32 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema], s
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
     columns = canonical(task.settings, schemas[schema_bytes], hive, strict)
     kinds = read_types(columns, schemas[schema_bytes])
-    return LakeFile(file, number, path, metadata, columns, kinds, file.deleted)
+    return LakeFile(
+        file, number, path, metadata, columns, kinds, _left_out(file, path, metadata, hive, task.settings)
+    )
+
+
+def _left_out(
+    file: File, path: str, metadata: pq.FileMetaData, hive: Mapping[str, str | None], settings: Settings
+) -> NDArray[np.int64]:
+    """Return the rows that the table has deleted, or that are outside the window."""
+    try:
+        return np.union1d(file.deleted, rows_outside(path, metadata, hive, settings))
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        name, since = settings.window.column, settings.window.since
+        raise UnreadableError(f"column {name} cannot be held against the window since {since}: {error}") from None
+
+
+def newest(shard: Shard, file: File, column: str) -> Any:
+    """Return the largest value of a column in a file; None if it has none, or cannot be read."""
+    path = os.path.join(shard.root, file.path)
+    try:
+        metadata = parquet.footer(path)
+        hive = file.constant_columns(parquet.field_ids(metadata.schema.to_arrow_schema()))
+        return newest_value(path, metadata, hive, column)
+    except BROKEN as error:
+        _classify_error(error)
+        return None
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:

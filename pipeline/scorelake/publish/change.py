@@ -27,7 +27,7 @@ from scorelake.text import plural
 _MODEL = ("benchmark", "model", "protocol")
 _SCORE = (*_MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
-_IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.")
+_IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.", "settings.window.since")
 """Settings that no score depends on."""
 _YEAR = 365
 _LOOKS = 3
