@@ -5,7 +5,6 @@ It feeds the Parquet files and the tables and comments of leaderboard.duckdb; it
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -84,14 +83,6 @@ class Table:
 def rank_of_value() -> pl.Expr:
     """Rank by value, the highest first; rounded: means of 0.1, 0.1, 0.1 and 0.3, 0, 0 differ in the last digit."""
     return pl.col("value").round_sig_figs(12).rank("min", descending=True)
-
-
-def protocol_label(protocol: str) -> str:
-    """Return a readable form of a protocol: temperature=0.2, grader=x. Empty if none is configured."""
-    values = json.loads(protocol) if protocol else {}
-    return ", ".join(
-        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items()
-    )
 
 
 GROUP_COLUMNS: Columns = {
@@ -214,11 +205,11 @@ OVERALL = Table(
         "rank_lo": (INT, "1 + the number of models that are significantly better; null if some pair is not compared"),
         "rank_hi": (INT, "The last rank above the models that are significantly worse; null as rank_lo"),
         **shared_columns("model", "protocol"),
-        "value": (REAL, "Weighted mean over the benchmarks; null if a benchmark is missing"),
+        "value": (REAL, "Weighted mean over the benchmarks of one kind; null if one of them is missing"),
         "lo": (REAL, "Lower end of the confidence interval of value"),
         "hi": (REAL, "Upper end of the confidence interval of value"),
         "se": (REAL, "Standard error of value; null if a benchmark has only one problem"),
-        "benchmarks": (INT, "Benchmarks that any model attempted under the protocol"),
+        "benchmarks": (INT, "Benchmarks under the protocol that have metrics of the family, on one scale"),
         "missing": (TEXT, "Benchmarks for which the model has no value; null if none"),
     },
 )

@@ -186,6 +186,8 @@ def show(
     by_subject: Annotated[bool, Option("--by-subject", help="One table per subject.")] = False,
     by: Annotated[str | None, Option(help="One table per value of a column that was scored with --by.")] = None,
     top: Annotated[int | None, Option(min=1, help="Largest number of models per table.")] = None,
+    series: Annotated[str | None, Option(help="Instead: the curve of this run over its steps.")] = None,
+    measure: Annotated[str | None, Option(help="Instead: what attempts cost by this measure.")] = None,
     format: Annotated[Form, Option(help="How to print it.")] = Form.table,  # noqa: A002
 ) -> None:
     """Print the leaderboard of one metric."""
@@ -193,7 +195,11 @@ def show(
 
     column = "subject" if by is None and by_subject else by
     with session.reading(out) as folder:
-        text = show.show_leaderboard(folder, metric, benchmark, column, top, format.value)
+        if series or measure:
+            what = show.show_series if series else show.show_measure
+            text = what(folder, series or measure or "", format.value)
+        else:
+            text = show.show_leaderboard(folder, metric, benchmark, column, top, format.value)
     if text is not None:
         typer.echo(text)
 

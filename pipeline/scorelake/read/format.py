@@ -14,7 +14,6 @@ from math import ceil, floor
 from statistics import median
 from typing import Any
 
-from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.text import escape_controls
 
@@ -76,6 +75,11 @@ class Scale:
         return [millionths(value) if self.percent else value for value in values]
 
 
+def amount(value: float | None) -> str:
+    """Format money, tokens or seconds: amount(0.01234) -> "0.01234", amount(81234.5) -> "81,234"."""
+    return DASH if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def millionths(value: float | None) -> int | None:
     """Convert to millionths such that rounding to fewer digits gives the same as rounding the value.
 
@@ -102,7 +106,9 @@ def canonical(metric: str, settings: dict[str, Any]) -> str:
     name = metric.strip().lower().removeprefix("threshold-")
     if name.startswith("spectrum@"):
         return name
-    return metrics.parse(metric, settings.get("spectra", {})).name
+    from scorelake.metrics import parse  # noqa: PLC0415 - scipy takes longer to load than `show` to print
+
+    return parse(metric, settings.get("spectra", {})).name
 
 
 def check_names(kind: str, available: Iterable[str], names: Iterable[str | None]) -> None:
