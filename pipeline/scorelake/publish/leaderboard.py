@@ -29,19 +29,6 @@ from scorelake.version import __version__
 
 STORAGE_VERSION = "v1.0.0"
 """Storage format that every DuckDB 1.x and 2.x can read."""
-_FROM_SNAPSHOT = (
-    *(
-        *schemas.SUMMARIES,
-        schemas.CURVE,
-        schemas.OVERALL,
-        schemas.COUNT_SCORE,
-        *schemas.EVIDENCE,
-        *schemas.ESTIMATES,
-        *schemas.SERIES_TABLES,
-    ),
-    *(PROBLEM_HISTOGRAM, schemas.CHANGE),
-)
-"""Tables that are copied from the snapshot's files."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
 _GRADERS = ("grader", "judge")
@@ -95,11 +82,9 @@ def build(
 def _load_tables(
     db: duckdb.DuckDBPyConnection, run_id: str, history: RunHistory, snapshot: Path, rolled_back: bool, external: bool
 ) -> None:
-    for table in _FROM_SNAPSHOT:
+    measures = [table for table in schemas.MEASURE_TABLES if (snapshot / f"{table.name}.parquet").exists()]
+    for table in (*schemas.SNAPSHOT, schemas.COUNT_SCORE, *schemas.EVIDENCE, *measures):
         _load(db, table, table.read(snapshot))
-    for table in schemas.MEASURE_TABLES:
-        if (snapshot / f"{table.name}.parquet").exists():
-            _load(db, table, table.read(snapshot))
     groups = PROBLEM_HISTOGRAM.read(snapshot).select(GROUP).unique().sort(GROUP)
     _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
     _load_problems(db, snapshot, external)
