@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
-from math import comb
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -38,36 +37,10 @@ def problems(lake: Path, benchmark: str | None = None) -> Problems:
     return {key: [value for value in told.values() if value is not None] for key, told in attempts.items()}
 
 
-def mean(found: Problems, draw: Any) -> Fraction:
-    """A mean over the problems that have attempts."""
-    scored = [draw(values) for values in found.values() if values]
-    return sum(scored, Fraction(0)) / len(scored)
-
-
-def pass_at(found: Problems, k: int) -> float:
-    return float(mean(found, lambda v: 1 - Fraction(comb(v.count(False), k), comb(len(v), k))))
-
-
-def pass_all(found: Problems, k: int) -> float:
-    return float(mean(found, lambda v: Fraction(comb(v.count(True), k), comb(len(v), k))))
-
-
 def average(found: Problems) -> float:
     """The mean of all attempts, not of the problems."""
     values = [Fraction(value) for told in found.values() for value in told]
     return float(sum(values) / len(values))
-
-
-def best_of(found: Problems, k: int) -> float:
-    """The expected largest of k rewards drawn without replacement."""
-
-    def draw(values: list[float]) -> Fraction:
-        ordered = sorted(values)
-        return sum((Fraction(value) * comb(i, k - 1) for i, value in enumerate(ordered)), Fraction(0)) / comb(
-            len(ordered), k
-        )
-
-    return float(mean(found, draw))
 
 
 def counts(found: Problems) -> tuple[int, int]:

@@ -130,12 +130,6 @@ def test_columns_that_differ_between_files(lake: Path, out: Path, tmp_path: Path
     assert ask(out, "SELECT problem_id, n, c FROM problem_counts ORDER BY 1") == [("a", 12, 6), ("b", 12, 12)]
 
 
-def test_outcome_columns_that_differ_between_files(lake: Path, tmp_path: Path) -> None:
-    put(lake, GOOD, "0.parquet")
-    put(lake, GOOD.with_columns(score=pl.lit(0.5)), "1.parquet")
-    assert "default: passed in 0.parquet, passed and score in 1.parquet" in refused(tmp_path)
-
-
 def test_duplicate_column_names(lake: Path, tmp_path: Path) -> None:
     put(lake, GOOD)
     columns = [pa.array(["m"]), pa.array(["a"]), pa.array([True]), pa.array([False])]

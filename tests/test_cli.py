@@ -123,51 +123,6 @@ def test_a_path_that_duckdb_cannot_write_is_a_usage_error(name: str, tmp_path: P
     assert "choose another --out" in done.stderr
 
 
-def test_lake_errors(out: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    (tmp_path / "empty").mkdir()
-    for arguments, says in (
-        (("score", tmp_path / "none", "--out", out), "no such file or folder"),
-        (("score", tmp_path / "empty", "--out", out), "no Parquet file inside"),
-        (("show", out), "no leaderboard here"),
-    ):
-        done = cli(*arguments)
-        assert (done.returncode, says in done.stderr) == (5, True)
-
-
-@pytest.mark.slow
-def test_usage_errors(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    assert cli("score", lake).returncode == 2
-    assert cli("nonsense").returncode == 2
-    bad = tmp_path / "bad.toml"
-    bad.write_text("[columns]\nmodle = 'x'\n")
-    done = cli("score", lake, "--out", out, "--config", bad)
-    assert (done.returncode, "unknown key columns.modle" in done.stderr) == (2, True)
-    assert cli("score", lake, "--out", out).returncode == 0
-    unknown = cli("show", out, "--metric", "pass@64")
-    assert (unknown.returncode, "did you mean: pass@" in unknown.stderr) == (2, True)
-
-
-@pytest.mark.slow
-def test_quarantine(out: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    (lake / "zero.parquet").write_bytes(b"")
-    (lake / "text.parquet").write_text("this is not parquet")
-    data = (lake / "part-0.parquet").read_bytes()
-    (lake / "cut.parquet").write_bytes(data[: len(data) // 2])
-    put(lake, GOOD.rename({"passed": "verdict"}), "renamed.parquet")
-    done = cli("score", lake, "--out", out)
-    assert done.returncode == 3
-    for name in ("zero", "text", "cut", "renamed"):
-        assert f"{name}.parquet: " in done.stderr
-    assert not (out / "leaderboard.duckdb").exists()
-    allowed = cli("score", lake, "--out", out, "--allow-quarantine")
-    assert allowed.returncode == 0
-    assert "quarantined: zero.parquet: the file is empty (0 bytes)" in allowed.stderr
-    rows = json.loads(cli("sql", out, "SELECT rows_read, quarantined FROM run", "--format", "json").stdout)
-    assert rows == [{"rows_read": 8, "quarantined": 4}]
-    assert "4" in cli("sql", out, "SELECT count(*) FROM quarantine", "--format", "csv").stdout
-    assert cli("check", out).returncode == 0
-
-
 @pytest.mark.slow
 def test_sql_cannot_touch_anything_else(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "secret.txt").write_text("secret")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import ask, attempts, failed_checks, put, run
+from conftest import ask, attempts, put, run
 from scorelake import tasks
 from scorelake.counting import shard as counting
 from scorelake.errors import DataError, StorageError
@@ -75,15 +75,6 @@ def test_counts_are_exact(
         put(lake, attempts(model="m", problem_id="p", **({"passed": True} | columns)), f"{i}.parquet")
     score_lake(lake, Output(out), forced(lake, out, method, **settings))
     assert {row[1]: row[3:5] for row in counts(out)} == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "passes"), [(pl.Float32, 1), (pl.Float64, 1)])
-def test_a_threshold_is_compared_in_the_columns_own_precision(lake: Path, out: Path, kind: Any, passes: int) -> None:
-    frame = attempts(model="m", problem_id=["p", "q"], score=pl.Series([0.7, 0.5], dtype=kind))
-    run(frame, out, "[policy]\npass_threshold = 0.7\n", metrics=["pass@1"])
-    assert [row[4] for row in counts(out)] == [passes, 0]
-    assert failed_checks(out) == []
 
 
 def test_folders_that_are_not_utf8_are_refused_by_name(lake: Path, out: Path) -> None:
@@ -162,34 +153,6 @@ def test_trouble_of_the_machine_is_never_remembered_against_a_file(
     assert os.strerror(number) in str(trouble.value)
     monkeypatch.setattr(parquet, "footer", footer)
     assert run(lake, out, metrics=["pass@1"]).status == "published"
-
-
-@pytest.mark.slow
-def test_a_real_limit_of_open_files_is_the_machines(tmp_path: Path) -> None:
-    lake, out = str(tmp_path / "lake"), str(tmp_path / "out")
-    for i in range(3):
-        put(tmp_path / "lake", attempts(model="m", problem_id=["p"], passed=True), f"{i}.parquet")
-    code = (
-        "import resource, sys, scorelake.pipeline, scorelake.counting.shard\n"
-        "from scorelake import cli, tasks\n"
-        "count = tasks.count_all\n"
-        "def few(some):\n"
-        "    before = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-        "    now = len(__import__('os').listdir('/proc/self/fd'))\n"
-        "    resource.setrlimit(resource.RLIMIT_NOFILE, (now, before[1]))\n"
-        "    try:\n"
-        "        return count(some)\n"
-        "    finally:\n"
-        "        resource.setrlimit(resource.RLIMIT_NOFILE, before)\n"
-        "tasks.count_all = few\n"
-        f"sys.argv = ['scorelake', 'score', {lake!r}, '--out', {out!r}, '--json']\n"
-        "cli.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 4, done.stderr
-    assert json.loads(done.stdout)["exit_code"] == 4
-    told = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("partials/*/shard.json")]
-    assert all(partial["quarantine"] == [] for partial in told)
 
 
 # --- runs that were killed ----------------------------------------------------------------------------------

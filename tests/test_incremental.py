@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import attempts, expand, put, run, tables
+from conftest import attempts, expand, put, run
 
 
 @pytest.mark.slow
@@ -18,19 +18,6 @@ def test_only_new_and_changed_files_are_read(lake: Path, out: Path) -> None:
     (lake / "1.parquet").unlink()
     report = run(lake, out)
     assert (report.files_read, report.files_reused, report.problems) == (1, 4, 5)
-
-
-@pytest.mark.slow
-def test_a_damaged_partial_is_counted_again(lake: Path, out: Path) -> None:
-    run(expand([("a", 4, 2)], model="m"), out)
-    before = tables(out)
-    (path,) = (out / "partials").glob("*/counts-00000.parquet")
-    data = bytearray(path.read_bytes())
-    data[50] ^= 1
-    path.write_bytes(data)
-    assert run(lake, out, full=False, metrics=["pass@1"]).files_read == 1
-    run(lake, out)
-    assert tables(out) == before
 
 
 @pytest.mark.slow

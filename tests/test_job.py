@@ -146,16 +146,6 @@ def test_rubrics(lake: Path, out: Path) -> None:
         run(lake, out, config)
 
 
-def test_protocols_of_32_bits_may_be_infinite_or_nan(lake: Path, out: Path) -> None:
-    values = pl.Series([float("-inf")] * 3 + [float("nan")] * 2, dtype=pl.Float32)
-    put(lake, pl.DataFrame({"model": "m", "problem_id": "p", "passed": [1, 0, 1, 0, 1], "t": values}))
-    run(lake, out, '[protocol]\ncolumns = ["t"]\n', metrics=["pass@1"])
-    assert ask(out, "SELECT protocol, n FROM problem_counts ORDER BY n") == [
-        ('{"t":"NaN"}', 2),
-        ('{"t":"-Infinity"}', 3),
-    ]
-
-
 def test_rejected_rows_carry_nothing(lake: Path, out: Path) -> None:
     rows = pl.DataFrame(
         {"model": "m", "problem_id": "p", "passed": [1, 0, 7], "attempt": [0, 1, 2], "level": [3, 2, 1]}

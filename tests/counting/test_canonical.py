@@ -20,7 +20,6 @@ from scorelake.counting.canonical import (
     UNGRADED,
     UNSCORED,
     Canonical,
-    Source,
     attempt_columns,
     canonical,
     read_types,
@@ -62,39 +61,6 @@ def scores(values: list[Any], kind: Any, **settings: Any) -> list[float | None]:
 # --- where things are -----------------------------------------------------------------------------------------
 
 
-def test_a_plain_lake() -> None:
-    found = made({**LAKE, "attempt": INT, "answer": TEXT, "other": pl.List(TEXT)})
-    assert found.keys == {
-        "benchmark": (Source(None, "default"),),
-        "subject": (Source(None, "all"),),
-        "model": (Source("model"),),
-        "problem_id": (Source("problem_id"),),
-    }
-    assert (found.attempt, found.answer, found.answers) == (Source("attempt"), "answer", "counted")
-    assert (found.binary, found.score) == (True, None)
-    assert found.columns == ("model", "problem_id", "passed", "attempt", "answer"), "nothing else is read"
-
-
-def test_folders() -> None:
-    """A folder names a key for the whole file; where there is a column too, the two must agree."""
-    found = made({"problem_id": INT, "subject": TEXT, "passed": BOOL}, {"model": "m", "subject": "x"})
-    assert found.keys["model"] == (Source(None, "m"),)
-    assert found.keys["subject"] == (Source("subject", "x", agree=True),)
-    assert made(LAKE, {"benchmark": None}).keys["benchmark"] == (Source(None, None),), "no name is no default"
-    told = made(LAKE, {"temperature": "1"}, protocol={"columns": ["temperature"]})
-    assert told.protocol == {"temperature": Source(None, "1")}
-
-
-def test_renamed_columns() -> None:
-    found = made(
-        {"who": TEXT, "task": INT, "ok": BOOL, "run": TEXT, "said": TEXT, "level": INT},
-        columns={"model": "who", "problem_id": "task", "passed": "ok", "attempt": "run", "answer": "said"},
-        by=["level"],
-    )
-    assert found.columns == ("who", "task", "level", "ok", "run", "said")
-    assert found.carried == {"level": Source("level")}
-
-
 def test_every_misfit_is_told_at_once() -> None:
     told = misfit(
         {"modell": TEXT, "problem_id": pl.Float64(), "passed": TEXT, "score": TEXT, "attempt": pl.Float32()},
@@ -128,28 +94,6 @@ def test_closest_names() -> None:
     ), "another spelling, or what other tools call it"
     assert misfit({}, {"y": "1"}).endswith("the file has: y (folder)")
     assert misfit({}).endswith("the file has: none")
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"columns": {"passed": "correct"}}, "no column correct"),
-        ({"columns": {"score": "reward"}}, "no column reward"),
-        ({"columns": {"subject": "topic"}}, "no column topic"),
-        ({"columns": {"attempt": "try"}}, "no column try"),
-        ({"duplicates": {"policy": "exact"}}, "no column attempt"),
-        ({"columns": {"answer": "said"}}, "no column said"),
-        ({"columns": {"cluster": "book"}}, "no column book"),
-        ({"by": ["tier"]}, "no column tier"),
-    ],
-)
-def test_a_column_that_the_config_names_must_be_there(settings: dict[str, Any], says: str) -> None:
-    assert says in misfit(LAKE, **settings)
-
-
-def test_no_outcome_at_all() -> None:
-    assert misfit(KEYS).startswith("no column passed and no score; ")
-    assert misfit({"x": TEXT}).startswith("no column model; no column problem_id; no column passed and no score; ")
 
 
 def test_attempts() -> None:
@@ -310,11 +254,6 @@ def test_labels_are_json(values: dict[str, str | None], label: str) -> None:
     assert protocol_label(values) == label
     if label:
         assert list(json.loads(label)) == list(values)
-
-
-def test_labels_of_deep_texts() -> None:
-    deep = "[" * 100_000
-    assert json.loads(protocol_label({"t": deep})) == {"t": deep}
 
 
 # --- verdicts in words ----------------------------------------------------------------------------------------

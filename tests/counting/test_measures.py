@@ -1,5 +1,6 @@
 """Measures are summed over attempts, each paid once, whatever the order and the cut of the files."""
 
+import tomllib
 from pathlib import Path
 
 import duckdb
@@ -9,6 +10,9 @@ import pytest
 
 from conftest import attempts, put, run, snapshot
 from scorelake.errors import ScorelakeError
+from scorelake.lake.infer import config_text, infer_config
+from scorelake.lake.listing import listing
+from scorelake.lake.sample import sample_lake
 from scorelake.metrics.costs import BINS, FIRST_EDGE, budget_edges
 from scorelake.settings import MEASURE_COLUMNS, Settings
 
@@ -112,3 +116,13 @@ def test_a_measure_must_be_a_number_that_is_there(tmp_path: Path) -> None:
 def test_without_measures_nothing_depends_on_them() -> None:
     settings = Settings()
     assert "measures" not in {**settings.counting(), **settings.scoring(), **settings.model_dump(mode="json")}
+
+
+def test_init_guesses_measures(tmp_path: Path) -> None:
+    frame = attempts(
+        model="m", problem_id=["p", "q"], passed=True, cost_usd=[0.1, 0.2], output_tokens=[5, 6], note="x"
+    )
+    sample = sample_lake(listing(str(put(tmp_path / "lake", frame).parent)), Settings())
+    config = tomllib.loads(config_text(infer_config(sample), "lake"))
+    assert config["measures"] == {"cost_usd": {"kind": "cost"}, "output_tokens": {"kind": "tokens"}}
+    assert set(Settings.model_validate(config).measures) == {"cost_usd", "output_tokens"}

@@ -166,42 +166,6 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
     assert "broken JSON at line" in report.refused[0].what
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("names", "options", "metrics"),
-    [
-        (["inspect/popularity_2x2_epochs.eval"], {}, {"pass@2": 1.0, "pass^2": 0.5}),
-        ([INSPECT], {"scorer": ("verdict",)}, {"pass@1": 8 / 15, "pass@3": 0.95, "pass^3": 0.25}),
-        ([TB1], {}, {"pass^2": 0.1125, "pass^5": 0.05}),
-        ([TB1], {"errors": "ungraded"}, {"pass@1": 0.204375}),
-        ([TB2], {"benchmark": "tb"}, {"pass@1": 0.10625, "pass@2": 0.1875, "pass^2": 0.025}),
-        ([MATH], {}, {"pass@3": 1.0, "pass^3": 0.8}),
-        (["verifiers/wordle--gpt-5-mini"], {}, {"best@2": 1.4088888889, "best@3": 1.4266666667}),
-        ([WORDLE], {}, {"best@2": 1.2848550265, "best@3": 1.3249333333}),
-        (
-            [WORDLE],
-            {"metric": ("check_answer_reward_func",)},
-            {"pass@1": 8 / 15, "pass@2": 0.8, "pass^2": 4 / 15, "pass@3": 0.8, "pass^3": 0},
-        ),
-        ([HUMANEVAL], M, {"pass@1": 0.5365853659}),
-        (["humaneval/samples4.jsonl_results.jsonl"], {"model": "m"}, {"pass@1": 0.6402439024}),
-        (["humaneval/qwen2.5-coder_7b_results.jsonl"], {"model": "m"}, {"pass@1": 0.7317073171}),
-        (
-            ["livecodebench/Gemma-2-9b-Ins"],
-            {},
-            {"pass@1": 0.335, "pass@5": 0.3499338624, "pass@10": 0.35, "pass^10": 0.3166666667},
-        ),
-    ],
-)
-def test_metrics_of_the_lake(
-    tmp_path: Path, names: list[str], options: dict[str, Any], metrics: dict[str, float]
-) -> None:
-    load(tmp_path / "lake", *names, **options)
-    problems = lakes.problems(tmp_path / "lake")
-    functions = {"pass@": lakes.pass_at, "pass^": lakes.pass_all, "best@": lakes.best_of}
-    assert {name: functions[name[:5]](problems, int(name[5:])) for name in metrics} == pytest.approx(metrics)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "columns", "expected"),
     [

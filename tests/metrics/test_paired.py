@@ -1,9 +1,5 @@
 """Lifts, flips and ranks against plain loops in exact fractions and enumeration; their bits against themselves."""
 
-import hashlib
-import os
-import subprocess
-import sys
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -13,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import binomtest, norm, t
+from scipy.stats import norm, t
 
-from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, sum_n_ratios
+from scorelake.metrics.board import sum_n_ratios
 from scorelake.metrics.bootstrap import MAX_UNITS, MAX_WEIGHT, WEIGHTS, Units, resample
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.metrics.paired import (
     Lifts,
-    PairedComparison,
     Ranks,
     ResamplePlan,
     compare_scores,
@@ -165,17 +160,6 @@ def test_what_flips_cannot_tell_is_bounded() -> None:
     assert lifts.p_a[0] == 1
 
 
-def test_reference_interval() -> None:
-    """27 ties, 8 wins of B, 5 of A: lift +0.075, interval about (-0.10, +0.25)."""
-    scores = np.zeros((2, 40))
-    scores[1, :8] = scores[0, 8:13] = 1
-    lifts, _ = _all(scores, ResamplePlan())
-    assert (lifts.wins_a[0], lifts.wins_b[0], lifts.problems[0]) == (5, 8, 40)
-    assert lifts.lift[0] == pytest.approx(0.075, abs=1e-15)
-    assert lifts.lo[0] == pytest.approx(-0.10, abs=0.026)
-    assert lifts.hi[0] == pytest.approx(0.25, abs=0.026)
-
-
 @pytest.mark.parametrize(
     ("ties", "wins", "losses", "lo", "hi"),
     [
@@ -315,25 +299,6 @@ def test_laws(c: Ints, confidence: float) -> None:
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_sums_of_buckets_add_up(missing: float) -> None:
-    """Comparing from the sums of two sets of problems is comparing on all of them."""
-    scores, units, plan = _scores(5, 100, missing), _units(100), ResamplePlan(200)
-    a, b = np.triu_indices(5, 1)
-    halves = [(scores[:, at], units.index[at]) for at in (slice(0, 37), slice(37, 100))]
-    one, two = (ModelSums.of(half, unit, units.key.size) for half, unit in halves)
-    sums = one + two
-    drawn = resample(units.key, plan.resamples, plan.seed)
-    comparison = PairedComparison(sums, a, b, np.arange(5), drawn, plan.confidence, clustered=False)
-    for i, at in enumerate(pair_batches(comparison.has_own_sums, 3)):
-        wins = [Wins.of(half, a[at], b[at], sums.tolerance) for half, _ in halves]
-        own = [Differences.of(half, unit, units.key.size, a[at], b[at]) for half, unit in halves]
-        comparison.compare(at, wins[0] + wins[1], own[0] + own[1] if i else None)
-    got, want = comparison.finish()[0], compare_scores(scores, units, plan)[0]
-    for name, column in vars(want).items():
-        assert getattr(got, name) == pytest.approx(column, abs=1e-12), name
-
-
-@pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_pairs_of_unequal_n_combine_the_intervals_of_both_models(missing: float) -> None:
     """By the formula, from scores one by one: on the same problems, and where each model lacks some."""
     scores, level = _scores(2, 60, missing), 0.95
@@ -370,42 +335,6 @@ def test_fewer_resamples_for_very_many_pairs() -> None:
     assert ResamplePlan(500).resamples_for(10**9) == 500
 
 
-_PRINT = """
-import numpy as np
-from test_paired import _all, _digest, _scores
-from scorelake.metrics.paired import ResamplePlan
-print(_digest(*_all(_scores(9, 3000, 0.05), ResamplePlan(300))), _digest(*_all(_scores(30, 3000), ResamplePlan(300))))
-"""
-
-
-@pytest.mark.slow
-def test_threads_do_not_change_a_bit() -> None:
-    seen = set()
-    for threads in ("1", "3"):
-        names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        path = os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": path}
-        got = subprocess.run(
-            [sys.executable, "-c", _PRINT], env=environment, capture_output=True, text=True, check=True
-        )
-        seen.add(got.stdout)
-    assert len(seen) == 1, seen
-
-
-def _digest(*findings: Lifts | Ranks) -> str:
-    columns = [column for found in findings for column in vars(found).values()]
-    return hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
-
-
-def test_equal_differences_are_the_sign_test_for_every_pair() -> None:
-    scores = (np.random.default_rng(3).random((4, 300)) < [[0.5], [0.6], [0.5], [0.4]]).astype(float)
-    a, b = np.triu_indices(4, 1)
-    wins = [((scores[i] > scores[j]).sum(), (scores[j] > scores[i]).sum()) for i, j in zip(a, b, strict=True)]
-    want = [binomtest(int(one), int(one + two)).pvalue for one, two in wins]
-    lifts, _ = _all(scores, ResamplePlan(200, 1))
-    assert lifts.p_two_sided.tolist() == pytest.approx(want, rel=1e-12)
-
-
 @pytest.mark.parametrize("far", [0.0, 1.0, 1e6])
 def test_a_model_far_away_does_not_widen_the_ranges_of_others(far: float) -> None:
     """Two models that differ a little everywhere are told apart, whoever else is there."""
@@ -424,15 +353,6 @@ def test_scores_that_are_nearly_nothing_are_equal() -> None:
     assert (lifts.wins_a + lifts.wins_b == 0).all()
     assert (lifts.p_two_sided == 1).all()
     assert ranks.hi.tolist() == [3, 3, 3]
-
-
-def test_distances_are_those_of_a_loop() -> None:
-    rows = np.random.default_rng(5).random((7, 50))
-    rows[1], rows[2], rows[3] = rows[0], rows[0] + 1e-9, rows[0] + 1e9
-    want = np.sqrt(((rows[:, None] - rows) ** 2).sum(axis=2))
-    got = distances(rows)
-    assert got[0, 1] == 0
-    assert np.allclose(got, want, rtol=1e-9, atol=0)
 
 
 def test_weights_have_the_moments_of_a_poisson() -> None:
@@ -470,12 +390,6 @@ def test_seeds_differ() -> None:
     key = np.arange(3, dtype=np.uint64)
     assert not np.array_equal(resample(key, 640, 0).signs, resample(key, 640, 1).signs)
     assert np.array_equal(resample(key, 640, 5).signs, resample(key, 640, 2**64 + 5).signs)
-
-
-def test_problems_with_one_hash_are_one_unit() -> None:
-    units = Units.of(np.array([9, 4, 9, 7], dtype=np.uint64))
-    assert (units.index.tolist(), units.key.tolist(), units.clustered) == ([2, 0, 2, 1], [4, 7, 9], True)
-    assert not Units.of(np.array([3, 1], dtype=np.uint64)).clustered
 
 
 def test_the_block_of_a_problem_depends_on_its_hash_only() -> None:

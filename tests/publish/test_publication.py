@@ -16,7 +16,6 @@ import pytest
 
 from conftest import ask, expand, failed_checks, night, nights, put, run, snapshot, tables
 from scorelake import pipeline as module
-from scorelake import stages
 from scorelake.errors import DataError, LakeError, LockedError, StorageError, UsageError
 from scorelake.publish.publication import collect_garbage, rollback
 from scorelake.publish.snapshot import Output, locked
@@ -44,31 +43,6 @@ def equals_a_fresh_run(lake: Path, out: Path) -> None:
 
 
 # --- one truth about what is shown ------------------------------------------------------------------------------
-
-
-def test_a_slow_run_cannot_publish_an_older_lake(lake: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the slow one has listed and not yet published, another would publish a newer lake: it is told to wait."""
-    others = list[str]()
-    night(lake, 0)
-    real = stages.listing
-
-    def slow(*arguments: Any, **options: Any) -> Any:
-        listed = real(*arguments, **options)
-        if not others:
-            others.append("started")
-            night(lake, 1)
-            try:
-                others.append(run(lake, out).status)
-            except LockedError:
-                others.append("told to wait")
-        return listed
-
-    monkeypatch.setattr(stages, "listing", slow)
-    run(lake, out)
-    monkeypatch.undo()
-    assert others == ["started", "told to wait"]
-    assert run(lake, out).status == "published", "what came meanwhile is still new"
-    equals_a_fresh_run(lake, out)
 
 
 @contextmanager
@@ -404,20 +378,6 @@ def test_ten_nights_with_gc_every_night(lake: Path, out: Path) -> None:
     assert failed_checks(out) == []
 
 
-def test_a_crash_between_board_and_history(lake: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nights(lake, out)
-    night(lake, 1)
-    monkeypatch.setattr("scorelake.publish.publication.write_history", lambda *_: sys.exit("killed"))
-    with pytest.raises(SystemExit):
-        run(lake, out)
-    monkeypatch.undo()
-    assert pl.read_parquet(out / "runs.parquet").height == 1
-    night(lake, 2)
-    run(lake, out)
-    assert [row[0] for row in ask(out, "SELECT files FROM run ORDER BY number")] == [1, 2, 3]
-    assert pl.read_parquet(out / "runs.parquet")["number"].to_list() == [1, 2, 3]
-
-
 # --- what changed, and undo ------------------------------------------------------------------------------------
 
 
@@ -502,14 +462,6 @@ def test_undo_on_the_command_line(lake: Path, out: Path, cli) -> None:  # type: 
 
 
 # --- readers, leftovers and garbage -----------------------------------------------------------------------------
-
-
-def test_a_reader_keeps_its_version(lake: Path, out: Path) -> None:
-    nights(lake, out)
-    with duckdb.connect(str(out / "leaderboard.duckdb"), read_only=True) as reader:
-        nights(lake, out, 2)
-        assert reader.execute("SELECT max(files) FROM run").fetchone() == (1,)
-    assert ask(out, "SELECT max(files) FROM run") == [(2,)]
 
 
 def test_leftovers_are_swept(lake: Path, out: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from cloud import QUICK, upload
 from conftest import FIXTURES, expand, put, run, tables
 from faulty import Fault, Faulty
-from scorelake.errors import LakeError, LockedError, StorageError, UnsettledError, UsageError
+from scorelake.errors import LakeError, LockedError, StorageError, UnsettledError
 from scorelake.pipeline import RunReport, count_part, score_lake
 from scorelake.publish.publication import collect_garbage
 from scorelake.publish.snapshot import Output, locked
@@ -364,17 +364,6 @@ def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_gc_refuses_an_address_that_is_not_an_output(bucket: str, cli: Cli) -> None:
-    there = Objects(f"{bucket}/data", QUICK)
-    there.send(
-        {"snapshots/20260101T000000Z-0123abcd/manifest.json": b"{}", "partials/" + "0" * 32 + "/shard.json": b"{}"}
-    )
-    before = keys(f"{bucket}/data")
-    assert cli("gc", f"{bucket}/data").returncode == 5
-    assert keys(f"{bucket}/data") == before
-
-
-@pytest.mark.slow
 def test_rollback(bucket: str, cli: Cli, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     first = away(lake, url).run["run_id"]
@@ -384,19 +373,3 @@ def test_rollback(bucket: str, cli: Cli, tmp_path: Path) -> None:
     assert ask(url, tmp_path, "SELECT run_id FROM run WHERE shown") == [(first,)]
     assert "shown" in cli("runs", url).stdout.splitlines()[0]
     assert away(lake, url).run["number"] == 3
-
-
-@pytest.mark.slow
-def test_an_output_inside_its_lake(bucket: str, tmp_path: Path) -> None:
-    url = upload(fill(tmp_path / "lake", 0, 1), f"{bucket}/lake")
-    assert away(url, f"{url}/scores").problems == 2
-    assert away(url, f"{url}/scores").status == "unchanged"
-    with pytest.raises(UsageError, match="lies in the output"):
-        away(f"{url}/scores/snapshots", f"{url}/scores")
-
-
-@pytest.mark.slow
-def test_the_cache_may_be_relative(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert away(fill(tmp_path / "lake", 0), f"{bucket}/out", cache="here").status == "published"
-    assert (tmp_path / "here").is_dir()

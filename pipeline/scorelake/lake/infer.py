@@ -5,6 +5,7 @@ The result is a proposal: `config_text` writes it as a config with the reason fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,12 @@ CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "so
 """Usual names of columns that are worth keeping per problem."""
 MIN_ITEMS = 4
 """So few samples of a task are attempts."""
+MEASURES = {
+    **dict.fromkeys(("cost", "price", "usd"), "cost"),
+    **dict.fromkeys(("latency", "duration", "seconds"), "time"),
+    "tokens": "tokens",
+}
+"""Words in names of columns that say what an attempt cost, and the kind of measure."""
 _OPTIONAL = ("benchmark", "subject", "score", "answer")
 _ROW_IDS = ("id", "uid", "idx", "index", "item", "instance")
 
@@ -60,6 +67,8 @@ class InferredConfig:
     """Verdicts that are neither a known pass nor a known fail."""
     protocol: tuple[Column, ...] = ()
     carry: tuple[Column, ...] = ()
+    measures: tuple[tuple[Column, str], ...] = ()
+    """Columns of what attempts cost, and their kinds."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Why a column of the protocol was chosen, if not by its name."""
     numbers: str = ""
@@ -105,7 +114,17 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     verdict = chosen["passed"].column
     words = _classify_verdicts(sample.columns[verdict]) if verdict else ((), (), ())
     inferred = _without_conflicts(sample, InferredConfig(chosen, *words, *_protocol_and_carry(sample, chosen)))
-    return replace(inferred, numbers=_numbers(sample.rows, inferred))
+    taken = {name for choice in inferred.columns.values() for name in choice.names}
+    taken |= {column.name for column in (*inferred.protocol, *inferred.carry)}
+    free = [each for each in columns if each.name not in taken and _is_reward(each)]
+    measures = tuple((each, kind) for each in free if (kind := _measure_kind(each.name)) is not None)
+    return replace(inferred, measures=measures, numbers=_numbers(sample.rows, inferred))
+
+
+def _measure_kind(name: str) -> str | None:
+    """Return what a column measures by the first word of its name that says so: output_tokens, duration_s."""
+    words = re.findall(r"[a-z]+", name.casefold())
+    return next((MEASURES[word] for word in words if word in MEASURES), None)
 
 
 def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> InferredConfig:
@@ -356,6 +375,9 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
     if inferred.protocol:
         why = "; ".join(["different values are never pooled", *inferred.reasons.values()])
         lines += ["", "[protocol]", _columns("columns", inferred.protocol, why)]
+    if inferred.measures:
+        settings = [(f'{toml_text(each.name)} = {{kind = "{kind}"}}', each) for each, kind in inferred.measures]
+        lines += ["", "[measures]", *(_line(text, f"by its name; {each.summary}") for text, each in settings)]
     if inferred.no_attempts:
         lines += ["", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above")]
     if inferred.columns["passed"].column is None and inferred.columns["score"].column is not None:

@@ -60,6 +60,7 @@ def adjusted_table(
         bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets
     )
     out = [_adjust(mine, rows, settings) for mine in cells.partition_by(_BOARD)]
+    out = out or [pl.DataFrame(schema=ADJUSTED.schema)]  # no model has a graded attempt
     order = ("benchmark", "protocol", "adjusted_rank", "model")
     return ADJUSTED.check(pl.concat(out).select(*ADJUSTED.columns).sort(order, nulls_last=True))
 
