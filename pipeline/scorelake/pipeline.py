@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from scorelake import engines, gates, stages
 from scorelake.counting.merge import join_earlier
 from scorelake.counting.partials import Partial
@@ -27,12 +25,11 @@ from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
 from scorelake.lake.pooling import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
-from scorelake.publish.publication import publish, stage, unstage
+from scorelake.publish.publication import publish, stage
 from scorelake.publish.runs import PublishedState, load_state
 from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
-from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
 from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part
 from scorelake.storage.disk import remove
@@ -103,7 +100,9 @@ def score_lake(
     refuse_inside(location, out.name)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
-        return _planned(location, plan)
+        left = sum(shard.size for shard in plan.shards)
+        planned = {"lake": str(location), "files": len(plan.lake.files), "bytes_to_read": left}
+        return RunReport("planned", planned, **plan.file_counts, metrics=0, models=0, problems=0)
     with locked(out):  # the lake is listed under the lock, so that no run publishes an older lake than the one before
         out = out.fresh().claimed()
         before = load_state(out)
@@ -114,7 +113,7 @@ def score_lake(
             space = Workspace(out, settings, engine, progress, staged)
             return _run_stages(space, run, plan, before, full, allow_quarantine, allow_empty)
         finally:
-            unstage(staged)
+            remove(staged)
 
 
 def _run_stages(
@@ -134,7 +133,9 @@ def _run_stages(
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
     warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
-    inputs = _inputs([*partials, *earlier], settings)
+    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
+    hashed = {"partials": [p.name for p in (*partials, *earlier)], "scoring": settings.scoring(), **versions}
+    inputs = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]
         return RunReport("unchanged", run, **facts, **size, quarantine=quarantine, warnings=tuple(warnings))
@@ -142,11 +143,18 @@ def _run_stages(
         warnings.append(f"the rollback to {before.current.run_id} ends: the lake is published as it is")
 
     merged = stages.merge(space, partials, space.staged)
-    _join_earlier(space, earlier)
+    if earlier:  # their counts become columns; their rows are accounted for separately
+        folder = space.staged / "earlier"
+        (folder / "problem_counts").mkdir(parents=True)
+        stages.merge(space, earlier, folder)
+        join_earlier(space.staged / "problem_counts", folder / "problem_counts")
+        remove(folder)
     gates.written(merged.rows, merged.survey)
     gates.refuse_huge(merged.survey)
     tables, metric_warnings = stages.score(space, merged)
-    size = _size(tables[MODEL_SUMMARY.name], merged.survey)
+    models, survey = tables[MODEL_SUMMARY.name], merged.survey
+    size = {"metrics": models["metric"].n_unique(), "models": models["model"].n_unique()}
+    size |= {"problems": survey.problems, "distinct_problems": survey.distinct}
     files = {"files": len(plan.lake.files), "excluded": len(plan.lake.excluded), "quarantined": len(quarantine)}
     run = {**run, **files, "rows_new": sum(partial.read for partial in new), **merged.rows}
     run |= {name: size[name] for name in ("models", "problems")}
@@ -183,12 +191,6 @@ def _shared_output(out: Output) -> Output:
     return replace(out, root=Path(shards.everywhere(str(out.root))))
 
 
-def _planned(location: str | Path, plan: ScorePlan) -> RunReport:
-    left = sum(shard.size for shard in plan.shards)
-    run = {"lake": str(location), "files": len(plan.lake.files), "bytes_to_read": left}
-    return RunReport("planned", run, **plan.file_counts, metrics=0, models=0, problems=0)
-
-
 def _new_run(location: str | Path, settings: Settings, before: PublishedState) -> dict[str, Any]:
     """The row of a run in the table of runs, before any work. The time in its id is for people; nothing reads it."""
     started = datetime.now(UTC)
@@ -200,12 +202,6 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
         "lake": str(location),
         "settings": json.dumps(settings.model_dump(mode="json"), sort_keys=True),
     }
-
-
-def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:
-    """What is published, in numbers."""
-    names = {"metrics": summary["metric"].n_unique(), "models": summary["model"].n_unique()}
-    return {**names, "problems": survey.problems, "distinct_problems": survey.distinct}
 
 
 def _count_earlier(
@@ -221,16 +217,6 @@ def _count_earlier(
     gates.refuse(earlier, quarantine, space.settings, allow_quarantine)
     gates.refuse_other_outcomes(partials, earlier, where)
     return sorted(earlier, key=lambda partial: partial.files)
-
-
-def _join_earlier(space: Workspace, earlier: Sequence[Partial]) -> None:
-    """Add the counts of earlier attempts to those of the lake as columns; their rows are accounted for separately."""
-    if earlier:
-        folder = space.staged / "earlier"
-        (folder / "problem_counts").mkdir(parents=True)
-        stages.merge(space, earlier, folder)
-        join_earlier(space.staged / "problem_counts", folder / "problem_counts")
-        remove(folder)
 
 
 def _check_metric_names(settings: Settings) -> Settings:
@@ -249,10 +235,3 @@ def _check_metric_names(settings: Settings) -> Settings:
     rules = tuple(rule.model_copy(update={"metric": spelled(rule.metric)}) for rule in of.rule)
     gate = of.model_copy(update={"metric": spelled(of.metric, of.max_fall is not None), "rule": rules})
     return settings.model_copy(update={"gates": gate})
-
-
-def _inputs(partials: Sequence[Partial], settings: Settings) -> str:
-    """A hash of everything that the published numbers depend on."""
-    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
-    inputs = {"partials": [p.name for p in partials], "scoring": settings.scoring(), **versions}
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

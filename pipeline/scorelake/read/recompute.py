@@ -41,26 +41,14 @@ class Side:
 
     def protocols(self, benchmark: str | None) -> dict[str, list[str]]:
         """Return the protocols of the model by benchmark."""
-        rows = self.histogram.filter(pl.col("model") == self.model)
-        if benchmark is not None:
-            rows = rows.filter(pl.col("benchmark") == benchmark)
+        rows = self.histogram.filter(model=self.model, **({} if benchmark is None else {"benchmark": benchmark}))
         return dict(rows.group_by("benchmark").agg(pl.col("protocol").unique().sort()).iter_rows())
 
     def rows(self, benchmark: str, protocol: str) -> pl.DataFrame:
-        keys = {"benchmark": benchmark, "model": self.model, "protocol": protocol}
-        return self.counts.filter(*(pl.col(name) == value for name, value in keys.items())).collect()
+        return self.counts.filter(benchmark=benchmark, model=self.model, protocol=protocol).collect()
 
     def selects(self, protocol: str) -> bool:
         return self.protocol is None or matches_protocol(protocol, protocol_label(protocol), self.protocol)
-
-
-@dataclass(frozen=True)
-class Estimator:
-    """What the values of the problems of a benchmark are computed with."""
-
-    metric: Metric
-    settings: Settings
-    outcomes: Outcomes
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,9 @@ class StoredPair:
     sides: tuple[pl.DataFrame, ...]
     described: dict[str, Any]
     """Names of both sides, their protocol, and their common problems."""
-    how: Estimator
+    metric: Metric
+    settings: Settings
+    outcomes: Outcomes
     claim: str = ""
 
 
@@ -84,8 +74,8 @@ def compare_stored(
     for pair in stored_pairs(out, current, request, metric):
         row: dict[str, Any] = {"lift": None, "claim": pair.claim}
         if pair.sides:
-            how = pair.how.metric, pair.how.settings, pair.how.outcomes
-            row = compare_two(names, pair.sides, pair.benchmark, *how).row(0, named=True)
+            of = pair.benchmark, pair.metric, pair.settings, pair.outcomes
+            row = compare_two(names, pair.sides, *of).row(0, named=True)
         results.append(PairResult(pair.benchmark, metric=metric, row=row, settings=settings, **pair.described))
     return results
 
@@ -104,14 +94,15 @@ def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> l
         allowed = choose_compared(of_kind, outcomes)
         if not allowed:  # a metric of benchmarks of another kind
             continue
-        how = Estimator(allowed[0], of_kind, outcomes)
-        for pair in _protocol_pairs(a, b, ours[benchmark], theirs[benchmark]):
+        how = allowed[0], of_kind, outcomes
+        shared = _protocol_pairs(a, b, ours[benchmark], theirs[benchmark])
+        for pair in shared:
             rows = tuple(side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True))
             labels = protocol_label(pair[0]), protocol_label(pair[1])
-            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels), how))
-        if not pairs or pairs[-1].benchmark != benchmark:
+            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels), *how))
+        if not shared:
             claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
-            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), how, claim))
+            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), *how, claim))
     return pairs
 
 
@@ -123,13 +114,10 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     manifests = {each["run"]["run_id"]: each for each in output.manifests()}
     runs = [_find_run(name, manifests) for name in request.runs]
     if len(runs) < 2 and current not in manifests:
-        raise UsageError(
-            f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
-            " what is asked",
-            where=output.name,
-            hint="a later run may have been published and this one removed by `scorelake gc`: open the output "
-            "again, or run `scorelake score` again",
-        )
+        what = f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
+        hint = "a later run may have been published and this one removed by `scorelake gc`: open the output again, "
+        hint += "or run `scorelake score` again"
+        raise UsageError(f"{what} what is asked", where=output.name, hint=hint)
     runs += [current] * (2 - len(runs))
     if output.mirror:
         with locked(output):
