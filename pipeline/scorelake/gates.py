@@ -21,7 +21,7 @@ from scorelake.schemas import CHANGE, MODEL, MODEL_PAIR, MODEL_SUMMARY
 from scorelake.scoring.choose import is_default
 from scorelake.scoring.survey import Survey
 from scorelake.settings import GateRule, Gates, Settings
-from scorelake.text import plural
+from scorelake.text import plural, score_name
 
 HUGE = 1e100
 _SHARES = (
@@ -152,7 +152,7 @@ def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame])
     groups = tables[MODEL_SUMMARY.name].select(*MODEL, "problems", "attempts").unique().sort(MODEL)
     for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
         low = groups.filter(pl.col(column) < getattr(gates, key)).rows(named=True)
-        failed += [f"{key}: {_who(row)} has {row[column]:,}, needed {getattr(gates, key):,}" for row in low]
+        failed += [f"{key}: {score_name(row)} has {row[column]:,}, needed {getattr(gates, key):,}" for row in low]
     rules = {f"rule {i} (candidate {rule.candidate})": rule for i, rule in enumerate(gates.rule, start=1)}
     if gates.max_fall is not None:
         rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
@@ -164,7 +164,9 @@ def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame])
         for row in compared.filter(pl.Series(is_fallen) | pl.col("is_lost")).rows(named=True):
             if fnmatchcase(row["model"], rule.candidate):
                 lift = "" if row["is_lost"] else f" ({row['lift']:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
-                failed.append(f"{name}: {_who(row)} {row['says']}{lift} in {rule.metric}, allowed {rule.margin:g}")
+                failed.append(
+                    f"{name}: {score_name(row)} {row['says']}{lift} in {rule.metric}, allowed {rule.margin:g}"
+                )
     if failed:
         raise DataError(
             f"{plural(len(failed), 'gate')} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
@@ -201,7 +203,3 @@ def _against_base(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.Data
             hint='base is "previous" or a model of the lake, and metric one of [compare] metrics',
         )
     return both.with_columns(says=pl.lit(f"is worse than {rule.base}: lift"), is_lost=False)
-
-
-def _who(row: dict[str, Any]) -> str:
-    return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)

@@ -19,13 +19,12 @@ from scorelake.metrics.significance import benjamini_hochberg
 from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_kinds
 from scorelake.publish.runs import PublishedState, flatten_settings
 from scorelake.publish.snapshot import Manifest, Output, stored_settings
-from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
+from scorelake.schemas import CHANGE, MODEL, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
 from scorelake.settings import Settings
 from scorelake.storage.disk import first_line
-from scorelake.text import plural
+from scorelake.text import plural, score_name
 
-_MODEL = ("benchmark", "model", "protocol")
-_SCORE = (*_MODEL, "metric")
+_SCORE = (*MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
 _IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.")
 """Settings that no score depends on."""
@@ -69,7 +68,6 @@ def change_table(
     paired: pl.DataFrame,
     history: pl.DataFrame,
     confidence: float,
-    *,
     settings_changed: bool = False,
     unknown: str | None = None,
 ) -> pl.DataFrame:
@@ -211,15 +209,8 @@ def compare_with_published(
     except (OSError, pl.exceptions.PolarsError, ScorelakeError) as error:
         cause = error.what if isinstance(error, ScorelakeError) else first_line(error)
         unknown = f"the snapshot of run {run_id} {cause}"
-    table = change_table(
-        before,
-        summary,
-        paired,
-        history,
-        settings.uncertainty.confidence,
-        settings_changed=bool(keys),
-        unknown=unknown,
-    )
+    confidence = settings.uncertainty.confidence
+    table = change_table(before, summary, paired, history, confidence, bool(keys), unknown)
     decision = "alarm" if runs.height > _LOOKS else "outside"
     change = _describe(run_id, table, compare_files(counted, partials), keys, metric, decision)
     return replace(change, unknown=unknown or ""), table
@@ -238,9 +229,9 @@ def _describe(
     )
     moved = rows.filter(pl.col("what") == "moved")
     outside = tuple(
-        f"{_title(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, {row['change']:+.4f} "
+        f"{score_name(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, {row['change']:+.4f} "
         f"({row['lo']:+.4f} to {row['hi']:+.4f}) on {plural(row['problems_both'], 'common problem')}"
-        for row in moved.filter(decision).sort("p", *_MODEL).rows(named=True)
+        for row in moved.filter(decision).sort("p", *MODEL).rows(named=True)
     )
     return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, _changed_ranks(rows))
 
@@ -251,13 +242,9 @@ def _changed_ranks(rows: pl.DataFrame) -> tuple[str, ...]:
     before, after = (pl.col(name).rank("min").over("benchmark", "protocol") for name in ("rank_before", "rank"))
     shifted = both.with_columns(before=before, after=after).filter(pl.col("before") != pl.col("after"))
     return tuple(
-        f"{_title(row)} from {row['before']:.0f} to {row['after']:.0f}"
+        f"{score_name(row)} from {row['before']:.0f} to {row['after']:.0f}"
         for row in shifted.sort("benchmark", "protocol", "after", "model").rows(named=True)
     )
-
-
-def _title(row: dict[str, Any]) -> str:
-    return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)
 
 
 def _shorten(names: Sequence[str], limit: int = 8) -> str:

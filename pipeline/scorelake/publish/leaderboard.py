@@ -111,8 +111,7 @@ def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool
     available = [field.name for field in schema if not pa.types.is_nested(field.type)]
     own = list(PROBLEM_COUNT.columns)[2:]
     columns = [f"files.{name}" if name in available else f"NULL::DOUBLE AS {name}" for name in own]
-    carried = [name for name in available if name not in PROBLEM_COUNTS.columns]
-    columns += [f"files.{identifier(name)}" for name in carried]
+    columns += [f"files.{identifier(name)}" for name in available if name not in PROBLEM_COUNTS.columns]
     db.execute(f"CREATE {kind} {qualified(PROBLEM_COUNT)} AS {_keyed(columns, files, external)}")
     if any(snapshot.glob(f"{PROBLEM_SCORE.name}/*.parquet")):
         scores = _parquet(f"{literal(str(snapshot / PROBLEM_SCORE.name))}/*.parquet")
@@ -143,9 +142,7 @@ def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> N
 
 def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     """Comment every table, view, macro and column; columns without a description are named by users."""
-    view_names = {
-        name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    }
+    view_names = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views()").fetchall()}
     present = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     measures = (table for table in schemas.MEASURE_TABLES if table.name in present)
     described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES, *measures)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -123,9 +124,19 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
         metric = canonical(request.metric, settings)
         results = []
         if not request.runs:
-            _check_request(read, request)
-            if len(request.protocols) < 2:
-                results = _published(read, request, metric, settings)
+            a, b, benchmark = request.model_a, request.model_b, request.benchmark
+            check_names("model", read.names("model"), (a, b))
+            check_names("benchmark", read.names("benchmark"), [benchmark or None])
+            _check_protocols(read, request.protocols)
+            rows = read.dicts(_PAIRS, metric, a, b, benchmark, benchmark) if len(request.protocols) < 2 else []
+            results = [
+                PairResult(row["benchmark"], a, b, metric, row["label"], row, settings, row["family"])
+                for row in rows
+                if all(
+                    row["protocol"] is not None and matches_protocol(row["protocol"], row["label"], text)
+                    for text in request.protocols
+                )
+            ]
     if not results:
         from scorelake.read.recompute import compare_stored  # noqa: PLC0415  (Polars loads slowly)
 
@@ -136,22 +147,9 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
     return results
 
 
-def _published(read: Reader, request: PairRequest, metric: str, settings: dict[str, Any]) -> list[PairResult]:
-    a, b, benchmark = request.model_a, request.model_b, request.benchmark
-    return [
-        PairResult(row["benchmark"], a, b, metric, row["label"], row, settings, row["family"])
-        for row in read.dicts(_PAIRS, metric, a, b, benchmark, benchmark)
-        if not request.protocols
-        or (row["protocol"] is not None and matches_protocol(row["protocol"], row["label"], request.protocols[0]))
-    ]
-
-
-def _check_request(read: Reader, request: PairRequest) -> None:
-    """Raise if a model, the benchmark or a protocol does not exist."""
-    check_names("model", read.names("model"), (request.model_a, request.model_b))
-    check_names("benchmark", read.names("benchmark"), [request.benchmark or None])
+def _check_protocols(read: Reader, protocols: Sequence[str]) -> None:
     rows = read.rows("SELECT protocol, label FROM protocol ORDER BY ALL")
-    for text in request.protocols:
+    for text in protocols:
         if not any(matches_protocol(protocol, label, text) for protocol, label in rows):
             available = " | ".join(label for _, label in rows if label)
             raise UsageError(f"no protocol {text} here", hint=f"protocols: {available or 'none'}")
