@@ -38,17 +38,13 @@ def refuse(
 ) -> None:
     """Raise if the lake must not be published as it is; says which files, how many rows, and what to do."""
     if quarantine and not allow_quarantine:
-        raise DataError(
-            f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}",
-            hint="fix or remove them, or leave them out with --allow-quarantine",
-        )
+        hint = "fix or remove them, or leave them out with --allow-quarantine"
+        raise DataError(f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}", hint=hint)
     rejected = sum(partial.rejected for partial in partials)
     if rejected > settings.policy.max_rejected:
         rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
-        raise DataError(
-            f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{listed(rejects)}",
-            hint="fix these rows, or set [policy] max_rejected to the number you accept",
-        )
+        what = f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{listed(rejects)}"
+        raise DataError(what, hint="fix these rows, or set [policy] max_rejected to the number you accept")
     counted = [partial for partial in partials if partial.problems]
     if not counted:
         raise DataError("no attempt in any file", hint="the files hold no rows, or none that can be used")
@@ -57,11 +53,9 @@ def refuse(
         having = [partial for partial in counted if name in partial.carried]
         odd = [partial for partial in having if partial.carried[name] != having[0].carried[name]]
         if odd:
-            raise DataError(
-                f"column {name} holds {having[0].carried[name]} in {having[0].files[0].path} and "
-                f"{odd[0].carried[name]} in {odd[0].files[0].path}",
-                hint="a carried column must hold the same sort of values in every file",
-            )
+            kinds = [f"{partial.carried[name]} in {partial.files[0].path}" for partial in (having[0], odd[0])]
+            hint = "a carried column must hold the same sort of values in every file"
+            raise DataError(f"column {name} holds {' and '.join(kinds)}", hint=hint)
 
 
 def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:
@@ -91,15 +85,10 @@ def refuse_ungraded(ungraded: int, settings: Settings) -> None:
         raise DataError(f"{ungraded:,} attempts are ungraded", hint=hint)
 
 
-def written(run: dict[str, Any], survey: Survey) -> None:
-    """What is in the files of the snapshot, read back, is what was merged into them."""
-    there = survey.graded, survey.ungraded
-    if there != (run["graded"], run["ungraded"]):
-        raise AssertionError(f"row accounting: the files hold {there}, merged were {run}")
-
-
-def refuse_huge(survey: Survey) -> None:
-    """Raise if rewards are so large that their sums and squares are no numbers any more."""
+def check_survey(run: dict[str, Any], survey: Survey) -> None:
+    """Hold the files of the snapshot against what was merged into them; raise for rewards that cannot be squared."""
+    if (survey.graded, survey.ungraded) != (run["graded"], run["ungraded"]):
+        raise AssertionError(f"row accounting: the files hold {survey.graded}, {survey.ungraded}, merged were {run}")
     for reward in survey.rewards or ():
         if abs(reward) > HUGE:
             hint = f"scores may be at most {HUGE:g}: scale them, or reject what is no score"
@@ -136,10 +125,8 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, set
         names = [name for name in names if is_default(parse(name, settings.spectra), rewards=not has_passes)]
     if names or (lost["had"].any() and not lost["has"].any()):
         what = f"every value of {', '.join(names[:8])}" if lost["has"].any() and names else "every value"
-        raise DataError(
-            f"the leaderboard would lose {what}",
-            hint="check for missing attempts, or a k above n; publish anyway with --allow-empty",
-        )
+        hint = "check for missing attempts, or a k above n; publish anyway with --allow-empty"
+        raise DataError(f"the leaderboard would lose {what}", hint=hint)
 
 
 def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:
@@ -168,10 +155,8 @@ def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame])
                     f"{name}: {score_name(row)} {row['says']}{lift} in {rule.metric}, allowed {rule.margin:g}"
                 )
     if failed:
-        raise DataError(
-            f"{plural(len(failed), 'gate')} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
-            hint="the published version is unchanged; fix the lake, or change [gates]",
-        )
+        hint = "the published version is unchanged; fix the lake, or change [gates]"
+        raise DataError(f"{plural(len(failed), 'gate')} failed:\n  " + "\n  ".join(failed[:20]), hint=hint)
 
 
 def _since_previous(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -180,10 +165,8 @@ def _since_previous(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.Da
     change = tables[CHANGE.name].filter((pl.col("metric") == metric) & pl.col("value_before").is_not_null())
     computed = models.filter(pl.col("value").is_not_null())["metric"].unique().sort().to_list()
     if not change.height and metric not in computed:
-        raise UsageError(
-            f"[gates] metric: {metric} is not computed, so nothing could ever fall",
-            hint=f"computed are: {', '.join(computed) or 'none'}",
-        )
+        hint = f"computed are: {', '.join(computed) or 'none'}"
+        raise UsageError(f"[gates] metric: {metric} is not computed, so nothing could ever fall", hint=hint)
     is_lost = pl.col("value").is_null() & ((pl.col("what") == "gone") | pl.col("problems").is_not_null())
     before, now = (pl.col(name).map_elements("{:.4f}".format, pl.String) for name in ("value_before", "value"))
     says = pl.format("fell from {} to {}", before, now.fill_null("nothing"))
@@ -198,8 +181,6 @@ def _against_base(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.Data
     b_first = b_first.select(*MODEL, -pl.col("lift"), lo=-pl.col("hi"), hi=-pl.col("lo"))
     both = pl.concat([a_first, b_first]).sort(MODEL)
     if not both.height:
-        raise UsageError(
-            f"[gates] rule: no comparison with {rule.base} in {rule.metric}",
-            hint='base is "previous" or a model of the lake, and metric one of [compare] metrics',
-        )
+        hint = 'base is "previous" or a model of the lake, and metric one of [compare] metrics'
+        raise UsageError(f"[gates] rule: no comparison with {rule.base} in {rule.metric}", hint=hint)
     return both.with_columns(says=pl.lit(f"is worse than {rule.base}: lift"), is_lost=False)

@@ -40,8 +40,7 @@ from scorelake.version import __version__
 class RunReport:
     """What a run did, as printed on stderr and in --json."""
 
-    status: str
-    """published, unchanged or planned."""
+    status: str  # published, unchanged or planned
     run: dict[str, Any]
     files_read: int
     files_reused: int
@@ -53,14 +52,11 @@ class RunReport:
     warnings: tuple[str, ...] = ()
     ways: dict[str, int] = field(default_factory=dict)
     """How many shards were counted by the query, by the kernel, or not at all."""
-    left_out: tuple[str, ...] = ()
-    """Files of the lake that are not counted, with the reasons."""
-    distinct_problems: int = 0
-    """Different problems, however many models attempted them."""
+    left_out: tuple[str, ...] = ()  # files of the lake that are not counted, with the reasons
+    distinct_problems: int = 0  # different problems, however many models attempted them
     kinds: dict[str, str] = field(default_factory=dict)
     """The kind of outcome of every benchmark, where a lake mixes them: verdict, reward or rubric."""
-    change: Change | None = None
-    """What changed since the run that was published before."""
+    change: Change | None = None  # what changed since the run that was published before
 
 
 def _no_progress(stage: str, done: int, of: int) -> None: ...
@@ -149,8 +145,7 @@ def _run_stages(
         stages.merge(space, earlier, folder)
         join_earlier(space.staged / "problem_counts", folder / "problem_counts")
         remove(folder)
-    gates.written(merged.rows, merged.survey)
-    gates.refuse_huge(merged.survey)
+    gates.check_survey(merged.rows, merged.survey)
     tables, metric_warnings = stages.score(space, merged)
     models, survey = tables[MODEL_SUMMARY.name], merged.survey
     size = {"metrics": models["metric"].n_unique(), "models": models["model"].n_unique()}

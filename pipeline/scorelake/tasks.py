@@ -45,8 +45,7 @@ class Count(counting.Task):
     """Count one shard into a folder of partials."""
 
     folder: str
-    again: bool = False
-    """Count even if that has been done."""
+    again: bool = False  # count even if that has been done
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
 
@@ -59,8 +58,7 @@ class Count(counting.Task):
 class Merge:
     bucket: Bucket
     settings: Settings
-    mirror: Mirror | None = None
-    """Set where other machines made the partials, or will use what comes of them."""
+    mirror: Mirror | None = None  # set where other machines made the partials, or will use what comes of them
 
     def __str__(self) -> str:
         return f"bucket {Path(self.bucket.path).stem}"

@@ -135,18 +135,14 @@ class Change:
 
     files: FileChanges
     metric: str
-    since: str = ""
-    """The previous run; empty for a first run."""
+    since: str = ""  # the previous run; empty for a first run
     settings: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    moved: int = 0
-    """Scores of the metric that differ."""
-    outside: tuple[str, ...] = ()
-    """Significant changes, as text."""
+    moved: int = 0  # scores of the metric that differ
+    outside: tuple[str, ...] = ()  # significant changes, as text
     order: tuple[str, ...] = ()
-    unknown: str = ""
-    """Why scores cannot be compared."""
+    unknown: str = ""  # why scores cannot be compared
 
     @property
     def same_metrics(self) -> bool:
@@ -233,18 +229,14 @@ def _describe(
         f"({row['lo']:+.4f} to {row['hi']:+.4f}) on {plural(row['problems_both'], 'common problem')}"
         for row in moved.filter(decision).sort("p", *MODEL).rows(named=True)
     )
-    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, _changed_ranks(rows))
-
-
-def _changed_ranks(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Return the models of both runs whose rank relative to each other changed."""
-    both = rows.filter(pl.col("rank").is_not_null() & pl.col("rank_before").is_not_null())
+    both = rows.drop_nulls(["rank", "rank_before"])  # ranks among the models of both runs
     before, after = (pl.col(name).rank("min").over("benchmark", "protocol") for name in ("rank_before", "rank"))
     shifted = both.with_columns(before=before, after=after).filter(pl.col("before") != pl.col("after"))
-    return tuple(
+    order = tuple(
         f"{score_name(row)} from {row['before']:.0f} to {row['after']:.0f}"
         for row in shifted.sort("benchmark", "protocol", "after", "model").rows(named=True)
     )
+    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, order)
 
 
 def _shorten(names: Sequence[str], limit: int = 8) -> str:

@@ -45,8 +45,7 @@ class RunCounts:
     """The problem counts of a run, and what their values are computed with."""
 
     paths: Sequence[Path]
-    buckets: int
-    """Number of equal ranges of problem hashes that the files were cut into, empty ones included."""
+    buckets: int  # number of equal ranges of problem hashes that the files were cut into, empty ones included
     settings: Settings
     outcomes: Outcomes
     benchmarks: Sequence[str] = ()

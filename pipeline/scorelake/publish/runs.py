@@ -1,13 +1,9 @@
 """Published runs: the current one in leaderboard.duckdb, and the history of all.
 
-The leaderboard names its run. Its checksum is recorded in published.json before the rename that publishes it, beside
-that of the file it replaces: after a crash on either side of the rename, the file that is there is on record. Nothing
-is inferred from clocks, names or order.
-
-The leaderboard also contains every run and its scores as tables; runs.parquet and history.parquet are copies that
-survive it. Rows are only added. After a crash between the rename and the copies, the next run reads the missing rows
-from the leaderboard; if the leaderboard is lost, the copies are the record. A snapshot that was not published is in
-neither, and is not a run.
+The checksum of the leaderboard is recorded in published.json before the rename that publishes it, beside that of the
+file it replaces: after a crash on either side of the rename, the file that is there is on record. The leaderboard
+also contains every run and its scores; runs.parquet and history.parquet are copies that survive it. After a crash
+between the rename and the copies, the next run reads the missing rows from the leaderboard.
 """
 
 from __future__ import annotations
@@ -34,14 +30,10 @@ class CurrentRun:
 
     run_id: str = ""
     rolled_back: bool = False
-    problem_files: str = ""
-    """The files from which its views read the problems; empty if they are tables of the file."""
-    sha256: str = ""
-    """Checksum of the file; empty if there is none."""
-    defect: str = ""
-    """How the file differs from the published one; empty if it does not, or if there is none."""
-    is_ours: bool = True
-    """False if the file is not a leaderboard of scorelake; then it is kept when it is replaced."""
+    problem_files: str = ""  # the files from which its views read the problems; empty if they are tables of the file
+    sha256: str = ""  # checksum of the file; empty if there is none
+    defect: str = ""  # how the file differs from the published one; empty if it does not, or if there is none
+    is_ours: bool = True  # false if the file is not a leaderboard of scorelake; then it is kept when it is replaced
 
     @property
     def is_intact(self) -> bool:

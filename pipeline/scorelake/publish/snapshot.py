@@ -39,8 +39,7 @@ class Output:
 
     root: Path
     mirror: Mirror | None = None
-    seen: Object | None = None
-    """The published leaderboard in object storage when the mirror was last updated."""
+    seen: Object | None = None  # the published leaderboard in object storage when the mirror was last updated
 
     @classmethod
     def at(cls, location: str | Path, storage: Storage = PATIENCE) -> Output:

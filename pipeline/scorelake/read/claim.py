@@ -37,10 +37,8 @@ class PairRequest:
     model_b: str
     metric: str = "pass@1"
     benchmark: str | None = None
-    protocols: tuple[str, ...] = ()
-    """One: of both models. Two: of A, and of B."""
-    runs: tuple[str, ...] = ()
-    """One: of A, compared with B in the current run. Two: of A, and of B."""
+    protocols: tuple[str, ...] = ()  # one: of both models. Two: of A, and of B
+    runs: tuple[str, ...] = ()  # one: of A, compared with B in the current run. Two: of A, and of B
 
 
 @dataclass(frozen=True)
@@ -52,14 +50,11 @@ class PairResult:
     b: str
     metric: str
     protocol: str
-    row: dict[str, Any]
-    """The columns of `pair`."""
-    settings: dict[str, Any]
-    """The settings of the current run."""
+    row: dict[str, Any]  # the columns of `pair`
+    settings: dict[str, Any]  # the settings of the current run
     family: int | None = None
     """Number of pairs over which q and p_holm are adjusted; None for a pair that was compared on demand."""
-    common: str = "attempted by both under the same protocol"
-    """Which problems were compared."""
+    common: str = "attempted by both under the same protocol"  # which problems were compared
 
     @property
     def where(self) -> str:

@@ -28,16 +28,12 @@ class Side:
     """One side of a comparison: a model as it was in a run, and the counts of that run."""
 
     model: str
-    run: str
-    """Its id."""
-    settings: Settings
-    """Of the run."""
+    run: str  # its id
+    settings: Settings  # of the run
     counts: pl.LazyFrame
     histogram: pl.DataFrame
-    kinds: dict[str, list[bool]]
-    """What attempts of each benchmark have: verdicts, scores, answers."""
-    protocol: str | None = None
-    """A filter of the protocol, such as temperature=0.2; None for any."""
+    kinds: dict[str, list[bool]]  # what attempts of each benchmark have: verdicts, scores, answers
+    protocol: str | None = None  # A filter of the protocol, such as temperature=0.2; None for any
 
     def protocols(self, benchmark: str | None) -> dict[str, list[str]]:
         """Return the protocols of the model by benchmark."""
@@ -57,8 +53,7 @@ class StoredPair:
 
     benchmark: str
     sides: tuple[pl.DataFrame, ...]
-    described: dict[str, Any]
-    """Names of both sides, their protocol, and their common problems."""
+    described: dict[str, Any]  # names of both sides, their protocol, and their common problems
     metric: Metric
     settings: Settings
     outcomes: Outcomes
