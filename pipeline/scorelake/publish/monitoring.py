@@ -86,15 +86,14 @@ def write_textfile(path: Path, report: dict[str, Any], scores: Iterable[tuple[di
         for name, text, number in gauges
         if number is not None
     ]
-    samples = [f"scorelake_score{{{_labels(names)}}} {value}\n" for names, value in scores]
+    samples = []
+    for names, value in scores:
+        quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in names.values())
+        labels = ",".join(f'{key}="{text}"' for key, text in zip(names, quoted, strict=True))
+        samples.append(f"scorelake_score{{{labels}}} {value}\n")
     if samples:
         lines += ["# HELP scorelake_score Value of a model.\n# TYPE scorelake_score gauge\n", *samples]
     replace_text(path, "".join(lines))
-
-
-def _labels(names: dict[str, str]) -> str:
-    quoted = {key: text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for key, text in names.items()}
-    return ",".join(f'{key}="{text}"' for key, text in quoted.items())
 
 
 def _seconds(time: str | None) -> float | None:

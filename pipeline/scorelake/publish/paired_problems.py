@@ -75,13 +75,9 @@ class RunCounts:
     def read(self, part: int, parts: int, chosen: Sequence[Metric]) -> pl.DataFrame:
         """Read what the metrics need for one of so many equal ranges of problem hashes."""
         columns = ["n", "c", *needed_columns(chosen, self.outcomes)]
-        if parts == 1:
-            paths = list(self.paths)
-        else:
-            paths = [path for path in self.paths if int(path.stem[-5:]) * parts // self.buckets == part]
-        if not paths:
-            return pl.read_parquet(self.paths[0], columns=[*KEYS, *columns], glob=False).clear()
-        rows = pl.read_parquet(paths, columns=[*KEYS, *columns], glob=False).filter(pl.col("n") > 0)
+        paths = [p for p in self.paths if parts == 1 or int(p.stem[-5:]) * parts // self.buckets == part]
+        rows = pl.read_parquet(paths or self.paths[0], columns=[*KEYS, *columns], glob=False)
+        rows = rows.filter(pl.col("n") > 0) if paths else rows.clear()
         return rows.filter(pl.col("benchmark").is_in(self.benchmarks)) if self.outcomes.others else rows
 
     def values(self, rows: pl.DataFrame, chosen: Sequence[Metric]) -> list[Floats]:

@@ -71,10 +71,9 @@ class PairResult:
         se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
         pairs = self.family or 1
         lift = detectable_lift(se, confidence, POWER, pairs)
-        detectable = (
-            f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {row['problems']:,} such problems"
-        )
-        detectable += f", adjusted for {pairs:,} pairs" if pairs > 1 else ", compared alone"
+        such = f"{row['problems']:,} such problems, "
+        such += f"adjusted for {pairs:,} pairs" if pairs > 1 else "compared alone"
+        detectable = f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {such}"
         if lift == 0:
             difference = "both score the same" if row["lift"] == 0 else "the difference is the same"
             detectable = f"unknown: {difference} on every problem"
@@ -82,27 +81,23 @@ class PairResult:
         if row["resamples"]:
             method = f"paired bootstrap over {units}, {row['resamples']:,} resamples"
             test = f"signs of the differences of {units} flipped"
+        adjusted = ", equal to p: a single comparison is not adjusted"
+        if self.family == 1:
+            adjusted = f", equal to p: there is no other pair in {self.where}"
+        elif self.family is not None:
+            adjusted = f" (Benjamini-Hochberg), {row['p_holm']:.3g} by Holm, over all {pairs:,} pairs of {self.where}"
         lines = {
             "problems": f"{row['problems']:,}, {self.common}",
             "lift": f"{row['lift']:+.4f}, {confidence:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} ({method})",
             "wins": f"{self.b} ahead on {row['wins_b']:,}, {self.a} on {row['wins_a']:,}, equal on {row['ties']:,}",
             "flip test" if row["resamples"] else "test": f"p = {row['p_one_sided']:.3g} one-sided, "
             f"{row['p_two_sided']:.3g} two-sided ({test})",
-            "q": self._adjusted_p(),
+            "q": f"{row['q']:.3g}{adjusted}",
             "shows": pair_conclusion(self.a, self.b, row, margin, confidence, self.family),
             "does not show": "how either does on other kinds of problems, or under another protocol",
             "detectable": detectable,
         }
         return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
-
-    def _adjusted_p(self) -> str:
-        q = f"{self.row['q']:.3g}"
-        if self.family is None:
-            return f"{q}, equal to p: a single comparison is not adjusted"
-        if self.family == 1:
-            return f"{q}, equal to p: there is no other pair in {self.where}"
-        holm = self.row["p_holm"]
-        return f"{q} (Benjamini-Hochberg), {holm:.3g} by Holm, over all {self.family:,} pairs of {self.where}"
 
 
 def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairResult]:

@@ -107,7 +107,13 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     with locked(output) if output.mirror else nullcontext():
         output = output.fresh()
     manifests = {each["run"]["run_id"]: each for each in output.manifests()}
-    runs = [_find_run(name, manifests) for name in request.runs]
+    numbers, runs = {run_id: manifest["run"]["number"] for run_id, manifest in manifests.items()}, list[str]()
+    for name in request.runs:
+        matching = match_runs(name, numbers)
+        if len(matching) != 1:
+            many = "no run" if not matching else f"{len(matching)} runs"
+            raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(manifests)}")
+        runs += matching
     if len(runs) < 2 and current not in manifests:
         what = f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
         hint = "a later run may have been published and this one removed by `scorelake gc`: open the output again, "
@@ -121,15 +127,6 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     protocols = (request.protocols * 2)[:2] or (None, None)
     a, b = zip((request.model_a, request.model_b), runs, protocols, strict=True)
     return _side(output.snapshots, manifests, *a), _side(output.snapshots, manifests, *b)
-
-
-def _find_run(name: str, runs: dict[str, Manifest]) -> str:
-    """Return the run with this id or number, or the only one whose id begins so."""
-    matching = match_runs(name, {run_id: manifest["run"]["number"] for run_id, manifest in runs.items()})
-    if len(matching) != 1:
-        many = "no run" if not matching else f"{len(matching)} runs"
-        raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(runs)}")
-    return matching[0]
 
 
 def _side(snapshots: Path, manifests: dict[str, Manifest], model: str, run: str, protocol: str | None) -> Side:
