@@ -53,10 +53,7 @@ lint: $(TOOLS) ## ruff (rules and format) and mypy --strict
 	$(BIN)/mypy
 
 torture: $(TOOLS) ## Kill, starve and damage the job, and recount random lakes, for about half an hour
-	$(BIN)/python tests/torture.py
-	$(BIN)/python tests/differential.py --lakes 300
-	$(BIN)/python tests/differential.py --mutate 10000
-	STATES=150 $(BIN)/pytest tests/test_state.py
+	KILLS=200 PUBLICATIONS=100 LAKES=300 DAMAGED=10000 STATES=150 $(BIN)/pytest --timeout 0 tests/test_torture.py tests/test_differential.py tests/test_state.py
 
 bench-kernels: $(TOOLS) ## Kernels against scorio in the same process
 	$(PIP) -e '.[bench]'

@@ -10,8 +10,8 @@ import sys
 import numpy as np
 from scipy.special import stdtr
 
-from scorelake.metrics.decisions import verdicts
 from scorelake.metrics.interval import interval
+from scorelake.metrics.significance import verdicts
 
 MARGIN, NIGHTS = 0.02, 365
 LAKES = int(sys.argv[1]) if len(sys.argv) > 1 else 2000

@@ -22,11 +22,10 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import GROUP
-from scorelake.scoring.buckets import BucketTask
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.summaries import Grouping, groupings, summarize
-from scorelake.scoring.survey import survey_bucket
+from scorelake.scoring.survey import BucketTask, survey_bucket
 from scorelake.scoring.tasks import score_buckets
 from scorelake.settings import Settings
 

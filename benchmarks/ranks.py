@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scorelake import metrics
 from scorelake.comparing.boards import list_benchmarks
 from scorelake.comparing.compare import BoardResult, compare_boards
-from scorelake.comparing.pairs import pair_table
 from scorelake.comparing.sums import LakeSums
+from scorelake.comparing.tables import pair_table
 from scorelake.engines import local
 from scorelake.metrics.board import sum_n_ratios
 from scorelake.metrics.bootstrap import Units
@@ -33,9 +33,8 @@ from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.paired import MAX_FLIP_RATIO, Lifts, ResamplePlan, compare_scores
 from scorelake.metrics.significance import sign_test
 from scorelake.schemas import MODEL_PAIR
-from scorelake.scoring.buckets import BucketTask
 from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.survey import survey_bucket
+from scorelake.scoring.survey import BucketTask, survey_bucket
 from scorelake.settings import Settings
 
 DOC = Path(__file__).parents[1] / "docs" / "ranks.md"
@@ -144,9 +143,9 @@ def compare_board(correct: Ints, n: int, name: str, settings: Settings) -> Board
     with TemporaryDirectory() as home:
         path = Path(home, "part.parquet")
         frame.write_parquet(path)
-        benchmarks = list_benchmarks(survey_bucket(path, settings))
+        benchmarks = list_benchmarks(survey_bucket(path, settings), settings)
         bucket = BucketTask(str(path), frame.height, settings, outcomes)
-        sums = LakeSums(local.map, [(bucket,)], benchmarks, in_process=True)
+        sums = LakeSums.of(local.map, [(bucket,)], benchmarks, in_process=True)
         ((result,),) = compare_boards(benchmarks, [PASS], lambda board, _: set(board.models), settings, sums)
     return result
 

@@ -51,6 +51,8 @@ def entries() -> Iterator[tuple[str, Any]]:
     yield "Comparison.frame", sl.Comparison.frame
     yield "scorelake.Drawing", sl.Drawing
     yield "scorelake.open", sl.open
+    yield "scorelake.gate", sl.gate
+    yield "scorelake.plan", sl.plan
     yield "scorelake.metrics", sl.metrics
     for name in sl.metrics.__all__:
         yield f"scorelake.metrics.{name}", getattr(sl.metrics, name)

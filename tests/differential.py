@@ -1,15 +1,13 @@
-# ruff: noqa: T201
-"""Random lakes, counted by scorelake and again by a dictionary: `python tests/differential.py --lakes 300 --seed 0`.
+"""Random lakes, counted by scorelake and again by a dictionary; test_differential runs a few, `make torture` many.
 
 A lake is made from a seed: rows in memory, then files of several writers, encodings and types. The right counts
 follow from the rows in memory alone, so reading is tested too. Every lake is counted by the kernel and by the query,
-cut into shards at random, and published by the job itself, which reuses these counts. `--mutate 10000` damages files
-of such lakes instead: each must be refused with a reason, or come to the same counts both ways.
+cut into shards at random, and published by the job itself, which reuses these counts. `mutate` damages files of such
+lakes instead: each must be refused with a reason, or come to the same counts both ways.
 """
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import itertools
 import json
@@ -402,19 +400,11 @@ def verify(lake: Lake, home: Path, rng: random.Random) -> tuple[str, list[str]]:
 # --- writers ------------------------------------------------------------------------------------------------------
 
 
-def write_arrow(
-    table: pa.Table, path: Path, *, row_group_size: int, empty_groups: bool, required: bool, **options: Any
-) -> None:
-    if required:
-        kinds = [(f.name, f.type, f.type == pa.null() or table[f.name].null_count > 0) for f in table.schema]
-        table = table.cast(pa.schema([pa.field(*each) for each in kinds]))
+def write_arrow(table: pa.Table, path: Path, *, row_group_size: int, empty_groups: bool, **options: Any) -> None:
     with pq.ParquetWriter(path, table.schema, **options) as writer:
-        if empty_groups:
-            writer.write_table(table.slice(0, 0))
-        if table.num_rows:
-            writer.write_table(table, row_group_size=row_group_size)
-        if empty_groups:
-            writer.write_table(table.slice(0, 0))
+        for part in [table[:0], table, table[:0]] if empty_groups else [table]:
+            if part.num_rows or empty_groups:
+                writer.write_table(part, row_group_size=row_group_size)
 
 
 def write_polars(table: pa.Table, path: Path, **options: Any) -> None:
@@ -431,18 +421,6 @@ def write_duckdb(table: pa.Table, path: Path, **options: Any) -> None:
 
 
 WRITERS: dict[str, Callable[..., None]] = {"arrow": write_arrow, "polars": write_polars, "duckdb": write_duckdb}
-
-
-def _encodings(kind: pa.DataType) -> list[str]:
-    if pa.types.is_boolean(kind):
-        return ["PLAIN", "RLE"]
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        return ["PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"]
-    if pa.types.is_floating(kind):
-        return ["PLAIN", "BYTE_STREAM_SPLIT"]
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind):
-        return ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]
-    return []
 
 
 def writer_options(rng: random.Random, writer: str, columns: dict[str, Column]) -> dict[str, Any]:
@@ -467,20 +445,14 @@ def writer_options(rng: random.Random, writer: str, columns: dict[str, Column]) 
         "write_page_checksum": rng.random() < 0.5,
         "row_group_size": rng.choice((1, 3, 10, 100, *[1 << 20] * 4) if tiny else (100, 1000, 10_000, 1 << 20)),
         "empty_groups": rng.random() < 0.15,
-        "required": rng.random() < 0.2,
         "store_schema": rng.random() < 0.7,
         "write_statistics": rng.random() < 0.7,
         "version": rng.choice(("1.0", "2.4", "2.6")),
         "data_page_size": rng.choice((1 if tiny else 512, 64, 1 << 20)),
         "write_batch_size": rng.choice((1 if tiny else 100, 7, 1024)),
-        "use_dictionary": False,
+        "use_dictionary": [name for name in columns if rng.random() < 0.4],
+        "dictionary_pagesize_limit": rng.choice((1, 50, 1 << 20)),
     }
-    if rng.random() < 0.5:
-        out["use_dictionary"] = [name for name in columns if rng.random() < 0.7] or False
-        out["dictionary_pagesize_limit"] = rng.choice((1, 50, 1 << 20))
-    else:
-        known = {name: _encodings(column.kind) for name, column in columns.items() if rng.random() < 0.8}
-        out["column_encoding"] = {name: rng.choice(encodings) for name, encodings in known.items() if encodings}
     if out["version"] == "1.0":
         out["coerce_timestamps"] = "us"
     return out
@@ -702,7 +674,6 @@ class Maker:
         folders = [key for key in ("benchmark", "subject", "model") if rng.random() < 0.3]
         self.absent = [key for key in ("benchmark", "subject") if key not in folders and rng.random() < 0.3]
         self.both = [key for key in folders if rng.random() < 0.2]
-        self.names = self.renamed() if rng.random() < 0.25 else {}
         groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         for row in rows:
             groups[tuple(None if row["nowhere"] else text_value(row[key]) for key in folders)].append(row)
@@ -714,22 +685,13 @@ class Maker:
             parts = [group[i::many] for i in range(many)] if rng.random() < 0.5 else parts
             if any(len(value or "") > 200 for value in values):
                 return Maker(self.choices["seed"] + 1_000_003, (self.size,)).lake()
-            hive = {self.names.get(key, key): value for key, value in zip(folders, values, strict=True)}
+            hive = dict(zip(folders, values, strict=True))
             safe = rng.choice(("", " "))
             parents = [f"{quote(k)}={HIVE_NULL if v is None else quote(v, safe=safe)}" for k, v in hive.items()]
             for i, part in enumerate(parts):
                 if part or rng.random() < 0.1 or (len(groups) <= 1 and i == 0):
                     files.append(self.source("/".join([*parents, f"part-{i}.parquet"]), hive, part))
         return Lake(files, self.settings(), self.choices)
-
-    def renamed(self) -> dict[str, str]:
-        """Other names of some columns, which the settings have; columns with the usual names may be there as well."""
-        keys = ["model", "problem_id", *(key for key in ("benchmark", "subject") if key not in self.absent)]
-        keys += ["passed"] * self.has_passed + ["score"] * self.has_score + ["answer"] * (self.answer is not None)
-        keys += ["attempt"] * (self.attempt is not None and not self.some_files)
-        chosen = [key for key in keys if self.rng.random() < 0.5]
-        self.choices["renamed"] = {key: self.rng.choice((f"their {key}", f"{key}2", key.upper())) for key in chosen}
-        return self.choices["renamed"]  # type: ignore[no-any-return]
 
     def settings(self) -> dict[str, Any]:
         rng = self.rng
@@ -741,7 +703,7 @@ class Maker:
         if self.answer and rng.random() < 0.9 and metrics == ["pass@1"]:
             metrics.append("vote@1")
         out: dict[str, Any] = {
-            "columns": self.names | {"carry": [f"carry {i}" for i in range(len(self.carried))]},
+            "columns": {"carry": [f"carry {i}" for i in range(len(self.carried))]},
             "protocol": {"columns": [f"protocol {i}" for i in range(len(self.protocols))]},
             "policy": policy,
             "duplicates": {"rule": self.rule, "policy": rng.choice(("off", "exact", *["auto"] * 6))},
@@ -761,7 +723,6 @@ class Maker:
         if self.answer:
             kind, pool = rng.choice(ANSWERS[self.answer])
             columns["answer"] = Column(kind, [[*pool, None][row["answer"]] for row in rows])
-        columns = {self.names.get(name, name): column for name, column in columns.items()}
         for i, family in enumerate(self.protocols):
             kind, pool = PROTOCOLS[rng.choice(family)]
             columns[f"protocol {i}"] = Column(kind, [pool[(row["protocol"] * (i + 1)) % 6] for row in rows])
@@ -769,10 +730,6 @@ class Maker:
             kind, pool = CARRIED[name]
             values = [None if rng.random() < 0.1 else pool[(row["carried"] + i) % 6] for row in rows]
             columns[f"carry {i}"] = Column(kind, values)
-        for name in self.names:
-            is_apart = name.upper() not in columns  # DuckDB writes PROBLEM_ID beside problem_id as PROBLEM_ID_1
-            if rng.random() < 0.3 and name not in ("passed", "score") and is_apart:
-                columns[name] = Column(pa.string(), ["wrong"] * len(rows))
         if rng.random() < 0.3:
             columns["other"] = Column(pa.struct({"a": pa.int64()}), [{"a": 1}] * len(rows))
         columns = dict(rng.sample(list(columns.items()), len(columns)))
@@ -784,7 +741,7 @@ class Maker:
     def _keys(self, folders: dict[str, str | None], rows: list[Row]) -> dict[str, Column]:
         columns = {}
         for key in ("model", "problem_id", "benchmark", "subject"):
-            if key not in self.absent and (self.names.get(key, key) not in folders or key in self.both):
+            if key not in self.absent and (key not in folders or key in self.both):
                 values = [row[key] if self.rng.random() >= self.bad / 3 else None for row in rows]
                 columns[key] = text_column(self.rng, values)
         return columns
@@ -1068,38 +1025,3 @@ def named(seed: int, number: int) -> bool:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     error = json.loads(done.stdout)["error"]
     return done.returncode == 3 and "damaged.parquet: reading it ends the process" in error
-
-
-# --- to be run --------------------------------------------------------------------------------------------------
-
-
-def differential(lakes: int, seed: int) -> Counter[str]:
-    """Try so many lakes from a seed on; print one line per failure."""
-    ends: Counter[str] = Counter()
-    for number in range(seed, seed + lakes):
-        with tempfile.TemporaryDirectory(prefix="differential-", ignore_cleanup_errors=True) as home:
-            lake = Maker(number).lake()
-            end, wrong = verify(lake, Path(home), random.Random(number))
-        ends[end] += 1
-        if wrong:
-            print(f"seed {number}: {lake.choices}", *(line[:1500] for line in wrong), sep="\n    ", flush=True)
-    return ends
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--lakes", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mutate", type=int, help="damage so many files instead")
-    given = parser.parse_args()
-    faulthandler.enable()
-    if given.mutate:
-        damage = mutate(given.mutate, given.seed, lambda line: print(line, flush=True))
-        return 1 if set(FORBIDDEN) & set(damage) else 0
-    ends = differential(given.lakes, given.seed)
-    print(", ".join(f"{many} {end}" for end, many in sorted(ends.items())))
-    return 1 if ends["WRONG"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

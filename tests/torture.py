@@ -1,14 +1,10 @@
-"""Break the job on purpose: `make torture`. The tests run short versions of the same functions.
+"""Break the job on purpose: SIGKILL at named steps and at random moments, and readers during publications.
 
-kills:   SIGKILL before and after every named step, and at random moments
-readers: three readers during a hundred publications
-
-Damaged input files are those of `python tests/differential.py --mutate`.
+test_torture runs a few of them, `make torture` many.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -17,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -223,24 +218,3 @@ def _reader(out: str, stop, queue) -> None:  # type: ignore[no-untyped-def]
             faults.append(repr(error))
         reads += 1
     queue.put((reads, faults))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--publications", type=int, default=100)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        arena = Arena(home / "arena")
-        print(f"kills at named steps: {kill_at_steps(arena)}, all survived", flush=True)
-        runs = kill_at_random(arena, asked.kills)
-        print(f"kills at random moments: {asked.kills} in {runs} runs, all survived", flush=True)
-        reads, faults = read_while_publishing(home / "readers", asked.publications)
-        print(f"3 readers, {asked.publications} publications: {reads} reads, {len(faults)} faults", flush=True)
-        assert not faults, faults[:3]
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("RUST_BACKTRACE", "0")
-    main()

@@ -13,8 +13,9 @@ In a notebook:
     sl.gate("out", "model-a", "model-b")     # is model-b not worse? pass, fail or undecided
     sl.metrics.pass_at_k(n=10, c=3, k=5)     # every metric as a function of counts, or of a matrix of attempts
 
-`score` and `open` return a `Board`, its `compare` a `Comparison`, and each chart is a `Drawing`. `metrics` has
-functions only, `errors` has all that is raised, and `__version__` is the version.
+`score` and `open` return a `Board`, its `compare` a `Comparison`, and each chart is a `Drawing`. `gate` returns a
+verdict, `plan` the problems and attempts that a question needs. `metrics` has functions only, `errors` has all that
+is raised, and `__version__` is the version.
 
 `score` counts attempts as the command line does: the same columns, policies, row accounting and errors. Nothing is
 kept unless `out` is given, and nothing in the calling process is changed: no environment variables, thread counts or

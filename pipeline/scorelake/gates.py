@@ -16,7 +16,7 @@ from scorelake.counting.merge import Merged
 from scorelake.counting.partials import Partial, benchmark_kinds
 from scorelake.errors import DataError, UsageError, listed
 from scorelake.metrics import parse
-from scorelake.metrics.decisions import verdicts
+from scorelake.metrics.significance import verdicts
 from scorelake.schemas import CHANGE, MODEL, MODEL_PAIR, MODEL_SUMMARY
 from scorelake.scoring.choose import is_default
 from scorelake.scoring.survey import Survey
@@ -49,13 +49,6 @@ def refuse(
     if not counted:
         raise DataError("no attempt in any file", hint="the files hold no rows, or none that can be used")
     benchmark_kinds(counted, settings.answers)  # raises if the attempts of a benchmark have different outcomes
-    for name in settings.carried:
-        having = [partial for partial in counted if name in partial.carried]
-        odd = [partial for partial in having if partial.carried[name] != having[0].carried[name]]
-        if odd:
-            kinds = [f"{partial.carried[name]} in {partial.files[0].path}" for partial in (having[0], odd[0])]
-            hint = "a carried column must hold the same sort of values in every file"
-            raise DataError(f"column {name} holds {' and '.join(kinds)}", hint=hint)
 
 
 def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:

@@ -31,7 +31,7 @@ from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.settings import Settings
-from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part
+from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part, with_window
 from scorelake.storage.disk import remove
 from scorelake.version import __version__
 
@@ -94,6 +94,7 @@ def score_lake(
     settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
     out = _shared_output(out)
     refuse_inside(location, out.name)
+    settings = with_window(location, out, settings)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
         left = sum(shard.size for shard in plan.shards)
@@ -128,10 +129,9 @@ def _run_stages(
     gates.refuse(partials, quarantine, settings, allow_quarantine)
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
-    warnings = [*before.notes, *(f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle)]
-    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
-    hashed = {"partials": [p.name for p in (*partials, *earlier)], "scoring": settings.scoring(), **versions}
-    inputs = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
+    warnings = [*before.notes, *_notes(settings, plan)]
+    names = [partial.name for partial in (*partials, *earlier)]
+    inputs = _inputs(names, settings)
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]
         return RunReport("unchanged", run, **facts, **size, quarantine=quarantine, warnings=tuple(warnings))
@@ -139,12 +139,7 @@ def _run_stages(
         warnings.append(f"the rollback to {before.current.run_id} ends: the lake is published as it is")
 
     merged = stages.merge(space, partials, space.staged)
-    if earlier:  # their counts become columns; their rows are accounted for separately
-        folder = space.staged / "earlier"
-        (folder / "problem_counts").mkdir(parents=True)
-        stages.merge(space, earlier, folder)
-        join_earlier(space.staged / "problem_counts", folder / "problem_counts")
-        remove(folder)
+    _join_earlier(space, earlier)
     gates.check_survey(merged.rows, merged.survey)
     tables, metric_warnings = stages.score(space, merged)
     models, survey = tables[MODEL_SUMMARY.name], merged.survey
@@ -162,9 +157,7 @@ def _run_stages(
     manifest: dict[str, Any] = {
         "run": run | {"finished": datetime.now(UTC).isoformat()},
         **{"inputs": inputs, "size": size, "kinds": merged.kinds},
-        "partials": [partial.name for partial in (*partials, *earlier)],
-        "quarantine": [list(entry) for entry in quarantine],
-        "warnings": warnings,
+        **{"partials": names, "quarantine": [list(entry) for entry in quarantine], "warnings": warnings},
     }
     publish(space.out, space.staged, manifest, tables, before)
     report = RunReport("published", manifest["run"], **facts, **size, quarantine=quarantine, change=changed)
@@ -199,6 +192,20 @@ def _new_run(location: str | Path, settings: Settings, before: PublishedState) -
     }
 
 
+def _notes(settings: Settings, plan: ScorePlan) -> list[str]:
+    """Return what the settings leave out, and patterns that leave nothing out."""
+    column, since = settings.window.column, settings.window.since
+    notes = [f"only rows with {column} >= {since} are counted ([window])"] if since else []
+    return notes + [f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle]
+
+
+def _inputs(partials: Sequence[str], settings: Settings) -> str:
+    """A hash of everything that the published numbers depend on."""
+    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
+    inputs = {"partials": partials, "scoring": settings.scoring(), **versions}
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
 def _count_earlier(
     space: Workspace, partials: Sequence[Partial], full: bool, allow_quarantine: bool
 ) -> list[Partial]:
@@ -212,6 +219,16 @@ def _count_earlier(
     gates.refuse(earlier, quarantine, space.settings, allow_quarantine)
     gates.refuse_other_outcomes(partials, earlier, where)
     return sorted(earlier, key=lambda partial: partial.files)
+
+
+def _join_earlier(space: Workspace, earlier: Sequence[Partial]) -> None:
+    """Add the counts of earlier attempts to those of the lake as columns; their rows are accounted for separately."""
+    if earlier:
+        folder = space.staged / "earlier"
+        (folder / "problem_counts").mkdir(parents=True)
+        stages.merge(space, earlier, folder)
+        join_earlier(space.staged / "problem_counts", folder / "problem_counts")
+        remove(folder)
 
 
 def _check_metric_names(settings: Settings) -> Settings:

@@ -58,13 +58,10 @@ class Columns(Part):
     passed: str = "passed"
     score: str = "score"
     answer: str = "answer"
-    pass_values: tuple[str, ...] = ()
-    """Texts that are a pass, where the verdict is a text; any other is a fail."""
-    fail_values: tuple[str, ...] = ()
-    """Texts that are a fail. With these, a text that is neither is rejected."""
+    pass_values: tuple[str, ...] = ()  # texts that are a pass; any other is a fail
+    fail_values: tuple[str, ...] = ()  # with these, a text that is neither is rejected
     cluster: str | None = None
-    step: str | None = None
-    """Training step or date of a run: `model` and step name a point of its series, such as run@100."""
+    step: str | None = None  # training step or date: model and step name a point of a series, such as run@100
     carry: tuple[str, ...] = ()
 
     def parts(self, key: str) -> tuple[str, ...]:
@@ -134,8 +131,7 @@ class Duplicates(Part):
     """Rows that repeat an attempt: found by the `attempt` column where there is one, unless off."""
 
     policy: Literal["auto", "off", "exact"] = "auto"
-    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"
-    """Which of two different verdicts for one attempt counts; by default neither, and the run fails."""
+    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"  # which of two verdicts counts
 
 
 class GateRule(Part):
@@ -248,11 +244,24 @@ class Compare(Part):
     max_pairs: int = Field(1_000_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
 
 
+class Window(Part):
+    """Only the newest rows count, by a column or folder key of dates, times or whole numbers."""
+
+    column: str | None = None
+    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None  # up to the newest value: 7d, 12h, 2w, 3
+    since: str | None = None  # follows from `last` where that is given
+
+    @model_validator(mode="after")
+    def _has_column(self) -> Window:
+        if (self.column is None) != (self.last is None and self.since is None):
+            raise ValueError("needs a column, and last or since")
+        return self
+
+
 class Series(Part):
     """Models that are points of a series over training steps or dates."""
 
-    pattern: str | None = None
-    """Regular expression of their names, with groups `model` and `step`."""
+    pattern: str | None = None  # of their names, with groups `model` and `step`
 
     @field_validator("pattern")
     @classmethod
@@ -309,6 +318,7 @@ class Settings(Part):
     gates: Gates = Gates()
     publish: Publish = Publish()
     compare: Compare = Compare()
+    window: Window = Window()
     series: Series = Series()
     run: Run = Run()
     storage: Storage = PATIENCE
@@ -345,7 +355,7 @@ class Settings(Part):
     def used(self) -> set[str]:
         """Every column the counts depend on."""
         keys = [key for key in NAMING if key != "answer" or self.answers]
-        named = (*self.carried, *self.protocol.columns, *self.measured.values())
+        named = (*self.carried, *self.protocol.columns, *self.measured.values(), *filter(None, [self.window.column]))
         return {*(name for key in keys for name in self.columns.parts(key)), *named}
 
     @property
@@ -364,8 +374,9 @@ class Settings(Part):
 
     def counting(self) -> dict[str, Any]:
         """The part of the settings that counts depend on; partials are named by it."""
-        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates"})
+        parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates", "window"})
         parts["policy"].pop("max_rejected")
+        parts["window"].pop("last")  # `since` follows from it
         parts |= {"measures": self.measured} if self.measures else {}
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
 

@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 
 from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
-from scorelake.comparing.ranks import overall_ranges
 from scorelake.comparing.sums import LakeSums
-from scorelake.comparing.tables import comparison_tables
+from scorelake.comparing.tables import comparison_tables, overall_ranges
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
+from scorelake.counting.shard import newest
+from scorelake.counting.window import first_inside
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
+from scorelake.lake.download import local_copy
 from scorelake.lake.listing import LakeListing, listing
 from scorelake.metrics.costs import FIRST_EDGE
 from scorelake.publish.snapshot import Output
@@ -37,23 +40,19 @@ from scorelake.schemas import (
     PROBLEM_HISTOGRAM,
     PROBLEM_SCORE,
 )
-from scorelake.scoring.buckets import FOLDER, BucketTask
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
-from scorelake.scoring.grader_noise import Noise, noise_table
 from scorelake.scoring.measures import measure_tables
-from scorelake.scoring.moments import GroupMoments, add_moments
 from scorelake.scoring.overall import overall_table
-from scorelake.scoring.problem_scores import count_scores, listed_metrics
 from scorelake.scoring.series import series_tables, without_earlier_points
-from scorelake.scoring.summaries import sampling_warnings, summary_tables
-from scorelake.scoring.survey import ALL, Survey, add_surveys, coarsen
-from scorelake.scoring.tasks import score_buckets
+from scorelake.scoring.summaries import GroupMoments, add_moments, sampling_warnings, summary_tables
+from scorelake.scoring.survey import ALL, FOLDER, BucketTask, Survey, add_surveys, coarsen
+from scorelake.scoring.tasks import Noise, count_scores, listed_metrics, noise_table, score_buckets
 from scorelake.scoring.values import follow_from_counts
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote
 from scorelake.storage.files import File, Shard
-from scorelake.threads import batch_by_size
+from scorelake.threads import batch_by_size, parallel_map
 
 _AT_ONCE = 16
 """Surveys that are added up together."""
@@ -108,6 +107,22 @@ class ScorePlan:
         read = sum(len(shard.files) for shard in self.shards)
         left_out = {"ignored": len(self.lake.left_out), "left_out": tuple(self.lake.describe_left_out())}
         return {"files_read": read, "files_reused": len(self.lake.files) - read, **left_out}
+
+
+def with_window(location: str | Path, out: Output, settings: Settings) -> Settings:
+    """Return the settings with the first value of a window that is given by its length."""
+    window = settings.window
+    if window.last is None or window.column is None:
+        return settings
+    column = window.column
+    lake = listing(location, settings.storage, settings.lake.exclude, out.name)
+    with (
+        TemporaryDirectory() as folder,
+        local_copy(Shard(lake.root, tuple(lake.files)), Path(folder) / "lake", settings, (column,)) as here,
+    ):
+        values = parallel_map(lambda file: newest(here, file, column), here.files)
+    window = window.model_copy(update={"since": first_inside(values, window.last)})
+    return settings.model_copy(update={"window": window})
 
 
 def plan_lake(

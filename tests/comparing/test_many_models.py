@@ -14,9 +14,8 @@ from scorelake.metrics import parse
 from scorelake.read.claim import PairRequest, compare_models
 from scorelake.read.session import reading
 from scorelake.schemas import COUNTS, KEYS
-from scorelake.scoring.buckets import BucketTask
 from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.survey import survey_bucket
+from scorelake.scoring.survey import BucketTask, survey_bucket
 from scorelake.settings import Settings
 
 MODELS = 30

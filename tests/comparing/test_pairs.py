@@ -238,22 +238,6 @@ def test_clusters_are_drawn_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_lake_gives_the_same_bytes(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    counts = [
-        {"model": f"m{m}", "problem_id": p, "n": 7, "c": int(rng.integers(0, 8))}
-        for m in range(4)
-        for p in range(80)
-        if rng.random() < 0.9
-    ]
-    first = scored(tmp_path / "first", counts)
-    again = scored(tmp_path / "again", [counts[i] for i in rng.permutation(len(counts))])
-    for name in ("model_pair", "subject_pair", "model_rank", "subject_rank"):
-        one, two = (next(out.glob(f"snapshots/*/{name}.parquet")).read_bytes() for out in (first, again))
-        assert one == two, name
-
-
-@pytest.mark.slow
 def test_large_scores_of_one_benchmark_do_not_blur_another(tmp_path: Path) -> None:
     """Differences count as ties relative to the largest score of their own board."""
     small = [

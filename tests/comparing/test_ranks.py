@@ -191,17 +191,6 @@ def test_a_range_is_widened_to_the_rank_by_value(tmp_path: Path) -> None:
     assert (found["a"][:3], found["b"][:3]) == ((1, 1, 2), (2, 1, 2))
 
 
-def test_ranges_contain_ranks_where_models_miss_problems(tmp_path: Path) -> None:
-    """Values are of each one's own problems, flips of those in common: the range is widened to the rank."""
-    rng = np.random.default_rng(3)
-    counts: list[Row] = []
-    for m in range(12):
-        c = rng.binomial(4, np.clip(rng.beta(1, 1, 60) + m / 40 - 0.1, 0, 1)).tolist()
-        counts += [row for i, row in enumerate(_model(f"m{m:02d}", c, n=4)) if rng.random() > 0.07 or i < 3]
-    for row in rows(scored(tmp_path, counts, compare={"min_share": 0.8}), f"{_PLACE} AND reason IS NULL"):
-        assert 1 <= row["rank_lo"] <= row["rank"] <= row["rank_hi"] <= 12
-
-
 @settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.slow

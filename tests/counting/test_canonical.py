@@ -1,4 +1,4 @@
-"""The canonical attempts: what fits and what does not, and what values are to us."""
+"""Thresholds and levels in the precision of a column, and texts of protocols; test_differential counts all types."""
 
 from __future__ import annotations
 
@@ -16,117 +16,27 @@ from scorelake.counting.canonical import (
     FAILED,
     PASSED,
     REJECTED,
-    SCORED,
     UNGRADED,
-    UNSCORED,
-    Canonical,
-    attempt_columns,
     canonical,
-    read_types,
 )
-from scorelake.counting.protocols import answer_text, protocol_label, protocol_text
-from scorelake.counting.schema_check import UnreadableError
+from scorelake.counting.protocols import protocol_label, protocol_text
 from scorelake.settings import Settings
 
-TEXT, INT, BOOL = pl.String(), pl.Int64(), pl.Boolean()
-KEYS = {"model": TEXT, "problem_id": TEXT}
-LAKE = {**KEYS, "passed": BOOL}
-
-
-def made(schema: dict[str, Any], hive: dict[str, str | None] | None = None, **settings: Any) -> Canonical:
-    return canonical(Settings.model_validate(settings), schema, hive or {})
-
-
-def misfit(schema: dict[str, Any], hive: dict[str, str | None] | None = None, **settings: Any) -> str:
-    with pytest.raises(UnreadableError) as caught:
-        canonical(Settings.model_validate(settings), schema, hive or {}, strict=True)
-    return str(caught.value)
+KEYS = {"model": pl.String(), "problem_id": pl.String()}
 
 
 def kinds(values: list[Any], kind: Any, column: str = "passed", **settings: Any) -> list[int]:
     """The kind of every row of a column of outcomes."""
-    columns = made({**KEYS, column: kind}, **settings)
-    return (
-        pl.DataFrame({column: pl.Series(values, dtype=kind, strict=False)}).select(columns.kind).to_series().to_list()
-    )
+    columns = canonical(Settings.model_validate(settings), {**KEYS, column: kind}, {})
+    frame = pl.DataFrame({column: pl.Series(values, dtype=kind, strict=False)})
+    return frame.select(columns.kind).to_series().to_list()
 
 
 def scores(values: list[Any], kind: Any, **settings: Any) -> list[float | None]:
-    columns = made({**KEYS, "score": kind}, **settings)
+    columns = canonical(Settings.model_validate(settings), {**KEYS, "score": kind}, {})
     assert columns.score is not None
     frame = pl.DataFrame({"score": pl.Series(values, dtype=kind)})
     return frame.select(columns.score.alias("score")).to_series().to_list()
-
-
-# --- where things are -----------------------------------------------------------------------------------------
-
-
-def test_every_misfit_is_told_at_once() -> None:
-    told = misfit(
-        {"modell": TEXT, "problem_id": pl.Float64(), "passed": TEXT, "score": TEXT, "attempt": pl.Float32()},
-        protocol={"columns": ["temperature"]},
-        columns={"carry": ["tier"], "benchmark": "bench"},
-    )
-    for words in (
-        "no column bench; ",
-        "no column model (closest: modell); ",
-        "column problem_id is Float64; it must be a string or integer; if its numbers are whole, write them as int",
-        "no column temperature; ",
-        "no column tier; ",
-        "column passed is String; it must be boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values",
-        "column score is String; it must be a number",
-        "column attempt is Float32; it must be a string or integer",
-    ):
-        assert words in told
-    assert told.endswith("; the file has: modell, problem_id, passed, score, attempt")
-
-
-def test_closest_names() -> None:
-    assert "no column problem_id (closest: problem_ids)" in misfit(
-        {"model": TEXT, "problem_ids": TEXT, "passed": BOOL}
-    )
-    assert "(closest: moddel)" in misfit({"problem_id": TEXT, "passed": BOOL}, {"moddel": "m"})
-    assert misfit({"x": BOOL}).count("closest") == 0
-    other = {"MODEL": TEXT, "Task-ID": TEXT, "correct": BOOL, "subject": TEXT}
-    assert misfit(other).startswith(
-        "no column model (closest: MODEL); no column problem_id (closest: Task-ID); "
-        "no column passed and no score (closest: correct); "
-    ), "another spelling, or what other tools call it"
-    assert misfit({}, {"y": "1"}).endswith("the file has: y (folder)")
-    assert misfit({}).endswith("the file has: none")
-
-
-def test_attempts() -> None:
-    """Told apart where there is a column for it, unless that is off."""
-    assert made(LAKE).attempt is None
-    assert made({**LAKE, "attempt": pl.UInt64()}, duplicates={"policy": "off"}).attempt is None
-    assert made({**LAKE, "attempt": pl.Float64()}, duplicates={"policy": "off"}).attempt is None
-    assert "column attempt is Boolean" in misfit({**LAKE, "attempt": BOOL})
-
-
-def test_answers() -> None:
-    assert made({**LAKE, "answer": TEXT}, metrics={"names": ["pass@1"]}).answers == "ignored"
-    assert made({**KEYS, "score": pl.Float64(), "answer": TEXT}).answers == "none", "none can be right"
-    threshold: dict[str, Any] = {"policy": {"pass_threshold": 0.5}}
-    assert made({**KEYS, "score": pl.Float64(), "answer": TEXT}, **threshold).answers == "counted"
-    assert "column answer is List(String); to vote with" in misfit({**LAKE, "answer": pl.List(TEXT)})
-    ignored = made({**LAKE, "answer": pl.List(TEXT)}, metrics={"names": ["pass@1"]})
-    assert (ignored.answer, "answer" in ignored.columns) == (None, False)
-
-
-# --- outcomes -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [pl.Boolean, pl.Int8, pl.UInt64, pl.Float32, pl.Float64, pl.Decimal(5, 2)])
-def test_verdicts(kind: Any) -> None:
-    assert kinds([1, 0, None], kind) == [PASSED, FAILED, UNGRADED]
-    assert kinds([1, 0, None], kind, policy={"ungraded": "fail"}) == [PASSED, FAILED, FAILED]
-
-
-def test_verdicts_that_are_none() -> None:
-    assert kinds([2, -1, 1, None], pl.Int64) == [REJECTED, REJECTED, PASSED, UNGRADED]
-    assert kinds([0.5, nan, inf, -inf, -0.0], pl.Float64) == [REJECTED, REJECTED, REJECTED, REJECTED, FAILED]
-    assert kinds([None, None], pl.Null) == [UNGRADED, UNGRADED]
 
 
 @pytest.mark.parametrize("threshold", [0.1, 0.3, 0.7, 0.9, 1 / 3])
@@ -152,53 +62,12 @@ def test_thresholds() -> None:
     assert kinds([None], pl.Float64, "score", policy=policy | {"ungraded": "fail"}) == [FAILED]
 
 
-def test_scores() -> None:
-    assert scores([1, 2, None], pl.Int64) == [1.0, 2.0, None]
-    for many in (1, 2, 3, 100):
-        assert {str(zero) for zero in scores([-0.0, 0.0] * many, pl.Float64)} == {"0.0"}, "one zero, not two"
-    assert kinds([1.5, nan, inf, None], pl.Float64, "score") == [FAILED, REJECTED, REJECTED, UNGRADED]
-    found = made({**KEYS, "score": pl.Float64()})
-    assert found.binary is False
-
-
 def test_a_rubric_in_32_bits() -> None:
     """A level as the config spells it, whichever precision the column has."""
     rubric = {"levels": [0, 0.1, 0.7]}
     assert scores([0.1, 0.7, 0.0, 0.2, None], pl.Float32, rubric=rubric) == [0.1, 0.7, 0.0, None, None]
     assert kinds([0.1, 0.7, 0.2, nan, None], pl.Float32, "score", rubric=rubric)[2:] == [REJECTED, REJECTED, UNGRADED]
     assert scores([None], pl.Float64, rubric=rubric, policy={"ungraded": "fail"}) == [0.0]
-
-
-def test_a_verdict_and_a_score() -> None:
-    """Either can be bad; whether an attempt that has one of them is graded, depends on its benchmark."""
-    found = made({**KEYS, "passed": BOOL, "score": pl.Float64()})
-    frame = pl.DataFrame({"passed": [True, None, True, None], "score": [1.0, 1.0, None, nan]})
-    assert frame.select(found.kind).to_series().to_list() == [PASSED, SCORED, UNSCORED + PASSED, REJECTED]
-
-
-# --- texts ----------------------------------------------------------------------------------------------------
-
-
-def keys(values: pl.Series) -> list[str | None]:
-    columns = made({**LAKE, "problem_id": values.dtype})
-    schema = read_types(columns, {**LAKE, "problem_id": values.dtype})
-    frame = pl.DataFrame({"problem_id": values.cast(schema["problem_id"])})
-    return frame.select(attempt_columns(columns, schema)["problem_id"].cast(pl.String)).to_series().to_list()
-
-
-def test_keys_are_as_they_are_written() -> None:
-    assert keys(pl.Series([7, -1, None])) == ["7", "-1", None]
-    assert keys(pl.Series(["007", "7", "", None])) == ["007", "7", "", None]
-    assert keys(pl.Series([b"a\xc3\xa9"])) == ["aé"]
-    with pytest.raises(pl.exceptions.PolarsError):
-        keys(pl.Series([b"\xff"]))
-
-
-def test_answers_as_texts() -> None:
-    assert answer_text(pl.Series([0.0, -0.0, 0.5, nan, None])).to_list()[2:] == ["0.5", None, None]
-    zeros = answer_text(pl.Series([0.0, -0.0]))
-    assert zeros[0] == zeros[1]
-    assert answer_text(pl.Series([True, None])).to_list() == ["true", None]
 
 
 def text(value: Any, kind: Any = None) -> str | None:
@@ -254,25 +123,3 @@ def test_labels_are_json(values: dict[str, str | None], label: str) -> None:
     assert protocol_label(values) == label
     if label:
         assert list(json.loads(label)) == list(values)
-
-
-# --- verdicts in words ----------------------------------------------------------------------------------------
-
-WORDS = {"columns": {"pass_values": ["C", "pass"]}}
-BOTH = {"columns": {"pass_values": ["C", "pass"], "fail_values": ["I"]}}
-
-
-@pytest.mark.parametrize("kind", [pl.String, pl.Categorical, pl.Enum(["C", "pass", "I", "c", ""]), pl.Binary])
-def test_verdicts_in_words(kind: Any) -> None:
-    """Without fail_values what is no pass is a fail; with them, what is neither is rejected. To the letter."""
-    told = ["C", "pass", "I", "c", "", None]
-    values = [None if text is None else text.encode() for text in told] if kind == pl.Binary else told
-    assert kinds(values, kind, **WORDS) == [PASSED, PASSED, FAILED, FAILED, FAILED, UNGRADED]
-    assert kinds(values, kind, **BOTH) == [PASSED, PASSED, FAILED, REJECTED, REJECTED, UNGRADED]
-    assert kinds(values, kind, **WORDS, policy={"ungraded": "fail"})[-1] == FAILED
-
-
-def test_words_say_nothing_of_numbers() -> None:
-    assert kinds([1, 0, 2], pl.Int64, **BOTH) == [PASSED, FAILED, REJECTED]
-    assert kinds([True, False], pl.Boolean, **BOTH) == [PASSED, FAILED]
-    assert kinds([None], pl.Null, **BOTH) == [UNGRADED]

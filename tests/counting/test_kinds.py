@@ -7,10 +7,14 @@ import polars as pl
 import pytest
 
 from conftest import ask, attempts, failed_checks, put, run
-from scorelake import reporting
+from scorelake import reporting, tasks
 from scorelake.errors import DataError, UsageError
+from scorelake.lake.listing import listing
 from scorelake.read.claim import PairRequest, compare_models
 from scorelake.read.session import reading
+from scorelake.settings import load
+from scorelake.storage.disk import mark
+from scorelake.storage.files import Shard
 
 MODELS, IDS = ["a"] * 12 + ["b"] * 12, [f"p{i % 6}" for i in range(24)]
 KEYS = {"model": MODELS, "problem_id": IDS, "attempt": [i // 6 % 2 for i in range(24)]}
@@ -40,6 +44,7 @@ def rows(out: Path, sql: str, benchmark: str) -> list[tuple[Any, ...]]:
     return sorted(ask(out, f"SELECT * FROM ({sql}) WHERE benchmark = '{benchmark}'"), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", [(), ("pass@2", "avg@N", "max@2")])
 def test_a_benchmark_is_scored_as_if_it_were_alone(
     lake: Path, out: Path, tmp_path: Path, metrics: tuple[str]
@@ -62,6 +67,7 @@ def test_a_benchmark_is_scored_as_if_it_were_alone(
     assert failed_checks(out) == []
 
 
+@pytest.mark.slow
 def test_the_summary_names_the_kinds(lake: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(lake, frame("code"), "0.parquet")
     reporting.run_summary(run(lake, out))
@@ -70,6 +76,7 @@ def test_the_summary_names_the_kinds(lake: Path, out: Path, capsys: pytest.Captu
     assert "outcomes: code verdict; poems reward" in capsys.readouterr().err.partition("published")[2]
 
 
+@pytest.mark.slow
 def test_a_later_run_is_paired_by_kind_and_any_metric_is_compared(lake: Path, out: Path) -> None:
     for name in LAKES:
         put(lake, frame(name), f"{name}.parquet")
@@ -161,10 +168,48 @@ def test_settings_concern_the_benchmarks_that_they_are_about(lake: Path, out: Pa
         run(lake, out, config, metrics=["vote@2"])
 
 
-def test_a_carried_integer_that_is_signed_in_one_file_and_unsigned_in_another(lake: Path, out: Path) -> None:
-    for i, kind in enumerate((pl.Int64, pl.UInt64)):
-        rows = attempts(model="m", problem_id=[f"{i}a", f"{i}b"], passed=True, tier=[1, 2])
-        put(lake, rows.cast({"tier": kind}), f"{i}.parquet")
-    run(lake, out, by=("tier",))
-    sql = "SELECT DISTINCT slice_value, problems FROM slice_summary ORDER BY 1"
-    assert ask(out, sql) == [("1", 2), ("2", 2)]
+NULL_OR_SCORE = {"problem_id": ["x", "y"], "passed": pl.Series([None, None], dtype=pl.Boolean), "score": [0.5, None]}
+
+
+@pytest.mark.parametrize("chunk_rows", [None, 1])
+def test_the_kind_does_not_depend_on_how_rows_are_cut(lake: Path, out: Path, chunk_rows: int | None) -> None:
+    """An attempt without verdict and score says nothing about its benchmark, in a chunk of its own too."""
+    put(lake, attempts(model="m", **NULL_OR_SCORE), row_group_size=1)
+    shard = Shard(str(lake), listing(lake).files)
+    out.mkdir()
+    mark(out)
+    tasks.count(tasks.Count(shard, load(None), str(out / "partials"), chunk_rows=chunk_rows))
+    run(lake, out)
+    assert ask(out, "SELECT problem_id, n, c, ungraded FROM problem_counts ORDER BY 1") == [
+        ("x", 1, None, 0), ("y", 0, None, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "slices"),
+    [
+        ([pl.Series([1, 2]), pl.Series([1, 2], dtype=pl.UInt64)], ["1", "2"]),
+        ([pl.Series([1, 2]), pl.Series([1.0, 2.0])], ["1.0", "2.0"]),
+        ([pl.Series([0.1, 2.0], dtype=pl.Float32), pl.Series([0.1, 2.0])], ["0.1", "2.0"]),
+        ([pl.Series([1, 2]), pl.Series(["1", "2"]), pl.Series([1.0, 2.0], dtype=pl.Float32)], ["1", "2"]),
+        ([pl.Series([True, False]), pl.Series(["true", "false"])], ["false", "true"]),
+        ([pl.Series([None, None]), pl.Series(["a", "b"])], ["a", "b"]),
+    ],
+)
+@pytest.mark.parametrize("shard_mb", [1, 1e-6])
+def test_carried_values_are_one_across_types_and_files(
+    lake: Path, out: Path, files: list[pl.Series], slices: list[str], shard_mb: float
+) -> None:
+    for i, tier in enumerate(files):
+        put(lake, attempts(model="m", problem_id=["a", "b"], attempt=i, passed=True, tier=tier), f"{i}.parquet")
+    run(lake, out, f"[run]\nshard_mb = {shard_mb}\n", by=("tier",))
+    assert ask(out, "SELECT DISTINCT slice_value, problems FROM slice_summary ORDER BY 1") == [(s, 1) for s in slices]
+    assert failed_checks(out) == []
+
+
+def test_of_a_number_and_a_text_the_number_is_kept(lake: Path, out: Path) -> None:
+    for i, tier in enumerate((pl.Series([10, 9]), pl.Series(["1", "1"]))):
+        put(lake, attempts(model="m", problem_id="p", passed=True, tier=tier), f"{i}.parquet", row_group_size=1)
+    report = run(lake, out, by=("tier",))
+    assert ask(out, "SELECT tier FROM problem_counts") == [("9",)]
+    assert report.warnings[-1] == "1 problems have differing values of tier; the smallest is kept"

@@ -23,7 +23,6 @@ PARTIAL = Partial(
     rejects=(("a.parquet", "no model", 1),),
     quarantine=(("é/b.parquet", "the file is empty (0 bytes)"),),
     outcomes=(("gsm8k", "passed", "passed", "a.parquet"),),
-    carried={"tier": "numbers"},
     chunks=("counts-00000.parquet", "counts-00001.parquet"),
     problems=7,
     checksum="abc",

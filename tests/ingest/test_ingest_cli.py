@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from layouts import LAYOUTS, TABLE, generic_csv, humaneval, inspect_json
+from layouts import LAYOUTS, TABLE, humaneval, inspect_json
 from scorelake.errors import UsageError
 from scorelake.ingest.contract import IngestOptions
 
@@ -48,15 +48,6 @@ def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli:
     query = "SELECT protocol::JSON ->> 'temperature' AS t, value FROM model_summary ORDER BY 1"
     rows = cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split()
     assert rows[1:] == ["0,1.0", "1,0.5"]
-
-
-@pytest.mark.slow
-def test_a_table_with_foreign_names(tmp_path: Path, cli: Any) -> None:
-    generic_csv(tmp_path, TABLE)
-    pairs = ("--map", "model=who,problem_id=task.id", "--map", "passed=ok")
-    done = cli("ingest", "generic", tmp_path / "any.csv", "--lake", tmp_path / "lake", "--benchmark", "toy", *pairs)
-    assert done.returncode == 0, done.stderr
-    assert "6 of 12 = 0.5" in done.stderr
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ repository. Without it these tests are skipped.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -166,44 +165,6 @@ def test_edited_file_is_refused_by_line(tmp_path: Path) -> None:
     assert "broken JSON at line" in report.refused[0].what
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "columns", "expected"),
-    [
-        (
-            INSPECT,
-            {"scorer": ("verdict",), "subject": "metadata.subject"},
-            ["subject"],
-            {("alg",), ("geo",), ("num",)},
-        ),
-        ("inspect/popularity_2x2_epochs.eval", {}, ["benchmark"], {("popularity",)}),
-        ("harbor", {}, ["benchmark", "model"], {("terminal-bench@2.0", "openclaw openai/z-ai/glm-5")}),
-        (TB1, {}, ["model"], {("orchestrator_qwen-3-coder-480B_n5",)}),
-        ("verifiers/prime_hosted_run", {}, ["model"], {("Qwen/Qwen3.5-2B@step 40",)}),
-        ("livecodebench/Gemma-2-9b-Ins", {}, ["difficulty", "subject"], {("easy", "HumanEval")}),
-        ("tau2/mock_gpt-4.1-mini_10_tasks", {}, ["subject"], {("mock",)}),
-        ("eee/demo", {}, ["subject", "answer", "benchmark"], {("arithmetic", "4", "demo-source.demo_bench")}),
-        (PHILOSOPHY, {"metric": ("exact_match",), "split": "test"}, ["subject"], {("philosophy",)}),
-    ],
-)
-def test_columns_of_the_lake(
-    tmp_path: Path, name: str, options: dict[str, Any], columns: list[str], expected: set[tuple[str, ...]]
-) -> None:
-    load(tmp_path / "lake", name, **options)
-    assert {tuple(row[column] for column in columns) for row in lakes.rows(tmp_path / "lake")} == expected
-
-
-def test_livecodebench_carries_the_difficulty(tmp_path: Path) -> None:
-    load(tmp_path / "lake", "livecodebench/Qwen2.5-Ins-7B")
-    counts = Counter((row["difficulty"], row["passed"]) for row in lakes.rows(tmp_path / "lake"))
-    passed = {"easy": (6, 7), "medium": (5, 9), "hard": (2, 14)}
-    assert {level: (counts[level, True], counts[level, False]) for level in passed} == passed
-
-
-def test_swebench_subject_is_the_repository(tmp_path: Path) -> None:
-    load(tmp_path / "lake", "swebench/pro/gpt-4o-paper/eval_results.json", **SWE)
-    assert all("/" in row["subject"] for row in lakes.rows(tmp_path / "lake"))
-
-
 def test_job_file_without_trials(tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
@@ -243,22 +204,6 @@ def test_graders_are_not_pooled_and_commits_are(tmp_path: Path) -> None:
     ((values),) = lakes.problems(tmp_path / "commits").values()
     assert sorted(values) == [False, False, True]
     assert len({row["provenance"] for row in lakes.rows(tmp_path / "commits")}) == 3
-
-
-def test_several_runs(tmp_path: Path) -> None:
-    report = load(tmp_path / "runs", TB2, benchmark="tb")
-    assert sorted(source.mean or 0 for source in report.sources) == pytest.approx([0.075, 0.1375])
-    assert {(source.model, *source.warnings) for source in report.sources} == {("mini-swe-agent_claude-sonnet-4",)}
-    load(tmp_path / "ungraded", TB2, benchmark="tb", errors="ungraded")
-    problems = lakes.problems(tmp_path / "ungraded")
-    assert (lakes.counts(problems), sum(not values for values in problems.values())) == ((17, 65), 26)
-    report = load(tmp_path / "bfcl", "bfcl")
-    assert sorted((source.passed, source.rows, *source.warnings) for source in report.sources) == [
-        (48, 50),
-        (100, 100),
-    ]
-    failed = {row["problem_id"] for row in lakes.rows(tmp_path / "bfcl") if not row["passed"]}
-    assert "executable_multiple_function_45" in failed
 
 
 def test_report_and_instances_of_one_run_are_the_same_attempts(tmp_path: Path) -> None:

@@ -200,17 +200,6 @@ def test_rubric_moments_with_prior_outcomes() -> None:
     assert variance[0] == pytest.approx(float((m2 - m1 * m1) / (total + 1)), rel=1e-13)
 
 
-@pytest.mark.parametrize("k", [1, 8, 1000])
-@pytest.mark.parametrize("c", [0, 1, 999, 500_000, 999_999, 1_000_000])
-def test_a_million_attempts(k: int, c: int) -> None:
-    n = 1_000_000
-    for stem in ("pass@{}", "pass^{}", "g-pass@{}_0.3", "mg-pass@{}", "maj@{}", "auc@{}", "geom@{}", "max@{}"):
-        mean, variance = metrics.posterior(stem.format(k), n, c)
-        assert 0 <= metrics.finite(stem.format(k), n, c) <= 1
-        assert 0 <= mean <= 1
-        assert 0 <= variance < 0.25
-
-
 def moment(v: int, t: int, k: int) -> Fraction:
     """E[A^k] as a product over the smaller of k and t - v: both ways of writing it."""
     if k <= t - v:
@@ -272,9 +261,9 @@ def test_pass_at_k_is_exact_up_to_a_million(k: int) -> None:
 def test_any_number_of_attempts(n: int) -> None:
     """The key of a pair must not wrap: from 3,037,000,500 on, n (n + 1) is no 64-bit number."""
     many, right = np.array([n, n, n - 1, 5, n]), np.array([n, n // 4, 0, 3, n])
-    pairs = distinct(many, right)
-    assert pairs.n[pairs.inverse].tolist() == many.tolist()
-    assert pairs.c[pairs.inverse].tolist() == right.tolist()
+    n_, c_, index = distinct(many, right)
+    assert n_[index].tolist() == many.tolist()
+    assert c_[index].tolist() == right.tolist()
     assert metrics.finite("pass@1", many, right) == pytest.approx([1, 0.25, 0, 0.6, 1], rel=1e-9)
     for name in ("pass@4", "pass^4", "maj@4", "g-pass@4_0.5", "auc@4", "max@4", "geom@4"):
         value, (mean, variance) = metrics.finite(name, n, [n, n // 4]), metrics.posterior(name, n, [n, n // 4])

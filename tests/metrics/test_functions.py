@@ -219,10 +219,3 @@ def test_scalars_and_shapes() -> None:
     assert metrics.finite("pass@2", [[5, 5]], [[3, 4]]).shape == (1, 2)
     assert metrics.finite("pass@2", [], []).shape == (0,)
     assert metrics.finite("pass@2", True, 1.0).shape == ()
-
-
-def test_a_family_says_what_it_is() -> None:
-    for family in metrics.families():
-        assert all((family.name, family.formula, family.reference))
-        kinds = (family.credit, family.blend, family.rewards, family.vote)
-        assert sum(kind is not None for kind in kinds) == 1

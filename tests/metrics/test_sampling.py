@@ -47,6 +47,19 @@ def test_stopping_at_a_pass_is_detected(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+def test_retries_where_the_first_attempts_failed_are_detected(shape: str) -> None:
+    """By the order within problems alone, 33 to 60% were found."""
+    verdicts = _verdicts(shape, 400, 4)
+    first = verdicts[:, :, :4].sum(axis=-1)
+    n = np.where(first == 0, 16, 4)
+    found = [metrics.stops_after(np.minimum(attempts, 5), passes) for attempts, passes in zip(n, first, strict=True)]
+    assert np.mean(np.array(found) > 0) >= 0.95
+    unrelated = np.random.default_rng(5).permuted(n, axis=1)
+    false = [metrics.stops_after(np.minimum(attempts, 5), c) for attempts, c in zip(unrelated, first, strict=True)]
+    assert np.mean(np.array(false) > 0) <= 0.05
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("rule", ["4 to 16", "some ungraded"])
 def test_attempts_fixed_in_advance_are_not(shape: str, rule: str) -> None:
     verdicts, rng = _verdicts(shape, 1000, 2), np.random.default_rng(3)

@@ -103,25 +103,6 @@ def test_groups_are_independent() -> None:
                 assert getattr(many, field)[i] == pytest.approx(number, rel=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("clustered", [False, True])
-def test_a_metric_has_the_same_bits_with_and_without_others(clustered: bool) -> None:
-    rng = np.random.default_rng(8)
-    n = rng.integers(3, 30, 60)  # some below k
-    c = rng.integers(0, n + 1)
-    group, times = np.repeat(np.arange(4), 15), rng.integers(1, 5, 60)
-    histogram = problem_histogram(group, rng.permutation(60), times, (4, 60))
-    clusters = None
-    if clustered:
-        clusters = problem_histogram(np.arange(60) // 5, np.arange(60), times, (12, 60)), np.array([0, 3, 6, 9])
-    names = ("pass@2", "geom-ds@2", "pass^2", "geo-spectrum@4", "maj@2", "mg-pass@4", "pass@4", "avg@N", "bayes@N")
-    estimates = evaluate([metrics.parse(name) for name in (*names, "pass@2")], n, c, (1.0, 1.0))
-    together = aggregate(estimates, histogram, min_coverage=0.2, clusters=clusters)
-    for estimate, want in zip(estimates, together, strict=True):
-        (got,) = aggregate([estimate], histogram, min_coverage=0.2, clusters=clusters)
-        for field, numbers in vars(got).items():
-            assert np.array_equal(getattr(want, field), numbers, equal_nan=True), field
-
-
 def test_confidence_widens_and_clips() -> None:
     wide, narrow = (metrics.summarize("pass@1", [20], [10], confidence=x) for x in (0.99, 0.5))
     assert 0 < wide.mu_lo < narrow.mu_lo < narrow.mu_hi < wide.mu_hi < 1
@@ -146,33 +127,6 @@ def _estimate(rng: np.random.Generator, parts: int, offset: float = 0.0) -> Esti
 
 def _histogram(group: Ints, groups: int) -> csr_array:
     return problem_histogram(group, np.arange(ROWS), 1, (groups, ROWS))
-
-
-def _bucket(estimate: Estimate, histogram: csr_array, rows: Ints) -> Moments:
-    """Moments of some problems; the groups that have none of them are empty."""
-    part = histogram[:, rows]
-    present = np.flatnonzero(np.diff(part.indptr))
-    cut = Estimate(
-        estimate.value[:, rows], estimate.mean[:, rows], estimate.covariance[..., rows], estimate.powers,
-        estimate.bounds, repeated=None if estimate.repeated is None else estimate.repeated[:, rows],
-        seen=None if estimate.seen is None else estimate.seen[:, rows],
-    )  # fmt: skip
-    return Moments.of(cut, part[present]).expand(present, histogram.shape[0])
-
-
-@pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("buckets", [2, 7, 300])
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_moments_of_buckets_add_up(parts: int, buckets: int, offset: float) -> None:
-    rng = np.random.default_rng(buckets + parts)
-    estimate, histogram = _estimate(rng, parts, offset), _histogram(rng.integers(0, GROUPS, ROWS), GROUPS)
-    bucket = rng.integers(0, buckets, ROWS)
-    first, *others = (_bucket(estimate, histogram, np.flatnonzero(bucket == i)) for i in range(buckets))
-    total = sum(others, first)
-    for name, want in vars(Moments.of(estimate, histogram)).items():
-        if name != "kind":
-            digits = 1e-9 if offset else 1e-14  # a million and a bit leaves nine digits of the bit
-            assert getattr(total, name) == pytest.approx(want, rel=1e-12, abs=digits), name
 
 
 @pytest.mark.parametrize("clustered", [False, True])

@@ -23,7 +23,8 @@ def _python(code: str) -> str:
 
 
 def test_public_names_are_documented() -> None:
-    assert dir(sl) == ["Board", "Comparison", "Drawing", "__version__", "errors", "metrics", "open", "score"]
+    classes = ["Board", "Comparison", "Drawing"]
+    assert dir(sl) == [*classes, "__version__", "errors", "gate", "metrics", "open", "plan", "score"]
     assert [name for name in dir(sl) if f"`{name}`" not in (sl.__doc__ or "")] == []
     things = {name: getattr(sl, name) for name in dir(sl) if name != "__version__"}
     things |= {name: thing for name, thing in vars(sl.Board).items() if not name.startswith("_")}

@@ -115,14 +115,6 @@ def test_a_comparison_is_what_the_command_prints(board: sl.Board, out: Path, cli
     assert "improvement</strong><table><tr><th" in comparison._repr_html_()
 
 
-def test_models_that_cannot_be_compared_have_a_reason_and_no_numbers() -> None:
-    frame = pl.concat([expand([("p", 1, 1)], model="a"), expand([(f"q{i}", 1, 1) for i in range(30)], model="b")])
-    with sl.score(frame, metrics="pass@1") as board:
-        comparison = board.compare("a", "b")
-    assert "not comparable" in str(comparison)
-    assert comparison.frame.select("lift", "q").row(0) == (None, None)
-
-
 def test_names_with_markup_and_escapes_are_text() -> None:
     names = ["<script>alert(1)</script><b>", "a\x1b[31m&\"'"]
     frame = pl.concat([expand([(f"p{i}", 2, 1) for i in range(25)], model=name) for name in names])

@@ -283,12 +283,6 @@ def test_a_frame_can_be_published(out: Path, temporary: Path) -> None:
     assert out.exists()
 
 
-def test_a_column_of_objects_is_refused() -> None:
-    frame = pl.DataFrame({"model": ["m"], "problem_id": ["p"], "passed": pl.Series([object()], dtype=pl.Object)})
-    with pytest.raises(UsageError, match="passed: a column of Python objects"):
-        sl.score(frame)
-
-
 def test_an_unused_column_of_mixed_types_is_no_obstacle() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"llm": "m", "problem_id": ["a", "b", "b"], "passed": [True, False, None]})
@@ -298,16 +292,6 @@ def test_an_unused_column_of_mixed_types_is_no_obstacle() -> None:
     frame["passed"] = frame["notes"]
     with pytest.raises(UsageError, match="passed: a column of Python objects cannot be counted"):
         sl.score(frame.rename(columns={"llm": "model"}))
-
-
-def test_rows_of_two_temperatures_are_not_pooled_silently() -> None:
-    rows = pl.DataFrame({"model": "m", "problem_id": ["a", "a", "b"], "passed": True, "temperature": [0.0, 0.7, 0.7]})
-    warnings: list[str] = []
-    sl.score(rows, metrics="pass@1", columns={"model": "model"}, warn=warnings.append)
-    assert "temperature are pooled: 0.7 (2 rows), 0.0 (1 rows), of 3 rows looked at" in warnings[0]
-    warnings.clear()
-    sl.score(rows, metrics="pass@1", config={"protocol": {"columns": ["temperature"]}}, warn=warnings.append)
-    assert warnings == []
 
 
 def test_a_fork_after_polars_is_refused_and_does_not_hang(tmp_path: Path) -> None:

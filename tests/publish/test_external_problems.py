@@ -8,12 +8,9 @@ import pytest
 
 import scorelake
 from conftest import Cli, put, run, snapshot
-from counted import lake, rows, scored
+from counted import rows, scored
 from looked_at import model
 from scorelake.errors import DataError, UsageError
-from scorelake.publish.publication import rollback
-from scorelake.publish.snapshot import Output
-from scorelake.read.check import check
 from scorelake.read.session import query, reading
 
 COUNTS = [
@@ -146,20 +143,6 @@ def test_a_query_of_a_user_for_problems_names_the_files(both: tuple[Path, Path])
         assert board.table("problem_counts").height == 120
     with scorelake.open(internal) as board:
         assert board.sql("FROM problem_counts").height == 120
-
-
-@pytest.mark.slow
-def test_check_score_and_rollback_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = external_output(tmp_path)
-    assert all(finding.ok for finding in check(Output(out)))
-    first = current_run(out)
-    config = '[publish]\nmax_problems = 1\n[metrics]\nnames = ["pass@1"]'
-    assert run(lake(tmp_path / "more", COUNTS), out, config).status == "published"
-    monkeypatch.chdir(out.parent)
-    with Output.at("out").held() as output:
-        rollback(output, first)
-    monkeypatch.chdir(tmp_path)  # views keep their absolute paths
-    assert len(rows(out, "FROM problem_counts")) == 120
 
 
 @pytest.mark.slow

@@ -200,14 +200,6 @@ def test_the_command(out: str) -> None:
     assert "did you mean: top, " in typo.stderr
 
 
-def test_names_are_data(tmp_path: Path) -> None:
-    odd = "x'; DROP TABLE comparison; --"
-    out = str(scored(tmp_path, [*_model("a", [0, 1] * 20, n=2), *_model(odd, [2, 1] * 20, n=2)]))
-    for metric in ("pass@1", "avg@N"):
-        text = claim(out, "a", odd, metric)
-        assert text.startswith(f"{odd} against a (default, {metric}): improvement")
-
-
 def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) -> None:
     rows_ = [{"benchmark": "y", "model": m, "problem_id": i, "passed": i % 2 == 0} for m in "ab" for i in range(30)]
     rows_ += [{"benchmark": "x", "model": m, "problem_id": i, "passed": None} for m in "ab" for i in range(30)]

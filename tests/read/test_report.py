@@ -215,28 +215,29 @@ def test_xlsx_holds_the_same_numbers_and_texts_as_text(wild: Path, tmp_path: Pat
     assert any(row[0].value == "pass@k" for row in book["Read me"].iter_rows())
 
 
+@pytest.mark.slow
+def test_the_chart_is_of_one_protocol(tmp_path: Path) -> None:
+    """Under two protocols a model has two curves; they must not become one line, nor none."""
+    rows = [row for t in ("a", "b") for name in ("m", "o") for row in model(name, [4, 2, 1] * 6, temperature=t)]
+    out = scored(tmp_path, rows, protocol={"columns": ("temperature",)})
+    _call("export", out, tmp_path, "--format", "xlsx")
+    book = openpyxl.load_workbook(tmp_path / "leaderboard.xlsx")
+    head, *lines = book["Curves"].iter_rows(values_only=True)
+    curves = [dict(zip(head, line, strict=True)) for line in lines]
+    chart = ZipFile(tmp_path / "leaderboard.xlsx").read("xl/charts/chart1.xml").decode()
+    drawn = []
+    for first, last in re.findall(r"<c:yVal>.*?\$(\d+):.*?\$(\d+)</c:f>", chart):
+        rows = curves[int(first) - 2 : int(last) - 1]
+        assert [row["k"] for row in rows] == sorted({row["k"] for row in rows})
+        drawn += [{(row["benchmark"], row["temperature"], row["family"], row["model"]) for row in rows}]
+    assert drawn == [{("default", "a", "pass@k", "m")}, {("default", "a", "pass@k", "o")}]
+
+
 @pytest.mark.parametrize("command", [("report",), ("page", "--html", "x.html"), ("export", "x"), ("show",)])
 def test_no_leaderboard_is_said(command: tuple[str, ...], tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [command[0], str(tmp_path), *command[1:]])
     assert done.exit_code == 5
     assert "no leaderboard here" in done.output
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("many", [2, 30])
-def test_models_with_the_same_value_share_the_first_place(tmp_path: Path, many: int) -> None:
-    """With too few problems for ranges of ranks, and with enough."""
-    both = [row for name in "ab" for row in model(name, [3] * many)]
-    out = scored(tmp_path / "two", both, metrics={"names": ["pass@1"]})
-    told = _call("report", out)
-    assert "a and b share the first place on default at pass@1: 75.0%" in told
-    assert "leads" not in told
-    assert "no clear winner" in told
-    more = [*both, *model("c", [0] * many)]
-    told = _call("report", scored(tmp_path / "three", more, metrics={"names": ["pass@1"]}))
-    assert "a and b share the first place" in told
-    assert ("The other model is behind" in told) == (many == 30)
-    assert "leads" not in told
 
 
 def test_nothing_is_written_among_the_files_of_the_output(out: Path) -> None:

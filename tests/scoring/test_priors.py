@@ -9,7 +9,7 @@ import pytest
 from counted import Row, rows, scored
 from scorelake import metrics
 from scorelake.errors import UsageError
-from scorelake.metrics.empirical import fit_beta_mixture
+from scorelake.metrics.forecast import fit_beta_mixture
 from scorelake.settings import load
 
 SQL = "SELECT * FROM {} WHERE metric IN ('pass@4', 'bayes@N', 'geom-ds@4') ORDER BY ALL"
@@ -44,17 +44,16 @@ def test_empirical_is_fitted_per_model_and_mixed(tmp_path: Path) -> None:
     for row in [*models, *subjects]:
         mine = [r for r in everything if r["model"] == row["model"]]
         n, c = (np.array([r[key] for r in mine]) for key in ("n", "c"))
-        found = fit_beta_mixture(n, c, np.ones(n.size, dtype=np.int64))
+        alpha, beta, weight = fit_beta_mixture(n, c, np.ones(n.size, dtype=np.int64))
         here = np.array([row.get("subject", r["subject"]) == r["subject"] for r in mine])
         parts = [
-            metrics.summarize(row["metric"], n[here], c[here], prior=(a, b))
-            for a, b in zip(found.alpha, found.beta, strict=True)
+            metrics.summarize(row["metric"], n[here], c[here], prior=(a, b)) for a, b in zip(alpha, beta, strict=True)
         ]
         if row["metric"] == "geom-ds@4":  # blends mix their parts before blending; the mean is near
-            assert row["mu"] == pytest.approx(np.dot(found.weight, [p.mu for p in parts]), abs=2e-3)
+            assert row["mu"] == pytest.approx(np.dot(weight, [p.mu for p in parts]), abs=2e-3)
             continue
-        mu = np.dot(found.weight, [p.mu for p in parts])
-        spread = np.dot(found.weight, [p.sigma**2 + (p.mu - mu) ** 2 for p in parts])
+        mu = np.dot(weight, [p.mu for p in parts])
+        spread = np.dot(weight, [p.sigma**2 + (p.mu - mu) ** 2 for p in parts])
         assert row["mu"] == pytest.approx(mu, rel=1e-5)
         assert row["sigma"] == pytest.approx(spread**0.5, rel=1e-4)
         if row["metric"] == "bayes@N":

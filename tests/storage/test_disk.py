@@ -26,17 +26,6 @@ def test_no_two_names_are_the_same_and_all_are_hidden(tmp_path: Path) -> None:
     assert all(name.startswith(".x.") for name in names)
 
 
-def test_hosts_and_containers_with_the_same_process_number_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = []
-    for host in ("a", "b"):
-        monkeypatch.setattr(disk.socket, "gethostname", lambda host=host: host)
-        disk._machine.cache_clear()
-        names.append(disk.temp_path(Path("x")).name.split("-")[0])
-    monkeypatch.undo()
-    disk._machine.cache_clear()
-    assert names[0] != names[1]
-
-
 def test_only_files_of_ended_processes_are_abandoned(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys; from scorelake.storage.disk import temp_path\n"

@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from conftest import REPO
-from scorelake.storage.parquet import arrow, numbers, stored
+from scorelake.storage.parquet import stored
 
 COUNTED = """
 import sys
@@ -30,21 +29,6 @@ for method in ("auto", "query"):
         assert tasks.merge(tasks.Merge(bucket, settings))[0].problems
 assert "pandas" not in sys.modules
 """
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.uint64, np.float64])
-def test_numbers_there_and_back(kind: type[np.generic]) -> None:
-    values = np.arange(10).astype(kind)
-    for each in (values, values[::3], values[:0]):
-        assert arrow(each).equals(pa.array(each))
-        assert numbers(arrow(each)).tolist() == each.tolist()
-        assert numbers(pa.chunked_array([arrow(each), arrow(each)])).tolist() == [*each.tolist(), *each.tolist()]
-
-
-def test_booleans() -> None:
-    assert numbers(pa.array([True, False, True])).tolist() == [True, False, True]
-    with pytest.raises(AssertionError):
-        arrow(np.array([True, False]))
 
 
 def test_uuids_are_texts() -> None:

@@ -34,6 +34,10 @@ Columns = Annotated[
         help="Map a column, such as model=model_name. Repeatable; a repeated key joins its columns.",
     ),
 ]
+Window = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN=LENGTH", help="Only the newest rows: date=7d, date=2026-11-01 (since), or run=3."),
+]
 Measures = Annotated[
     list[str] | None,
     typer.Option(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, Measures, app
+from scorelake.cli.app import Columns, Measures, Window, app
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.storage.disk import is_remote
 
@@ -45,25 +45,27 @@ class Layout(StrEnum):
     shuffled = "shuffled"
 
 
+Address = Annotated[str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto.")]
+
+
 @app.command()
 def score(
     context: typer.Context,
     lake: Lake,
     out: Annotated[
-        str,
-        typer.Option(help="Output folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://."),
+        str, typer.Option(help="Folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://.")
     ],
     metrics: Metrics = None,
     config: Config = None,
     column: Columns = None,
     measure: Measures = None,
+    window: Window = None,
     by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[
-        float | None,
-        typer.Option(help="Target memory in gigabytes (not a hard limit). Default: half of the machine."),
+        float | None, typer.Option(help="Memory to aim at, in GB. Default: half of the machine.")
     ] = None,
     engine: Annotated[EngineName, typer.Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
-    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto.")] = None,
+    address: Address = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the files and columns without scoring.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Recount every file.")] = False,
     allow_quarantine: Annotated[
@@ -77,11 +79,11 @@ def score(
 ) -> None:
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
     output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
-    options: dict[str, Any] = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
-    options |= {"engine": engine.value, "address": address, "warn": reporting.say}
+    allowed = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
+    options: dict[str, Any] = {**allowed, "engine": engine.value, "address": address, "warn": reporting.say}
 
     def settings() -> Settings:
-        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure}
+        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure, "window": window}
         return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
 
     def work(full: bool) -> int:
@@ -94,8 +96,8 @@ def score(
             output.done(report)
         return 0
 
-    is_guarded = context.obj == GUARDED and engine is EngineName.local
-    run_job(is_guarded, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
+    isolated = context.obj == GUARDED and engine is EngineName.local
+    run_job(isolated, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
 
 
 @app.command()
@@ -263,7 +265,8 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
         dict(flatten_settings({**each.counting(), **each.scoring(), "gates": each.gates.model_dump()}))
         for each in (before, now)
     )
-    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value]
+    moving = "window.since" if now.window.last else ""
+    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value and key != moving]
 
 
 def load_settings(
@@ -280,7 +283,7 @@ def load_settings(
     before = remembered_settings(out)
     if before is not None:
         changed = changed_settings(before, settings)
-        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures"))
+        is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures", "window"))
         if changed and not is_given and not described(lake, settings.storage):
             reporting.say(
                 f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"

@@ -23,8 +23,7 @@ from scorelake.settings import Compare, Settings
 
 Codes = NDArray[np.int8]
 Counts = NDArray[np.integer[Any]]
-REFUSED = "not comparable: "
-"""Start of a claim that gives a reason instead of a result."""
+REFUSED = "not comparable: "  # start of a claim that gives a reason instead of a result
 N_DIFFERS = 3
 REASONS = (
     "too few problems ({shared} in common, {needed} needed)",
@@ -37,29 +36,17 @@ SINGLE_CLUSTER = len(REASONS)
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """What the models of a board attempted; arrays have an entry per model."""
-
-    total: int
-    """Problems that any model attempted."""
-    problems: Ints
-    """Problems with a graded attempt of the model."""
-    ungraded: Ints
-    """Problems of which the model has ungraded attempts only."""
-    mean_n: Floats
-    """Graded attempts of the model per problem."""
-
-
-@dataclass(frozen=True)
 class ModelBoard:
-    """The models of a benchmark, or of one subject of it, under one protocol."""
+    """The models of a benchmark, or of one subject of it, under one protocol; arrays have an entry per model."""
 
     benchmark: str
-    subject: str | None
-    """None for all subjects."""
+    subject: str | None  # None for all subjects
     protocol: str
     models: list[str]
-    coverage: Coverage
+    total: int  # problems that any model attempted
+    problems: Ints  # problems with a graded attempt of the model
+    ungraded: Ints  # problems of which the model has ungraded attempts only
+    mean_n: Floats  # graded attempts of the model per problem
 
 
 @dataclass(frozen=True)
@@ -67,14 +54,11 @@ class Benchmark:
     """All boards of a benchmark under one protocol; they share the units that are resampled."""
 
     overall: ModelBoard
-    subjects: tuple[ModelBoard, ...]
-    """A single subject has the same models and problems as the benchmark."""
+    subjects: tuple[ModelBoard, ...]  # A single subject has the same models and problems as the benchmark
     unit_keys: Hashes | None
     """Distinct keys of problems or clusters; None where they are too many to be resampled one by one."""
-    clustered: bool
-    """Some units are clusters of several problems."""
-    by_subject: bool = False
-    """The clusters are subjects, so that within one of them problems are the units."""
+    clustered: bool  # some units are clusters of several problems
+    by_subject: bool = False  # the clusters are subjects, so that within one of them problems are the units
 
     @property
     def boards(self) -> tuple[ModelBoard, ...]:
@@ -108,7 +92,7 @@ def list_benchmarks(survey: Survey, settings: Settings) -> list[Benchmark]:
         for part in frame.partition_by("subject", maintain_order=True):
             subject = part["subject"][0]
             subjects.append(_board(benchmark, subject, protocol, part, problems[benchmark, protocol, subject]))
-        total = sum(board.coverage.total for board in subjects)
+        total = sum(board.total for board in subjects)
         counts = frame.group_by("model").agg(pl.col("problems", "ungraded", "graded").sum())
         overall = _board(benchmark, None, protocol, counts.sort("model"), total)
         unit_keys = survey.units[benchmark, protocol]
@@ -120,46 +104,42 @@ def list_benchmarks(survey: Survey, settings: Settings) -> list[Benchmark]:
 
 def _board(benchmark: str, subject: str | None, protocol: str, models: pl.DataFrame, total: int) -> ModelBoard:
     problems, ungraded, graded = (models[name].to_numpy() for name in ("problems", "ungraded", "graded"))
-    coverage = Coverage(total, problems, ungraded, graded / problems)
-    return ModelBoard(benchmark, subject, protocol, models["model"].to_list(), coverage)
+    names = models["model"].to_list()
+    return ModelBoard(benchmark, subject, protocol, names, total, problems, ungraded, graded / problems)
 
 
 def n_ratio(sums: NDArray[np.float32], shared: Counts) -> NDArray[np.float32]:
-    """Return how many times as many attempts one of two models has on the problems they share, on average.
-
-    Takes what sum_n_ratios returns, and the number of shared problems.
-    """
+    """Return how many times as many attempts one of two models has on the problems they share, on average."""
+    # Takes what sum_n_ratios returns, and the number of shared problems.
     mean = np.broadcast_to(sums / np.maximum(shared, 1), shared.shape)
     return np.maximum(mean, mean.T)
 
 
 def comparability(
-    coverage: Coverage,
+    board: ModelBoard,
     shared: Counts,
     usable: Counts,
     n_ratio: NDArray[np.float32],
     metric: Metric,
     settings: Compare,
 ) -> Codes:
-    """Return the reason why two models are not comparable, models x models: 1 to 4, or 0 if they are.
-
-    `shared` counts the problems that both attempted, `usable` those on which both have a score.
-    """
+    """Return the reason why two models are not comparable, models x models: 1 to 4, or 0 if they are."""
+    # `shared` counts the problems that both attempted, `usable` those on which both have a score.
     few = shared < settings.min_problems
-    same_problems = few & (shared == coverage.problems[:, None]) & (shared == coverage.problems)
+    same_problems = few & (shared == board.problems[:, None]) & (shared == board.problems)
     n_differs = needs_equal_n(metric.name, n_ratio)
     conditions = [same_problems, few, n_differs, usable < settings.min_problems]
     return np.asarray(np.select(conditions, np.arange(1, 5, dtype=np.int8), np.int8(0)), dtype=np.int8)
 
 
-def rank_eligibility(coverage: Coverage, settings: Compare) -> list[str | None]:
+def rank_eligibility(board: ModelBoard, settings: Compare) -> list[str | None]:
     """Return the reason why each model is not ranked; None if it is. Models are ranked whatever their n is."""
-    needed = max(1, int(np.ceil(settings.min_share * coverage.total - 1e-9)))
+    needed = max(1, int(np.ceil(settings.min_share * board.total - 1e-9)))
     out: list[str | None] = []
-    for problems, ungraded in zip(coverage.problems.tolist(), coverage.ungraded.tolist(), strict=True):
+    for problems, ungraded in zip(board.problems.tolist(), board.ungraded.tolist(), strict=True):
         verb, more = "attempted", ""
         if ungraded:
             verb, more = "has graded attempts on", f" and only ungraded ones on {ungraded:,}"
-        reason = f"{verb} {problems:,} of {coverage.total:,} problems{more}, {needed:,} needed to be ranked"
+        reason = f"{verb} {problems:,} of {board.total:,} problems{more}, {needed:,} needed to be ranked"
         out.append(None if problems >= needed else reason)
     return out

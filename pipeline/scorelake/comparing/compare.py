@@ -31,14 +31,10 @@ from scorelake.scoring.values import metric_bounds
 from scorelake.settings import Settings
 from scorelake.threads import batch_by_size, single_threaded_blas
 
-HasValue = Callable[[ModelBoard, Metric], set[str]]
-"""Returns the models of a board that have a value of a metric."""
-_MAX_BYTES, _FLOAT = 1 << 28, 8
-"""Memory for the sums of boards or pairs at a time; and bytes of a number."""
-_SUBJECT_SHARE = 4
-"""Subjects get the resamples that this many times as many pairs of a benchmark would get."""
-MAX_ALL_PAIRS = 300
-"""Boards with more models hold each model against the leaders and its neighbours in rank."""
+HasValue = Callable[[ModelBoard, Metric], set[str]]  # returns the models of a board that have a value of a metric
+_MAX_BYTES, _FLOAT = 1 << 28, 8  # memory for the sums of boards or pairs at a time; and bytes of a number
+_SUBJECT_SHARE = 4  # subjects get the resamples that this many times as many pairs of a benchmark would get
+MAX_ALL_PAIRS = 300  # boards with more models hold each model against the leaders and its neighbours in rank
 MAX_MODELS = 10_000
 """Boards with more models are not compared in advance: `shared` has a number for every two of them."""
 
@@ -49,16 +45,11 @@ class MetricResult:
 
     metric: Metric
     a: Ints
-    b: Ints
-    """The two models of every pair, by number; a is the first by name."""
-    codes: Codes
-    """Why a pair is not compared, see comparability; 0 if it is."""
-    shared: Counts
-    """Problems that both models attempted."""
-    problems: Counts
-    """Problems on which both models have a score."""
-    ranked: Ints
-    """Numbers of the models that are ranked; none where they have too few problems in common."""
+    b: Ints  # the two models of every pair, by number; a is the first by name
+    codes: Codes  # why a pair is not compared, see comparability; 0 if it is
+    shared: Counts  # problems that both models attempted
+    problems: Counts  # problems on which both models have a score
+    ranked: Ints  # numbers of the models that are ranked; none where they have too few problems in common
     resamples: int
     lifts: Lifts = field(default_factory=lambda: Lifts.empty(0))
     ranks: Ranks | None = None
@@ -80,8 +71,7 @@ class BoardResult:
     """Pairs and ranks of one board."""
 
     board: ModelBoard
-    unranked: list[str | None]
-    """Reason why each model is not ranked; None if it is."""
+    unranked: list[str | None]  # reason why each model is not ranked; None if it is
     metrics: list[MetricResult]
 
 
@@ -98,11 +88,9 @@ def compare_boards(
     max_models: int = MAX_MODELS,
     max_bytes: int = _MAX_BYTES,
 ) -> list[list[BoardResult]]:
-    """Return the results of each benchmark's boards: first all subjects together, then each.
-
-    As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
-    those of pairs.
-    """
+    """Return the results of each benchmark's boards: first all subjects together, then each."""
+    # As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
+    # those of pairs.
     tasks = [task for i, each in enumerate(benchmarks) for task in _board_tasks(i, each, len(chosen), settings)]
     out: list[list[BoardResult]] = [[] for _ in benchmarks]
     with single_threaded_blas():
@@ -125,14 +113,11 @@ class BoardTask:
     board: ModelBoard
     clustered: bool
     units: Hashes
-    partners: int | None
-    """Models that each is compared with; None for all."""
+    partners: int | None  # models that each is compared with; None for all
     plan: ResamplePlan
     unranked: list[str | None]
-    size: int
-    """Bytes of its sums."""
-    metrics: int
-    """Metrics that its models are compared by."""
+    size: int  # bytes of its sums
+    metrics: int  # metrics that its models are compared by
 
 
 def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Settings) -> Iterator[BoardTask]:
@@ -147,7 +132,7 @@ def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Sett
             models, (keys, clustered) = len(board.models), benchmark.units(i)
             units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
-            unranked = rank_eligibility(board.coverage, settings.compare)
+            unranked = rank_eligibility(board, settings.compare)
             yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
 
 
@@ -206,13 +191,13 @@ def _metric_tasks(
     task: BoardTask, sums: Sums, chosen: Sequence[Metric], has_value: HasValue, settings: Settings, lake: LakeSums
 ) -> Iterator[MetricTask]:
     """Yield a task per metric that the models of a board are compared by."""
-    models, coverage, compare = task.board.models, task.board.coverage, settings.compare
+    models, board, compare = task.board.models, task.board, settings.compare
     shape = (len(models), len(models))
     shared = np.broadcast_to(sums[0], shape)
     ratio = n_ratio(sums[1], shared)
     for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(coverage, shared, usable, ratio, metric, compare)
+        codes = comparability(board, shared, usable, ratio, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
@@ -227,10 +212,8 @@ def _metric_tasks(
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
-    """Return whether ranks have ranges: every two ranked models are comparable but for their n, on enough problems.
-
-    Where not every pair is compared, the ranked models must be scored on the same problems.
-    """
+    """Return whether ranks have ranges: all ranked models are comparable but for their n, on enough problems."""
+    # Where not every pair is compared, the ranked models must be scored on the same problems.
     inside = np.ix_(ranked, ranked)
     refused = ~np.isin(codes[inside][np.triu_indices(ranked.size, 1)], (0, N_DIFFERS))
     enough = ranked.size > 0 and usable[inside].min() >= settings.compare.min_problems

@@ -15,8 +15,8 @@ from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared, 
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
-from scorelake.scoring.buckets import BOARD, BucketTask, attempted_problems
 from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems
 from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.threads import parallel_map
 
@@ -50,12 +50,10 @@ class BoardMatrix:
     """Scores of a board's models on its problems of one bucket, as a sparse matrix models x problems."""
 
     model: Ints
-    problem: Ints
-    """Model and problem of each entry; entries are sorted by problem."""
+    problem: Ints  # model and problem of each entry; entries are sorted by problem
     values: list[Floats]
     """Attempts, then the scores of each metric: an entry per attempted problem and model, NaN where undefined."""
-    units: Units
-    """The unit of each problem."""
+    units: Units  # the unit of each problem
     models: int
 
     def sums(self, request: Request) -> Sums:
@@ -120,8 +118,7 @@ class SumTask:
     buckets: tuple[BucketTask, ...]
     benchmarks: Sequence[Benchmark]
     requests: Sequence[Request] = ()
-    loaded: list[Matrices] | None = None
-    """Scores of the buckets, where they are in memory."""
+    loaded: list[Matrices] | None = None  # scores of the buckets, where they are in memory
 
     def matrices(self) -> list[Matrices]:
         if self.loaded is not None:
@@ -168,11 +165,9 @@ class LakeSums:
         benchmarks: Sequence[Benchmark],
         in_process: bool,
     ) -> LakeSums:
-        """Plan the sums of buckets.
-
-        A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
-        buckets again, and memory follows the sums.
-        """
+        """Plan the sums of buckets."""
+        # A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
+        # buckets again, and memory follows the sums.
         tasks = [SumTask(batch, benchmarks) for batch in batches]
         if in_process and len(batches) == 1:
             tasks = [replace(tasks[0], loaded=tasks[0].matrices())]

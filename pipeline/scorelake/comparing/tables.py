@@ -1,4 +1,4 @@
-"""Tables of pairs and ranks, of benchmarks and their subjects.
+"""Tables of pairs and ranks of models.
 
 Only problems that both models attempted under one protocol are compared. Where two models have too little in common,
 the row has the reason instead of numbers.
@@ -6,17 +6,26 @@ the row has the reason instead of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations, islice, product
+from statistics import NormalDist
+from typing import Any
 
+import numpy as np
 import polars as pl
+from scipy.special import ndtr
 
-from scorelake.comparing.boards import Benchmark, ModelBoard
-from scorelake.comparing.compare import BoardResult, HasValue, compare_boards
-from scorelake.comparing.pairs import pair_table
-from scorelake.comparing.ranks import rank_table
-from scorelake.comparing.sums import LakeSums
+from scorelake.comparing.boards import REASONS, REFUSED, Benchmark, ModelBoard
+from scorelake.comparing.compare import BoardResult, HasValue, MetricResult, compare_boards
+from scorelake.comparing.sums import BoardMatrix, LakeSums, SumTask
+from scorelake.hashing import hash_text, problem_hashes
+from scorelake.metrics.bootstrap import Units
+from scorelake.metrics.distributions import Ints
 from scorelake.metrics.families import Metric
+from scorelake.metrics.significance import benjamini_hochberg, holm
 from scorelake.schemas import (
     MODEL_PAIR,
     MODEL_RANK,
@@ -24,9 +33,260 @@ from scorelake.schemas import (
     SUBJECT_PAIR,
     SUBJECT_RANK,
     SUBJECT_SUMMARY,
+    Table,
+    rank_of_value,
 )
+from scorelake.scoring.choose import Outcomes
+from scorelake.scoring.overall import benchmark_weights, pool_protocols
 from scorelake.scoring.series import without_earlier_points
+from scorelake.scoring.survey import cluster_keys
+from scorelake.scoring.values import problem_values
 from scorelake.settings import Settings
+
+_UNPUBLISHED = {"inner_lo": pl.Float64(), "inner_hi": pl.Float64(), "separated": pl.Boolean()}
+"""What claims are made with: ends of the narrower interval that margins are tested with, and Lifts.separated."""
+_INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}  # what to use where n must be the same
+CLAIMED = ("improvement", "regression")
+PROBLEM = ("subject", "problem_id")
+
+
+def pair_table(
+    table: Table, results: Sequence[BoardResult], chosen: Sequence[Metric], keys: tuple[str, ...], settings: Settings
+) -> pl.DataFrame:
+    """Return every pair of every board, and the pairs of models without a common protocol."""
+    schema = table.schema | _UNPUBLISHED
+    boards = [result.board for result in results]
+    strangers = pairs_without_common_protocol(boards, chosen, keys, settings.compare.max_pairs)
+    frames = [
+        pl.DataFrame(schema=schema),
+        *(_pairs(result.board, each, settings) for result in results for each in result.metrics),
+        pl.DataFrame(strangers, schema),
+    ]
+    rows = pl.concat(frames, how="diagonal").select(*schema)
+    rows = _add_claims(_adjust(rows), settings).drop(_UNPUBLISHED)
+    order = {metric.name: i for i, metric in enumerate(chosen)}
+    position = pl.col("metric").replace_strict(order, return_dtype=pl.Int64)
+    return table.check(rows.sort(*keys, "protocol", position, "model_a", "model_b", nulls_last=True))
+
+
+def _pairs(board: ModelBoard, result: MetricResult, settings: Settings) -> pl.DataFrame:
+    """Return a row per pair: numbers where it is compared, the reason where it is not."""
+    lifts, models = result.lifts, pl.Series(board.models, dtype=pl.String)
+    ties = lifts.problems - lifts.wins_a - lifts.wins_b
+    resamples = pl.Series(np.full(ties.size, result.resamples)).set(pl.Series(lifts.by_means), None)
+    numbers = pl.DataFrame({"pair": result.compared, "ties": ties, "resamples": resamples, **vars(lifts)})
+    numbers = numbers.drop("problems", "t", "by_means")
+    numbers = numbers.rename({"p_b": "p_one_sided", "p_a": "p_one_sided_a"})
+    pairs = pl.DataFrame(
+        {
+            "pair": np.arange(result.a.size),
+            "model_a": models.gather(result.a),
+            "model_b": models.gather(result.b),
+            "problems": result.problems.astype(np.int64),
+            "claim": _refusals(board, result, result.a, result.b, settings),
+            "claim_a": _refusals(board, result, result.b, result.a, settings),
+        }
+    )
+    return pairs.join(numbers, on="pair", how="left", maintain_order="left").with_columns(
+        benchmark=pl.lit(board.benchmark),
+        subject=pl.lit(board.subject, pl.String),
+        protocol=pl.lit(board.protocol),
+        metric=pl.lit(result.metric.name),
+    )
+
+
+def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, settings: Settings) -> pl.Series:
+    """Return why pairs are not compared, null where they are."""
+    metric = result.metric
+    fixed = {"needed": settings.compare.min_problems, "metric": metric.name, "k": metric.draws}
+    fixed["instead"] = _INSTEAD.get(metric.family.name)
+
+    def text(code: int, shared: int, usable: int, i: int, j: int) -> str | None:
+        if code == 0:
+            return None
+        n, other_n = (f"{mean:,.1f}".removesuffix(".0") for mean in board.mean_n[[i, j]])
+        problems, other_problems = board.problems[[i, j]]
+        facts = {"shared": shared, "usable": usable, "problems": problems, "other_problems": other_problems}
+        spread = " on average" if n == other_n else ""
+        return REFUSED + REASONS[code - 1].format(n=n, other_n=other_n, spread=spread, **facts, **fixed)
+
+    columns = (each.tolist() for each in (result.codes, result.shared, result.problems, one, two))
+    return pl.Series(map(text, *columns), dtype=pl.String)
+
+
+def _adjust(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adjust p-values over the tested pairs of a benchmark, protocol and metric (of all its subjects)."""
+    p = rows["p_two_sided"].to_numpy()
+    family = rows.select(pl.struct("benchmark", "protocol", "metric").rank("dense")).to_series().to_numpy()
+    tested = np.flatnonzero(~np.isnan(p))
+    tested = tested[np.argsort(family[tested], kind="stable")]
+    by_holm, q = np.full((2, p.size), np.nan)
+    for at in np.split(tested, np.flatnonzero(np.diff(family[tested])) + 1):
+        by_holm[at], q[at] = holm(p[at]), benjamini_hochberg(p[at])
+    return rows.with_columns(pl.Series("p_holm", by_holm).fill_nan(None), pl.Series("q", q).fill_nan(None))
+
+
+def _add_claims(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Add the claim that the numbers of a pair support, of B over A and of A over B."""
+    # Ranges of ranks count these claims, so that no model is called worse than one in whose range it is.
+    margin = settings.compare.margin
+    lo, hi, inner_lo, inner_hi = (pl.col(name) for name in ("lo", "hi", "inner_lo", "inner_hi"))
+    significant = (pl.col("q") <= 1 - settings.uncertainty.confidence + 1e-12) & pl.col("separated")
+    columns = []
+    for name, low, high, inner_low, inner_high in (
+        ("claim", lo, hi, inner_lo, inner_hi),
+        ("claim_a", -hi, -lo, -inner_hi, -inner_lo),
+    ):
+        refused = pl.when(pl.col("lift").is_null()).then(pl.col(name))
+        claim = refused.when(significant & (low > 0)).then(pl.lit("improvement"))
+        claim = claim.when(significant & (high < 0)).then(pl.lit("regression"))
+        if margin is not None:
+            claim = claim.when((inner_low > -margin) & (inner_high < margin)).then(pl.lit("equivalent"))
+            claim = claim.when(inner_low > -margin).then(pl.lit("not worse"))
+        columns.append(claim.otherwise(pl.lit("inconclusive")).alias(name))
+    return rows.with_columns(columns)
+
+
+def pairs_without_common_protocol(
+    boards: Sequence[ModelBoard], chosen: Sequence[Metric], keys: tuple[str, ...], max_pairs: int
+) -> list[dict[str, Any]]:
+    """Return rows for models of a benchmark that never ran under the same protocol; none if there are too many."""
+    protocols: dict[tuple[str, ...], dict[str, frozenset[str]]] = {}
+    for board in boards:
+        by_model = protocols.setdefault(tuple(getattr(board, key) for key in keys), {})
+        by_model.update({model: by_model.get(model, frozenset()) | {board.protocol} for model in board.models})
+    pairs = [(group, *pair) for group, models in protocols.items() for pair in _disjoint(models, max_pairs)]
+    if len(chosen) * len(pairs) > max_pairs:
+        return []
+    return [
+        dict(zip(keys, group, strict=True))
+        | {"metric": metric.name, "model_a": a, "model_b": b}
+        | {"claim": protocol_difference(protocols[group][a], protocols[group][b])}
+        | {"claim_a": protocol_difference(protocols[group][b], protocols[group][a])}
+        for group, a, b in pairs
+        for metric in chosen
+    ]
+
+
+def _disjoint(protocols: dict[str, frozenset[str]], max_pairs: int) -> Iterator[tuple[str, str]]:
+    """Yield pairs of models without a common protocol, at most one more than max_pairs."""
+    models: dict[frozenset[str], list[str]] = {}
+    for model in sorted(protocols):
+        models.setdefault(protocols[model], []).append(model)
+    disjoint = [(models[one], models[two]) for one, two in combinations(models, 2) if not one & two]
+    pairs = ((min(pair), max(pair)) for ours, theirs in disjoint for pair in product(ours, theirs))
+    return islice(pairs, max_pairs + 1)
+
+
+@lru_cache
+def protocol_difference(a: frozenset[str], b: frozenset[str]) -> str:
+    """Return a refusal that names the protocol columns without a common value."""
+    ours, theirs = ([json.loads(text or "{}") for text in sorted(protocols)] for protocols in (a, b))
+    differences = []
+    for column in dict.fromkeys(name for protocol in (*ours, *theirs) for name in protocol):
+        mine, other = ([json.dumps(protocol.get(column)) for protocol in side] for side in (ours, theirs))
+        if not set(mine) & set(other):
+            differences.append(f"{column} {' or '.join(dict.fromkeys(mine))} and {' or '.join(dict.fromkeys(other))}")
+    return f"{REFUSED}protocol differs ({'; '.join(differences) or 'in combination'})"
+
+
+def rank_table(
+    table: Table, summary: pl.DataFrame, results: Sequence[BoardResult], pairs: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Return a row per row of the summary, in its order. Rank, range and value are of the same models."""
+    # A model's range leaves out the ranks of the models that `pairs` claims to be better or worse.
+    board = [key for key in ("benchmark", "subject", "protocol") if key in table.columns]
+    keys, text = [*board, "metric"], pl.String()
+    reasons, ranges = [], []
+    for each in results:
+        named = tuple(getattr(each.board, key) for key in board)
+        reasons += [(*named, *pair) for pair in zip(each.board.models, each.unranked, strict=True)]
+        for result in each.metrics:
+            if (ranks := result.ranks) is not None:
+                models = [each.board.models[i] for i in result.ranked]
+                columns = zip(models, *(end.tolist() for end in (ranks.lo, ranks.hi, ranks.best)), strict=True)
+                ranges += [(*named, result.metric.name, *row) for row in columns]
+    attempted = pl.DataFrame(reasons, dict.fromkeys([*board, "model", "unranked"], text), orient="row")
+    ends: dict[str, pl.DataType] = {"rank_lo": pl.Int64(), "rank_hi": pl.Int64(), "p_best": pl.Float64()}
+    ranked = pl.DataFrame(ranges, {**dict.fromkeys([*keys, "model"], text), **ends}, orient="row")
+    claimed = pairs.filter(pl.col("claim").is_in(CLAIMED))
+    for side in ("model_a", "model_b"):  # both have a range
+        claimed = claimed.join(ranked, left_on=[*keys, side], right_on=[*keys, "model"], how="semi", nulls_equal=True)
+    rows = summary.select(*keys, "model", "value", "problems", "problems_scored")
+    for more, on in ((attempted.with_columns(is_tried=True), board), (_count_claims(ranked, claimed, keys), keys)):
+        rows = rows.join(more, on=[*on, "model"], how="left", validate="m:1", nulls_equal=True, maintain_order="left")
+    rows = rows.with_columns(reason=_reason(settings))
+    rank = rank_of_value().over(*board, "metric").cast(pl.Int64)
+    rows = rows.with_columns(value=pl.when(pl.col("reason").is_null()).then("value")).with_columns(rank=rank)
+    has_range = pl.col("rank_lo").is_not_null()
+    return table.check(
+        rows.with_columns(  # values are over each model's own problems, ranges over common ones: contain the rank
+            rank_lo=pl.when(has_range).then(pl.min_horizontal("rank_lo", "rank")),
+            rank_hi=pl.when(has_range).then(pl.max_horizontal("rank_hi", "rank")),
+        ).select(*table.columns)
+    )
+
+
+def overall_ranges(
+    overall: pl.DataFrame, models: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Add ranges of ranks to the averages over benchmarks, from the lifts of the pairs on each benchmark."""
+    # Lifts on different benchmarks are independent, and their weighted mean is tested as a normal variable. A model
+    # is above another if q over all pairs, and p times the number of rivals, are at most 1 - confidence.
+    keys, level = ["metric", "protocol"], 1 - settings.uncertainty.confidence
+    weights = benchmark_weights(pool_protocols(models, models), settings).filter(pl.col("weight") > 0)
+    se = (pl.col("hi") - pl.col("lo")) / 2 / NormalDist().inv_cdf(1 - level / 2)
+    sums = (
+        pool_protocols(pairs.drop_nulls("lift"), models).join(weights, on=["benchmark", "protocol"])
+        .group_by(*keys, "model_a", "model_b", maintain_order=True)
+        .agg(
+            lift=(pl.col("weight") * pl.col("lift")).sum(),
+            se=((pl.col("weight") * se) ** 2).sum().sqrt(),
+            share=pl.col("weight").sum(),
+        )
+        .filter(pl.col("share") > 1 - 1e-9)
+    )  # fmt: skip
+    valued = overall.drop_nulls("value").with_columns(rivals=pl.len().over(keys) - 1)
+    for side in ("model_a", "model_b"):
+        sums = sums.join(valued.select(*keys, pl.col("model").alias(side), "rivals"), on=[*keys, side], suffix="_b")
+    z = (pl.col("lift").abs() / pl.col("se")).fill_nan(0.0)  # 0 / 0: the two never differ
+    sums = sums.with_columns(p=pl.Series(2 * ndtr(-sums.select(z).to_series().to_numpy())))
+    q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), return_dtype=pl.Float64).over(keys)
+    claimed = sums.filter(q.is_between(0, level) & (pl.col("p") * pl.col("rivals") <= level))
+    is_complete = pl.len().over(keys) * 2 == pl.col("rivals") * (pl.col("rivals") + 1)
+    complete = sums.filter(is_complete).select(keys).unique()
+    ranges = valued.join(complete, on=keys, how="semi").select(
+        *keys, "model", rank_lo=1, rank_hi=pl.col("rivals") + 1
+    )
+    ranges = ranges.with_columns(pl.col("rank_lo", "rank_hi").cast(pl.Int64))
+    ranges = _count_claims(ranges, claimed, keys)
+    out = overall.drop("rank_lo", "rank_hi").join(ranges, on=[*keys, "model"], how="left", maintain_order="left")
+    return out.select(*overall.columns)
+
+
+def _reason(settings: Settings) -> pl.Expr:
+    """Return why a model is not ranked by a metric: too few attempts, or no value."""
+    share = f"{settings.uncertainty.min_coverage:.0%}"
+    unscored = pl.format(
+        f"no value: {{}} of {{}} problems have enough attempts, {share} needed", "problems_scored", "problems"
+    )
+    return (
+        pl.when(pl.col("is_tried").is_null()).then(pl.lit("no graded attempt"))
+        .when(pl.col("unranked").is_not_null()).then("unranked")
+        .when(pl.col("value").is_null()).then(unscored)
+    )  # fmt: skip
+
+
+def _count_claims(ranges: pl.DataFrame, claimed: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    b_leads = pl.col("lift") > 0
+    for end, step, model in (
+        ("rank_lo", 1, pl.when(b_leads).then("model_a").otherwise("model_b")),
+        ("rank_hi", -1, pl.when(b_leads).then("model_b").otherwise("model_a")),
+    ):
+        counts = claimed.group_by(*keys, model.alias("model")).agg(_more=pl.len().cast(pl.Int64) * step)
+        ranges = ranges.join(counts, on=[*keys, "model"], how="left", nulls_equal=True, maintain_order="left")
+        ranges = ranges.with_columns(pl.col(end) + pl.col("_more").fill_null(0)).drop("_more")
+    return ranges
 
 
 def comparison_tables(
@@ -40,11 +300,9 @@ def comparison_tables(
     models, by_subject = (
         without_earlier_points(summaries[table.name], settings) for table in (MODEL_SUMMARY, SUBJECT_SUMMARY)
     )
-    overall: list[BoardResult] = []
-    subjects: list[BoardResult] = []
     results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
+    overall, subjects = [first for first, *_ in results], []
     for benchmark, (first, *others) in zip(benchmarks, results, strict=True):
-        overall.append(first)
         only = replace(first, board=replace(first.board, subject=benchmark.subjects[0].subject))
         subjects += others or [only]
     pairs = pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings)
@@ -63,8 +321,33 @@ def _has_value(models: pl.DataFrame, by_subject: pl.DataFrame, chosen: Sequence[
     rows = pl.concat([each.select(*keys, "model", "value") for each in (overall, by_subject)]).drop_nulls("value")
     rows = rows.filter(pl.col("metric").is_in([metric.name for metric in chosen]))
     valued = {tuple(key): set(names) for *key, names in rows.group_by(keys).agg("model").iter_rows()}
+    return lambda board, metric: valued.get((board.benchmark, board.subject, board.protocol, metric.name), set())
 
-    def has_value(board: ModelBoard, metric: Metric) -> set[str]:
-        return valued.get((board.benchmark, board.subject, board.protocol, metric.name), set())
 
-    return has_value
+def compare_two(
+    names: Sequence[str],
+    sides: Sequence[pl.DataFrame],
+    benchmark: str,
+    metric: Metric,
+    settings: Settings,
+    outcomes: Outcomes,
+) -> pl.DataFrame:
+    """Return the row of model_pair that compares the second side with the first; p-values are not adjusted."""
+    # Each side is rows of problem_counts; rows with the same subject and problem_id are the same problem.
+    rows = pl.concat([side.with_columns(_side=pl.lit(i)) for i, side in enumerate(sides)], how="diagonal_relaxed")
+    rows = rows.filter(pl.col("n") > 0).with_columns(_problem=pl.struct(PROBLEM).rank("dense").cast(pl.Int64) - 1)
+    rows = rows.sort("_problem", "_side")
+    problems = rows.unique("_problem", keep="first", maintain_order=True)
+    keys, cluster = problem_hashes(*(hash_text(problems[name]) for name in PROBLEM)), settings.columns.cluster
+    units = Units.of(keys if cluster not in problems.columns else cluster_keys(problems[cluster], keys))
+    side, problem, n = (rows[name].to_numpy() for name in ("_side", "_problem", "n"))
+    matrix = BoardMatrix(side, problem, [n, *problem_values(rows, [metric], settings, outcomes)], units, len(names))
+    attempted = np.bincount(side, minlength=len(names))
+    mean_n = np.bincount(side, n, minlength=len(names)) / np.maximum(attempted, 1)
+    models = ModelBoard(
+        benchmark, None, "", list(names), problems.height, attempted, np.zeros_like(attempted), mean_n
+    )
+    board = Benchmark(models, (), units.key, units.clustered)
+    sums = LakeSums(map, [SumTask((), (), loaded=[{(0, 0): matrix}])], outcomes)
+    ((result,),) = compare_boards([board], [metric], lambda *_: set(), settings, sums)
+    return pair_table(MODEL_PAIR, [result], [metric], ("benchmark",), settings)

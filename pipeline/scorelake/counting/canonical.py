@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 
-from scorelake.counting.protocols import answer_ids, in_microseconds, per_distinct, protocol_text
+from scorelake.counting.protocols import answer_ids, in_microseconds, protocol_expr
 from scorelake.counting.schema_check import Misfit, unfit
 from scorelake.hashing import hash_text
 from scorelake.schemas import NAMED
@@ -49,8 +48,6 @@ class Canonical:
     """benchmark, subject, model and problem_id; a composite key has several sources."""
     protocol: dict[str, Source]
     carried: dict[str, Source]
-    sorts: dict[str, str]
-    """What sort of values each carried column has, where it has any."""
     attempt: Source | None
     """What tells attempts apart, where that is wanted."""
     answer: str | None
@@ -97,20 +94,10 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
         *([attempt.column] if attempt and attempt.column else []),
         *([names.answer] if answers == "counted" else []),
     ]
-    # a column that was added to a table later is null in older files, and null values are of any sort
-    folders = {
-        name: pl.String() if source.value is not None else pl.Null() for name, source in others["carry"].items()
-    }
-    carried_types = {name: schema.get(name, folders[name]) for name in folders}
     return Canonical(
         keys=keys,
         protocol=others["protocol"],
         carried=others["carry"],
-        sorts={
-            name: "numbers" if kind.is_numeric() else "texts" if kind in _TEXTS else str(in_microseconds(kind))
-            for name, kind in carried_types.items()
-            if kind != pl.Null
-        },
         attempt=attempt,
         answer=names.answer if answers == "counted" else None,
         measures=settings.measured,
@@ -357,7 +344,7 @@ def _text(source: Source) -> pl.Expr:
 
 
 def _protocol_text(column: str) -> pl.Expr:
-    return pl.col(column).map_batches(partial(per_distinct, function=protocol_text), pl.String)
+    return protocol_expr(pl.col(column))
 
 
 def _differs(source: Source) -> pl.Expr:
@@ -395,6 +382,6 @@ def _carried(source: Source, schema: Schema) -> pl.Expr:
     column, kind = pl.col(source.column), schema[source.column]
     if kind.is_temporal():
         return column.cast(in_microseconds(kind))
-    if kind.is_float() and kind != pl.Float64:
-        return column.cast(pl.Float32)  # DuckDB has no half float
+    if kind.is_float():  # one zero, not two; DuckDB has no half float
+        return column.cast(pl.Float64 if kind == pl.Float64 else pl.Float32) + 0
     return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column

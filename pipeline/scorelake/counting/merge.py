@@ -31,13 +31,16 @@ from scorelake.counting.canonical import (
 )
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
-from scorelake.counting.query import HASH, LISTED, ORDER, SUPERTYPES, key_order
+from scorelake.counting.protocols import protocol_expr
+from scorelake.counting.query import FLOATS, HASH, LISTED, NUMBERS, ORDER, SUPERTYPES, key_order, sort_of
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
 from scorelake.metrics.costs import budget_edges
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
 from scorelake.settings import MEASURE_COLUMNS
 from scorelake.storage.disk import remove, storage_errors, temp_path
 
+SORT = "\0"
+"""Between the name of a carried column and the sort of its values."""
 ROWS_PER_BUCKET, MAX_BUCKETS = 1 << 21, 1 << 12
 _HASHES, _EXAMPLES = 1 << 64, 5
 _FILE: dict[str, Any] = {
@@ -141,10 +144,11 @@ def merge(bucket: Bucket) -> Merged:
     rows = _read(bucket) if bucket.partials else pl.DataFrame()
     if not rows.height:
         return Merged(0, 0, 0, 0, 0, 0, (), {})
-    carried = [name.removeprefix("min:") for name in rows.columns if name.startswith("min:")]
+    ends = [name for name in rows.columns if name.startswith(("min:", "max:"))]
+    carried = list(dict.fromkeys(name.removeprefix("min:").partition(SORT)[0] for name in ends if name[:4] == "min:"))
     bits = [name for name in rows.columns if "_bits_" in name]
     has_lists = "outcome" in rows.columns
-    problems = _add_partials(rows, bits, carried)
+    problems = _join_sorts(_add_partials(rows, bits, ends), carried)
     frame = _from_counts(problems, bits, bucket.rule)
     conflicts = _bit_conflicts(problems, bits)
     if has_lists:
@@ -169,14 +173,13 @@ def merge(bucket: Bucket) -> Merged:
         duplicates=int(frame["duplicates"].sum()),
         conflicts=conflicts.height,
         examples=tuple((*keys, str(number) if abs(number) < 1 << 48 else "(a text id)") for *keys, number in shown),
-        differing={name: int((problems[f"min:{name}"] != problems[f"max:{name}"]).sum()) for name in carried},
+        differing={name: int(problems[f"differs:{name}"].sum()) for name in carried},
     )
 
 
-def _add_partials(rows: pl.DataFrame, bits: Sequence[str], carried: Sequence[str]) -> pl.DataFrame:
+def _add_partials(rows: pl.DataFrame, bits: Sequence[str], ends: Sequence[str]) -> pl.DataFrame:
     """One row per problem, in the order of its keys: counts added, bits united, carried values at their ends."""
     counts = [name for name in ("rows", *OUTCOMES) if name in rows.columns]
-    ends = [f"{end}:{name}" for name in carried for end in ("min", "max")]
     is_listed = [pl.col("outcome").is_not_null().alias("listed")] if "outcome" in rows.columns else []
     problems = rows.select(ORDER, *KEYS, pl.col(*counts, *bits).fill_null(0), *ends, *is_listed).sort(ORDER)
     if not (problems[ORDER].diff() > 0).all():  # a problem is in two partials
@@ -195,20 +198,49 @@ def _read(bucket: Bucket) -> pl.DataFrame:
     order = sorted({file.path for partial in bucket.partials for file in partial.files})
     rank = {path: i for i, path in enumerate(order)}
     frames = []
-    for partial in bucket.partials:
-        paths = [Path(bucket.folder) / partial.name / name for name in partial.chunks]
-        part = pl.scan_parquet(paths, glob=False).filter(pl.col(HASH).is_between(bucket.low, bucket.high))
+    for partial, chunk in ((each, chunk) for each in bucket.partials for chunk in each.chunks):
+        path = Path(bucket.folder) / partial.name / chunk
+        part = pl.scan_parquet(path, glob=False).filter(pl.col(HASH).is_between(bucket.low, bucket.high))
         if ROW in part.collect_schema():
             ranks = pl.Series([rank[file.path] for file in partial.files], dtype=pl.UInt64)
             number, row = pl.element() // (1 << FILE_SHIFT), pl.element() % (1 << FILE_SHIFT)
             lake_row = number.replace_strict(pl.int_range(ranks.len(), eager=True), ranks) * (1 << FILE_SHIFT) + row
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
-    rows = pl.concat(frames, how="diagonal_relaxed").cast(SUPERTYPES).collect(engine="streaming")
+    rows = pl.concat(_split_sorts(frames), how="diagonal_relaxed").cast(SUPERTYPES).collect(engine="streaming")
     wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers
     absent = set(["outcome", *wanted] if wanted else []).difference(rows.columns)  # all buckets have the same columns
     rows = rows.with_columns(pl.lit(None, pl.List(LISTED[name])).alias(name) for name in sorted(absent))
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
+
+
+def _split_sorts(frames: Sequence[pl.LazyFrame]) -> list[pl.LazyFrame]:
+    """Give carried values of several sorts a column per sort, whose smallest is the same however the lake is cut."""
+    schemas = [frame.collect_schema() for frame in frames]
+    ends = {name for schema in schemas for name in schema if name.startswith(("min:", "max:"))}
+    sorts = {name: {sort_of(schema[name]) for schema in schemas} - {"Null"} for name in ends}
+    mixed = [name for name in sorted(ends) if len(sorts[name]) > 1]
+    out = []
+    for frame, schema in zip(frames, schemas, strict=True):
+        floats = [name for name in mixed if schema[name] == pl.Float32]  # a 32-bit 0.1 is 0.1
+        as_written = frame.with_columns(pl.col(floats).cast(pl.String).cast(pl.Float64))
+        own = {name: NUMBERS if name in floats else sort_of(schema[name]) for name in mixed}
+        out.append(as_written.rename({n: f"{n}{SORT}{own[n]}" for n in mixed if sorts[n] != {NUMBERS, FLOATS}}))
+    return out
+
+
+def _join_sorts(problems: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
+    """Keep the smallest of the carried values, as a text if they are of several sorts, and whether others differ."""
+    for name in carried:
+        least, most = (
+            [c for c in problems.columns if c.partition(SORT)[0] == f"{end}:{name}"] for end in ("min", "max")
+        )
+        if len(least) > 1:
+            problems = problems.with_columns(protocol_expr(pl.col(*least, *most)))
+        differs = pl.max_horizontal(least + most) != pl.min_horizontal(least + most)
+        value = pl.coalesce(sorted(least)).alias(f"min:{name}")
+        problems = problems.with_columns(differs.alias(f"differs:{name}"), value)
+    return problems
 
 
 def _words(bits: Sequence[str], name: str) -> list[pl.Expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,8 +50,6 @@ class Partial:
     """(benchmark, outcomes that files have, outcomes that its rows have, a file), see `benchmark_kinds`."""
     answers_ignored: bool = False
     """The files have answers to vote with, which were not counted."""
-    carried: dict[str, str] = field(default_factory=dict)
-    """Sort of values of the carried columns: texts, numbers, ..."""
     chunks: tuple[str, ...] = ()
     """Names of the files of counts."""
     problems: int = 0

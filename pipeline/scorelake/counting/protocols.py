@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -27,6 +28,11 @@ def protocol_text(values: pl.Series) -> pl.Series:
     if values.dtype.is_float() and values.dtype != pl.Float64:
         values = values.cast(pl.String).cast(pl.Float64)  # by its own shortest spelling, not by that of a double
     return pl.Series([None if value is None else _spelled(value) for value in values.to_list()], dtype=pl.String)
+
+
+def protocol_expr(column: pl.Expr) -> pl.Expr:
+    """Return the protocol text of a column."""
+    return column.map_batches(partial(per_distinct, function=protocol_text), pl.String)
 
 
 def _spelled(value: Any) -> str:

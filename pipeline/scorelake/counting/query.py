@@ -34,7 +34,7 @@ from scorelake.counting.canonical import (
     UNGRADED,
     attempt_columns,
 )
-from scorelake.counting.protocols import protocol_label
+from scorelake.counting.protocols import in_microseconds, protocol_label
 from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
 from scorelake.hashing import hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import KEYS, NAMED
@@ -54,6 +54,8 @@ LISTED = {
 """Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
 SUPERTYPES: dict[Any, Any] = {pl.Int128: pl.Decimal(38, 0)}
 """What a carried integer becomes that is signed in one file and unsigned in another: Arrow has no Int128."""
+NUMBERS, FLOATS = "Number", "Float32"
+"""Sorts of carried values that are not types of Polars."""
 _HAS = dict.fromkeys((FAILED, PASSED), "passed+score") | dict.fromkeys((UNGRADED, REJECTED), "") | {SCORED: "score"}
 """Which of verdict and score a row has, in files with both columns; otherwise passed."""
 
@@ -105,6 +107,15 @@ def _words(files: Sequence[LakeFile]) -> int:
     return highest // BITS_PER_WORD + 1
 
 
+def sort_of(kind: pl.DataType) -> str:
+    """Return the sort of the values of a carried column; those of one sort are compared in their type."""
+    if kind in (pl.Float16, pl.Float32):
+        return FLOATS
+    if kind in (pl.Categorical, pl.Enum, pl.Binary):
+        return str(pl.String())
+    return NUMBERS if kind.is_numeric() else str(in_microseconds(kind))
+
+
 @dataclass
 class RowTotals:
     """Rows of a partial by what became of them, filled while it is written."""
@@ -112,34 +123,36 @@ class RowTotals:
     counted: int = 0
     rejected: int = 0
     problems: int = 0
-    benchmarks: set[tuple[str, str | None]] = field(default_factory=set)
-    """Benchmarks with the outcomes of their rows where those differ; None where they are those of the file."""
+    benchmarks: set[tuple[str, str]] = field(default_factory=set)
+    """Benchmarks of a chunk with what its rows have: passed, score, both or nothing."""
 
-    def add(self, counts: pl.DataFrame) -> None:
+    def add(self, counts: pl.DataFrame, columns: str) -> None:
+        """Add the counts of a chunk whose files have these columns."""
         self.problems += counts.height
-        if "outcome" in counts.columns and (counts["outcome"].explode().max() or 0) > REJECTED:  # type: ignore[operator]
+        if columns == "passed+score":
             rows = counts.select("benchmark", "outcome").explode("outcome").unique()
             self.benchmarks |= {(name, _HAS.get(outcome, "passed")) for name, outcome in rows.iter_rows()}
         else:
-            self.benchmarks |= {(name, None) for name in counts["benchmark"].unique()}
+            self.benchmarks |= {(name, columns) for name in counts["benchmark"].unique()}
 
 
 def count_chunk(
     chunk: Sequence[RowGroups], layout: PartialLayout, path: Path, totals: RowTotals, use_kernel: bool
 ) -> None:
     """Count the rows of a chunk into a Parquet file."""
+    graded = chunk[0].file.canonical.outcomes.removesuffix("+answer")
     options: dict[str, Any] = {"compression": "lz4", "row_group_size": 1 << 16}
     if use_kernel:
         with suppress(kernel.TooManyGroupsError):
             counts, rejected = kernel.count_rows(chunk, layout)
             totals.rejected += rejected
-            finished = finish(counts, totals)
+            finished = finish(counts, totals, graded)
             with storage_errors(path):
                 finished.write_parquet(path, **options)
             return
     errors: list[BaseException] = []
     query = count_query(attempt_rows(chunk, layout, errors), layout)
-    lazy = query.map_batches(lambda counts: finish(counts, totals), schema=_schema(query.collect_schema()))
+    lazy = query.map_batches(lambda counts: finish(counts, totals, graded), schema=_schema(query.collect_schema()))
     try:
         lazy.sink_parquet(path, **options, engine="streaming")
     except Exception as error:
@@ -196,13 +209,13 @@ def _schema(schema: pl.Schema) -> pl.Schema:
     return pl.Schema(keys | others)
 
 
-def finish(counts: pl.DataFrame, totals: RowTotals) -> pl.DataFrame:
+def finish(counts: pl.DataFrame, totals: RowTotals, columns: str) -> pl.DataFrame:
     """Drop rejected rows, label protocols, add the hash of the problem and sort by it."""
     counts = counts.with_columns(pl.col("rows") - pl.col("rejected"))
     totals.counted += int(counts["rows"].sum())
     totals.rejected += int(counts["rejected"].sum())
     counts = counts.filter(pl.col("rows") > 0).drop("rejected")
-    totals.add(counts)
+    totals.add(counts, columns)
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
     # a stable hash of benchmark, subject and problem_id: all models of a problem share it

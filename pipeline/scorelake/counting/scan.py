@@ -41,7 +41,7 @@ class LakeFile:
     schema: Schema
     """Polars types of the columns that are read; texts arrive as Categorical."""
     deleted: NDArray[np.int64]
-    """Positions of rows that a Delta or Iceberg table has deleted."""
+    """Rising positions of rows that a Delta or Iceberg table has deleted, or that are outside the window."""
 
     @property
     def rows(self) -> int:
@@ -130,7 +130,12 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
             attempts = frame[file.canonical.attempt.column]
             if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
                 raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
-        yield frame.filter(~np.isin(position, file.deleted)) if len(file.deleted) else frame
+        low, high = np.searchsorted(file.deleted, (position[0], position[-1] + 1)) if len(frame) else (0, 0)
+        if low < high:
+            is_kept = np.ones(len(frame), dtype=bool)
+            is_kept[file.deleted[low:high] - position[0]] = False
+            frame = frame.filter(is_kept)
+        yield frame
     if rows != part.rows:
         more = "at least " if rows > part.rows else ""
         raise parquet.DamagedError(f"{more}{rows:,} rows were read where the footer says {part.rows:,}")

@@ -7,29 +7,41 @@ folder to its final name.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from scorelake.counting import kernel
-from scorelake.counting.canonical import INVALID, Schema, attempt_columns, canonical, read_types, rejection_reasons
+from scorelake.counting.canonical import (
+    INVALID,
+    Schema,
+    Source,
+    attempt_columns,
+    canonical,
+    read_types,
+    rejection_reasons,
+)
 from scorelake.counting.partials import Partial
-from scorelake.counting.query import RowTotals, count_chunk, layout_of
+from scorelake.counting.query import RowTotals, count_chunk, layout_of, sort_of
 from scorelake.counting.scan import LakeFile, RowGroups, chunks, scan_verified, to_polars
 from scorelake.counting.schema_check import UnreadableError
+from scorelake.counting.window import newest_value, rows_outside
 from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, RenamedError, Shard
 
-FORMAT = 7
+FORMAT = 8
 """Raise when partials of an older version must not be added to new ones."""
 BYTES_PER_ROW = 200
 """Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""
@@ -69,9 +81,7 @@ def count(task: Task, folder: Path) -> Partial:
     schemas: dict[Any, Schema] = {}
     for number, file in enumerate(task.shard.files):
         try:
-            opened = open_file(task, file, number, schemas)
-            _check_like_first(opened, good[0] if good else opened)
-            good.append(opened)
+            good.append(open_file(task, file, number, schemas))
         except UnreadableError as reason:
             quarantine.append((file.name, str(reason)))
     while True:
@@ -95,23 +105,23 @@ def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, 
     settings, expected = task.settings, sum(file.rows for file in files)
     names, methods, outcomes = list[str](), {"kernel"}, dict[tuple[str, str, str], str]()
     totals = RowTotals()
-    # files of verdicts keep the fast layout beside files of scores
-    by_outcomes = sorted(files, key=lambda file: file.canonical.outcomes)
-    for columns, same in groupby(by_outcomes, lambda file: file.canonical.outcomes):
+    # files of verdicts keep the fast layout beside files of scores; sorts of carried values have columns of their own
+    for (columns, _), same in groupby(sorted(files, key=_shape), _shape):
         alike = list(same)
         layout = layout_of(alike, settings.duplicates.rule in ("first", "last"))
         use_kernel = task.method == "auto" and kernel.fits(alike, layout)
         methods.add("kernel" if use_kernel else "query")
         bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
         max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
-        graded = columns.removesuffix("+answer")
         for chunk in chunks(alike, max_rows):
             names.append(f"counts-{len(names):05d}.parquet")
             totals.benchmarks.clear()
+            problems = totals.problems
             count_chunk(chunk, layout, folder / names[-1], totals, use_kernel)
+            if totals.problems == problems:  # all rows are rejected
+                (folder / names.pop()).unlink()
             for benchmark, has in totals.benchmarks:
-                path = _file_of(chunk, benchmark)
-                outcomes.setdefault((benchmark, columns, graded if has is None else has), path)
+                outcomes.setdefault((benchmark, columns, has), _file_of(chunk, benchmark))
     read = totals.counted + totals.rejected
     if read != expected:
         raise UnreadableError(f"{read:,} rows were read where the footers say {expected:,}")
@@ -125,10 +135,18 @@ def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, 
         quarantine=tuple(quarantine),
         outcomes=tuple((*what, path) for what, path in sorted(outcomes.items())),
         answers_ignored=any(file.canonical.answers == "ignored" for file in files),
-        carried={name: sort for file in files for name, sort in file.canonical.sorts.items()},
         chunks=tuple(names),
         problems=totals.problems,
     )
+
+
+def _shape(file: LakeFile) -> tuple[str, list[str]]:
+    """Return the outcomes of a file and the sorts of its carried values."""
+    folder, columns = pl.String(), file.canonical
+    kinds = (
+        pl.Null() if s == Source(None) else file.schema.get(s.column or "", folder) for s in columns.carried.values()
+    )
+    return columns.outcomes, [sort_of(kind) for kind in kinds]
 
 
 def _file_of(chunk: Sequence[RowGroups], benchmark: str) -> str:
@@ -172,7 +190,32 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema], s
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
     columns = canonical(task.settings, schemas[schema_bytes], hive, strict)
     kinds = read_types(columns, schemas[schema_bytes])
-    return LakeFile(file, number, path, metadata, columns, kinds, file.deleted)
+    return LakeFile(
+        file, number, path, metadata, columns, kinds, _left_out(file, path, metadata, hive, task.settings)
+    )
+
+
+def _left_out(
+    file: File, path: str, metadata: pq.FileMetaData, hive: Mapping[str, str | None], settings: Settings
+) -> NDArray[np.int64]:
+    """Return the rows that the table has deleted, or that are outside the window."""
+    try:
+        return np.union1d(file.deleted, rows_outside(path, metadata, hive, settings))
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        name, since = settings.window.column, settings.window.since
+        raise UnreadableError(f"column {name} cannot be held against the window since {since}: {error}") from None
+
+
+def newest(shard: Shard, file: File, column: str) -> Any:
+    """Return the largest value of a column in a file; None if it has none, or cannot be read."""
+    path = os.path.join(shard.root, file.path)
+    try:
+        metadata = parquet.footer(path)
+        hive = file.constant_columns(parquet.field_ids(metadata.schema.to_arrow_schema()))
+        return newest_value(path, metadata, hive, column)
+    except BROKEN as error:
+        _classify_error(error)
+        return None
 
 
 def _schema(arrow: pa.Schema, used: Container[str]) -> Schema:
@@ -189,16 +232,6 @@ def _kind(field: pa.Field[Any]) -> pl.DataType:
             (column,) = parquet.stored(pa.RecordBatch.from_arrays([pa.nulls(0, field.type)], [field.name])).columns
             return to_polars(column).dtype
     raise parquet.DamagedError(f"column {field.name} is {field.type}, which cannot be counted")
-
-
-def _check_like_first(file: LakeFile, first: LakeFile) -> None:
-    """Carried columns hold the same sort of values in all files."""
-    mine, other = file.canonical, first.canonical
-    for name in mine.sorts.keys() & other.sorts.keys():
-        if mine.sorts[name] != other.sorts[name]:
-            raise UnreadableError(
-                f"column {name} holds {mine.sorts[name]}, while that of {first.file.path} holds {other.sorts[name]}"
-            )
 
 
 def _classify_error(error: BaseException) -> None:

@@ -7,6 +7,7 @@ number of threads from the settings, and Polars reads that number once, when it 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,6 +34,7 @@ def settings_for(
     memory: float | None = None,
     below: Mapping[str, Mapping[str, Any]] | None = None,
     measures: Mapping[str, Any] | None = None,
+    window: str | None = None,
 ) -> Settings:
     """Return the settings: the description of the lake, overridden by the config, overridden by the arguments.
 
@@ -43,6 +45,12 @@ def settings_for(
     flags = _flatten(config) if isinstance(config, Mapping) else {}
     flags |= {f"columns.{key}": name for key, name in (columns or {}).items()}
     flags |= {f"measures.{name}": measure for name, measure in (measures or {}).items()}
+    if window:
+        column, _, length = window.partition("=")
+        flags |= {
+            "window.column": column,
+            f"window.{'last' if re.fullmatch('[0-9]+[hdw]?', length) else 'since'}": length,
+        }
     given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
     flags |= {key: value for key, value in given.items() if value not in (None, ())}
     file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))

@@ -22,16 +22,6 @@ from scorelake.metrics.costs import (
     front_by_value,
     solved_per_cost,
 )
-from scorelake.metrics.decisions import (
-    attempts_needed,
-    best_attempts,
-    e_value,
-    joint_verdict,
-    look_multiplier,
-    pilot_variance,
-    problems_needed,
-    verdicts,
-)
 from scorelake.metrics.estimate import finite, finite_levels, posterior, posterior_levels
 from scorelake.metrics.families import families, parse, spectrum
 from scorelake.metrics.forecast import cover, forecast, judge_corrected, judge_quality
@@ -57,6 +47,16 @@ from scorelake.metrics.interval import interval, rerun
 from scorelake.metrics.ragged import rasch, ungraded_bounds
 from scorelake.metrics.sampling import depends_on_outcomes, order_statistics, stopped_value, stops_after
 from scorelake.metrics.series import best_step, change_point, crossovers, learned, simultaneous_band, smooth
+from scorelake.metrics.significance import (
+    attempts_needed,
+    best_attempts,
+    e_value,
+    joint_verdict,
+    look_multiplier,
+    pilot_variance,
+    problems_needed,
+    verdicts,
+)
 from scorelake.metrics.tailpass import tailpass, tailpass_empirical
 from scorelake.metrics.vote import vote
 

@@ -80,11 +80,9 @@ def count_shared(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
 
 
 def sum_n_ratios(n: Floats) -> NDArray[np.float32]:
-    """Sum n of the row model over n of the column model over the problems that both attempted, models x models.
-
-    n is models x problems, NaN where a model made no attempt. A single number where all n are equal. A ratio of sums
-    would call n = 1 (and 136 on one problem of ten) like n = 16.
-    """
+    """Sum n of the row model over n of the column model over the problems that both attempted, models x models."""
+    # n is models x problems, NaN where a model made no attempt. A single number where all n are equal. A ratio of
+    # sums would call n = 1 (and 136 on one problem of ten) like n = 16.
     if (n == n[:1, :1]).all():
         return np.full((1, 1), n.shape[1], dtype=np.float32)
     made = ~np.isnan(n)

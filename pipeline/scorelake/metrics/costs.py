@@ -14,8 +14,7 @@ from scorelake.metrics.counts import pairs, whole_numbers
 from scorelake.metrics.distributions import Floats, ratio
 from scorelake.metrics.interval import interval
 
-BINS = 64
-"""Logarithmic bins of a measure, four per doubling."""
+BINS = 64  # logarithmic bins of a measure, four per doubling
 FIRST_EDGE = {"cost": -48, "tokens": 16, "time": -8}
 """Where they start, by the kind of measure: at 0.0002 (up to 11) for cost, 16 (740,000) for tokens, 0.25 (12,000)."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,25 +27,17 @@ _SHAPE = "a matrix has a row per problem and an entry per attempt: [[0, 1, 1], [
 _DENSE = 1 << 17
 
 
-class Distinct(NamedTuple):
-    """The distinct (n, c) of many problems in ascending order, and the index of the pair of each problem."""
-
-    n: Ints
-    c: Ints
-    inverse: NDArray[Any]
-
-
-def distinct(n: Ints, c: Ints) -> Distinct:
-    """Return the distinct pairs, and the index of the pair of each problem."""
+def distinct(n: Ints, c: Ints) -> tuple[Ints, Ints, NDArray[Any]]:
+    """Return the distinct (n, c) of many problems in ascending order, and the index of the pair of each problem."""
     n, c = n.ravel(), c.ravel()
     width = int(n.max(initial=0)) + 1
     if width**2 <= max(_DENSE, 8 * n.size):  # nearly always: a table of flags is faster than a sort
         seen = np.zeros((width, width), dtype=bool)
         seen[n, c] = True
         first_n, first_c = np.nonzero(seen)
-        return Distinct(first_n, first_c, (np.cumsum(seen) - 1)[n * width + c])
+        return first_n, first_c, (np.cumsum(seen) - 1)[n * width + c]
     both, index = np.unique(np.stack([n, c]), axis=1, return_inverse=True)
-    return Distinct(both[0], both[1], index.ravel())
+    return both[0], both[1], index.ravel()
 
 
 def totals(owner: Ints, numbers: Ints, owners: int) -> Ints:
@@ -153,22 +145,15 @@ class Entries:
 
 
 def entries(matrix: Attempts, what: str = "R") -> Entries:
-    """Return the attempts of a matrix; raise if it is not a matrix of numbers.
-
-    NaN is an attempt that was not made, so that rows of unequal length fit into one array. None and masked
-    entries are attempts without a verdict.
-    """
-    given = _all_entries(matrix, what)
-    made = ~np.isnan(given.value)
-    return Entries(given.value[made], given.there[made], given.problem[made], given.position[made], given.problems)
-
-
-def _all_entries(matrix: Attempts, what: str) -> Entries:
+    """Return the attempts of a matrix; raise if it is not a matrix of numbers."""
+    # NaN is an attempt that was not made, so that rows of unequal length fit into one array. None and masked entries
+    # are attempts without a verdict.
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype.kind in "biuf":
         problem, position = np.divmod(np.arange(matrix.size), max(matrix.shape[1], 1))
         there = ~np.ma.getmaskarray(matrix).ravel()
         value = np.where(there, np.ma.getdata(matrix).ravel(), 0).astype(np.float64)
-        return Entries(value, there, problem, position, len(matrix))
+        made = ~np.isnan(value)
+        return Entries(value[made], there[made], problem[made], position[made], len(matrix))
     if isinstance(matrix, np.ndarray) and matrix.ndim not in (1, 2):
         raise MetricError(f"{what} has {matrix.ndim} dimensions", hint=_SHAPE)
     if (listed := _as_list(matrix)) is None:
@@ -186,7 +171,8 @@ def _all_entries(matrix: Attempts, what: str) -> Entries:
             raise MetricError(f"{what}: an entry must be a number, a boolean or None, got {entry!r}", hint=_SHAPE)
     there = np.array([entry is not None for entry in flat], dtype=bool)
     value = np.array([0.0 if entry is None else float(entry) for entry in flat])
-    return Entries(value, there, problem, position, len(rows))
+    made = ~np.isnan(value)
+    return Entries(value[made], there[made], problem[made], position[made], len(rows))
 
 
 def categories(matrix: Attempts, many: int, what: str = "R") -> Ints:
@@ -242,8 +228,6 @@ def check_enough(name: str, attempts: Ints, k: int) -> None:
 
 
 def needs_equal_n(metric: str, n_ratio: ArrayLike) -> NDArray[np.bool_]:
-    """Flag pairs of models that cannot be compared: the metric is biased by n, and n differs.
-
-    Up to a ratio of 1.05 it may differ, for the sake of ungraded attempts.
-    """
+    """Flag pairs of models that cannot be compared: the metric is biased by n, and n differs."""
+    # Up to a ratio of 1.05 it may differ, for the sake of ungraded attempts.
     return np.asarray(n_ratio) > (1.05 if metric.startswith(("bayes@", "geom@")) else np.inf)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-BLOCK = 1 << 20
-"""Numbers per block: bounds the memory and keeps a block in the processor's cache."""
+BLOCK = 1 << 20  # numbers per block: bounds the memory and keeps a block in the processor's cache
 
 
 def blocks(rows: int, width: int) -> Iterator[slice]:
@@ -41,10 +40,8 @@ def expected(pmf: Floats, credit: Floats) -> Floats:
 
 
 def hypergeometric(n: Floats, c: Floats, k: int, first: Floats | None = None, width: int = 0) -> Floats:
-    """P(j successes in k <= n draws without replacement from n attempts, c of them correct), rows x j.
-
-    j runs over 0..k, or per row over `width` values from `first` on when the others have negligible weight.
-    """
+    """P(j successes in k <= n draws without replacement from n attempts, c of them correct), rows x j."""
+    # j runs over 0..k, or per row over `width` values from `first` on when the others have negligible weight.
     j = np.arange(k, dtype=float)[None, :] if first is None else first[:, None] + np.arange(width - 1.0)
     n, c = n[:, None], c[:, None]
     up = np.maximum(c - j, 0) * np.maximum(k - j, 0)
@@ -85,12 +82,10 @@ def gauss_legendre(count: int) -> tuple[Floats, Floats]:
 
 
 def product_credits(pairs: list[tuple[Floats, Floats]]) -> list[Floats]:
-    """Return the credit over 2k draws of the product of two metrics over k draws each, for every pair.
-
-    With i successes in the first k of 2k draws and d - i in the second k, the credit for d is the average of
-    u[i] * v[d - i] over the splits of d, which are hypergeometric. Credits are monotone, so the product has its
-    weight around i = d / 2: splits ten standard deviations away (1e-21) are left out.
-    """
+    """Return the credit over 2k draws of the product of two metrics over k draws each, for every pair."""
+    # With i successes in the first k of 2k draws and d - i in the second k, the credit for d is the average of u[i] *
+    # v[d - i] over the splits of d, which are hypergeometric. Credits are monotone, so the product has its weight
+    # around i = d / 2: splits ten standard deviations away (1e-21) are left out.
     k = len(pairs[0][0]) - 1
     width = min(k, 2 * int(10 * np.sqrt(k / 8) + 4)) + 1
     d = np.arange(2 * k + 1, dtype=float)
@@ -106,11 +101,9 @@ def product_credits(pairs: list[tuple[Floats, Floats]]) -> list[Floats]:
 
 
 def _from_ratios(up: Floats, down: Floats) -> Floats:
-    """Build probabilities from the ratios up / down of neighbours, each row with sum 1.
-
-    Decreasing steps are multiplied from the left, increasing ones (inverted) from the right: every factor is at most
-    1, so nothing overflows wherever the mode is, and only negligible probabilities underflow.
-    """
+    """Build probabilities from the ratios up / down of neighbours, each row with sum 1."""
+    # Decreasing steps are multiplied from the left, increasing ones (inverted) from the right: every factor is at
+    # most 1, so nothing overflows wherever the mode is, and only negligible probabilities underflow.
     decrease = np.divide(up, down, out=np.ones_like(up), where=up < down)
     increase = np.divide(down, up, out=np.ones_like(up), where=down < up)
     pmf = np.ones((up.shape[0], up.shape[1] + 1))

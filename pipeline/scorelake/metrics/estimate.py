@@ -58,11 +58,9 @@ class Estimate:
 def evaluate(
     metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior, weights: tuple[float, float] = _UNIT
 ) -> list[Estimate]:
-    """Estimate each metric for the rows (n, c), which should be distinct.
-
-    `prior` has the pseudo-counts (alpha, beta) of a Beta; `weights` are the rewards of a failed and a passed attempt
-    for avg@N, bayes@N and max@k. Votes raise MetricError: counts do not determine them.
-    """
+    """Estimate each metric for the rows (n, c), which should be distinct."""
+    # `prior` has the pseudo-counts (alpha, beta) of a Beta; `weights` are the rewards of a failed and a passed
+    # attempt for avg@N, bayes@N and max@k. Votes raise MetricError: counts do not determine them.
     for metric in metrics:
         if metric.family.vote is not None:
             message = f"{metric.name}: n and c do not determine the answers"
@@ -123,11 +121,9 @@ def of_ends(metrics: Sequence[Metric], n: Ints, c: Ints) -> list[Estimate]:
 
 
 def blend(parts: Floats, covariance: Floats, powers: tuple[float, float] | None) -> tuple[Floats, Floats]:
-    """Multiply two parts, each to its power; return the product and its first-order variance, both 0 where it is 0.
-
-    Without powers there is one part, which is returned. A part of 0 to a negative power gives NaN, unless the other
-    part makes the product 0.
-    """
+    """Multiply two parts, each to its power; return the product and its first-order variance, 0 where it is 0."""
+    # Without powers there is one part, which is returned. A part of 0 to a negative power gives NaN, unless the other
+    # part makes the product 0.
     if powers is None:
         return parts[0], covariance[0, 0]
     exponent = np.array(powers)[:, None]
@@ -217,12 +213,10 @@ def _closed_forms(
 def _sums_over_draws(
     metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats
 ) -> dict[Metric, Estimate]:
-    """Estimate credit metrics and blends by summing their credits over the distributions of k and 2k draws.
-
-    Of a credit a and its complement 1 - a the smaller sum is used, so that certain outcomes are exactly 0 or 1. A
-    variance is E[g^2] - E[g]^2 of the smaller of g and 1 - g: its square is at most of the order of the variance of
-    the draws, so the difference loses only the digits that n >> k costs anyway.
-    """
+    """Estimate credit metrics and blends by summing their credits over the distributions of k and 2k draws."""
+    # Of a credit a and its complement 1 - a the smaller sum is used, so that certain outcomes are exactly 0 or 1. A
+    # variance is E[g^2] - E[g]^2 of the smaller of g and 1 - g: its square is at most of the order of the variance of
+    # the draws, so the difference loses only the digits that n >> k costs anyway.
     vectors = [[part.credit for part in metric.parts] for metric in metrics]
     pairs = [[(x, x) for a in each for x in (a, 1 - a)] + [(1 - a, b) for a, b in pairwise(each)] for each in vectors]
     products = iter(product_credits([pair for each in pairs for pair in each]))

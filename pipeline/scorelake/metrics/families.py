@@ -107,13 +107,10 @@ def bayes(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, 
 
 
 def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
-    """Expected best of k draws without replacement, and its moments under the Dirichlet posterior.
-
-    With A_l the posterior mass at or below level l, the expected best is levels[0] + sum_l gap_l (1 - A_l^k). For
-    l <= m the ratio A_l / A_m is independent of A_m, so
-    Cov(A_l^k, A_m^k) = E[A_l^k] (E[A_m^2k] / E[A_m^k] - E[A_m^k]). The second factor depends on m only: the double
-    sum is one running sum of positive terms.
-    """
+    """Expected best of k draws without replacement, and its moments under the Dirichlet posterior."""
+    # With A_l the posterior mass at or below level l, the expected best is levels[0] + sum_l gap_l (1 - A_l^k). For l
+    # <= m the ratio A_l / A_m is independent of A_m, so Cov(A_l^k, A_m^k) = E[A_l^k] (E[A_m^2k] / E[A_m^k] -
+    # E[A_m^k]). The second factor depends on m only: the double sum is one running sum of positive terms.
 
     def power_moments(v: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
         below = mean_power(v, w, k)
@@ -170,10 +167,8 @@ FAMILIES = (
     Family("vote@k", "the most common answer of k draws is right", _VOTE, ("cons",), vote=Ballots.vote),
 )
 
-MAX_K = 2**62
-"""Largest k of metrics in closed form: more attempts than any lake has."""
-MAX_SUMMED_K = 2**20
-"""Largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here."""
+MAX_K = 2**62  # largest k of metrics in closed form: more attempts than any lake has
+MAX_SUMMED_K = 2**20  # largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here
 _MEANT = {
     "acc": "pass@1",
     "exact": "pass@1",
@@ -258,8 +253,6 @@ def as_metric(name: str | Metric) -> Metric:
 def families() -> list[Family]:
     """Return every family of metrics, in the order of the tables.
 
-    Examples
-    --------
     >>> [family.name for family in sl.metrics.families()][:4]
     ['pass@k', 'pass^k', 'g-pass@k_tau', 'mg-pass@k']
     """
@@ -267,26 +260,10 @@ def families() -> list[Family]:
 
 
 def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Metric:
-    """Parse a metric's name.
+    """Parse a metric's name, such as `pass@8` or `g-pass@8_0.5`, in any case; aliases are understood.
 
-    Parameters
-    ----------
-    name : str
-        Such as `pass@8`, `pass^8`, `g-pass@8_0.5` or `bayes@N`, in any case; aliases are understood.
-    spectra : mapping of str to sequence of float, optional
-        Weights for the names `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`.
+    spectra: weights for the names `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`.
 
-    Returns
-    -------
-    Metric
-
-    Raises
-    ------
-    MetricError
-        If the name is unknown, or its k or parameter is invalid.
-
-    Examples
-    --------
     >>> sl.metrics.parse("G-Pass@8_0.50").name
     'g-pass@8_0.5'
     """
@@ -318,8 +295,6 @@ def parse(name: str, spectra: Mapping[str, Sequence[float]] | None = None) -> Me
 def spectrum(weights: Sequence[float], label: str = "") -> Metric:
     """Return the threshold spectrum of the weights w_1..w_k, which are >= 0 with sum <= 1, as a metric.
 
-    Examples
-    --------
     >>> round(sl.metrics.summarize(sl.metrics.spectrum([0.5, 0.5]), n=[5, 5], c=[3, 4]).value, 3)
     0.7
     """

@@ -1,15 +1,16 @@
-"""Forecasts beyond the attempts, consistency, and scores corrected by trusted grades."""
+"""Forecasts, priors fitted to counts, consistency, and scores corrected by trusted grades."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
-from scipy.special import betaincc, betaln, gammaln, ndtri, stdtrit, xlog1py, xlogy
+from scipy.optimize import fmin, minimize
+from scipy.special import betaincc, betaln, expit, gammaln, log_expit, ndtri, stdtrit, xlog1py, xlogy
 
 from scorelake.errors import MetricError
 from scorelake.metrics.counts import check_k, distinct, pairs, whole_numbers
-from scorelake.metrics.distributions import Floats, ratio
+from scorelake.metrics.distributions import Floats, Ints, ratio
 from scorelake.metrics.interval import interval
 
 _NODES = np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 70, endpoint=False), np.linspace(0.1, 1, 45)])
@@ -154,3 +155,48 @@ def _agreement(table: Floats) -> Floats:
     chance = ratio(passed * called + (total - passed) * (total - called), total**2)
     kappa = ratio(agreement - chance, 1 - chance)
     return np.stack([agreement, ratio(pass_pass, passed), ratio(fail_fail, total - passed), kappa])
+
+
+NODES = 5  # priors along each of the two directions of the fit: 25 in all
+_STEP = 1e-3
+
+
+def fit_beta_mixture(n: Ints, c: Ints, problems: Ints) -> tuple[Floats, Floats, Floats]:
+    """Fit Beta priors to a histogram of counts: problems[i] problems have n[i] attempts, c[i] of them passed."""
+    # The pseudo-counts alpha and beta are those of maximum marginal likelihood, followed by others around them, as
+    # far as the fit is uncertain. The third array has their weights, with sum 1.
+
+    def log_posterior(theta: Floats) -> Floats:
+        # plus a weak prior, flat in the mean and in 1 / (1 + size): else all failed or all passed have no finite mode
+        (alpha, beta), (mean, log_size) = _pseudo_counts(theta), theta
+        gain = betaln(alpha[:, None] + c, beta[:, None] + (n - c)) - betaln(alpha, beta)[:, None]
+        weak = log_expit(mean) + log_expit(-mean) + log_expit(log_size) + log_expit(-log_size)
+        return np.asarray((gain * problems).sum(axis=1) + weak)
+
+    rate = ((c * problems).sum() + 1) / ((n * problems).sum() + 2)
+    start = np.array([np.log(rate / (1 - rate)), 0.0])  # the pooled rate, and a size of one
+
+    def loss(theta: Floats) -> float:
+        return -float(log_posterior(theta[:, None])[0])
+
+    mode: Floats = fmin(loss, start, xtol=1e-8, ftol=1e-10, disp=False)
+    curvature, e = np.empty((2, 2)), _STEP * np.eye(2)  # negative Hessian at the mode, by central differences
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        points = mode + np.array([e[i] + e[j], e[i] - e[j], e[j] - e[i], -e[i] - e[j]])
+        pp, pm, mp, mm = log_posterior(points.T)
+        curvature[i, j] = curvature[j, i] = -(pp - pm - mp + mm) / (4 * _STEP**2)
+    node, node_weight = hermegauss(NODES)
+    z = np.stack([x.ravel() for x in np.meshgrid(node, node, indexing="ij")])
+    nearest = np.argsort((z**2).sum(axis=0), kind="stable")
+    z, z_weight = z[:, nearest], np.outer(node_weight, node_weight).ravel()[nearest]
+    theta = mode[:, None] + np.linalg.cholesky(np.linalg.inv(curvature)) @ z
+    # Gauss-Hermite weights are for a normal posterior; correct them by the ratio of the two densities.
+    log_ratio = log_posterior(theta) - log_posterior(mode[:, None]) + (z**2).sum(axis=0) / 2
+    weight = z_weight * np.exp(np.minimum(log_ratio, 50))
+    return *_pseudo_counts(theta), weight / weight.sum()
+
+
+def _pseudo_counts(theta: Floats) -> tuple[Floats, Floats]:
+    """Return alpha and beta of columns (logit of the mean, log of alpha + beta)."""
+    mean, log_size = theta
+    return expit(mean) * np.exp(log_size), expit(-mean) * np.exp(log_size)

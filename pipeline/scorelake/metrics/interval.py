@@ -29,26 +29,11 @@ def interval(
     A Beta distribution is fitted to the mean, with half a problem added at the far end for what problems not in the
     sample could score. For scores of 0 and 1 the interval lies between Jeffreys and Clopper-Pearson.
 
-    Parameters
-    ----------
-    value, se, units : array
-        Values, their standard errors, and the number of problems or of clusters of them.
-    bounds : (float, float)
-        Smallest and largest possible value. If infinite, Student's interval, which needs two units that differ.
-    confidence : float or array, default 0.95
-    seen : (array, array), optional
-        Without bounds: smallest and largest reward behind each value. The interval is the wider of both.
-    far_problems : float, default 0.5
-        Problems added at the far end.
+    units: the number of problems or of clusters of them. bounds: smallest and largest possible value; if infinite,
+    Student's interval, which needs two units that differ. seen: without bounds, smallest and largest reward behind
+    each value; the interval is the wider of both. far_problems: problems added at the far end. The ends contain the
+    value, and are NaN where it is NaN.
 
-    Returns
-    -------
-    lo, hi : array of float
-        Ends that contain the value; NaN where the value is NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> lo, hi = sl.metrics.interval(np.array([0.0]), np.array([0.0]), np.array([30]))
     >>> lo[0].item(), round(hi[0].item(), 3)
     (0.0, 0.081)
@@ -99,11 +84,9 @@ def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | 
 def blend_interval(
     parts: Floats, covariance: Floats, units: Floats, powers: tuple[float, float], confidence: float
 ) -> tuple[Floats, Floats]:
-    """Return the interval of a product of two means, each to its power, from their own intervals.
-
-    parts: the two means of each group; their covariance is of estimates, 2 x 2 x groups. The ends of the parts are
-    put together on the logarithmic scale by their correlation: the delta method covered only .50 in some cells.
-    """
+    """Return the interval of a product of two means, each to its power, from their own intervals."""
+    # parts: the two means of each group; their covariance is of estimates, 2 x 2 x groups. The ends of the parts are
+    # put together on the logarithmic scale by their correlation: the delta method covered only .50 in some cells.
     se, exponent = np.sqrt(np.einsum("iig->ig", covariance)), np.array(powers)[:, None]
     ends = [interval(*each, units, (0.0, 1.0), confidence) for each in zip(parts, se, strict=True)]
     lower, upper = np.swapaxes(ends, 0, 1)
@@ -122,10 +105,8 @@ def blend_interval(
 
 
 def cluster_spread(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Return standard errors of means by the delete-one-cluster jackknife, and the effective number of clusters.
-
-    Takes sums and numbers of problems by cluster, on the last axis. Clusters of equal size count in full.
-    """
+    """Return standard errors of means by the delete-one-cluster jackknife, and the effective number of clusters."""
+    # Takes sums and numbers of problems by cluster, on the last axis. Clusters of equal size count in full.
     problems = counts.sum(axis=-1, keepdims=True)
     own = counts > 0
     clusters = np.count_nonzero(own, axis=-1)
@@ -145,12 +126,10 @@ def equivalence_interval(
     bounded: bool,
     confidence: float,
 ) -> tuple[Floats, Floats]:
-    """Return an interval of mean differences with this confidence on each side, which margins are tested with.
-
-    The bootstrap of ties is [0, 0]: by it 20 ties "proved" a margin of 0.001. Here one whole problem is added at the
-    far end. Takes sums of differences and numbers of problems by unit, the number of problems where units are not
-    clusters, and the ends of the scores; without known bounds it is no narrower than Student's interval.
-    """
+    """Return an interval of mean differences with this confidence on each side, which margins are tested with."""
+    # The bootstrap of ties is [0, 0]: by it 20 ties "proved" a margin of 0.001. Here one whole problem is added at
+    # the far end. Takes sums of differences and numbers of problems by unit, the number of problems where units are
+    # not clusters, and the ends of the scores; without known bounds it is no narrower than Student's interval.
     error, clusters = cluster_spread(sums, counts)
     units = clusters if problems is None else problems
     lift, span = sums.sum(axis=-1) / counts.sum(axis=-1), bounds[1] - bounds[0]
@@ -161,21 +140,17 @@ def equivalence_interval(
     return lo, hi
 
 
-_MAX_Z = 7.0
-"""Smaller p-values than this z has (2.6e-12) are given as that."""
+_MAX_Z = 7.0  # smaller p-values than this z has (2.6e-12) are given as that
 
 
-Ends = Callable[[float | Floats], tuple[Floats, Floats]]
-"""Returns the ends of intervals at a confidence level."""
+Ends = Callable[[float | Floats], tuple[Floats, Floats]]  # returns the ends of intervals at a confidence level
 
 
 def mean_pair_ends(sums: Floats, counts: Floats, units: Floats, bounds: tuple[float, float]) -> Ends:
-    """Return the intervals of b minus a without assuming equal spreads; sums of a and b are 2 x pairs x units.
-
-    Where one model has many more attempts per problem, differences are not symmetric and signs cannot be flipped. The
-    ends are those of the two means, put together by the correlation of the problems' values. counts: the problems
-    that were added up, pairs x units; units: the number of problems or clusters of each pair.
-    """
+    """Return the intervals of b minus a without assuming equal spreads; sums of a and b are 2 x pairs x units."""
+    # Where one model has many more attempts per problem, differences are not symmetric and signs cannot be flipped.
+    # The ends are those of the two means, put together by the correlation of the problems' values. counts: the
+    # problems that were added up, pairs x units; units: the number of problems or clusters of each pair.
     means = sums.sum(axis=2) / counts.sum(axis=1)
     off = sums - means[:, :, None] * counts
     square = np.einsum("ijk,ijk->ij", off, off)
@@ -210,24 +185,10 @@ def rerun(
 ) -> tuple[Floats, Floats]:
     """Compute the interval of values if the same problems were attempted again.
 
-    Wilson's interval (1927) at the effective number of attempts, value (1 - value) / variance.
+    Wilson's interval (1927) at the effective number of attempts, value (1 - value) / variance. variance: with the
+    problems fixed; 0 (all attempts of every problem agree) is replaced by that of one deviating attempt, NaN (no
+    problem has two attempts) gives no interval. attempts: behind each value.
 
-    Parameters
-    ----------
-    value, variance : array of float
-        Values and their variances with the problems fixed. A variance of 0 (all attempts of every problem agree) is
-        replaced by that of one deviating attempt; NaN (no problem has two attempts) gives no interval.
-    attempts : array
-        Number of attempts behind each value.
-    confidence : float, default 0.95
-
-    Returns
-    -------
-    lo, hi : array of float
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> lo, hi = sl.metrics.rerun(np.array([0.5]), np.array([1 / 24]), np.array([8]))
     >>> round(lo[0].item(), 4), round(hi[0].item(), 4)
     (0.1876, 0.8124)

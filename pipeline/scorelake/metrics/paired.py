@@ -26,15 +26,13 @@ _MAX_LIFTS, _MIN_RESAMPLES = 1 << 27, 2000
 """Resampled lifts of all pairs of a table: with more pairs, each has fewer resamples."""
 _BLOCK, PAIRS_WITH_OWN_SUMS = 1 << 19, 128
 """Resampled lifts per block of pairs on the same problems; and pairs per block of others."""
-_SMALL = 1 << 26
-"""Multiplications below which threads cost more than they save."""
+_SMALL = 1 << 26  # multiplications below which threads cost more than they save
 _MAX_RIVALS, _MIN_FLIPS = 1 << 34, 500
 """Numbers from which ranges of ranks are made, one per flip and two models. Thousands of models use fewer flips than
 there are, 687 for 5,000: with 2,000 these took 228 seconds in five subjects."""
 _FLOAT32_RATIO, _ROUNDING = 300, 1e-4
 """Equal differences of 32-bit numbers that are at most so many times as large differ by less than this share."""
-_EXACT = 1 << 24
-"""Whole numbers up to here are exact in 32 bits."""
+_EXACT = 1 << 24  # whole numbers up to here are exact in 32 bits
 
 
 MAX_FLIP_RATIO = 2.0 + 1e-6
@@ -63,21 +61,17 @@ class Lifts:
     lift: Floats
     lo: Floats
     hi: Floats
-    inner_lo: Floats
-    """Ends of the equivalence interval, 95% on each side, which margins are tested with."""
+    inner_lo: Floats  # ends of the equivalence interval, 95% on each side, which margins are tested with
     inner_hi: Floats
     wins_a: Ints
     wins_b: Ints
-    p_a: Floats
-    """One-sided p-values that a and b are ahead; two-sided."""
+    p_a: Floats  # one-sided p-values that a and b are ahead; two-sided
     p_b: Floats
     p_two_sided: Floats
-    t: Floats
-    """sum d / sqrt(sum d^2) over units."""
+    t: Floats  # sum d / sqrt(sum d^2) over units
     separated: NDArray[np.bool_]
     """False if both are ranked, and the difference is one that chance makes for either of them and some rival."""
-    by_means: NDArray[np.bool_]
-    """The interval and the p-values come from the intervals of both means."""
+    by_means: NDArray[np.bool_]  # the interval and the p-values come from the intervals of both means
 
     @classmethod
     def empty(cls, pairs: int) -> Lifts:
@@ -108,24 +102,12 @@ def compare_scores(
     n_differs: NDArray[np.bool_] | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Lifts, Ranks]:
-    """Compare models by their scores.
+    """Compare models by their scores, models x problems; NaN where a model has no score.
 
-    Parameters
-    ----------
-    scores
-        models x problems, NaN where a model has no score.
-    units
-        What is resampled: the unit of each problem, see Units.of.
-    pairs
-        Rows to compare, the lower one first; by default all pairs. Both need scores on problems of at least two units
-        in common.
-    ranked
-        Rows to rank, by default all. They must be scored on the same problems, or every two of them must be a pair.
-    n_differs, bounds
-        Rows, two by two, whose numbers of attempts differ by more than MAX_FLIP_RATIO; and the bounds of scores.
+    pairs: rows to compare, the lower one first, by default all; both need scores on problems of two units in common.
+    ranked: rows to rank, by default all; scored on the same problems, or every two of them must be a pair. n_differs:
+    rows, two by two, whose numbers of attempts differ by more than MAX_FLIP_RATIO. bounds: of the scores.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> scores = np.stack([np.zeros(40), np.ones(40)])
     >>> lifts, ranks = compare_scores(scores, Units.of(np.arange(40, dtype=np.uint64)), ResamplePlan(1000))
@@ -195,10 +177,8 @@ class PairedComparison:
         parallel_map(self._draw, blocks(size, 4 * sum(self.sums.shape)), self.threads)
 
     def finish(self) -> tuple[Lifts, Ranks]:
-        """Return the comparisons and ranks, after all pairs have been compared.
-
-        p-values come from flips, or are exact where only signs count.
-        """
+        """Return the comparisons and ranks, after all pairs have been compared."""
+        # p-values come from flips, or are exact where only signs count.
         lifts, exact = self.lifts, self.coins_a >= 0
         wins_a, wins_b = self.coins_a[exact], self.coins_b[exact]
         p = np.stack(flip_test(lifts.t, self.as_far, self.farther, self.drawn.size))
@@ -271,10 +251,8 @@ class PairedComparison:
         lifts.p_a[at_pairs], lifts.p_b[at_pairs] = np.abs(b_leads - p / 2), np.abs(~b_leads - p / 2)
 
     def _resample(self, by_unit: Floats, counts: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return lifts and flipped sums of pairs from differences of their own, and the rounding of the latter.
-
-        In 32 bits, which halves the time: rounded to whole numbers so small that all sums are exact.
-        """
+        """Return lifts and flipped sums of pairs from differences of their own, and the rounding of the latter."""
+        # In 32 bits, which halves the time: rounded to whole numbers so small that all sums are exact.
         pairs, units = by_unit.shape
         lifted, flipped = (np.empty((pairs, self.drawn.size)) for _ in range(2))
         rows = np.concatenate([by_unit, counts])
@@ -362,10 +340,8 @@ class PairedComparison:
         return lo, hi
 
     def _compare_rivals(self) -> Floats:
-        """Fill `farthest` from all pairs of ranked models, all scored on the same problems; return t of all pairs.
-
-        t is the difference of two sums over the distance of two rows, and all distances come from one product.
-        """
+        """Fill `farthest` from all pairs of ranked models, all scored on the same problems; return t of all pairs."""
+        # t is the difference of two sums over the distance of two rows, and all distances come from one product.
         sums = self.sums[self.ranked]
         total, distance = sums.sum(axis=1), distances(sums)
         flipped = self.flipped[self.ranked, : self.flips]

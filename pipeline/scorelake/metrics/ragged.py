@@ -12,8 +12,7 @@ from scorelake.errors import MetricError
 from scorelake.metrics.counts import pairs, whole_numbers
 from scorelake.metrics.distributions import Floats, Ints, blocks
 
-_MAX_STEP = 2.0
-"""Longest Newton step on the logit scale: from a rate near 0 or 1 the full step overshoots."""
+_MAX_STEP = 2.0  # longest Newton step on the logit scale: from a rate near 0 or 1 the full step overshoots
 
 
 class RaschFit(NamedTuple):

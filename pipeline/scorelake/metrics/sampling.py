@@ -17,8 +17,7 @@ from scorelake.errors import MetricError
 from scorelake.metrics.counts import pairs
 from scorelake.metrics.distributions import Floats, ratio
 
-LEVEL = 0.05
-"""Share of groups with n fixed in advance that may be called adaptive by one test."""
+LEVEL = 0.05  # share of groups with n fixed in advance that may be called adaptive by one test
 
 
 def stops_after(n: ArrayLike, c: ArrayLike) -> int:
@@ -26,10 +25,9 @@ def stops_after(n: ArrayLike, c: ArrayLike) -> int:
 
     Problems below the largest n must have at least so many passes, all others at most so many. If n did not depend on
     the outcomes, every choice of the problems with a smaller n would be as likely: the share of choices that look
-    like this must be at most 5%.
+    like this must be at most 5%. Retries where none of the first m attempts passed are found by the passes among
+    these: stops_after(minimum(n, m + 1), first_passes).
 
-    Examples
-    --------
     >>> sl.metrics.stops_after(n=[1, 3, 2, 8, 1, 8, 8], c=[1, 1, 1, 0, 1, 0, 0])
     1
     """
@@ -51,18 +49,9 @@ def order_statistics(
     """Return two normal deviates of a group: is the last attempt special, and are the first m?
 
     Both are standard normal if n was fixed in advance, since the order of a problem's verdicts is then arbitrary.
+    m: a number of attempts, the smallest n of the group. first_passes, last: the passes among the first m attempts
+    of each problem, and the verdict of the last, 1 or 0.
 
-    Parameters
-    ----------
-    n, c : array
-        Attempts and passes of each problem.
-    m, first_passes : array
-        A number of attempts (the smallest n of the group), and the passes among the first m.
-    last : array
-        The verdict of the last attempt, 1 or 0.
-
-    Examples
-    --------
     >>> z1, z2 = sl.metrics.order_statistics([3, 4, 2, 1], [1, 1, 1, 1], 1, [0, 0, 0, 1], [1, 1, 1, 1])
     >>> round(z1, 2), round(z2, 2)
     (2.36, -1.33)
@@ -88,8 +77,6 @@ def stopped_value(n: ArrayLike, c: ArrayLike, r: int, cap: int) -> Floats:
 
     Unbiased under this rule: (r - 1) / (n - 1) where it stopped at r passes, c / cap where it did not.
 
-    Examples
-    --------
     >>> sl.metrics.stopped_value(n=[1, 3, 8], c=[1, 1, 0], r=1, cap=8).tolist()
     [1.0, 0.0, 0.0]
     """

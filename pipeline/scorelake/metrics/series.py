@@ -17,8 +17,7 @@ from scorelake.metrics.distributions import Floats, hypergeometric, ratio
 from scorelake.metrics.interval import interval
 from scorelake.metrics.significance import benjamini_hochberg
 
-_CONTENDER_RESAMPLES = 500
-"""Every step is held against all others in each of them; 1,000 steps take 3 s."""
+_CONTENDER_RESAMPLES = 500  # every step is held against all others in each of them; 1,000 steps take 3 s
 
 
 def _moments(scores: Floats, weights: NDArray[np.number]) -> tuple[Floats, Floats, Floats]:

@@ -23,10 +23,8 @@ from scorelake.metrics.counts import Counts, Matrix, check_enough, check_k, outc
 from scorelake.metrics.distributions import Floats, Ints, blocks
 from scorelake.metrics.functions import document
 
-MAX_OUTCOMES = 20_000
-"""Outcomes that k attempts may have; sums over more take minutes."""
-MAX_PAIRS = 4_000_000
-"""The same for pairs of outcomes, which variances need."""
+MAX_OUTCOMES = 20_000  # outcomes that k attempts may have; sums over more take minutes
+MAX_PAIRS = 4_000_000  # the same for pairs of outcomes, which variances need
 _TOLERANCE = 1e-12  # scores this close are equal: three times a third is 1
 _PAPER = "Hariri, Hinczewski, Ayday and Chaudhary 2026, Success Has a Shape: TailPass@k for Repeated Sampling"
 
@@ -104,12 +102,9 @@ class Profile:
     """
 
     k: int
-    thresholds: Floats
-    """Shares of the full score."""
-    levels: Floats = field(repr=False)
-    """Distinct rewards, rising."""
-    mass: Floats = field(repr=False)
-    """Parameters of the Dirichlet posterior, problems x levels."""
+    thresholds: Floats  # shares of the full score
+    levels: Floats = field(repr=False)  # distinct rewards, rising
+    mass: Floats = field(repr=False)  # parameters of the Dirichlet posterior, problems x levels
 
     @cached_property
     def problem_mean(self) -> Floats:
@@ -187,11 +182,9 @@ class Profile:
         return float(mean), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
 
     def _covariance(self, payoff: Floats) -> Floats:
-        """Return the covariance of the payoffs' averages over problems.
-
-        Two banks of k attempts of one problem share its success probabilities: the covariance is that of their
-        payoffs. Payoffs are centred first, so that no small number is a difference of two large ones.
-        """
+        """Return the covariance of the payoffs' averages over problems."""
+        # Two banks of k attempts of one problem share its success probabilities: the covariance is that of their
+        # payoffs. Payoffs are centred first, so that no small number is a difference of two large ones.
         outcomes = self._outcomes
         if len(outcomes) ** 2 > MAX_PAIRS:
             raise MetricError(f"k = {self.k} attempts have {len(outcomes):,} outcomes: too many for a variance")
@@ -244,11 +237,9 @@ def _all_outcomes(k: int, levels: int) -> Ints:
 
 
 def _probabilities(outcomes: Ints, start: Floats, step: int) -> Floats:
-    """Return the probability of each outcome, rows x outcomes.
-
-    step 1 is the Dirichlet-multinomial of a posterior (drawing adds mass), -1 the multivariate hypergeometric of
-    observed attempts (drawing removes it).
-    """
+    """Return the probability of each outcome, rows x outcomes."""
+    # step 1 is the Dirichlet-multinomial of a posterior (drawing adds mass), -1 the multivariate hypergeometric of
+    # observed attempts (drawing removes it).
     i = np.arange(int(outcomes[0].sum()), dtype=np.float64)
     with np.errstate(divide="ignore"):
         logs = np.log(np.maximum(start[:, :, None] + step * i, 0) / (1 + i))

@@ -44,25 +44,9 @@ _NEGLIGIBLE = 1e-19  # probability that does not change a digit of the result
 def vote(counts: Sequence[int], right: Sequence[bool], k: int) -> float:
     """Return the expected accuracy of the most common of k answers to one problem.
 
-    Parameters
-    ----------
-    counts, right : sequence of int, sequence of bool
-        Attempts that gave each answer, and whether it is right.
-    k : int
-        Attempts drawn without replacement.
+    counts, right: attempts that gave each answer, and whether it is right. k: attempts drawn without replacement;
+    NaN if there are fewer.
 
-    Returns
-    -------
-    float
-        NaN if there are fewer than k attempts.
-
-    Raises
-    ------
-    MetricError
-        If k < 1, a count is not a whole number >= 0, or the lengths differ.
-
-    Examples
-    --------
     >>> round(sl.metrics.vote([2, 2, 1], [True, False, False], 3), 6)
     0.433333
     """
@@ -79,12 +63,10 @@ class Ballots:
     """The answers of many problems, prepared for votes at any k."""
 
     def __init__(self, n: Ints, c: Ints, owner: Ints, count: Ints, passes: Ints) -> None:
-        """Collapse the problems to their patterns of answer counts.
-
-        n, c: attempts and passed attempts per problem; attempts in none of its answers are blank. owner, count,
-        passes: per answer the index of its problem (rising), attempts that gave it (falling within a problem), and
-        how many of them passed.
-        """
+        """Collapse the problems to their patterns of answer counts."""
+        # n, c: attempts and passed attempts per problem; attempts in none of its answers are blank. owner, count,
+        # passes: per answer the index of its problem (rising), attempts that gave it (falling within a problem), and
+        # how many of them passed.
         assert (np.diff(count)[np.diff(owner) == 0] <= 0).all()
         given = count > 0
         owner, count, passes = owner[given], count[given], passes[given]
@@ -127,11 +109,9 @@ class Ballots:
 
 
 def _patterns(blank: Ints, owner: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Collapse problems to distinct patterns of answer counts; counts fall within a problem.
-
-    Returns each problem's pattern, the first problem of each pattern, and as patterns x columns the different sizes
-    of answers (falling, padded with 0) and how many answers have each. Counts 3, 1, 1: sizes 3, 1 and times 1, 2.
-    """
+    """Collapse problems to distinct patterns of answer counts; counts fall within a problem."""
+    # Returns each problem's pattern, the first problem of each pattern, and as patterns x columns the different sizes
+    # of answers (falling, padded with 0) and how many answers have each. Counts 3, 1, 1: sizes 3, 1 and times 1, 2.
     ends = np.searchsorted(owner, np.arange(blank.size + 1))
     text = np.insert(count, ends[:-1], blank).tobytes()  # each problem: blank attempts, then its counts
     cuts = (8 * (ends + np.arange(blank.size + 1))).tolist()
@@ -157,13 +137,12 @@ def _majority(k: int, n: int, own: Ints) -> Floats:
 
 
 def _plurality(k: int, n: int, own: Ints, size: Ints, rivals: Ints) -> Floats:
-    """Return the probability to win with j votes, summed over j up to k / 2; `rivals` answers have each size.
-
-    Draws without replacement are independent binomials per answer, given that they sum to k. An answer wins with j
-    votes if no rival has more; t rivals with as many leave it the share 1 / (1 + t), the integral of y^t over [0, 1].
-    So the probability is a coefficient of a product of polynomials, one per rival, cut after x^j with the last term
-    times y. The product is evaluated at roots of unity, the integral with as many Gauss nodes as make it exact.
-    """
+    """Return the probability to win with j votes, summed over j up to k / 2; `rivals` answers have each size."""
+    # Draws without replacement are independent binomials per answer, given that they sum to k. An answer wins with j
+    # votes if no rival has more; t rivals with as many leave it the share 1 / (1 + t), the integral of y^t over [0,
+    # 1]. So the probability is a coefficient of a product of polynomials, one per rival, cut after x^j with the last
+    # term times y. The product is evaluated at roots of unity, the integral with as many Gauss nodes as make it
+    # exact.
     p, half = k / n, k // 2
     # All n + 1 roots, or so many that a binomial around k has less than 1e-20 beyond them; the lower half mirrors.
     points = min(n + 1, k + int(8 * np.sqrt(k)) + 12)

@@ -158,7 +158,7 @@ class Board(AbstractContextManager["Board"]):
         Examples
         --------
         >>> board.tables["name"].to_list()[:3]
-        ['budget', 'change', 'comparison']
+        ['adjusted', 'best_step', 'budget']
         """
         return session.frame(self.folder, _TABLES)
 

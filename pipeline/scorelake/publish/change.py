@@ -26,7 +26,7 @@ from scorelake.text import plural, score_name
 
 _SCORE = (*MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
-_IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.")
+_IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.", "settings.window.since")
 """Settings that no score depends on."""
 _YEAR = 365
 _LOOKS = 3

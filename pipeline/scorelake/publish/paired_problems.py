@@ -24,8 +24,8 @@ from scorelake.metrics.distributions import Floats, ratio
 from scorelake.metrics.families import Metric
 from scorelake.metrics.interval import interval
 from scorelake.schemas import KEYS, MODEL
-from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose, split_outcomes
+from scorelake.scoring.survey import FOLDER, bucket_paths
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
 from scorelake.version import __version__

@@ -9,7 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+import numpy as np
 
+from scorelake.counting.window import rows_outside
 from scorelake.errors import DataError
 from scorelake.lake.download import local_copy
 from scorelake.lake.listing import listing
@@ -130,7 +132,9 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
         path = str(Path(root) / file.path)
         schema = parquet.footer(path).schema.to_arrow_schema()
         db.execute("INSERT INTO folders VALUES (?, ?)", [path, file.constant_columns(parquet.field_ids(schema))])
-        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, file.deleted.tolist()])
+        outside = rows_outside(path, parquet.footer(path), file.constant_columns(parquet.field_ids(schema)), settings)
+        left_out = np.union1d(file.deleted, outside).tolist()
+        db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, left_out])
         groups.setdefault(str([(field.name, field.type) for field in schema]), []).append(path)
     branches = [_select_attempts(db, paths, settings) for paths in groups.values()]
     db.execute(f"CREATE VIEW attempts AS {' UNION ALL '.join(branches)}")

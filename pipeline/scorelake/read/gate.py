@@ -13,10 +13,12 @@ import polars as pl
 from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest
 
-from scorelake.comparing.two import PROBLEM
+from scorelake.comparing.tables import PROBLEM
 from scorelake.errors import UsageError
 from scorelake.metrics.counts import needs_equal_n
-from scorelake.metrics.decisions import (
+from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.interval import cluster_spread, interval
+from scorelake.metrics.significance import (
     attempts_needed,
     e_value,
     look_multiplier,
@@ -24,8 +26,6 @@ from scorelake.metrics.decisions import (
     problems_needed,
     verdicts,
 )
-from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
 from scorelake.read.format import canonical, check_names

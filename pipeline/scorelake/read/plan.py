@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtri
 
-from scorelake.comparing.two import PROBLEM
+from scorelake.comparing.tables import PROBLEM
 from scorelake.errors import DataError, UsageError
 from scorelake.metrics.bootstrap import resample
-from scorelake.metrics.decisions import Variance, attempts_needed, best_attempts, pilot_variance, problems_needed
+from scorelake.metrics.significance import Variance, attempts_needed, best_attempts, pilot_variance, problems_needed
 from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
 from scorelake.read.format import check_names

@@ -10,16 +10,15 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.comparing.pairs import protocol_difference
-from scorelake.comparing.two import compare_two
+from scorelake.comparing.tables import compare_two, protocol_difference
 from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.format import check_names, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
-from scorelake.scoring.buckets import FOLDER, bucket_paths
 from scorelake.scoring.choose import Outcomes, choose_compared, split_outcomes
+from scorelake.scoring.survey import FOLDER, bucket_paths
 from scorelake.settings import Settings
 
 

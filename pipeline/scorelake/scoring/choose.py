@@ -1,23 +1,24 @@
-"""Choose metrics: the configured ones, or all that the columns of the lake allow."""
+"""Choose metrics and priors: the configured ones, or what the columns of the lake allow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from scorelake import metrics
 from scorelake.errors import UsageError
+from scorelake.metrics.distributions import Floats
 from scorelake.metrics.families import Metric
-from scorelake.settings import Settings
+from scorelake.schemas import EARLIER
+from scorelake.settings import UNIFORM, Settings
 
-ALL_METRICS = ("all",)
-"""[metrics] names for every family at k = 1, 2, 4, ..."""
+ALL_METRICS = ("all",)  # [metrics] names for every family at k = 1, 2, 4, ...
 _READ = {"pass@k": 1, "pass^k": 2, "maj@k": 4, "avg@N": 1, "bayes@N": 1, "max@k": 1, "vote@k": 1}
 """Families by default, and the smallest k at which they are not another metric: pass^1 is pass@1, maj@2 is pass^2."""
-TAUS = (0.25, 0.5, 0.75)
-"""Default thresholds of g-pass; 0 would be pass@k and 1 pass^k."""
+TAUS = (0.25, 0.5, 0.75)  # default thresholds of g-pass; 0 would be pass@k and 1 pass^k
 
 MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K = 1024, 256
 """Largest k by default: the cost of most families grows faster than k, that of votes faster still."""
@@ -31,16 +32,12 @@ class Outcomes:
     rewards: bool
     top_n: int
     answers: bool = False
-    earlier: bool = False
-    """Problems have counts of the prior lake."""
-    others: tuple[Outcomes, ...] = ()
-    """Those of the lake's other benchmarks, if it mixes kinds."""
+    earlier: bool = False  # problems have counts of the prior lake
+    others: tuple[Outcomes, ...] = ()  # those of the lake's other benchmarks, if it mixes kinds
 
     def settings(self, settings: Settings) -> Settings:
-        """Return the settings that concern these benchmarks.
-
-        In a mixed lake a rubric concerns scores and a prior verdicts; otherwise one without effect is an error.
-        """
+        """Return the settings that concern these benchmarks."""
+        # In a mixed lake a rubric concerns scores and a prior verdicts; otherwise one without effect is an error.
         default = Settings()
         if self.others and not self.rewards:
             return settings.model_copy(update={"rubric": default.rubric})
@@ -57,15 +54,12 @@ def split_outcomes(
     by_kind: dict[tuple[bool, ...], list[str]] = {}
     for benchmark, kind in kinds.items():
         by_kind.setdefault(tuple(kind), []).append(benchmark)
-    out = {}
+    out, earlier = {}, settings.uncertainty.prior_lake is not None
     for (verdicts, scores, answers), names in by_kind.items():
         top_n = histogram.filter(pl.col("benchmark").is_in(names))["n"].max() or 0
-        earlier = settings.uncertainty.prior_lake is not None
         out[verdicts, scores, answers] = Outcomes(verdicts, scores, int(top_n), answers, earlier)  # type: ignore[arg-type]
-    return {
-        kind: (replace(mine, others=tuple(each for each in out.values() if each is not mine)), by_kind[kind])
-        for kind, mine in out.items()
-    }
+    others = {kind: tuple(each for each in out.values() if each is not mine) for kind, mine in out.items()}
+    return {kind: (replace(mine, others=others[kind]), by_kind[kind]) for kind, mine in out.items()}
 
 
 def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
@@ -73,7 +67,9 @@ def choose(settings: Settings, outcomes: Outcomes) -> list[Metric]:
     names = settings.metrics.names
     if names and names != ALL_METRICS:
         return _pick(names, [], settings, outcomes)
-    every = [*_defaults(outcomes.top_n), *_spectra(settings)]
+    weights = settings.metrics.spectrum
+    every = [*_defaults(outcomes.top_n), *([metrics.spectrum(weights)] if weights else [])]
+    every += [metrics.spectrum(each, label) for label, each in settings.spectra.items()]
     wanted = every if names else [metric for metric in every if is_default(metric, outcomes.rewards)]
     return _pick((), wanted, settings, outcomes)
 
@@ -87,10 +83,8 @@ def is_default(metric: Metric, rewards: bool) -> bool:
 
 
 def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
-    """Return the metrics to compare models by: as configured, or all that have a value per problem.
-
-    The first is pass@1 (avg@N of rewards). By default that is the only one that subjects are compared by.
-    """
+    """Return the metrics to compare models by: as configured, or all that have a value per problem."""
+    # The first is pass@1 (avg@N of rewards). By default that is the only one that subjects are compared by.
     if settings.compare.metrics:
         named = _pick(settings.compare.metrics, [], settings, outcomes)
         if pooled := [metric.name for metric in named if metric.family.pooled]:
@@ -100,15 +94,7 @@ def choose_compared(settings: Settings, outcomes: Outcomes) -> list[Metric]:
             )
         return named
     first = metrics.parse("pass@1" if outcomes.binary else "avg@N")
-    return list(
-        dict.fromkeys([first, *(metric for metric in choose(settings, outcomes) if not metric.family.pooled)])
-    )
-
-
-def _spectra(settings: Settings) -> list[Metric]:
-    weights = settings.metrics.spectrum
-    named = [metrics.spectrum(each, label) for label, each in settings.spectra.items()]
-    return [*([metrics.spectrum(weights)] if weights else []), *named]
+    return list(dict.fromkeys([first, *(each for each in choose(settings, outcomes) if not each.family.pooled)]))
 
 
 def _pick(names: Sequence[str], others: list[Metric], settings: Settings, outcomes: Outcomes) -> list[Metric]:
@@ -178,3 +164,50 @@ def _allowed(metric: Metric, settings: Settings, outcomes: Outcomes) -> bool:
     if metric.family.rewards is None or not outcomes.rewards:
         return outcomes.binary
     return metric.family.name != "bayes@N" or bool(settings.rubric.levels)
+
+
+PASS_FAIL = (0.0, 1.0)  # rubric levels that weigh failed and passed attempts, where there is no score
+
+
+def check_priors(settings: Settings, outcomes: Outcomes) -> None:
+    """Raise if a prior or weight would have no effect on this lake."""
+    rubric, is_uniform = settings.rubric, settings.uncertainty.pseudo_counts == UNIFORM
+    if outcomes.rewards and not is_uniform and not (outcomes.binary and (rubric.prior or not rubric.levels)):
+        raise UsageError(
+            "[uncertainty] prior is of pass/fail, and this lake has scores",
+            hint="[rubric] prior = [...] gives prior outcomes per level; leave out [uncertainty] prior",
+        )
+    if not outcomes.rewards and rubric.levels and tuple(sorted(rubric.levels)) != PASS_FAIL:
+        raise UsageError(
+            f"[rubric] levels are of a column {settings.columns.score}, and this lake has none",
+            hint="levels = [0, 1] with weights say what failed and passed attempts are worth",
+        )
+    if outcomes.earlier and settings.uncertainty.pseudo_counts is None:
+        raise UsageError('[uncertainty] prior_lake and prior = "empirical" exclude each other')
+    if outcomes.earlier and not outcomes.binary and not rubric.levels:
+        raise UsageError(
+            "[uncertainty] prior_lake: scores have a posterior only where a rubric says which there are",
+            hint="[rubric] levels = [...], or leave out prior_lake",
+        )
+    if not outcomes.rewards and rubric.prior and settings.uncertainty.pseudo_counts is None:
+        raise UsageError('[rubric] prior and [uncertainty] prior = "empirical" exclude each other')
+
+
+def outcome_weights(settings: Settings, outcomes: Outcomes) -> tuple[float, float]:
+    """Return the weights of a failed and a passed attempt: a rubric of 0 and 1 sets them in a lake without scores."""
+    weights = {} if outcomes.rewards else settings.rubric.worth
+    return (weights[0.0], weights[1.0]) if weights else PASS_FAIL
+
+
+def beta_prior(settings: Settings, outcomes: Outcomes) -> tuple[float, float] | None:
+    """Return alpha and beta of the prior of a success rate; None if it is fitted to the lake."""
+    prior = settings.uncertainty.pseudo_counts
+    extra = {} if outcomes.rewards else settings.rubric.outcomes
+    return prior if prior is None or not extra else (prior[0] + extra[1.0], prior[1] + extra[0.0])
+
+
+def problem_priors(settings: Settings, outcomes: Outcomes, rows: pl.DataFrame) -> tuple[Floats, Floats]:
+    """Return alpha and beta of each row, with the counts of the prior lake as prior outcomes."""
+    alpha, beta = beta_prior(settings, outcomes) or UNIFORM
+    n, c = (rows[EARLIER[name]].to_numpy() for name in ("n", "c"))
+    return alpha + c.astype(np.float64), beta + (n - c).astype(np.float64)

@@ -12,14 +12,13 @@ from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import forecast
 from scorelake.metrics.ragged import rasch, ungraded_bounds
 from scorelake.schemas import ADJUSTED, FORECAST
-from scorelake.scoring.buckets import BucketTask
+from scorelake.scoring.survey import BucketTask
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 
 MAX_RATIO = 4
 """Forecasts reach up to this many times as many attempts as were made: beyond, their intervals say little."""
-MAX_CELLS = 50_000_000
-"""Models x problems of a board for which a Rasch model is fitted."""
+MAX_CELLS = 50_000_000  # models x problems of a board for which a Rasch model is fitted
 MIN_COMMON = 20
 _BOARD, _MODEL = ["benchmark", "protocol"], ["benchmark", "model", "protocol"]
 
@@ -53,12 +52,11 @@ def adjusted_table(
     uneven = ranks.filter(is_pass_1 & pl.col("reason").is_not_null()).select(_BOARD).unique()
     models = ranks.filter(is_pass_1).join(uneven, on=_BOARD, how="semi").select(_MODEL)
     rows = summary.filter(is_pass_1).join(models, on=_MODEL, how="semi", maintain_order="left")
-    if rows.is_empty():
-        return pl.DataFrame(schema=ADJUSTED.schema)
     keys = [*_MODEL, "subject", "problem_id", "n", "c"]
-    cells = pl.concat(
-        bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets
-    )
+    tried = [bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets]
+    cells = pl.concat(tried) if rows.height else pl.DataFrame()
+    if cells.is_empty():
+        return pl.DataFrame(schema=ADJUSTED.schema)
     out = [_adjust(mine, rows, settings) for mine in cells.partition_by(_BOARD)]
     out = out or [pl.DataFrame(schema=ADJUSTED.schema)]  # no model has a graded attempt
     order = ("benchmark", "protocol", "adjusted_rank", "model")

@@ -15,7 +15,7 @@ from scorelake.metrics.costs import BINS, FIRST_EDGE, budget_curve, budget_edges
 from scorelake.metrics.distributions import Floats, ratio
 from scorelake.metrics.paired import ResamplePlan, compare_scores
 from scorelake.schemas import BUDGET_CURVE, COST_CURVE, FRONTIER, KEYS, MEASURE_SUMMARY
-from scorelake.scoring.buckets import BOARD, BucketTask, attempted_problems
+from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems
 from scorelake.settings import MEASURE_COLUMNS, Settings
 
 _RESAMPLES = 2000

@@ -15,45 +15,30 @@ from scorelake.settings import Settings
 
 
 def pool_protocols(rows: pl.DataFrame, models: pl.DataFrame) -> pl.DataFrame:
-    """Give all rows the same protocol, "", if no benchmark of the summaries has more than one.
-
-    Each benchmark is then averaged as it was run; otherwise protocols are averaged one by one.
-    """
+    """Give all rows the same protocol, "", if no benchmark of the summaries has more than one."""
+    # Each benchmark is then averaged as it was run; otherwise protocols are averaged one by one.
     protocols = models.select("benchmark", "protocol").unique()
     return rows.with_columns(protocol=pl.lit("")) if protocols["benchmark"].is_unique().all() else rows
 
 
 def overall_table(models: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Average every model over the benchmarks that any model attempted under its protocol; null if one is missing.
-
-    Takes the rows of model_summary with their units and the bounds of the metric (low, high). Ranges of ranks are
-    added by `overall_ranges`, after the comparisons.
-    """
-    width = pl.col("high") - pl.col("low")
-    is_same_scale = width == width.min().over(
-        "metric"
-    )  # rewards on a scale of their own are not averaged with verdicts
+    """Average every model over the benchmarks that any model attempted under its protocol; null if one is missing."""
+    # Takes the rows of model_summary with their units and the bounds of the metric (low, high). Ranges of ranks are
+    # added by `overall_ranges`, after the comparisons.
+    width = pl.col("high") - pl.col("low")  # rewards on a scale of their own are not averaged with verdicts
+    is_same_scale = width == width.min().over("metric")
     models = pool_protocols(models, models).with_columns(value=pl.when(is_same_scale).then("value"))
     weight = benchmark_weights(models, settings)
     members = models.select("model", "protocol").unique().join(weight, on="protocol").filter(pl.col("weight") > 0)
-    names_of_metric = ("metric", "family", "k", "param")
-    facts = (
-        models.filter(is_same_scale).group_by(names_of_metric, maintain_order=True).agg(pl.col("low", "high").first())
-    )
+    by_metric = models.filter(is_same_scale).group_by("metric", "family", "k", "param", maintain_order=True)
+    facts = by_metric.agg(pl.col("low", "high").first())
     names = facts.select("metric").with_row_index("order")
-    parts = members.join(names, how="cross").join(
-        models.select("benchmark", "model", "protocol", "metric", "value", "se", "units"),
-        on=("benchmark", "model", "protocol", "metric"),
-        how="left",
-    )
-    keys = ("order", "metric", "protocol", "model")
-    parts = parts.sort(*keys, "benchmark")
-    rows = parts.group_by(keys, maintain_order=True).agg(
-        pl.len().cast(pl.Int64).alias("benchmarks"),
-        pl.when(pl.col("value").is_null().any())
-        .then(pl.col("benchmark").filter(pl.col("value").is_null()).str.join(", "))
-        .alias("missing"),
-    )
+    on, keys = ("benchmark", "model", "protocol", "metric"), ("order", "metric", "protocol", "model")
+    own = models.select(*on, "value", "se", "units")
+    parts = members.join(names, how="cross").join(own, on=on, how="left").sort(*keys, "benchmark")
+    is_missing = pl.col("value").is_null()
+    missing = pl.when(is_missing.any()).then(pl.col("benchmark").filter(is_missing).str.join(", "))
+    rows = parts.group_by(keys, maintain_order=True).agg(benchmarks=pl.len().cast(pl.Int64), missing=missing)
     starts = np.concatenate([[0], np.cumsum(rows["benchmarks"].to_numpy())])[:-1]
     value, se, units = _average(starts, *(parts[name].to_numpy() for name in ("weight", "value", "se", "units")))
     lo, hi = np.full((2, value.size), np.nan)

@@ -20,13 +20,12 @@ from scorelake.metrics.families import Metric
 from scorelake.metrics.series import best_step, change_point, crossovers, learned, simultaneous_band, smooth
 from scorelake.metrics.significance import benjamini_hochberg
 from scorelake.schemas import BEST_STEP, CROSSOVER, KEYS, LEARNED, SERIES, SERIES_CHANGE, Table
-from scorelake.scoring.buckets import BucketTask, attempted_problems
 from scorelake.scoring.choose import Outcomes, choose_compared
+from scorelake.scoring.survey import BucketTask, attempted_problems
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
 
-RESAMPLES = 2_000
-"""Enough for the 95% quantile of the largest of 1,000 deviations: it moves by 1% between seeds."""
+RESAMPLES = 2_000  # enough for the 95% quantile of the largest of 1,000 deviations: it moves by 1% between seeds
 _SERIES = ("benchmark", "protocol", "run")
 _PROBLEM = ("subject", "problem_id")
 
@@ -69,14 +68,10 @@ def series_tables(
     tables: dict[Table, list[pl.DataFrame]] = {
         table: [] for table in (SERIES, SERIES_CHANGE, BEST_STEP, CROSSOVER, LEARNED)
     }
-    for key, mine in (
-        rows.sort(*_SERIES, "step", *_PROBLEM).partition_by(_SERIES, as_dict=True, maintain_order=True).items()
-    ):
-        where = dict(zip(("benchmark", "protocol", "model"), key, strict=True))
+    for mine in rows.sort(*_SERIES, "step", *_PROBLEM).partition_by(_SERIES, maintain_order=True):
+        where = mine.select("benchmark", "protocol", model="run").row(0, named=True)
         for table, frame in _series(mine, chosen, settings, outcomes):
-            tables[table].append(
-                frame.with_columns(pl.lit(text, pl.String).alias(name) for name, text in where.items())
-            )
+            tables[table].append(frame.with_columns(pl.lit(x, pl.String).alias(name) for name, x in where.items()))
     points_of = summary.join(steps, on=["benchmark", "protocol", "model"]).drop("model").rename({"run": "model"})
     keys = ["benchmark", "model", "protocol", "step", "metric"]
     own = points_of.select(*keys, "value", "lo", "hi", "problems", "attempts")
@@ -86,6 +81,10 @@ def series_tables(
         frame = frame.join(own, on=keys, how="left", maintain_order="left") if table is SERIES else frame
         out[table.name] = table.check(table.conform(frame))
     return out
+
+
+def _own_columns(table: Table) -> dict[str, pl.DataType]:
+    return {name: kind for name, kind in table.schema.items() if name not in ("benchmark", "model", "protocol")}
 
 
 def _shown_metrics(compared: Sequence[Metric], steps: pl.DataFrame, summary: pl.DataFrame) -> list[Metric]:
@@ -142,9 +141,7 @@ def _smoothed(rows: pl.DataFrame, scores: Floats, steps: pl.Series, is_rate: boo
     if not is_rate or variances.null_count():
         return np.full(steps.len(), np.nan)
     days = steps.cast(pl.String).str.to_date("%Y%m%d", strict=False).dt.epoch("d")
-    is_dates = (
-        rows["model"][0].endswith(f"{steps[0] % 100:02d}") and rows["model"][0][-3] == "-" and not days.null_count()
-    )
+    is_dates = rows["model"][0].endswith(f"-{steps[0] % 100:02d}") and not days.null_count()
     return smooth(scores.mean(axis=1), variances.to_numpy(), (days if is_dates else steps).to_numpy())
 
 
@@ -154,21 +151,9 @@ def _best(
     best, corrected, contenders = best_step(scores, weights, confidence)
     value, reach = scores.mean(axis=1), steps.filter(pl.Series(contenders))
     change, p = change_point(value) if steps.len() > 3 else (0, None)
-    return pl.DataFrame(
-        {
-            "metric": metric.name,
-            "step": steps[best],
-            "value": value[best],
-            "value_corrected": corrected,
-            "contenders": reach.len(),
-            "first_contender": reach.min(),
-            "last_contender": reach.max(),
-            "last_step": steps[-1],
-            "last_value": value[-1],
-            "change_step": None if p is None else steps[change],
-            "change_p": p,
-        }
-    )
+    row = [metric.name, steps[best], value[best], corrected, reach.len(), reach.min(), reach.max()]
+    row += [steps[-1], value[-1], None if p is None else steps[change], p]
+    return pl.DataFrame([row], _own_columns(BEST_STEP), orient="row")
 
 
 def _changes(scores: Floats, steps: pl.Series, metric: Metric, confidence: float) -> pl.DataFrame:
@@ -180,18 +165,10 @@ def _changes(scores: Floats, steps: pl.Series, metric: Metric, confidence: float
     tested = ~np.isnan(p)
     q = np.full(p.size, np.nan)
     q[tested] = benjamini_hochberg(p[tested])
-    columns = {
-        "step_from": steps.gather(one),
-        "step_to": steps.gather(two),
-        "lift": lift,
-        "lo": lo,
-        "hi": hi,
-        "p": p,
-        "q": q,
-    }
     kinds = ["neighbours"] * (steps.len() - 1) + ["first to last"] * (steps.len() > 2)
-    frame = pl.DataFrame({"metric": [metric.name] * lift.size, "kind": kinds, **columns}, nan_to_null=True)
-    return frame.with_columns(problems=pl.lit(scores.shape[1], pl.Int64))
+    columns = {"kind": kinds, "step_from": steps.gather(one), "step_to": steps.gather(two), "lift": lift, "lo": lo}
+    frame = pl.DataFrame(columns | {"hi": hi, "p": p, "q": q}, nan_to_null=True)
+    return frame.with_columns(metric=pl.lit(metric.name), problems=pl.lit(scores.shape[1], pl.Int64))
 
 
 def paired_t(differences: Floats, confidence: float) -> tuple[Floats, Floats, Floats, Floats]:
@@ -222,21 +199,17 @@ def _crossovers(
         ends = [paired_t((each[last] - each[first])[None], settings.uncertainty.confidence) for each in (low, high)]
         (a, a_lo, a_hi, _), (b, b_lo, b_hi, _) = ([each.item() for each in end] for end in ends)
         if a_lo * a_hi > 0 and b_lo * b_hi > 0 and a * b < 0:
-            row = (chosen[0].name, chosen[1].name, steps[first], steps[last], direction, a, a_lo, a_hi, b, b_lo, b_hi)
-            out.append(row)
-    own = [name for name in CROSSOVER.columns if name not in ("benchmark", "model", "protocol")]
-    return pl.DataFrame(out, schema={name: CROSSOVER.schema[name] for name in own}, orient="row")
+            where = (chosen[0].name, chosen[1].name, steps[first], steps[last], direction)
+            out.append((*where, a, a_lo, a_hi, b, b_lo, b_hi))
+    return pl.DataFrame(out, _own_columns(CROSSOVER), orient="row")
 
 
 def _learned(rows: pl.DataFrame, steps: pl.Series, settings: Settings) -> pl.DataFrame:
     """List problems whose success rate changed beyond chance between neighbouring steps, and from first to last."""
     ends = [*pairwise(steps), *([(steps[0], steps[-1])] if steps.len() > 2 else [])]
-    counts = {
-        step: mine.select(*_PROBLEM, "n", "c") for (step,), mine in rows.partition_by("step", as_dict=True).items()
-    }
-    out = []
+    counts, out = rows.select(*_PROBLEM, "n", "c", "step").partition_by("step", as_dict=True, include_key=False), []
     for one, two in ends:
-        both = counts[one].join(counts[two], on=_PROBLEM, suffix="_to", maintain_order="left")
+        both = counts[one,].join(counts[two,], on=_PROBLEM, suffix="_to", maintain_order="left")
         p, q = learned(*(both[name].to_numpy() for name in ("n", "c", "n_to", "c_to")))
         found = both.rename({"n": "n_from", "c": "c_from"}).with_columns(p=p, q=q, step_from=one, step_to=two)
         out.append(found.filter(pl.col("q") <= 1 - settings.uncertainty.confidence))

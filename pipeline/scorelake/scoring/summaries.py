@@ -1,14 +1,16 @@
 """Summary tables: every metric of every model, subject and slice.
 
 Metrics of counts are evaluated once per distinct (n, c) of the lake and multiplied by the histograms of the groups.
-Metrics that depend on more are evaluated per problem, bucket by bucket (see moments).
+Metrics that depend on more are evaluated per problem, bucket by bucket, and their moments are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import partial, reduce
+from itertools import count, takewhile
+from operator import add
 
 import numpy as np
 import polars as pl
@@ -16,16 +18,15 @@ import polars as pl
 from scorelake import metrics
 from scorelake.metrics.counts import distinct
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.estimate import Estimate, evaluate, of_ends
+from scorelake.metrics.estimate import Estimate, Prior, evaluate, of_ends
 from scorelake.metrics.families import Metric
+from scorelake.metrics.forecast import fit_beta_mixture
 from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
-from scorelake.scoring.choose import Outcomes, choose
-from scorelake.scoring.moments import GroupMoments
-from scorelake.scoring.priors import EmpiricalPrior, beta_prior, check_priors, outcome_weights
-from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, coarsen
-from scorelake.scoring.values import check_rewards
+from scorelake.scoring.choose import Outcomes, beta_prior, check_priors, choose, outcome_weights
+from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, cluster_name, coarsen, distinct_rows
+from scorelake.scoring.values import ProblemEstimates, check_rewards
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
 
@@ -35,9 +36,25 @@ OF_BENCHMARK = "problems_of_benchmark"
 _METRIC = ("metric", "family", "k", "param")
 EXTRA = ("units", "low", "high")
 """Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
-EVERY_K = 64
-"""Every k up to here; then four in each doubling."""
-_STEPS = (1.25, 1.5, 1.75, 2.0)
+EVERY_K = 64  # every k up to here; then four in each doubling
+
+
+@dataclass(frozen=True)
+class GroupMoments:
+    """The groups of one summary table, sorted by their keys, and the moments of each metric by its name."""
+
+    groups: pl.DataFrame
+    moments: dict[str, Moments]
+
+    def __add__(self, other: GroupMoments) -> GroupMoments:
+        """Merge the moments of other problems."""
+        groups, index = distinct_rows(pl.concat([self.groups, other.groups]))
+        mine, theirs = np.split(index, [self.groups.height])
+        moments = {
+            name: each.expand(mine, groups.height) + other.moments[name].expand(theirs, groups.height)
+            for name, each in self.moments.items()
+        }
+        return GroupMoments(groups, moments)
 
 
 @dataclass(frozen=True)
@@ -45,8 +62,7 @@ class Grouping:
     """One summary table to make: its group columns, its histogram, and totals of its groups."""
 
     keys: Sequence[str]
-    histogram: pl.DataFrame
-    """problems by the keys, the cluster if configured, n and c; sorted."""
+    histogram: pl.DataFrame  # problems by the keys, the cluster if configured, n and c; sorted
     groups: pl.DataFrame
     """The keys, attempts and ungraded attempts of each group, and the problems that any model has there."""
     clustered: bool
@@ -92,10 +108,8 @@ def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
 def summary_tables(
     survey: Survey, settings: Settings, outcomes: Outcomes, moments: Sequence[GroupMoments]
 ) -> dict[str, pl.DataFrame]:
-    """Return the summaries of models, subjects and slices, the curves, and under OVERALL the rows to be averaged.
-
-    `moments` are those of metrics that do not follow from (n, c), as moments.bucket_moments makes them.
-    """
+    """Return the summaries of models, subjects and slices, the curves, and under OVERALL the rows to be averaged."""
+    # `moments` are those of metrics that do not follow from (n, c), as bucket_moments makes them.
     check_priors(settings, outcomes)
     check_rewards(survey.rewards, settings)
     groups = groupings(survey, settings)
@@ -173,23 +187,27 @@ def _from_counts(
     chosen: Sequence[Metric], groups: Sequence[Grouping], settings: Settings, outcomes: Outcomes
 ) -> list[list[Summaries]]:
     """Evaluate the distinct (n, c) of all groupings once, and aggregate them by each."""
-    prior, worth = beta_prior(settings, outcomes), outcome_weights(settings, outcomes)
-    fitted = None
-    if prior is None:
-        fitted = EmpiricalPrior([each.histogram for each in groups], groups[0].keys)
-        n, c, column = fitted.n, fitted.c, fitted.column
-        estimates = [evaluate(chosen, n, c, each, worth) for each in fitted.priors]
-    else:
-        histogram = pl.concat([each.histogram.select("n", "c") for each in groups])
-        n, c, column = distinct(histogram["n"].to_numpy(), histogram["c"].to_numpy())
-        estimates = [evaluate(chosen, n, c, prior, worth)]
+    keys, prior, weights = groups[0].keys, beta_prior(settings, outcomes), None
+    rows = pl.concat([each.histogram.select(*keys, "n", "c") for each in groups])
+    priors: list[Prior]
+    if prior is not None:
+        n, c, column = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
+        priors = [prior]
+    else:  # a mixture of priors per model and benchmark, fitted to its problems and shared by its subjects and slices
+        models = groups[0].histogram.partition_by(keys, maintain_order=True)
+        fits = [fit_beta_mixture(*(rows[name].to_numpy() for name in ("n", "c", "problems"))) for rows in models]
+        order = rows.select(keys).unique(maintain_order=True).with_row_index("fit")
+        rows = rows.join(order, on=keys, how="left", maintain_order="left")
+        once, column = distinct_rows(rows.select("fit", "n", "c"))
+        fit, n, c = (once[name].cast(pl.Int64).to_numpy() for name in once.columns)
+        alpha, beta, weights = (np.stack(each, axis=1) for each in zip(*fits, strict=True))
+        priors = [(a[fit], b[fit]) for a, b in zip(alpha, beta, strict=True)]
+    estimates = [evaluate(chosen, n, c, each, outcome_weights(settings, outcomes)) for each in priors]
     columns = np.split(column, np.cumsum([each.histogram.height for each in groups])[:-1])
     out = []
     for each, mine in zip(groups, columns, strict=True):
-        weights = None
-        if fitted is not None:
-            weights = fitted.weight[:, fitted.fit[mine[np.flatnonzero(np.diff(each.codes(), prepend=-1))]]]
-        out.append(_aggregate(estimates, each, mine, settings, weights))
+        first = mine[np.flatnonzero(np.diff(each.codes(), prepend=-1))]
+        out.append(_aggregate(estimates, each, mine, settings, None if weights is None else weights[:, fit[first]]))
     return out
 
 
@@ -241,11 +259,8 @@ def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
 
 def curve_ks(top_n: int) -> list[int]:
     """Return 1, 2, 3, ... 64, 80, 96, 112, 128, 160, ... up to the largest number of attempts."""
-    out, base = list(range(1, min(top_n, EVERY_K) + 1)), EVERY_K
-    while base < top_n:
-        out += [int(base * step) for step in _STEPS if base * step <= top_n]
-        base *= 2
-    return out
+    further = (int(EVERY_K * 2**i * step) for i in count() for step in (1.25, 1.5, 1.75, 2.0))
+    return [*range(1, min(top_n, EVERY_K) + 1), *takewhile(lambda k: k <= top_n, further)]
 
 
 def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
@@ -258,3 +273,32 @@ def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
     share = (pl.col("problems_scored") / pl.col("problems")).alias("scored")
     table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
     return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
+
+
+def bucket_moments(
+    rows: pl.DataFrame, estimates: Sequence[ProblemEstimates], settings: Settings
+) -> list[GroupMoments]:
+    """Return the moments of each summary table (see table_keys); each followed by those of its clusters."""
+    cluster, tables = settings.columns.cluster, []
+    named = rows if cluster is None else rows.with_columns(cluster_name(cluster))
+    for keys, column in table_keys(settings):
+        value = [] if column == ALL else [pl.col(column).cast(pl.String).alias(SLICE_VALUE)]
+        table = named.with_columns(*value, slice=pl.lit(column))
+        tables += [table.select(keys), *([] if cluster is None else [table.select(*keys, CLUSTER)])]
+    out = []
+    for table in tables:
+        groups, code = distinct_rows(table)
+        moments: dict[str, Moments] = {}
+        for each in estimates:
+            size = each.estimates[0].value.shape[1]
+            column_of = np.arange(size) if each.column is None else each.column
+            matrix = problem_histogram(code, column_of, 1, (groups.height, size))
+            made = parallel_map(partial(Moments.of, histogram=matrix), each.estimates)
+            moments.update(zip((metric.name for metric in each.metrics), made, strict=True))
+        out.append(GroupMoments(groups, moments))
+    return out
+
+
+def add_moments(buckets: Iterable[list[GroupMoments]]) -> list[GroupMoments]:
+    """Merge the moments of buckets in their order."""
+    return [reduce(add, tables) for tables in zip(*buckets, strict=True)]

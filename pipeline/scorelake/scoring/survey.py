@@ -1,7 +1,7 @@
-"""Integer sums over problem counts, added up over buckets before anything is scored.
+"""Bucket files of problem_counts, and the integer sums over them that are added up before anything is scored.
 
-A bucket has all models of its problems, so that numbers of distinct problems add up as well. The size of a survey
-follows groups and distinct (n, c), not problems.
+A bucket has all models of its problems, sorted by KEYS, so that numbers of distinct problems add up as well. The size
+of a survey follows groups and distinct (n, c), not problems.
 """
 
 from __future__ import annotations
@@ -9,21 +9,90 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake.hashing import Hashes
+from scorelake.hashing import Hashes, hash_text, problem_hashes
 from scorelake.metrics.bootstrap import MAX_UNITS
 from scorelake.metrics.distributions import Ints
 from scorelake.schemas import COUNTS, GROUP, KEYS
-from scorelake.scoring.buckets import BOARD, attempted_problems
+from scorelake.scoring.choose import Outcomes
 from scorelake.settings import Settings
+from scorelake.storage.disk import storage_errors
+
+if TYPE_CHECKING:
+    from scorelake.storage.mirror import Mirror
+
+FOLDER = "problem_counts"
+BOARD = ("benchmark", "protocol")
+
+
+def bucket_paths(folder: Path) -> list[Path]:
+    """Return the bucket files of a folder in their order."""
+    return sorted(folder.glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """One bucket file to score or to compare models on."""
+
+    path: str
+    problems: int
+    settings: Settings
+    outcomes: Outcomes
+    mirror: Mirror | None = None  # set where another machine may have written the bucket, or will read the results
+    benchmarks: tuple[str, ...] = ()  # the benchmarks to score; all if empty
+
+    def local_path(self) -> Path:
+        """Return the path of the bucket on this machine; fetch it if necessary."""
+        if self.mirror is None:
+            return Path(self.path)
+        path = Path(self.mirror.here(self.path))
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.mirror.bring_files([path])
+        return path
+
+    def read(self, columns: Iterable[str]) -> pl.DataFrame:
+        """Read columns of the bucket."""
+        rows = pl.read_parquet(self.local_path(), columns=list(columns), glob=False)
+        return rows.filter(pl.col("benchmark").is_in(self.benchmarks)) if self.benchmarks else rows
+
+    def scores_name(self) -> str:
+        """Return the name of the file with the values of single problems."""
+        kind = f".{self.outcomes.binary:d}{self.outcomes.rewards:d}{self.outcomes.answers:d}" * bool(self.benchmarks)
+        return f"{Path(self.path).stem}{kind}.parquet"
+
+    def __str__(self) -> str:
+        return Path(self.path).stem
+
+
+def attempted_problems(rows: pl.DataFrame, cluster: str | None) -> pl.DataFrame:
+    """Return the problems with an attempt, by BOARD, subject and problem_id, and the keys to resample them by."""
+    # The key is a hash of the problem (`own`), or of its cluster. Models may disagree on the cluster of a problem:
+    # the first by name decides.
+    keys = [*BOARD, "subject", "problem_id"]
+    grouped = rows.filter(pl.col("n") > 0).group_by(keys, maintain_order=True)
+    problems = grouped.agg(_cluster=pl.col(cluster or "subject").first().cast(pl.String)).sort(keys)
+    subjects = problems.select(pl.col("subject").unique())
+    subjects = subjects.with_columns(pl.Series("hash", hash_text(subjects["subject"]), dtype=pl.UInt64))
+    subject = problems.join(subjects, on="subject", how="left", maintain_order="left")["hash"].to_numpy()
+    own = problem_hashes(subject, hash_text(problems["problem_id"]))
+    key = own if cluster is None else cluster_keys(problems["_cluster"], own)
+    return problems.select(*keys, pl.Series("key", key, pl.UInt64), pl.Series("own", own, pl.UInt64))
+
+
+def cluster_keys(clusters: pl.Series, own: Hashes) -> Hashes:
+    """Return the hash of each problem's cluster; a problem without one keeps its own."""
+    names = clusters.cast(pl.String)
+    return np.where(names.is_null().to_numpy(), own, hash_text(names))
+
 
 CLUSTER, SLICE_VALUE = "_cluster", "slice_value"
-ALL = ""
-"""The key of histograms that are not sliced."""
+ALL = ""  # the key of histograms that are not sliced
 
 
 @dataclass(frozen=True)
@@ -31,14 +100,11 @@ class Survey:
     """Counts of problems and attempts, and histograms of (n, c)."""
 
     problems: int
-    distinct: int
-    """Problems, counted once however many models attempted them."""
+    distinct: int  # problems, counted once however many models attempted them
     graded: int
     ungraded: int
-    columns: tuple[str, ...]
-    """Columns of the bucket files."""
-    rewards: tuple[float, float] | None
-    """Smallest and largest score."""
+    columns: tuple[str, ...]  # columns of the bucket files
+    rewards: tuple[float, float] | None  # smallest and largest score
     histograms: dict[str, pl.DataFrame]
     """Problems and ungraded attempts by group, (n, c) and, if configured, cluster: for ALL, and with slice_value for
     each column to slice by."""

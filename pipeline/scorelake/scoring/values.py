@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,16 +17,14 @@ from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_levels
 from scorelake.metrics.families import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.schemas import EARLIER
-from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.priors import beta_prior, outcome_weights, problem_priors
+from scorelake.scoring.choose import Outcomes, beta_prior, outcome_weights, problem_priors
 from scorelake.scoring.survey import distinct_rows
 from scorelake.settings import UNIFORM, Settings
 from scorelake.threads import parallel_map
 
 REWARDS, ANSWERS = ("rewards", "reward_counts"), ("answer_counts", "answer_passes")
 EARLIER_REWARDS = tuple(EARLIER[name] for name in REWARDS)
-_BLOCK = 1 << 20
-"""Rewards per block of problems."""
+_BLOCK = 1 << 20  # rewards per block of problems
 
 
 def metrics_by_input(chosen: Sequence[Metric], outcomes: Outcomes) -> dict[str, list[Metric]]:
@@ -77,7 +76,8 @@ def estimate_problems(
     if of["rewards"]:
         out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings)))
     if of["answers"]:
-        ballots = _ballots(rows)
+        owner, count, passes = _flatten(rows, ANSWERS)
+        ballots = Ballots(rows["n"].to_numpy(), rows["c"].to_numpy(), owner, count, passes)
         made = parallel_map(lambda metric: of_answers(metric, ballots), of["answers"])
         out.append(ProblemEstimates(of["answers"], made))
     informed = [*of["counts"], *of["earlier"]]
@@ -119,18 +119,6 @@ def problem_values(
     return [out[metric] for metric in chosen]
 
 
-def _ballots(rows: pl.DataFrame) -> Ballots:
-    """Concatenate the answers of all problems."""
-    lengths = rows[ANSWERS[0]].list.len().cast(pl.Int64).to_numpy()
-    full = rows.select(ANSWERS).filter(pl.col(ANSWERS[0]).list.len() > 0)
-    count, passes = (full[name].explode().to_numpy() for name in ANSWERS)
-    n, c = (rows[name].to_numpy() for name in ("n", "c"))
-    return Ballots(n, c, np.repeat(np.arange(rows.height), lengths), count, passes)
-
-
-# --- rewards -----------------------------------------------------------------------------------------------------
-
-
 def reward_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
     """Estimate metrics of rewards: of the levels of a rubric if there is one, else of the numbers as they are."""
     if settings.rubric.levels:
@@ -161,16 +149,12 @@ def check_rewards(ends: tuple[float, float] | None, settings: Settings) -> None:
         )
 
 
-def _flatten(rows: pl.DataFrame, names: Sequence[str]) -> tuple[Ints, Floats, Ints]:
-    """Return problem, reward and count of every list entry; rewards ascend within a problem."""
-    rewards, counts = names
-    lengths = rows[counts].list.len().fill_null(0).to_numpy().astype(np.int64)
-    full = rows.filter(pl.col(counts).list.len() > 0)
-    return (
-        np.repeat(np.arange(rows.height), lengths),
-        full[rewards].explode().to_numpy(),
-        full[counts].explode().to_numpy(),
-    )
+def _flatten(rows: pl.DataFrame, names: Sequence[str]) -> tuple[Ints, Any, Any]:
+    """Return the problem and the numbers of every entry of two lists (rewards, ascending, or answers)."""
+    lengths = rows[names[1]].list.len().fill_null(0).to_numpy().astype(np.int64)
+    full = rows.filter(pl.col(names[1]).list.len() > 0)
+    first, second = (full[name].explode().to_numpy() for name in names)
+    return np.repeat(np.arange(rows.height), lengths), first, second
 
 
 def _rubric_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
@@ -202,7 +186,7 @@ def _reward_values(rows: pl.DataFrame, chosen: Sequence[Metric]) -> list[Floats]
     below = running[:-1] - running[first][problem]  # attempts of the problem with a lower reward
     gap = np.diff(reward, prepend=0.0)
     gap[first[n > 0]] = reward[first[n > 0]]  # the lowest reward, which every draw reaches
-    pairs = distinct(n[problem], below)
+    pair_n, pair_below, index = distinct(n[problem], below)
 
     def per_problem(entries: Floats) -> Floats:
         return np.bincount(problem, entries, rows.height).astype(np.float64)
@@ -212,6 +196,6 @@ def _reward_values(rows: pl.DataFrame, chosen: Sequence[Metric]) -> list[Floats]
         if metric.k is None:
             out.append(ratio(per_problem(reward * count), n))
         else:
-            reached = any_above(pairs.c, pairs.n, metric.draws)[pairs.inverse]
+            reached = any_above(pair_below, pair_n, metric.draws)[index]
             out.append(np.where(n >= metric.draws, per_problem(gap * reached), np.nan))
     return out
