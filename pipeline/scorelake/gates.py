@@ -1,7 +1,4 @@
-"""Every reason not to publish: a lake that must not be counted as it is, and gates that a run must pass.
-
-Whatever is refused, what is published stays as it was.
-"""
+"""Reasons not to publish: rejected rows, unreadable files, conflicts, and the [gates] of the settings."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ _SHARES = (
     ("max_rejected_share", "rejected", "rows_read"),
     ("max_quarantined_share", "quarantined", "files"),
 )
-_PERHAPS_MISSING = (("benchmark", 0, "default"), ("subject", 1, "all"))
-"""Keys that a lake may have no column for: their place in an example, and what they are then."""
+_OPTIONAL = (("benchmark", 0, "default"), ("subject", 1, "all"))
+"""Keys without which a lake can do: their index in an example, and their default."""
 
 
 def refuse(
     partials: Sequence[Partial], quarantine: Sequence[tuple[str, str]], settings: Settings, allow_quarantine: bool
 ) -> None:
-    """Raise if the lake must not be published as it is; says which files, how many rows, and what to do."""
+    """Raise if files are unreadable, rows are rejected, nothing is left, or files have different kinds of values."""
     if quarantine and not allow_quarantine:
         hint = "fix or remove them, or leave them out with --allow-quarantine"
         raise DataError(f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}", hint=hint)
@@ -60,7 +57,7 @@ def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], w
 
 
 def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, int]:
-    """The row accounting, which must come out even after every step; if not, it is a defect of ours."""
+    """Return the row accounting; raise AssertionError if rows were lost or counted twice."""
     out = {"rows_read": sum(partial.read for partial in partials)}
     out |= {key: sum(getattr(each, key) for each in merged) for key in ("graded", "ungraded", "duplicates")}
     out["rejected"] = sum(partial.rejected for partial in partials)
@@ -89,11 +86,11 @@ def check_survey(run: dict[str, Any], survey: Survey) -> None:
 
 
 def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], rule: str) -> None:
-    """Raise if attempts were told twice and differently, and no rule says which counts."""
+    """Raise if attempts have conflicting verdicts and no rule decides."""
     if number and rule == "error":
         named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for row in examples]
         choose = 'choose which one counts: [duplicates] rule = "first", "last", "any-pass" or "all-pass"'
-        unnamed = [key for key, i, default in _PERHAPS_MISSING if all(row[i] == default for row in examples)]
+        unnamed = [key for key, i, default in _OPTIONAL if all(row[i] == default for row in examples)]
         if unnamed:
             choose = (
                 f"problem ids that are only unique within a {' or '.join(unnamed)} need that column first: "
@@ -103,10 +100,7 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
 
 
 def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, settings: Settings) -> None:
-    """Raise if the board would lose all its values, or all of a metric that is still asked for.
-
-    Without named metrics, those that only earlier versions computed by default are not asked for.
-    """
+    """Raise if the leaderboard would lose all values, or all of a named metric (without names: of a default one)."""
     if allow_empty or not change.height:
         return
     had, has = (pl.col(name).is_not_null().any() for name in ("value_before", "value"))

@@ -1,8 +1,4 @@
-"""Run work in a child process, so that a crash of a library (abort, segmentation fault) ends only the child.
-
-Arrow can end the process on a damaged file without checksums. If the parent is killed, the child ends too: a job
-whose caller is gone holds no lock.
-"""
+"""Run work in a child process, since Arrow can end the process on a damaged file. The child ends with its parent."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
@@ -30,11 +27,7 @@ Result = TypeVar("Result")
 
 
 def run_isolated(work: Callable[[bool], int], candidates: Callable[[bool], list[Candidate]], full: bool) -> int:
-    """Run the job in a child process and return its exit code.
-
-    If it crashes, count the candidates one at a time, each in a child process; quarantine those that crash, and run
-    the job once more.
-    """
+    """Run the job in a child process; after a crash, quarantine the files that crash a child, and run it again."""
     code = _run_in_fork(lambda: work(full))
     if code >= 0:
         return code
@@ -61,14 +54,11 @@ def _run_in_fork(work: Callable[[], int]) -> int:
     """Run work in a fork and pass signals on; return its exit code, or the negative number of the signal."""
     sys.stdout.flush()
     sys.stderr.flush()
-    read_end, write_end = os.pipe()
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
-        os.close(write_end)
         signal.signal(signal.SIGINT, _interrupt_once)
-        Thread(target=_exit_with_parent, args=(read_end,), daemon=True).start()
+        Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
         os._exit(_exit_code(work))
-    os.close(read_end)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         with suppress(ProcessLookupError):
@@ -78,7 +68,6 @@ def _run_in_fork(work: Callable[[], int]) -> int:
     try:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     finally:
-        os.close(write_end)
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
@@ -102,60 +91,45 @@ def _interrupt_once(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _exit_with_parent(read_end: int) -> None:
-    """Wait for the parent to end: only then is the other end of the pipe closed."""
-    os.read(read_end, 1)
+def _exit_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.1)
     os._exit(128 + signal.SIGKILL)
 
 
 def run_in_subprocess(task: Callable[[Item], Result], item: Item) -> Result:
-    """Run a task in a new process and return its result; raise EndedError if a signal ended it.
-
-    Not a fork: a worker of a cluster has threads that a fork would break.
-    """
-    read_end, write_end = os.pipe()
-    child = subprocess.Popen(
-        [sys.executable, "-c", f"from scorelake.guard import serve; serve({write_end})"],
-        stdin=subprocess.PIPE,
-        pass_fds=[write_end],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    os.close(write_end)
-    assert child.stdin is not None
-    try:
-        with os.fdopen(read_end, "rb") as results, suppress(BrokenPipeError):
-            pickle.dump((task, item), child.stdin)
-            child.stdin.flush()
-            data = results.read()
-        code = child.wait()
-    except BaseException:
-        child.send_signal(signal.SIGINT)  # it removes its temporary files
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(3)
-        raise
-    finally:
-        child.kill()
-        child.wait()
-        with suppress(OSError):
-            child.stdin.close()
-    if code < 0:
-        raise EndedError(f"the process was ended by {signal.Signals(-code).name}")
-    if code > 0:
-        raise StorageError(f"the process ended with exit code {code}", hint="please report this")
+    """Run a task in a new process (no fork: workers have threads); raise EndedError if a signal ended it."""
+    command = [sys.executable, "-c", f"from scorelake.guard import serve; serve({os.getpid()})"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as child:
+        try:
+            data, _ = child.communicate(pickle.dumps((task, item)))
+        except BaseException:
+            child.send_signal(signal.SIGINT)  # it removes its temporary files
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(3)
+            child.kill()
+            raise
+    if child.returncode < 0:
+        raise EndedError(f"the process was ended by {signal.Signals(-child.returncode).name}")
+    if child.returncode > 0:
+        raise StorageError(f"the process ended with exit code {child.returncode}", hint="please report this")
     is_error, result = pickle.loads(data)
     if is_error:
         raise result
     return result  # type: ignore[no-any-return]
 
 
-def serve(write_end: int) -> None:
-    """Run the task that comes by stdin, and write its result or error to a pipe; the child of `run_in_subprocess`."""
+def serve(parent: int) -> None:
+    """Run the task that comes by stdin, and write its result or error to stdout; the child of `run_in_subprocess`."""
+    Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the task prints is no result
     task, item = pickle.load(sys.stdin.buffer)
-    Thread(target=_exit_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
     try:
         answer = False, task(item)
     except Exception as error:
         answer = True, error
-    with os.fdopen(write_end, "wb") as results:
+    with results:
         pickle.dump(answer, results)
     os._exit(0)  # do not wait for the thread

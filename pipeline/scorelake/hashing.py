@@ -1,8 +1,4 @@
-"""Stable hashes of texts and problems: the same on every machine and in every version.
-
-The order of partial counts and the resampling weights of a problem follow from these hashes. They must not change:
-otherwise every lake would be counted again and every resampled interval would move.
-"""
+"""Stable hashes of texts and problems: if they changed, lakes would be recounted and intervals would move."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from scorelake.engines import Engine, local
 from scorelake.lake import shards
 from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
-from scorelake.lake.pooling import pooled_in_lake
+from scorelake.lake.sample import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage
 from scorelake.publish.runs import PublishedState, load_state
@@ -68,12 +68,11 @@ def run_score(
     settings: Settings,
     engine: str = "local",
     address: str | None = None,
-    warn: Callable[[str], None] | None = None,
     **options: Any,
 ) -> RunReport:
     """Connect to an engine by its name and score a lake on it; `options` are those of `score_lake`."""
     shared = [shards.everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
-    with engines.connect(engine, address, settings, shared, warn) as connected:
+    with engines.connect(engine, address, settings, shared) as connected:
         return score_lake(lake, Output.at(out, settings.storage), settings, engine=connected, **options)
 
 

@@ -1,8 +1,4 @@
-"""Messages: progress, errors with exit codes, JSON documents, Prometheus textfiles.
-
-Data goes to stdout, everything else to stderr. Heavy libraries are imported where they are used, so that --help is
-instant.
-"""
+"""Messages: progress, errors with exit codes, JSON documents. Data goes to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,21 +29,18 @@ if TYPE_CHECKING:
     from scorelake.stages import Progress
 
 
+@dataclass
 class CommandOutput:
     """Where the outcome of a command goes besides stderr: JSON on stdout, the run report, Prometheus."""
 
-    def __init__(
-        self,
-        as_json: bool = False,
-        out: str | None = None,
-        lake: str = "",
-        textfile: Path | None = None,
-        scores: bool = False,
-        quiet: bool = False,
-    ) -> None:
-        self.as_json, self.out, self.lake = as_json, out, lake
-        self.textfile, self.scores, self.quiet = textfile, scores, quiet
-        self.began, self.published = time.monotonic(), ""
+    as_json: bool = False
+    out: str | None = None
+    lake: str = ""
+    textfile: Path | None = None
+    scores: bool = False
+    quiet: bool = False
+    published: str = ""
+    began: float = field(default_factory=time.monotonic)
 
     def end(self, document: dict[str, Any], reachable: bool = True) -> None:
         """Write the files first: stdout may be full or closed."""
@@ -75,9 +68,7 @@ class CommandOutput:
 
         with reading(self.out) as folder:
             _, rows = query(folder, _SCORES)
-        return [
-            (dict(zip(("benchmark", "model", "protocol", "metric"), row[:4], strict=True)), row[4]) for row in rows
-        ]
+        return [(dict(zip(("benchmark", "model", "protocol", "metric"), row, strict=False)), row[4]) for row in rows]
 
     def done(self, report: RunReport) -> None:
         """Report a finished run: lines for a person, the whole document for programs."""
@@ -179,12 +170,9 @@ def run_summary(report: RunReport, quiet: bool = False) -> None:
     if report.status == "unchanged":
         say(f"No changes in {plural(run['files'], 'file')}; run {run['run_id']} remains published.")
         return
-    cached = run["rows_read"] - run["rows_new"]
-    new = (
-        f"{plural(run['rows_new'], 'new row')} in {plural(report.files_read, 'file')}"
-        if run["rows_new"]
-        else "No new rows"
-    )
+    cached, new = run["rows_read"] - run["rows_new"], "No new rows"
+    if run["rows_new"]:
+        new = f"{plural(run['rows_new'], 'new row')} in {plural(report.files_read, 'file')}"
     reused = f"; {cached:,} cached from {plural(report.files_reused, 'file')}" if cached else ""
     say(
         f"{new}{reused}. Total: {run['graded']:,} graded, {run['ungraded']:,} ungraded, "
@@ -215,18 +203,12 @@ def inferred(inferred: InferredConfig, sample: LakeSample, lake: str, config: Pa
     for line in (*lines, f"wrote {config}"):
         print(escape_controls(line))
     if inferred.missing:
-        raise DataError(
-            f"no column was found for {', '.join(inferred.missing)}",
-            where=lake,
-            hint=f"name it in {config}, then: {_score(lake, config)}",
-        )
+        hint = f"name it in {config}, then: {score_command(lake, config)}"
+        raise DataError(f"no column was found for {', '.join(inferred.missing)}", where=lake, hint=hint)
 
 
-def next_command(lake: str, config: Path) -> None:
-    print(f"next: {_score(lake, config)}")
-
-
-def _score(lake: str, config: Path) -> str:
+def score_command(lake: str, config: Path) -> str:
+    """Return the command that scores a lake with a config."""
     return f"scorelake score {shlex.quote(lake)} --out out --config {shlex.quote(str(config))}"
 
 
@@ -257,10 +239,8 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
 
 def removed(what: Removed) -> None:
     """Print what `gc` removed."""
-    say(
-        f"removed {plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}, "
-        f"{what.bytes / 2**20:,.1f} MiB; history stays"
-    )
+    counts = f"{plural(len(what.snapshots), 'snapshot')} and {plural(len(what.partials), 'partial')}"
+    say(f"removed {counts}, {what.bytes / 2**20:,.1f} MiB; history stays")
 
 
 def counted(partials: Sequence[Partial], number: int, of: int) -> None:

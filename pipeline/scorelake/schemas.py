@@ -201,10 +201,10 @@ OVERALL = Table(
     rank_lo=(INT, "1 + the number of models that are significantly better; null if some pair is not compared"),
     rank_hi=(INT, "The last rank above the models that are significantly worse; null as rank_lo"),
     **shared("model", "protocol"),
-    value=(REAL, "Weighted mean over the benchmarks; null if a benchmark is missing"),
+    value=(REAL, "Weighted mean over the benchmarks of one kind; null if one of them is missing"),
     **_ends("value"),
     se=(REAL, "Standard error of value; null if a benchmark has only one problem"),
-    benchmarks=(INT, "Benchmarks that any model attempted under the protocol"),
+    benchmarks=(INT, "Benchmarks under the protocol that have metrics of the family, on one scale"),
     missing=(TEXT, "Benchmarks for which the model has no value; null if none"),
 )
 VALUE_COLUMNS: Columns = {

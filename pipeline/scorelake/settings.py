@@ -19,12 +19,12 @@ RESERVED = (
     *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts", "pass_at_k", "pass_hat_k"),
 )
 """Names of our own output columns, which a carried column cannot take."""
-_OF = ("sum", "squares", "count")
-MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _OF), "max", "passed_bins")
-"""Columns of each measure in problem_counts, after its name: of graded, of passed and of ungraded attempts."""
+_SUMS = ("sum", "squares", "count")
+MEASURE_COLUMNS = (*(f"{of}{what}" for of in ("", "passed_", "ungraded_") for what in _SUMS), "max", "passed_bins")
+"""Suffixes of the columns of a measure in problem_counts: graded, passed and ungraded attempts."""
 UNIFORM = (1.0, 1.0)
 PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
-"""Priors with a name; the empirical one is learnt for each model and benchmark."""
+"""Named priors. The empirical prior is estimated per model and benchmark."""
 COMPOSITE = ("model", "benchmark", "subject", "problem_id")
 """Keys of [columns] that may name several columns."""
 NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster", "step")
@@ -41,14 +41,11 @@ class Part(BaseModel):
 
 
 class Lake(Part):
-    """Which files of the lake count."""
-
-    exclude: tuple[str, ...] = ()
-    """Patterns such as date=2026-02-04/* over paths in the lake; * stands for any text, slashes too."""
+    exclude: tuple[str, ...] = ()  # patterns of paths to leave out, such as date=2026-02-04/*; * matches slashes too
 
 
 class Columns(Part):
-    """Which column (or Hive key) of the lake holds what; a key may be several columns, whose values `@` joins."""
+    """The column or Hive key of each field. A field may have several columns, whose values are joined by `@`."""
 
     model: str | tuple[str, ...] = "model"
     benchmark: str | tuple[str, ...] = "benchmark"
@@ -58,10 +55,10 @@ class Columns(Part):
     passed: str = "passed"
     score: str = "score"
     answer: str = "answer"
-    pass_values: tuple[str, ...] = ()  # texts that are a pass; any other is a fail
-    fail_values: tuple[str, ...] = ()  # with these, a text that is neither is rejected
+    pass_values: tuple[str, ...] = ()  # texts that mean passed; other texts mean failed
+    fail_values: tuple[str, ...] = ()  # texts that mean failed; texts in neither list are rejected
     cluster: str | None = None
-    step: str | None = None  # training step or date: model and step name a point of a series, such as run@100
+    step: str | None = None  # training step or date, appended to the model: run@100
     carry: tuple[str, ...] = ()
 
     def parts(self, key: str) -> tuple[str, ...]:
@@ -90,12 +87,12 @@ class Columns(Part):
         if both := sorted(set(self.pass_values) & set(self.fail_values)):
             raise ValueError(f"{', '.join(both)} cannot be a pass and a fail")
         if self.fail_values and not self.pass_values:
-            raise ValueError("fail_values are of use only beside pass_values")
+            raise ValueError("fail_values need pass_values")
         return self
 
 
 def _free(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names once each, if none is taken: DuckDB has no case, so n and N are one."""
+    """Return distinct names; raise if one is reserved, or two differ only in case, which DuckDB ignores."""
     once = tuple(dict.fromkeys(names))
     if taken := sorted(name for name in once if name.lower() in RESERVED):
         raise ValueError(f"{', '.join(taken)} is a column of the output already")
@@ -106,14 +103,14 @@ def _free(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Protocol(Part):
-    """Columns that tell evaluation protocols apart; different protocols are never pooled."""
+    """Columns that identify the evaluation protocol. Different protocols are never pooled."""
 
     columns: tuple[str, ...] = ()
     _once = field_validator("columns")(_unique)
 
 
 class Policy(Part):
-    """What to do with rows that are not a plain verdict."""
+    """Treatment of rows without a plain verdict."""
 
     pass_threshold: float | None = None
     ungraded: Literal["exclude", "fail", "error"] = "exclude"
@@ -121,17 +118,17 @@ class Policy(Part):
 
 
 class Measure(Part):
-    """A numeric column that says what an attempt cost."""
+    """A numeric column with the cost of an attempt."""
 
     kind: Literal["cost", "tokens", "time"]
     column: str | None = None  # by default the name of the measure
 
 
 class Duplicates(Part):
-    """Rows that repeat an attempt: found by the `attempt` column where there is one, unless off."""
+    """Rows with the same attempt id. `rule` decides between different verdicts; by default the run fails."""
 
     policy: Literal["auto", "off", "exact"] = "auto"
-    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"  # which of two verdicts counts
+    rule: Literal["error", "first", "last", "any-pass", "all-pass"] = "error"
 
 
 class GateRule(Part):
@@ -155,21 +152,21 @@ class Gates(Part):
 
 
 class Publish(Part):
-    max_problems: int = Field(20_000_000, ge=0)  # more stay in the snapshot's Parquet files
+    max_problems: int = Field(20_000_000, ge=0)  # larger tables are left in the Parquet files of the snapshot
 
 
 class Rubric(Part):
-    """The finite set of values `score` may take, and what each is worth (by default itself)."""
+    """The possible values of `score`, each with a weight (default: the value)."""
 
     levels: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
-    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()  # outcomes of each level, added to one of each
-    bounds: tuple[float, float] | None = None  # smallest and largest possible score, where there are no levels
+    prior: tuple[Annotated[float, Field(ge=0)], ...] = ()  # prior counts per level, added to one of each
+    bounds: tuple[float, float] | None = None  # range of scores without levels
 
     @model_validator(mode="after")
     def _same_length(self) -> Rubric:
         if self.bounds is not None and self.levels:
-            raise ValueError("levels say what the bounds are: give one of the two")
+            raise ValueError("levels define the bounds: set only one of the two")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise ValueError(f"bounds must rise, got {self.bounds[0]:g} and {self.bounds[1]:g}")
         for what, given in (("weights", self.weights), ("prior outcomes", self.prior)):
@@ -185,12 +182,12 @@ class Rubric(Part):
 
     @property
     def outcomes(self) -> dict[float, float]:
-        """Prior outcomes per level; none at all where none are given."""
+        """Prior counts per level; empty if none are set."""
         return dict(zip(self.levels, self.prior, strict=True)) if self.prior else {}
 
 
 class Metrics(Part):
-    """Which metrics; none named means those that people read at k = 1, 2, 4, ..., "all" every family."""
+    """Metrics to compute. Default: the common ones at k = 1, 2, 4, ...; "all": every family."""
 
     names: tuple[str, ...] = ()
     spectrum: tuple[float, ...] = ()
@@ -199,9 +196,9 @@ class Metrics(Part):
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, le=1 - 1e-9)
     min_coverage: float = Field(0.9, ge=0, le=1)
-    prior: str | tuple[float, float] = "uniform"  # of each problem: a name of PRIORS, or pseudo-counts of a Beta
-    prior_lake: str | None = None  # earlier attempts of the same problems by the same models: prior outcomes
-    bounds: tuple[float, float] | None = None  # of the posterior interval; by default those of the metric
+    prior: str | tuple[float, float] = "uniform"  # per problem: a name in PRIORS or Beta pseudo-counts
+    prior_lake: str | None = None  # earlier attempts of the same models and problems, used as prior counts
+    bounds: tuple[float, float] | None = None  # of the posterior interval; default: those of the metric
 
     @field_validator("prior")
     @classmethod
@@ -221,35 +218,32 @@ class Uncertainty(Part):
 
     @property
     def pseudo_counts(self) -> tuple[float, float] | None:
-        """alpha and beta of the prior; None when they are to be learnt from the lake."""
+        """Alpha and beta of the prior; None for the empirical prior."""
         return PRIORS[self.prior] if isinstance(self.prior, str) else self.prior
 
 
 class Overall(Part):
-    weights: dict[str, Annotated[float, Field(ge=0)]] = {}  # of benchmarks: 1 unless given, 0 leaves one out
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}  # per benchmark: default 1; 0 excludes it
 
 
 class Compare(Part):
-    """Paired comparisons and ranks: which metrics, how many resamples, and what is too little to compare.
-
-    No metric named means all of [metrics]; if there is none either, subjects are compared by pass@1 or avg@N alone.
-    """
+    """Paired comparisons and ranks. Default metrics: those of [metrics], else pass@1 or avg@N."""
 
     metrics: tuple[str, ...] = ()
     resamples: int = Field(10_000, ge=100, le=10_000_000)
     seed: int = Field(0, ge=0)
-    min_problems: int = Field(20, ge=2)  # fewer in common: no number and no range of ranks
-    min_share: float = Field(0.9, ge=0, le=1)  # of the benchmark's problems that a ranked model has attempted
-    margin: float | None = Field(None, gt=0)  # a difference that does not matter
-    max_pairs: int = Field(1_000_000, ge=1)  # more in a table: each model with leaders and neighbours in rank only
+    min_problems: int = Field(20, ge=2)  # common problems that a comparison needs
+    min_share: float = Field(0.9, ge=0, le=1)  # share of the problems that a ranked model has attempted
+    margin: float | None = Field(None, gt=0)  # differences below it do not matter
+    max_pairs: int = Field(1_000_000, ge=1)  # with more pairs, models are compared with leaders and neighbours only
 
 
 class Window(Part):
-    """Only the newest rows count, by a column or folder key of dates, times or whole numbers."""
+    """Count only the newest rows, by a column or folder key of dates, times or whole numbers."""
 
     column: str | None = None
-    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None  # up to the newest value: 7d, 12h, 2w, 3
-    since: str | None = None  # follows from `last` where that is given
+    last: Annotated[str, Field(pattern=r"^[0-9]+[hdw]?$")] | None = None  # before the newest value: 7d, 12h, 2w, 3
+    since: str | None = None  # computed from `last` if that is set
 
     @model_validator(mode="after")
     def _has_column(self) -> Window:
@@ -259,9 +253,9 @@ class Window(Part):
 
 
 class Series(Part):
-    """Models that are points of a series over training steps or dates."""
+    """Models whose names are points of a series; the pattern has the groups `model` and `step`."""
 
-    pattern: str | None = None  # of their names, with groups `model` and `step`
+    pattern: str | None = None
 
     @field_validator("pattern")
     @classmethod
@@ -276,12 +270,12 @@ class Series(Part):
 
 
 class Run(Part):
-    """How the work is cut; none of it changes a number."""
+    """Resources. They do not change results."""
 
-    memory_gb: float | None = Field(None, gt=0)  # shards are cut by it; by default half of the machine's
+    memory_gb: float | None = Field(None, gt=0)  # sets the size of shards; default: half of the machine
     shard_mb: float | None = Field(None, gt=0)
     bucket_rows: int | None = Field(None, gt=0)
-    threads: int | None = Field(None, gt=0)  # of one task; by default every core, on a cluster one
+    threads: int | None = Field(None, gt=0)  # per task; default: all cores, on a cluster 1
 
     @property
     def memory(self) -> float:
@@ -289,15 +283,15 @@ class Run(Part):
 
     @property
     def shard_size(self) -> float:
-        """Megabytes of files counted together. A guess: the need depends on keys not yet read."""
+        """Megabytes of files per shard: an estimate, since memory depends on the number of keys."""
         return self.shard_mb or max(16.0, 512 * self.memory)
 
 
 class Storage(Part):
-    """Patience with object storage; where it is and who may use it comes from the environment alone."""
+    """Limits for requests to object storage. Addresses and credentials come from the environment."""
 
-    timeout_s: float = Field(30.0, gt=0)  # a request that is silent for this long is tried again
-    retry_s: float = Field(180.0, gt=0)  # one that keeps failing for this long is given up, and the run with it
+    timeout_s: float = Field(30.0, gt=0)  # a request without a response for this long is repeated
+    retry_s: float = Field(180.0, gt=0)  # the run fails if a request fails for this long
 
 
 PATIENCE = Storage()
@@ -311,8 +305,7 @@ class Settings(Part):
     duplicates: Duplicates = Duplicates()
     rubric: Rubric = Rubric()
     metrics: Metrics = Metrics()
-    spectra: dict[str, tuple[float, ...]] = {}
-    """Weights w_1..w_k over thresholds, by name: `spectrum-NAME@k` and `geo-spectrum-NAME@k_L`."""
+    spectra: dict[str, tuple[float, ...]] = {}  # weights w_1..w_k of spectrum-NAME@k and geo-spectrum-NAME@k_L
     uncertainty: Uncertainty = Uncertainty()
     overall: Overall = Overall()
     gates: Gates = Gates()
@@ -342,38 +335,36 @@ class Settings(Part):
 
     @property
     def measured(self) -> dict[str, str]:
-        """The column of each measure."""
+        """Return the column of each measure."""
         return {name: measure.column or name for name, measure in self.measures.items()}
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Carried columns, those asked for as slices or clusters included."""
+        """Return all carried columns, including slices and clusters."""
         cluster = (self.columns.cluster,) if self.columns.cluster not in (None, "subject") else ()
         return tuple(dict.fromkeys((*self.columns.carry, *self.by, *cluster)))
 
     @property
     def used(self) -> set[str]:
-        """Every column the counts depend on."""
+        """Return every column that the counts depend on."""
         keys = [key for key in NAMING if key != "answer" or self.answers]
         named = (*self.carried, *self.protocol.columns, *self.measured.values(), *filter(None, [self.window.column]))
         return {*(name for key in keys for name in self.columns.parts(key)), *named}
 
     @property
     def series_pattern(self) -> str | None:
-        """Regular expression of the names of points; None where there are no series."""
+        """Return the regular expression of series; None without series."""
         default = r"(?P<model>.+)@(?P<step>-?[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2})" if self.columns.step else None
         return self.series.pattern or default
 
     @property
     def answers(self) -> bool:
-        """Answers are counted where the lake has them and a vote is wanted."""
-        names = (*self.metrics.names, *self.compare.metrics)
-        return self.metrics.names in ((), ("all",)) or any(
-            name.strip().lower().startswith(("vote", "cons")) for name in names
-        )
+        """Return whether a metric needs the answers."""
+        names = [name.strip().lower() for name in (*self.metrics.names, *self.compare.metrics)]
+        return self.metrics.names in ((), ("all",)) or any(name.startswith(("vote", "cons")) for name in names)
 
     def counting(self) -> dict[str, Any]:
-        """The part of the settings that counts depend on; partials are named by it."""
+        """Return the settings that counts depend on; the names of partials depend on them."""
         parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates", "window"})
         parts["policy"].pop("max_rejected")
         parts["window"].pop("last")  # `since` follows from it
@@ -381,16 +372,13 @@ class Settings(Part):
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
 
     def scoring(self) -> dict[str, Any]:
-        """The rest of what the published numbers depend on."""
+        """Return the other settings that published numbers depend on."""
         parts = {"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by", "publish", "series"}
         return self.model_dump(mode="json", include=parts | {"measures"})
 
 
 def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:
-    """Settings from an optional TOML file, then dotted flags such as **{"metrics.names": (...)}.
-
-    `below` is what the lake says of itself: defaults, section by section, for what neither of the two says.
-    """
+    """Return settings: those in `below`, then a TOML file, then flags such as **{"metrics.names": (...)}."""
     tree: dict[str, Any] = {}
     if config is not None:
         try:
@@ -413,28 +401,25 @@ def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | No
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        message, where = _explain(error), str(config or "settings")
+        (message, hint), where = _explain(error), str(config or "settings")
         if flags.get("by") and message.startswith("by: "):
             message, where = message.removeprefix("by: "), "--by"
-        raise UsageError(message, where=where, hint=_hint(error)) from None
+        raise UsageError(message, where=where, hint=hint) from None
 
 
-def _explain(error: ValidationError) -> str:
-    lines = []
+def _explain(error: ValidationError) -> tuple[str, str | None]:
+    """Return all problems, and for the first unknown key the known ones."""
+    lines, hint = [], None
     for problem in error.errors():
-        key, message = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
-        plain = key in ("", "by")  # the whole tree, or names that are told already
-        wrong = ": ".join(filter(None, (key, message))) + ("" if plain else f", got {problem['input']!r}")
-        lines.append(f"unknown key {key}" if problem["type"] == "extra_forbidden" else wrong)
-    return "; ".join(lines)
-
-
-def _hint(error: ValidationError) -> str | None:
-    """For an unknown key: the keys that are known at that place."""
-    for problem in error.errors():
+        key, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
             section: Any = Settings
             for part in problem["loc"][:-1]:
                 section = section.model_fields[str(part)].annotation
-            return f"known keys: {', '.join(section.model_fields)}"
-    return None
+            hint = hint or f"known keys: {', '.join(section.model_fields)}"
+            lines.append(f"unknown key {key}")
+        elif key in ("", "by"):  # the message has the value
+            lines.append(": ".join(filter(None, (key, message))))
+        else:
+            lines.append(f"{key}: {message}, got {problem['input']!r}")
+    return "; ".join(lines), hint

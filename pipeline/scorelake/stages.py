@@ -297,7 +297,8 @@ def _score_kind(
     models, tasks_of = summaries[MODEL_SUMMARY.name], [task for batch in batches for task in batch]
     if outcomes.binary:
         summaries[ADJUSTED.name] = adjusted_table(tasks_of, models, comparisons[MODEL_RANK.name], settings)
-        summaries[FORECAST.name] = forecast_table(histogram, choose(settings, outcomes), settings)
+        ks = [metric.draws for metric in choose(settings, outcomes) if metric.family.name == "pass@k"]
+        summaries[FORECAST.name] = forecast_table(histogram, ks, settings.uncertainty.confidence)
     return {
         PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
         **summaries,

@@ -1,7 +1,6 @@
-"""Write a synthetic lake for demos, tests and benchmarks: seeded, and streamed so that 1e9 attempts fit any machine.
+"""Write a synthetic lake for demos, tests and benchmarks, in chunks, from a seed.
 
-Models differ in strength, subjects in difficulty, and problems within a subject by a Beta distribution; the number of
-attempts varies, and some attempts are ungraded.
+Models differ in strength, subjects in difficulty, and problems of a subject by a Beta distribution.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +20,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.threads import parallel_map
 
-SUBJECTS = (
-    *("algebra", "biology", "chemistry", "code", "geometry"),
-    *("history", "law", "logic", "physics", "statistics"),
-)
+SUBJECTS = ("algebra", "biology", "chemistry", "code", "geometry", "history", "law", "logic", "physics", "statistics")
 LEVELS = ("easy", "medium", "hard")
 ROWS = 1 << 20
 """Rows generated and written at a time."""
@@ -38,7 +34,7 @@ class Plan:
     problems: int
     attempts: int
     seed: int = 0
-    layout: Literal["clustered", "shuffled"] = "clustered"
+    layout: str = "clustered"
     subjects: int = 5
     ragged: bool = True
     ungraded: float = 0.01

@@ -23,6 +23,11 @@ def escape_control_lines(text: str) -> str:
     )
 
 
+def bare(name: str) -> str:
+    """Return a name in lower case without punctuation: Task-ID -> taskid."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
+
+
 def plural(number: int, noun: str) -> str:
     """Return a count with its noun: 1 problem, 2 problems."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -15,10 +15,7 @@ Result = TypeVar("Result")
 
 
 def parallel_map(task: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None) -> list[Result]:
-    """Return the results in the order of the items; after an error, tasks that have not begun are cancelled.
-
-    By default with one thread per core.
-    """
+    """Return results in the order of the items, by default with a thread per core; an error cancels waiting tasks."""
     work = list(items)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = min(len(work), threads or cores)

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from conftest import attempts, put, run, snapshot
-from scorelake.errors import ScorelakeError
+from conftest import ask, attempts, put, run, snapshot
+from scorelake.errors import ScorelakeError, UsageError
 from scorelake.lake.infer import config_text, infer_config
 from scorelake.lake.listing import listing
 from scorelake.lake.sample import sample_lake
@@ -126,3 +126,16 @@ def test_init_guesses_measures(tmp_path: Path) -> None:
     config = tomllib.loads(config_text(infer_config(sample), "lake"))
     assert config["measures"] == {"cost_usd": {"kind": "cost"}, "output_tokens": {"kind": "tokens"}}
     assert set(Settings.model_validate(config).measures) == {"cost_usd", "output_tokens"}
+
+
+def test_a_file_without_the_column_has_null_measures(tmp_path: Path) -> None:
+    """Logs from before the cost was recorded; a column that no file has is an error with the closest name."""
+    old = pl.DataFrame({"model": "m", "problem_id": ["p", "p"], "attempt": [0, 1], "passed": [True, False]})
+    new = old.with_columns(attempt=pl.col("attempt") + 2, cost_usd=pl.lit(0.5))
+    put(tmp_path / "lake", old, "old.parquet")
+    put(tmp_path / "lake", new, "new.parquet")
+    run(tmp_path / "lake", tmp_path / "out", '[measures]\ncost_usd = {kind = "cost"}\n')
+    columns = "total, attempts, missing"
+    assert ask(tmp_path / "out", f"SELECT {columns} FROM measure_summary") == [(1.0, 2, 2)]
+    with pytest.raises(UsageError, match=r"no column cost_us \(closest: cost_usd\)"):
+        run(tmp_path / "lake", tmp_path / "other", '[measures]\ncost_us = {kind = "cost"}\n')

@@ -12,7 +12,7 @@ import pytest
 from cloud import QUICK, upload
 from conftest import ask, attempts, put, snapshot
 from scorelake.errors import DataError
-from scorelake.lake.description import NAME, described, settings_of
+from scorelake.lake.description import NAME, described, settings_for
 from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
 from scorelake.read import check
@@ -29,14 +29,14 @@ def describe(lake: Path, content: Any = CONTENT) -> str:
 
 def test_below_the_config_and_the_flags(tmp_path: Path) -> None:
     lake, config = describe(tmp_path / "lake"), tmp_path / "c.toml"
-    content = settings_of(lake, None)
+    content = settings_for(lake)
     assert (content.columns.model, content.columns.answer, content.columns.carry) == ("who", "", ("level",))
     assert content.protocol.columns == ("temperature",)
     config.write_text('[columns]\nsubject = "topic"\ncarry = []\n[protocol]\ncolumns = ["grader"]\n')
-    content = settings_of(lake, config, **{"columns.answer": "response"})
+    content = settings_for(lake, config, columns={"answer": "response"})
     assert (content.columns.model, content.columns.subject, content.columns.answer) == ("who", "topic", "response")
     assert (content.columns.carry, content.protocol.columns) == ((), ("grader",))
-    assert settings_of(str(tmp_path / "nothing"), None) == settings_of(str(config), None) == Settings()
+    assert settings_for(str(tmp_path / "nothing")) == settings_for(str(config)) == Settings()
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-un
     assert cli("score", lake, "--out", out).returncode == 0
     assert ask(out, sql) == [("", 4)]
     assert cli("count", lake, "--out", tmp_path / "parts", "--shard", "1/1").returncode == 0
-    assert score_lake(lake, Output(tmp_path / "parts"), settings_of(str(lake), None)).files_reused == 1
+    assert score_lake(lake, Output(tmp_path / "parts"), settings_for(str(lake))).files_reused == 1
 
 
 @pytest.mark.parametrize(

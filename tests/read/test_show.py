@@ -4,12 +4,14 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from conftest import attempts, put, run
 from counted import Row, rows, scored
 from scorelake.cli import app
+from scorelake.metrics import forecast
 from scorelake.page.build import build_page
 from scorelake.read.board import Line
 from scorelake.read.show import _axis, _bar, show_leaderboard
@@ -63,6 +65,45 @@ def test_by_subject(out: Path) -> None:
     told = "\n".join(_shown(out, "--by-subject"))
     after = told.split("default · y · pass@1")[1]
     assert [cells[0] for cells in _cells(after.splitlines())[:3]] == ["1\u20133"] * 3, "nobody solves anything in y"
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three models on 40 problems, one on the easier half, and one whose attempts stop after a pass."""
+    counts = [row for i in range(3) for row in _model(f"m{i}", [(i + j) % 5 for j in range(40)], 4)]
+    counts += _model("half", [3, 4, 2, 4] * 5, 4)
+    counts += [row | {"n": 4 - row["c"]} for row in _model("stops", [0, 1] * 20)]
+    return scored(tmp_path_factory.mktemp("uneven"), counts)
+
+
+def test_partial_models_have_an_expected_score_and_adaptive_ones_a_remark(uneven: Path) -> None:
+    (row,) = rows(uneven, "FROM adjusted WHERE model = 'half'")
+    expected = f"{row['value_adjusted']:.1%} ({100 * row['lo_adjusted']:.1f} to {100 * row['hi_adjusted']:.1f})"
+    expected += " expected over all problems under a Rasch model"
+    assert row["share_tried"] == 0.5
+    report = " ".join(CliRunner().invoke(app, ["report", str(uneven)]).stdout.split())
+    for text in ("\n".join(_shown(uneven)), report, build_page(uneven)):
+        assert expected in text
+        assert text.count("expected over all") == (2 if text.startswith("<!doctype") else 1)
+        assert "attempts seem to stop after a pass, which biases the scores upwards" in text
+    flaky = rows(uneven, "SELECT count(*) AS n FROM flaky WHERE model = 'half' AND 0 < c AND c < n AND rate = c / n")
+    assert flaky == [{"n": 10}]
+
+
+def test_k_beyond_the_attempts_is_forecast(uneven: Path) -> None:
+    """The numbers of metrics.forecast, with reasons; none beyond four times n."""
+    told = _shown(uneven, "--metric", "pass@16", "--format", "json")
+    lines = {row["model"]: row for row in json.loads("\n".join(told))}
+    counts = np.array(
+        [row["c"] for row in rows(uneven, "FROM problem_counts WHERE model = 'm1' ORDER BY problem_id")]
+    )
+    value, lo, hi = forecast(np.full(40, 4), counts, 16)
+    assert [lines["m1"][name] for name in ("value", "lo", "hi")] == pytest.approx([value, lo, hi], abs=1e-9)
+    assert {row["part"] for row in lines.values()} == {"forecast"}
+    assert list(lines)[-1] == "half", "unranked models are last"
+    assert "Forecast: no problem has that many attempts" in "\n".join(_shown(uneven, "--metric", "pass@16"))
+    assert _shown(uneven, "--metric", "pass@17") == []
+    assert "forecast" not in "\n".join(_shown(uneven, "--metric", "pass@2"))
 
 
 def _line(value: float | None, lo: float | None, hi: float | None) -> Line:

@@ -74,17 +74,26 @@ def test_a_missing_part_is_named(out: Path, tmp_path: Path) -> None:
         assert apart == pytest.approx(0, abs=1e-12)
 
 
+PASSED = [("m", 0.416666667, 1, 2, None), ("only", None, None, 2, "math"), ("other", 0.1, 2, 2, None)]
+
+
 def test_rewards_are_not_averaged_with_verdicts(out: Path) -> None:
-    """A metric that a kind of outcome does not have, or has on another scale, names the benchmark as missing."""
+    """Averages are over benchmarks of one kind and scale; a missing one is named, and ranks have ranges."""
     problems = [f"p{i}" for i in range(30)]
-    verdicts = attempts(model="m", benchmark="math", problem_id=problems, passed=[i % 2 == 0 for i in range(30)])
+    verdicts = [
+        attempts(model=model, benchmark=benchmark, problem_id=problems, passed=[i % every == 0 for i in range(30)])
+        for model, benchmark, every in (("m", "math", 2), ("m", "code", 3), ("other", "math", 5), ("only", "code", 1))
+    ]
+    verdicts.append(attempts(model="other", benchmark="code", problem_id=problems, passed=[False] * 30))
     rewards = attempts(model="m", benchmark="games", problem_id=problems, score=[10.5 * i for i in range(30)])
-    run(pl.concat([verdicts, rewards], how="diagonal"), out, metrics=())
-    sql = "SELECT metric, value, missing FROM overall WHERE metric IN ('pass@1', 'avg@N', 'max@1') ORDER BY 1"
-    assert ask(out, sql) == [
-        ("avg@N", None, "games"),
-        ("max@1", None, "math"),
-        ("pass@1", None, "games"),
+    run(pl.concat([*verdicts, rewards], how="diagonal"), out, metrics=())
+    sql = "SELECT metric, model, round(value, 9), rank_lo, benchmarks, missing FROM overall ORDER BY 1, 2"
+    assert [row for row in ask(out, sql) if row[0] in ("avg@N", "max@1", "pass@1")] == [
+        *[("avg@N", *row) for row in PASSED],
+        ("max@1", "m", 152.25, None, 1, None),
+        ("max@1", "only", None, None, 1, "games"),
+        ("max@1", "other", None, None, 1, "games"),
+        *[("pass@1", *row) for row in PASSED],
     ]
 
 

@@ -30,10 +30,7 @@ def main() -> None:
 
 
 def _leave(code: list[int]) -> None:
-    """Exit without finalizing the interpreter: threads of obstore may still use it and would abort the process.
-
-    Without a code there was an unexpected exception, which the interpreter reports.
-    """
+    """Exit without finalizing the interpreter, which threads of obstore may still use; without a code after a bug."""
     if code:
         with suppress(OSError):
             sys.stdout.flush()

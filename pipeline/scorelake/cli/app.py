@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from scorelake import __version__
+from scorelake import __version__, reporting
 
 # Before numpy is loaded. On a busy machine the threads of OpenBLAS wait twenty times longer for each other than one
 # thread takes for the only matrix product of the job.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Searching all installed packages for plugins is most of pydantic's import time; there are none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+Names = list[str] | None
 
 app = typer.Typer(
     name="scorelake",
@@ -25,32 +30,29 @@ app = typer.Typer(
 )
 
 
-Out = Annotated[str, typer.Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="KEY=NAME",
-        help="Map a column, such as model=model_name. Repeatable; a repeated key joins its columns.",
-    ),
-]
-Window = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN=LENGTH", help="Only the newest rows: date=7d, date=2026-11-01 (since), or run=3."),
-]
-Measures = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--measure",
-        metavar="NAME=KIND",
-        help="A column of what attempts cost, such as cost_usd=cost. Kinds: cost, tokens, time. Repeatable.",
-    ),
-]
+Out = Annotated[str, Argument(help="The output of `score`: a folder, or s3://, gs://, az://.")]
+_COLUMN = "Map a column, such as model=model_name. Repeatable; a repeated key joins its columns."
+_WINDOW = "Only the newest rows: date=7d, date=2026-11-01 (since), or run=3."
+_MEASURE = "A column of what attempts cost, such as cost_usd=cost. Kinds: cost, tokens, time. Repeatable."
+Columns = Annotated[Names, Option("--column", metavar="KEY=NAME", help=_COLUMN)]
+Window = Annotated[str | None, Option(metavar="COLUMN=LENGTH", help=_WINDOW)]
+Measures = Annotated[Names, Option("--measure", metavar="NAME=KIND", help=_MEASURE)]
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Register a command. Errors that users can cause become one message and an exit code."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> None:
+        with reporting.failures():
+            function(*args, **options)
+
+    return app.command()(run)
 
 
 @app.callback(invoke_without_command=True)
 def version(
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    show_version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if show_version:
         print(__version__)

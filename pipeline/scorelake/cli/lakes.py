@@ -1,7 +1,4 @@
-"""Commands that read a lake, or make one: score, count, init, ingest, synth.
-
-Heavy libraries are imported by the command that needs them, so that --help is instant.
-"""
+"""Commands that read or make a lake. Heavy libraries are imported by the command that needs them."""
 
 from __future__ import annotations
 
@@ -14,73 +11,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, Measures, Window, app
+from scorelake.cli.app import Columns, Measures, Names, Window, app, command
 from scorelake.errors import ScorelakeError, UsageError
-from scorelake.storage.disk import is_remote
+from scorelake.storage.disk import is_remote, replace_text
 
 if TYPE_CHECKING:
+    from scorelake.lake.listing import LakeListing
     from scorelake.settings import Settings
 
 CONFIG = "scorelake.toml"
 """The name of a config that is found without --config."""
 GUARDED = "guarded"
 """Set by the entry point: the job runs in a child process, so that a file that crashes it can be named."""
-Lake = Annotated[str, typer.Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
-Metrics = Annotated[str | None, typer.Option(help="Such as pass@1,pass@8,bayes@N, or all. Default: about 15.")]
-Config = Annotated[
-    Path | None, typer.Option(help="TOML file of settings. Default: scorelake.toml here or beside the lake, if any.")
-]
-AllowEmpty = Annotated[bool, typer.Option("--allow-empty", help="Publish even if a metric loses all its values.")]
-MetricsFile = Annotated[Path | None, typer.Option(help="Write a Prometheus textfile here, also on errors.")]
-Scores = Annotated[bool, typer.Option("--scores", help="Include the [gates] metric of every model in the textfile.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout, also on errors.")]
+Lake = Annotated[str, Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
+Config = Annotated[Path | None, Option(help="Settings in TOML. Default: scorelake.toml here or beside the lake.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON document to stdout, also on errors.")]
 EngineName = StrEnum("EngineName", ["local", "ray"])
 Rule = StrEnum("Rule", ["fail", "ungraded"])
-
-
-class Layout(StrEnum):
-    clustered = "clustered"
-    shuffled = "shuffled"
-
-
-Address = Annotated[str | None, typer.Option(help="Address of the Ray cluster: host:port, or auto.")]
+Layout = StrEnum("Layout", ["clustered", "shuffled"])
 
 
 @app.command()
 def score(
     context: typer.Context,
     lake: Lake,
-    out: Annotated[
-        str, typer.Option(help="Folder of leaderboard.duckdb and its snapshots; also s3://, gs://, az://.")
-    ],
-    metrics: Metrics = None,
+    out: Annotated[str, Option(help="Folder of the leaderboard; also s3://, gs://, az://.")],
+    metrics: Annotated[str | None, Option(help="Such as pass@1,bayes@N, or all. Default: about 15.")] = None,
     config: Config = None,
     column: Columns = None,
     measure: Measures = None,
     window: Window = None,
-    by: Annotated[list[str] | None, typer.Option(help="Also report by this column. Repeatable.")] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="Memory to aim at, in GB. Default: half of the machine.")
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
-    address: Address = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the files and columns without scoring.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Recount every file.")] = False,
-    allow_quarantine: Annotated[
-        bool, typer.Option("--allow-quarantine", help="Leave unreadable files out instead of failing.")
-    ] = False,
-    allow_empty: AllowEmpty = False,
+    by: Annotated[Names, Option(help="Also report by this column. Repeatable.")] = None,
+    memory: Annotated[float | None, Option(help="Gigabytes to aim at. Default: half of the machine.")] = None,
+    engine: Annotated[EngineName, Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
+    address: Annotated[str | None, Option(help="Address of the Ray cluster: host:port, or auto.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check the files and columns without scoring.")] = False,
+    full: Annotated[bool, Option("--full", help="Recount every file.")] = False,
+    allow_quarantine: Annotated[bool, Option("--allow-quarantine", help="Leave unreadable files out.")] = False,
+    allow_empty: Annotated[bool, Option("--allow-empty", help="Publish even if a metric loses all values.")] = False,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")] = False,
-    metrics_file: MetricsFile = None,
-    scores: Scores = False,
+    quiet: Annotated[bool, Option("--quiet", help="Print only warnings and errors.")] = False,
+    metrics_file: Annotated[Path | None, Option(help="Write a Prometheus textfile here, also on errors.")] = None,
+    scores: Annotated[bool, Option("--scores", help="Add the [gates] metric of every model to it.")] = False,
 ) -> None:
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
     output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
-    allowed = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
-    options: dict[str, Any] = {**allowed, "engine": engine.value, "address": address, "warn": reporting.say}
+    options: dict[str, Any] = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
+    options |= {"engine": engine.value, "address": address}
 
     def settings() -> Settings:
         names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure, "window": window}
@@ -100,67 +80,52 @@ def score(
     run_job(isolated, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
 
 
-@app.command()
+@command
 def init(
     lake: Lake,
-    config: Annotated[Path, typer.Option(help="The file to write.")] = Path(CONFIG),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
+    config: Annotated[Path, Option(help="The file to write.")] = Path(CONFIG),
+    force: Annotated[bool, Option("--force", help="Overwrite that file.")] = False,
 ) -> None:
     """Inspect a lake, infer the column mapping, and write a commented config."""
-    with reporting.failures():
-        if config.exists() and not force:
-            raise UsageError(
-                "exists already", where=str(config), hint="--force overwrites it, --config names another"
-            )
-        from scorelake import settings, tasks
-        from scorelake.lake import description, infer, listing, sample
-        from scorelake.storage.disk import replace_text
+    if config.exists() and not force:
+        raise UsageError("exists already", where=str(config), hint="--force overwrites it, --config names another")
+    from scorelake import settings, tasks
+    from scorelake.lake.description import described
 
-        if description.described(lake, settings.PATIENCE):
-            reporting.say(
-                f"note: {lake} contains its own column mapping: `score` needs no config, and a config overrides it"
-            )
-        listed = listing.listing(lake)
-        sampled = sample.sample_lake(listed, settings.Settings())
-        inferred = infer.infer_config(sampled)
-        replace_text(config, infer.config_text(inferred, lake))
-        reporting.inferred(inferred, sampled, lake, config)
-        tasks.refuse_misfits(listed.root, listed.files, settings.load(config), lake, every_file=True)
-        reporting.next_command(lake, config)
+    if described(lake, settings.PATIENCE):
+        reporting.say(
+            f"note: {lake} contains its own column mapping: `score` needs no config, and a config overrides it"
+        )
+    listed = write_inferred_config(lake, config)
+    tasks.refuse_misfits(listed.root, listed.files, settings.load(config), lake, every_file=True)
+    print(f"next: {reporting.score_command(lake, config)}")
 
 
 @app.command()
 def ingest(
-    format: Annotated[str, typer.Argument(help="auto, or the tool that wrote the files; docs/ingest.md lists them.")],  # noqa: A002
-    sources: Annotated[list[str], typer.Argument(help="Files and folders of results.")],
-    lake: Annotated[str, typer.Option(help="Folder to which the attempts are added.")],
-    model: Annotated[str | None, typer.Option(help="The model, where the files do not name it.")] = None,
-    benchmark: Annotated[str | None, typer.Option(help="The benchmark, where the files do not name it.")] = None,
-    subject: Annotated[str | None, typer.Option(help="The subject, or for Inspect metadata.KEY.")] = None,
+    format: Annotated[str, Argument(help="auto, or the tool that wrote the files; docs/ingest.md lists them.")],  # noqa: A002
+    sources: Annotated[list[str], Argument(help="Files and folders of results.")],
+    lake: Annotated[str, Option(help="Folder to which the attempts are added.")],
+    model: Annotated[str | None, Option(help="The model, where the files do not name it.")] = None,
+    benchmark: Annotated[str | None, Option(help="The benchmark, where the files do not name it.")] = None,
+    subject: Annotated[str | None, Option(help="The subject, or for Inspect metadata.KEY.")] = None,
     scorer: Annotated[
-        list[str] | None,
-        typer.Option(help="Inspect: SCORER or SCORER.KEY; prime-rl: the agent. Or TASK=SCORER. Repeatable."),
+        Names, Option(help="Inspect: SCORER or SCORER.KEY. prime-rl: agent. Repeatable, also TASK=SCORER.")
     ] = None,
     filter: Annotated[  # noqa: A002
-        list[str] | None, typer.Option(help="lm-eval: which filter's verdicts. Or TASK=FILTER. Repeatable.")
+        Names, Option(help="lm-eval: which filter's verdicts. Or TASK=FILTER. Repeatable.")
     ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Which metric or reward. Or TASK=METRIC. Repeatable.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="HELM: which split.")] = None,
-    map: Annotated[list[str] | None, typer.Option(help="KEY=THEIRS, such as passed=correct. Repeatable.")] = None,  # noqa: A002
-    true: Annotated[list[str] | None, typer.Option(help="A text that means passed. Repeatable.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Lowest reward that counts as passed.")] = None,
+    metric: Annotated[Names, Option(help="Which metric or reward. Or TASK=METRIC. Repeatable.")] = None,
+    split: Annotated[str | None, Option(help="HELM: which split.")] = None,
+    map: Annotated[Names, Option(help="KEY=THEIRS, such as passed=correct. Repeatable.")] = None,  # noqa: A002
+    true: Annotated[Names, Option(help="A text that means passed. Repeatable.")] = None,
+    threshold: Annotated[float | None, Option(help="Lowest reward that counts as passed.")] = None,
     errors: Annotated[
-        Rule | None, typer.Option(help="How to count attempts without a verdict. Default: as the tool does.")
+        Rule | None, Option(help="How attempts without a verdict count. Default: as in the tool.")
     ] = None,
-    missing: Annotated[Rule | None, typer.Option(help="SWE-bench: problems that were never attempted.")] = None,
-    protocol_ignore: Annotated[
-        list[str] | None, typer.Option(help="Settings that are not part of the protocol.")
-    ] = None,
-    skip_refused: Annotated[
-        bool, typer.Option("--skip-refused", help="Skip refused files instead of failing.")
-    ] = False,
+    missing: Annotated[Rule | None, Option(help="SWE-bench: problems that were never attempted.")] = None,
+    protocol_ignore: Annotated[Names, Option(help="Settings that are not part of the protocol.")] = None,
+    skip_refused: Annotated[bool, Option("--skip-refused", help="Skip refused files instead of failing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Convert logs of other tools into a lake, with a report for every file."""
@@ -169,11 +134,10 @@ def ingest(
         from scorelake.ingest import contract, job
 
         lists = {"scorer": scorer, "filter": filter, "metric": metric, "map": map, "true": true}
-        lists |= {"ignore": protocol_ignore}
+        lists = {name: value or [] for name, value in {**lists, "ignore": protocol_ignore}.items()}
         names = {"model": model, "benchmark": benchmark, "subject": subject, "split": split, "threshold": threshold}
         rules = {"errors": errors and str(errors), "missing": missing and str(missing)}
-        typed = {name: value or [] for name, value in lists.items()} | names | rules
-        options = contract.IngestOptions.parse(**typed)
+        options = contract.IngestOptions.parse(**lists, **names, **rules)
         with reporting.progress_bar() as progress:
             report = job.ingest(sources, lake, format, options, skip_refused, progress)
     reporting.ingested(report, output)
@@ -183,14 +147,12 @@ def ingest(
 def count(
     context: typer.Context,
     lake: Lake,
-    out: Annotated[str, typer.Option(help="The output of `score`.")],
-    shard: Annotated[str, typer.Option(help="Which part of the lake: 3/64 is the third of 64.")],
+    out: Annotated[str, Option(help="The output of `score`.")],
+    shard: Annotated[str, Option(help="Which part of the lake: 3/64 is the third of 64.")],
     config: Config = None,
     column: Columns = None,
-    by: Annotated[list[str] | None, typer.Option(help="Slices, the same as for `score`. Repeatable.")] = None,
-    memory: Annotated[
-        float | None, typer.Option(help="Target memory in gigabytes; use the same value for every part.")
-    ] = None,
+    by: Annotated[Names, Option(help="Slices, the same as for `score`. Repeatable.")] = None,
+    memory: Annotated[float | None, Option(help="Gigabytes to aim at: the same for every part.")] = None,
 ) -> None:
     """Count one part of the new files for a later `score`. Parts may run in parallel on any machine."""
 
@@ -212,31 +174,28 @@ def count(
     run_job(context.obj == GUARDED, work, lambda full: crash_candidates(lake, out, settings(), full))
 
 
-@app.command()
+@command
 def synth(
-    lake: Annotated[Path, typer.Argument(help="A new or empty folder.")],
-    models: Annotated[int, typer.Option(help="Number of models.")] = 5,
-    problems: Annotated[int, typer.Option(help="Number of problems.")] = 200,
-    attempts: Annotated[int, typer.Option(help="Largest number of attempts per model and problem.")] = 16,
-    seed: Annotated[int, typer.Option(help="Same seed, same lake.")] = 0,
-    layout: Annotated[
-        Layout, typer.Option(help="clustered by problem under model=, or shuffled by date with models mixed")
-    ] = Layout.clustered,
-    subjects: Annotated[int, typer.Option(help="Number of subjects, up to 10.")] = 5,
-    ragged: Annotated[bool, typer.Option(help="n varies between half of --attempts and all of it.")] = True,
-    ungraded: Annotated[float, typer.Option(help="Share of attempts without a verdict.")] = 0.01,
-    rewards: Annotated[bool, typer.Option("--rewards", help="Also a continuous score per attempt.")] = False,
-    files: Annotated[int | None, typer.Option(help="Number of files.")] = None,
+    lake: Annotated[Path, Argument(help="A new or empty folder.")],
+    models: Annotated[int, Option(help="Number of models.")] = 5,
+    problems: Annotated[int, Option(help="Number of problems.")] = 200,
+    attempts: Annotated[int, Option(help="Largest number of attempts per model and problem.")] = 16,
+    seed: Annotated[int, Option(help="Same seed, same lake.")] = 0,
+    layout: Annotated[Layout, Option(help="clustered: a folder per model; shuffled: by date.")] = Layout.clustered,
+    subjects: Annotated[int, Option(help="Number of subjects, up to 10.")] = 5,
+    ragged: Annotated[bool, Option(help="n varies between half of --attempts and all of it.")] = True,
+    ungraded: Annotated[float, Option(help="Share of attempts without a verdict.")] = 0.01,
+    rewards: Annotated[bool, Option("--rewards", help="Also a continuous score per attempt.")] = False,
+    files: Annotated[int | None, Option(help="Number of files.")] = None,
 ) -> None:
     """Generate a realistic lake for experiments."""
-    with reporting.failures():
-        from scorelake import synth as maker
+    from scorelake import synth as maker
 
-        if str(lake).startswith(("s3:/", "gs:/", "az:/")):
-            raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
-        plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
-        total = maker.write(lake, plan)
-        reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
+    if str(lake).startswith(("s3:/", "gs:/", "az:/")):
+        raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
+    plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
+    total = maker.write(lake, plan)
+    reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 
 
 def find_config(lake: str) -> Path | None:
@@ -245,15 +204,26 @@ def find_config(lake: str) -> Path | None:
     return next((folder / CONFIG for folder in folders if (folder / CONFIG).is_file()), None)
 
 
-def remembered_settings(out: str) -> Settings | None:
+def write_inferred_config(lake: str, config: Path) -> LakeListing:
+    """Infer the columns of a lake, print them and write them to a config; return the listing of the lake."""
+    from scorelake.lake import infer, listing, sample
+    from scorelake.settings import Settings
+
+    listed = listing.listing(lake)
+    sampled = sample.sample_lake(listed, Settings())
+    inferred = infer.infer_config(sampled)
+    replace_text(config, infer.config_text(inferred, lake))
+    reporting.inferred(inferred, sampled, lake, config)
+    return listed
+
+
+def published_settings(out: str) -> Settings | None:
     """Return the settings of the published run of an output on a disk; None if there is none."""
     from scorelake.publish.snapshot import Output, stored_settings
 
-    if is_remote(out) or not Path(out).is_dir():
-        return None
-    with suppress(ScorelakeError):  # what is wrong with the output, `score` itself reports
-        manifest = Output.at(out).current()
-        return None if manifest is None else stored_settings(manifest)
+    with suppress(ScorelakeError):  # `score` itself reports what is wrong with the output
+        if not is_remote(out) and Path(out).is_dir() and (manifest := Output.at(out).current()) is not None:
+            return stored_settings(manifest)
     return None
 
 
@@ -261,16 +231,14 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
     """Return what differs of the settings that scores depend on: keys, with the value of `before`."""
     from scorelake.publish.runs import flatten_settings
 
-    ours, theirs = (
-        dict(flatten_settings({**each.counting(), **each.scoring(), "gates": each.gates.model_dump()}))
-        for each in (before, now)
-    )
+    trees = [{**each.counting(), **each.scoring(), "gates": each.gates.model_dump()} for each in (before, now)]
+    old, new = (dict(flatten_settings(tree)) for tree in trees)
     moving = "window.since" if now.window.last else ""
-    return [f"{key} = {value}" for key, value in ours.items() if theirs.get(key) != value and key != moving]
+    return [f"{key} = {value}" for key, value in old.items() if new.get(key) != value and key != moving]
 
 
 def load_settings(
-    lake: str, column: list[str] | None, out: str, engine: EngineName = EngineName.local, **arguments: Any
+    lake: str, column: Names, out: str, engine: EngineName = EngineName.local, **arguments: Any
 ) -> Settings:
     """Return the settings of `score`. Polars reads its number of threads once, when it is loaded."""
     from scorelake.lake.description import described, mapped, measured, settings_for
@@ -280,17 +248,14 @@ def load_settings(
         arguments["config"] = config
     arguments["measures"] = measured(arguments.get("measures") or ())
     settings = settings_for(lake, columns=mapped(column or ()), **arguments)
-    before = remembered_settings(out)
-    if before is not None:
-        changed = changed_settings(before, settings)
+    before = published_settings(out)
+    if before is not None and (changed := ", ".join(changed_settings(before, settings))):
         is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures", "window"))
-        if changed and not is_given and not described(lake, settings.storage):
-            reporting.say(
-                f"using the settings of the last run of {out}: {', '.join(changed)} (--config overrides them)"
-            )
+        if is_given or described(lake, settings.storage):
+            reporting.say(f"settings changed since the last run of {out}, which had {changed}")
+        else:
+            reporting.say(f"using the settings of the last run of {out}: {changed} (--config overrides them)")
             settings = before.model_copy(update={"run": settings.run, "storage": settings.storage})
-        elif changed:
-            reporting.say(f"settings changed since the last run of {out}, which had {', '.join(changed)}")
     if settings.run.threads and engine is EngineName.local:
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings

@@ -1,7 +1,4 @@
-"""Commands about an output: compare, sql, check, gc, runs, rollback, show, page, report, export.
-
-Heavy libraries are imported by the command that needs them, so that --help is instant.
-"""
+"""Commands about an output. Heavy libraries are imported by the command that needs them."""
 
 from __future__ import annotations
 
@@ -12,14 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 import scorelake
 from scorelake import reporting
-from scorelake.cli.app import Out, app
+from scorelake.cli.app import Names, Out, app, command
 from scorelake.errors import UsageError
 from scorelake.text import escape_control_lines, escape_controls
 
-Metric = Annotated[str | None, typer.Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
+Metric = Annotated[str | None, Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
 Format = StrEnum("Format", ["table", "csv", "json"])
 Form = StrEnum("Form", ["table", "csv", "json", "markdown"])
 Kind = StrEnum("Kind", ["csv", "parquet", "xlsx"])
@@ -27,49 +25,38 @@ Undecided = StrEnum("Undecided", ["pass", "fail"])
 Naming = StrEnum("Naming", ["ids", "numbers", "none"])
 
 
-@app.command()
+@command
 def compare(
     out: Out,
-    model_a: Annotated[str, typer.Argument(help="The model to compare against.")],
-    model_b: Annotated[str, typer.Argument(help="The model whose lift over A is computed.")],
-    metric: Annotated[str, typer.Option(help="Any metric that the lake allows.")] = "pass@1",
-    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this protocol, such as temperature=0.2. Twice, for one model: of A, and of B."),
-    ] = None,
-    run: Annotated[
-        list[str] | None,
-        typer.Option(help="A as it was in this run (number or id), B as published. Twice: of A, and of B."),
-    ] = None,
+    model_a: Annotated[str, Argument(help="The model to compare against.")],
+    model_b: Annotated[str, Argument(help="The model whose lift over A is computed.")],
+    metric: Annotated[str, Option(help="Any metric that the lake allows.")] = "pass@1",
+    benchmark: Annotated[str | None, Option(help="Only this benchmark.")] = None,
+    protocol: Annotated[Names, Option(help="Only this protocol, such as temperature=0.2. Twice: of A, of B.")] = None,
+    run: Annotated[Names, Option(help="A as of this run (number or id), B as published. Twice: of A, of B.")] = None,
 ) -> None:
     """Compare two models on the problems both attempted."""
-    with reporting.failures():
-        with scorelake.open(out) as board:
-            comparison = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-        reporting.data(str(comparison))
+    with scorelake.open(out) as board:
+        comparison = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
+    reporting.data(str(comparison))
 
 
 @app.command()
 def gate(
     out: Out,
-    base: Annotated[str, typer.Argument(help="The model to be held against.")],
-    candidate: Annotated[str, typer.Argument(help="The model that must not be worse.")],
-    metric: Annotated[str, typer.Option(help="Any metric that the lake allows.")] = "pass@1",
-    margin: Annotated[float, typer.Option(help="The fall that is still accepted.")] = 0.02,
-    benchmark: Annotated[list[str] | None, typer.Option(help="Only this benchmark. Repeatable.")] = None,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Only this protocol. Twice: of the base, and of the candidate.")
-    ] = None,
-    run: Annotated[
-        list[str] | None, typer.Option(help="The run of the base (number or id). Twice: also of the candidate.")
-    ] = None,
-    superiority: Annotated[bool, typer.Option("--superiority", help="The candidate must be better.")] = False,
-    undecided: Annotated[Undecided | None, typer.Option(help="Count undecided as this, instead of exit 7.")] = None,
-    calibration: Annotated[bool, typer.Option(help="Measure error rates on halves of the attempts.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown table to this file.")] = None,
+    base: Annotated[str, Argument(help="The model to be held against.")],
+    candidate: Annotated[str, Argument(help="The model that must not be worse.")],
+    metric: Annotated[str, Option(help="Any metric that the lake allows.")] = "pass@1",
+    margin: Annotated[float, Option(help="The fall that is still accepted.")] = 0.02,
+    benchmark: Annotated[Names, Option(help="Only this benchmark. Repeatable.")] = None,
+    protocol: Annotated[Names, Option(help="Only this protocol. Twice: of the base, and of the candidate.")] = None,
+    run: Annotated[Names, Option(help="The run of the base (number or id). Twice: also of the candidate.")] = None,
+    superiority: Annotated[bool, Option("--superiority", help="The candidate must be better.")] = False,
+    undecided: Annotated[Undecided | None, Option(help="Count undecided as this, instead of exit 7.")] = None,
+    calibration: Annotated[bool, Option(help="Measure error rates on halves of the attempts.")] = True,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    junit: Annotated[Path | None, Option(help="Write JUnit XML to this file.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write a Markdown table to this file.")] = None,
 ) -> None:
     """Decide whether a model is not worse than another: exit 0 pass, 3 fail, 7 undecided."""
     with reporting.failures(reporting.CommandOutput(as_json)):
@@ -92,17 +79,17 @@ def gate(
 @app.command()
 def plan(
     out: Out,
-    question: Annotated[str, typer.Option(help='"A vs B" (two models), "top 1", or "half-width 0.02".')] = "top 1",
-    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
-    lift: Annotated[float | None, typer.Option(help="The lift to find. Default: the one seen so far.")] = None,
+    question: Annotated[str, Option(help='"A vs B" (two models), "top 1", or "half-width 0.02".')] = "top 1",
+    benchmark: Annotated[str | None, Option(help="Only this benchmark.")] = None,
+    lift: Annotated[float | None, Option(help="The lift to find. Default: the one seen so far.")] = None,
     cost_per_problem: Annotated[
-        float | None, typer.Option(help="The cost of a new problem, as a multiple of an attempt's.")
+        float | None, Option(help="The cost of a new problem, as a multiple of an attempt's.")
     ] = None,
     work_list: Annotated[
-        Path | None, typer.Option(help="Write the attempts that are missing to this .csv, .jsonl or .parquet file.")
+        Path | None, Option(help="Write the attempts that are missing to this .csv, .jsonl or .parquet file.")
     ] = None,
-    attempts: Annotated[int | None, typer.Option(min=1, help="Attempts per problem of the work list.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    attempts: Annotated[int | None, Option(min=1, help="Attempts per problem of the work list.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Plan the problems and attempts that answer a question about pass@1."""
     with reporting.failures(reporting.CommandOutput(as_json)):
@@ -120,185 +107,172 @@ def plan(
             reporting.say(f"{missing:,} attempts are listed in {work_list}")
 
 
-@app.command()
+@command
 def sql(
     out: Out,
-    query: Annotated[str, typer.Argument(help="Any SELECT over the tables and views.")],
-    format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,  # noqa: A002
-    spreadsheet: Annotated[
-        bool, typer.Option("--spreadsheet", help="CSV in which no cell can start a formula.")
-    ] = False,
+    query: Annotated[str, Argument(help="Any SELECT over the tables and views.")],
+    format: Annotated[Format, Option(help="How to print the rows.")] = Format.table,  # noqa: A002
+    spreadsheet: Annotated[bool, Option("--spreadsheet", help="CSV in which no cell can start a formula.")] = False,
 ) -> None:
     """Run one query in a read-only session that cannot touch other files."""
-    with reporting.failures():
-        if spreadsheet and format is Format.json:
-            raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
-        as_table = format is Format.table and not spreadsheet
-        from scorelake.read import session
+    if spreadsheet and format is Format.json:
+        raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
+    as_table = format is Format.table and not spreadsheet
+    from scorelake.read import session
 
-        with scorelake.open(out) as board:
-            columns, rows = board.rows(query, limit=session.MAX_ROWS + 1 if as_table else None)
-        if as_table:
-            from scorelake.read import show
+    with scorelake.open(out) as board:
+        columns, rows = board.rows(query, limit=session.MAX_ROWS + 1 if as_table else None)
+    if as_table:
+        from scorelake.read import show
 
-            show.print_rows(columns, rows[: session.MAX_ROWS])
-            if len(rows) > session.MAX_ROWS:
-                reporting.say(f"these are the first {session.MAX_ROWS:,} rows; --format csv prints them all")
-        elif format is Format.json:
-            reporting.data(session.to_json(columns, rows))
-        else:
-            text = session.to_csv(columns, rows, spreadsheet)
-            reporting.data("\n".join(map(escape_controls, text.split("\n"))) if sys.stdout.isatty() else text)
+        show.print_rows(columns, rows[: session.MAX_ROWS])
+        if len(rows) > session.MAX_ROWS:
+            reporting.say(f"these are the first {session.MAX_ROWS:,} rows; --format csv prints them all")
+    elif format is Format.json:
+        reporting.data(session.to_json(columns, rows))
+    else:
+        text = session.to_csv(columns, rows, spreadsheet)
+        reporting.data("\n".join(map(escape_controls, text.split("\n"))) if sys.stdout.isatty() else text)
 
 
-@app.command()
+@command
 def check(
     out: Out,
-    lake: Annotated[str | None, typer.Option(help="The lake, if it is no longer where the run found it.")] = None,
+    lake: Annotated[str | None, Option(help="The lake, if it is no longer where the run found it.")] = None,
 ) -> None:
     """Verify checksums and row accounting, and recount the lake independently in SQL."""
-    with reporting.failures():
-        from scorelake.publish.snapshot import Output
-        from scorelake.read import check as checking
+    from scorelake.publish.snapshot import Output
+    from scorelake.read import check as checking
 
-        reporting.findings(checking.check(Output.at(out), lake), out)
+    reporting.findings(checking.check(Output.at(out), lake), out)
 
 
-@app.command()
-def gc(
-    out: Out, keep: Annotated[int, typer.Option(min=1, help="How many of the newest snapshots to keep.")] = 5
-) -> None:
+@command
+def gc(out: Out, keep: Annotated[int, Option(min=1, help="How many of the newest snapshots to keep.")] = 5) -> None:
     """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
-    with reporting.failures():
-        from scorelake.publish import publication, snapshot
+    from scorelake.publish import publication, snapshot
 
-        with snapshot.Output.at(out).held() as output:
-            reporting.removed(publication.collect_garbage(output, keep))
+    with snapshot.Output.at(out).held() as output:
+        reporting.removed(publication.collect_garbage(output, keep))
 
 
-@app.command()
+@command
 def runs(out: Out) -> None:
     """List all published runs, the current one, and those that can be rolled back to."""
-    with reporting.failures():
-        from scorelake.publish import runs as published_runs
-        from scorelake.publish import snapshot
+    from scorelake.publish import runs as published_runs
+    from scorelake.publish import snapshot
 
-        reporting.data("\n".join(published_runs.describe_runs(snapshot.Output.at(out))))
+    reporting.data("\n".join(published_runs.describe_runs(snapshot.Output.at(out))))
 
 
-@app.command()
+@command
 def rollback(
-    out: Out, run: Annotated[str, typer.Argument(help="A run that `scorelake runs OUT` lists, by number or id.")]
+    out: Out, run: Annotated[str, Argument(help="A run that `scorelake runs OUT` lists, by number or id.")]
 ) -> None:
     """Show an earlier run again, until the next `score`."""
-    with reporting.failures():
-        from scorelake.publish import publication, snapshot
+    from scorelake.publish import publication, snapshot
 
-        with snapshot.Output.at(out).held() as output:
-            manifest = publication.rollback(output, run)
-        run_id, number = manifest["run"]["run_id"], manifest["run"]["number"]
-        reporting.say(f"Rolled back to run {number} ({run_id}). The next `score` replaces it.")
+    with snapshot.Output.at(out).held() as output:
+        manifest = publication.rollback(output, run)
+    run_id, number = manifest["run"]["run_id"], manifest["run"]["number"]
+    reporting.say(f"Rolled back to run {number} ({run_id}). The next `score` replaces it.")
 
 
-@app.command()
+@command
 def show(
     out: Out,
     metric: Metric = None,
-    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
-    by_subject: Annotated[bool, typer.Option("--by-subject", help="One table per subject.")] = False,
-    by: Annotated[str | None, typer.Option(help="One table per value of a column that was scored with --by.")] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Largest number of models per table.")] = None,
-    format: Annotated[Form, typer.Option(help="How to print it.")] = Form.table,  # noqa: A002
+    benchmark: Annotated[str | None, Option(help="Only this benchmark.")] = None,
+    by_subject: Annotated[bool, Option("--by-subject", help="One table per subject.")] = False,
+    by: Annotated[str | None, Option(help="One table per value of a column that was scored with --by.")] = None,
+    top: Annotated[int | None, Option(min=1, help="Largest number of models per table.")] = None,
+    series: Annotated[str | None, Option(help="Instead: the curve of this run over its steps.")] = None,
+    measure: Annotated[str | None, Option(help="Instead: what attempts cost by this measure.")] = None,
+    format: Annotated[Form, Option(help="How to print it.")] = Form.table,  # noqa: A002
 ) -> None:
     """Print the leaderboard of one metric."""
-    with reporting.failures():
-        from scorelake.read import session, show
+    from scorelake.read import session, show
 
-        column = "subject" if by is None and by_subject else by
-        with session.reading(out) as folder:
+    column = "subject" if by is None and by_subject else by
+    with session.reading(out) as folder:
+        if series or measure:
+            what = show.show_series if series else show.show_measure
+            text = what(folder, series or measure or "", format.value)
+        else:
             text = show.show_leaderboard(folder, metric, benchmark, column, top, format.value)
-        if text is not None:
-            typer.echo(text)
+    if text is not None:
+        typer.echo(text)
 
 
-@app.command()
+@command
 def page(
     out: Out,
-    html: Annotated[Path, typer.Option(help="The file to write.")],
+    html: Annotated[Path, Option(help="The file to write.")],
     metric: Metric = None,
-    title: Annotated[str | None, typer.Option(help="The heading. Default: the benchmarks.")] = None,
-    problems: Annotated[
-        Naming, typer.Option(help="Problems by their ids, by numbers, or (for private sets) none.")
-    ] = Naming.ids,
-    top: Annotated[int, typer.Option(min=1, help="Models shown at first; all are in the page.")] = 50,
+    title: Annotated[str | None, Option(help="The heading. Default: the benchmarks.")] = None,
+    problems: Annotated[Naming, Option(help="Problems by id, by number, or none.")] = Naming.ids,
+    top: Annotated[int, Option(min=1, help="Models shown at first; all are in the page.")] = 50,
 ) -> None:
     """Write the leaderboard as one self-contained page, for mail, a phone or a projector."""
-    with reporting.failures():
-        from scorelake.page.build import build_page
-        from scorelake.read.session import reading
-        from scorelake.storage.disk import replace_text
+    from scorelake.page.build import build_page
+    from scorelake.read.session import reading
+    from scorelake.storage.disk import replace_text
 
-        if html.is_dir():
-            raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
-        _refuse_ours(out, html)
-        with reading(out) as folder:
-            text = build_page(folder, metric, title, problems.value, top)
-        replace_text(html, text)
-        reporting.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
+    if html.is_dir():
+        raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
+    _refuse_ours(out, html)
+    with reading(out) as folder:
+        text = build_page(folder, metric, title, problems.value, top)
+    replace_text(html, text)
+    reporting.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
 
 
-@app.command()
+@command
 def report(
     out: Out,
     metric: Metric = None,
     page: Annotated[
-        str | None,
-        typer.Option(help="The address of the page, to link to. Default: OUT/leaderboard.html, if current."),
+        str | None, Option(help="Address of the page. Default: OUT/leaderboard.html, if current.")
     ] = None,
 ) -> None:
     """Print one page of Markdown for a pull request or a chat: verdict, top ten, movers, warnings."""
-    with reporting.failures():
-        from scorelake.read import report, session
+    from scorelake.read import report, session
 
-        default_page = Path(out) / "leaderboard.html"
-        with session.reading(out) as folder:
-            address = page or (default_page.as_posix() if report.is_of(default_page, folder) else None)
-            typer.echo(report.report(folder, metric, address), nl=False)
+    default_page = Path(out) / "leaderboard.html"
+    with session.reading(out) as folder:
+        address = page or (default_page.as_posix() if report.is_of(default_page, folder) else None)
+        typer.echo(report.report(folder, metric, address), nl=False)
 
 
-@app.command()
+@command
 def export(
     out: Out,
-    directory: Annotated[Path, typer.Argument(help="The folder to write to.")],
-    format: Annotated[Kind, typer.Option(help="CSV cells never start a formula; XLSX is one workbook.")] = Kind.csv,  # noqa: A002
+    directory: Annotated[Path, Argument(help="The folder to write to.")],
+    format: Annotated[Kind, Option(help="CSV cells never start a formula; XLSX is one workbook.")] = Kind.csv,  # noqa: A002
 ) -> None:
     """Write the tables as files for other programs, at full precision."""
-    with reporting.failures():
-        from scorelake.read import export, session
+    from scorelake.read import export, session
 
-        _refuse_ours(out, directory)
-        with session.reading(out) as folder:
-            paths = export.write(folder, directory, format.value)
-        reporting.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
+    _refuse_ours(out, directory)
+    with session.reading(out) as folder:
+        paths = export.write(folder, directory, format.value)
+    reporting.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
 
 
-@app.command()
+@command
 def publish(
     out: Out,
-    postgres: Annotated[str, typer.Option(help="postgresql://user@host/database, or service=name; no password.")],
-    schema: Annotated[str, typer.Option(help="The schema of the tables.")] = "scorelake",
-    tables: Annotated[
-        list[str] | None, typer.Option("--with", help="Copy this large view too, such as problem_scores.")
-    ] = None,
+    postgres: Annotated[str, Option(help="postgresql://user@host/database, or service=name; no password.")],
+    schema: Annotated[str, Option(help="The schema of the tables.")] = "scorelake",
+    tables: Annotated[Names, Option("--with", help="Copy this large view too, such as problem_scores.")] = None,
 ) -> None:
     """Copy the tables to PostgreSQL; readers there see one complete run or the next."""
-    with reporting.failures():
-        from scorelake.read import postgres as database
-        from scorelake.read import session
+    from scorelake.read import postgres as database
+    from scorelake.read import session
 
-        with session.reading(out) as folder:
-            target = database.publish(folder, postgres, schema, tables or ())
-        reporting.say(f"published to {target}" if target else "the database has this run already: nothing to do")
+    with session.reading(out) as folder:
+        target = database.publish(folder, postgres, schema, tables or ())
+    reporting.say(f"published to {target}" if target else "the database has this run already: nothing to do")
 
 
 def _refuse_ours(out: str, target: Path) -> None:

@@ -6,10 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from scorelake import guard, reporting
 from scorelake.cli.app import app
-from scorelake.cli.lakes import CONFIG, GUARDED, crash_candidates, find_config, load_settings, run_job
+from scorelake.cli.lakes import (
+    CONFIG,
+    GUARDED,
+    crash_candidates,
+    find_config,
+    load_settings,
+    run_job,
+    write_inferred_config,
+)
 from scorelake.errors import DataError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
 
@@ -22,10 +31,8 @@ TABLES = (".csv", ".jsonl", ".ndjson")
 @app.command()
 def quick(
     context: typer.Context,
-    sources: Annotated[
-        list[str], typer.Argument(help="Logs of an evaluation tool, a Parquet, CSV or JSON Lines file, or a lake.")
-    ],
-    out: Annotated[str, typer.Option(help="Output folder of the leaderboard and its page.")] = "scorelake-out",
+    sources: Annotated[list[str], Argument(help="Logs; a Parquet, CSV or JSON Lines file; or a lake.")],
+    out: Annotated[str, Option(help="Output folder of the leaderboard and its page.")] = "scorelake-out",
 ) -> None:
     """Score logs, a table of attempts, or a lake, with columns inferred; print the leaderboard and write its page.
 
@@ -45,7 +52,7 @@ def quick(
 
             with reporting.progress_bar() as progress:
                 settings = load_settings(lake, None, out, config=config)
-                report = pipeline.run_score(lake, out, settings, full=full, progress=progress, warn=reporting.say)
+                report = pipeline.run_score(lake, out, settings, full=full, progress=progress)
             output.done(report)
             page = Path("leaderboard.html") if is_remote(out) else Path(out) / "leaderboard.html"
             with reading(out) as folder:
@@ -108,16 +115,13 @@ def _read_table(path: Path) -> pl.DataFrame:
 def _configure(lake: str, out: str) -> Path | None:
     """Return the config to use: one that is there, none for a lake that describes itself, or else an inferred one."""
     from scorelake import settings
-    from scorelake.lake import description, infer, listing, sample
+    from scorelake.lake import description, infer
 
     if (config := find_config(lake)) is not None or description.described(lake, settings.PATIENCE):
         return config
     config = Path(CONFIG if is_remote(out) else f"{out.rstrip('/')}.toml")
-    inferred = infer.infer_config(sampled := sample.sample_lake(listing.listing(lake), settings.Settings()))
-    text = infer.config_text(inferred, lake)
-    if config.is_file() and config.read_text().splitlines()[:1] == text.splitlines()[:1]:
+    if config.is_file() and config.read_text().startswith(infer.config_head(lake)):
         reporting.say(f"using {config}, which was inferred from {lake} before; remove it to infer the columns again")
         return config
-    replace_text(config, text)
-    reporting.inferred(inferred, sampled, lake, config)
+    write_inferred_config(lake, config)
     return config

@@ -75,10 +75,6 @@ class BoardResult:
     metrics: list[MetricResult]
 
 
-def resample_plan(settings: Settings) -> ResamplePlan:
-    return ResamplePlan(settings.compare.resamples, settings.compare.seed, settings.uncertainty.confidence)
-
-
 def compare_boards(
     benchmarks: Sequence[Benchmark],
     chosen: Sequence[Metric],
@@ -122,17 +118,18 @@ class BoardTask:
 
 def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Settings) -> Iterator[BoardTask]:
     """Yield the boards of a benchmark. Where there are many subjects, their pairs have fewer resamples."""
-    plan, (overall, *subjects) = resample_plan(settings), benchmark.boards
-    of_subjects = metrics if settings.compare.metrics or settings.metrics.names else 1
+    compare, (overall, *subjects) = settings.compare, benchmark.boards
+    plan = ResamplePlan(compare.resamples, compare.seed, settings.uncertainty.confidence)
+    of_subjects = metrics if compare.metrics or settings.metrics.names else 1
     for first, boards, share, used in ((0, [overall], 1, metrics), (1, subjects, _SUBJECT_SHARE, of_subjects)):
-        partners = _partners([len(board.models) for board in boards], used, settings.compare.max_pairs)
+        partners = _partners([len(board.models) for board in boards], used, compare.max_pairs)
         pairs = used * sum(_count_pairs(len(board.models), partners) for board in boards)
         own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
         for i, board in enumerate(boards, start=first):
             models, (keys, clustered) = len(board.models), benchmark.units(i)
             units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
-            unranked = rank_eligibility(board, settings.compare)
+            unranked = rank_eligibility(board, compare)
             yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
 
 
@@ -175,12 +172,9 @@ class MetricTask:
     """Models, two by two, of which one has more than MAX_FLIP_RATIO times as many attempts per problem."""
     bounds: tuple[float, float]
 
-    def compared(self) -> tuple[Ints, Ints]:
-        return self.result.a[self.result.compared], self.result.b[self.result.compared]
-
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery, int]]:
         """Yield queries with the numbers of their pairs among those compared, and the bytes of the answer."""
-        a, b = self.compared()
+        a, b = (models[self.result.compared] for models in (self.result.a, self.result.b))
         units = max(1, self.sums.sums.shape[1])
         for i, at in enumerate(pair_batches(self.sums.differ(a, b), max(1, max_bytes // (2 * _FLOAT * units)))):
             size = _FLOAT * at.size * (4 + 2 * units * (i > 0))
@@ -235,10 +229,9 @@ def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) 
         task, board, plan = tasks[i], tasks[i].board, tasks[i].board.plan
         if drawn_for != (board.id[0], board.units.size, plan):  # boards of a benchmark share weights and signs
             drawn_for, drawn = (board.id[0], board.units.size, plan), resample(board.units, plan.resamples, plan.seed)
-        (a, b), ranked, clustered = task.compared(), task.result.ranked, board.clustered
-        comparison = PairedComparison(
-            task.sums, a, b, ranked, drawn, plan.confidence, clustered, task.n_differs, task.bounds
-        )
+        a, b = (models[task.result.compared] for models in (task.result.a, task.result.b))
+        how = (drawn, plan.confidence, board.clustered, task.n_differs, task.bounds)
+        comparison = PairedComparison(task.sums, a, b, task.result.ranked, *how)
         for _, at, (wins, *differences) in parts:
             comparison.compare(at, wins, *differences)
         out.append((board.id, task.result.finish(*comparison.finish())))

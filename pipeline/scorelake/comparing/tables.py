@@ -240,15 +240,15 @@ def overall_ranges(
         pool_protocols(pairs.drop_nulls("lift"), models).join(weights, on=["benchmark", "protocol"])
         .group_by(*keys, "model_a", "model_b", maintain_order=True)
         .agg(
-            lift=(pl.col("weight") * pl.col("lift")).sum(),
-            se=((pl.col("weight") * se) ** 2).sum().sqrt(),
-            share=pl.col("weight").sum(),
+            lift=(pl.col("weight") * pl.col("lift")).sum() / pl.col("weight").sum(),
+            se=((pl.col("weight") * se) ** 2).sum().sqrt() / pl.col("weight").sum(),
+            benchmarks=pl.len().cast(pl.Int64),
         )
-        .filter(pl.col("share") > 1 - 1e-9)
     )  # fmt: skip
     valued = overall.drop_nulls("value").with_columns(rivals=pl.len().over(keys) - 1)
     for side in ("model_a", "model_b"):
-        sums = sums.join(valued.select(*keys, pl.col("model").alias(side), "rivals"), on=[*keys, side], suffix="_b")
+        sides = valued.select(*keys, "benchmarks", pl.col("model").alias(side), "rivals")
+        sums = sums.join(sides, on=[*keys, "benchmarks", side], suffix="_b")
     z = (pl.col("lift").abs() / pl.col("se")).fill_nan(0.0)  # 0 / 0: the two never differ
     sums = sums.with_columns(p=pl.Series(2 * ndtr(-sums.select(z).to_series().to_numpy())))
     q = pl.col("p").map_batches(lambda p: pl.Series(benjamini_hochberg(p)), return_dtype=pl.Float64).over(keys)

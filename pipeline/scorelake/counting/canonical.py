@@ -87,7 +87,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
     if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     read = [
-        *settings.measured.values(),
+        *(column for column in settings.measured.values() if column in schema),
         *(source.column for sources in keys.values() for source in sources if source.column),
         *(source.column for sources in others.values() for source in sources.values() if source.column),
         *(name for name in (names.passed, names.score) if name in schema),
@@ -174,7 +174,7 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
 def _check_measures(settings: Settings, schema: Schema, wrong: list[Misfit]) -> None:
     for column in settings.measured.values():
         if column not in schema:
-            wrong.append(_missing(column, "measures"))
+            wrong.append(_missing(column, "measures", others_may_have=True))  # null where a file lacks it
         elif not (schema[column].is_numeric() or schema[column] == pl.Null):
             wrong.append(Misfit("measures", f"column {column} is {schema[column]}; it must be a number"))
 
@@ -283,8 +283,8 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
         is_other = pl.any_horizontal(differing) & ~pl.any_horizontal(wrong_keys.values())
         wrong_keys["in conflict with the folder's name"] = is_other
     reasons = {**wrong_keys, INVALID: (canonical.kind == REJECTED) & ~pl.any_horizontal(wrong_keys.values())}
-    for name, column in canonical.measures.items():
-        is_wrong = ~pl.col(column).cast(pl.Float64).is_between(0, MAX_MEASURE)  # NaN is in no interval
+    for name in canonical.measures:
+        is_wrong = ~_measure(canonical, name).is_between(0, MAX_MEASURE)  # NaN is in no interval
         has_reason = pl.any_horizontal(reasons.values())
         reasons[f"{name} is negative, infinite, NaN or above {MAX_MEASURE:.0f}"] = is_wrong & ~has_reason
     return reasons
@@ -311,9 +311,14 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
         columns["answer"] = pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64)
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
-    for name, column in canonical.measures.items():
-        columns[MEASURE_PREFIX + name] = pl.col(column).cast(pl.Float64)
+    for name in canonical.measures:
+        columns[MEASURE_PREFIX + name] = _measure(canonical, name)
     return columns
+
+
+def _measure(canonical: Canonical, name: str) -> pl.Expr:
+    column = canonical.measures[name]
+    return pl.col(column).cast(pl.Float64) if column in canonical.columns else pl.lit(None, pl.Float64)
 
 
 def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:

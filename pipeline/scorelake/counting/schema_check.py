@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from scorelake.errors import DataError, ScorelakeError, UsageError, listed
 from scorelake.schemas import ALIASES
 from scorelake.settings import NAMING, Settings
-from scorelake.text import toml_text
+from scorelake.text import bare, toml_text
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,13 @@ def _closest(misfit: Misfit, columns: Iterable[str], most: int = 3) -> list[str]
     then what other tools call it, then names that look alike."""
     if misfit.name is None:
         return []
-    bare: dict[str, list[str]] = {}
+    spellings: dict[str, list[str]] = {}
     for column in columns:
-        bare.setdefault(_bare(column), []).append(column)
-    wanted = [_bare(misfit.name), *(_bare(alias) for alias in ALIASES.get(misfit.key, ()))]
-    alike = difflib.get_close_matches(wanted[0], bare, n=most, cutoff=0.6)
-    names = (name for candidate in (*wanted, *alike) for name in bare.get(candidate, ()))
+        spellings.setdefault(bare(column), []).append(column)
+    wanted = [bare(misfit.name), *(bare(alias) for alias in ALIASES.get(misfit.key, ()))]
+    alike = difflib.get_close_matches(wanted[0], spellings, n=most, cutoff=0.6)
+    names = (name for candidate in (*wanted, *alike) for name in spellings.get(candidate, ()))
     return list(dict.fromkeys(names))[:most]
-
-
-def _bare(name: str) -> str:
-    """A name without case and punctuation: Model-Name is model_name."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 
 def refusal(
@@ -134,6 +129,7 @@ def _hint(shared: Sequence[Misfit], columns: Sequence[str], settings: Settings, 
         lines += [f"{setting} = [{toml_text(others[key])}]"] if key in others else []
     flags = [f"--column {shlex.quote(f'{key}={name}')}" for key, names in named.items() for name in names]
     flags += [f"--by {shlex.quote(others['by'])}"] if "by" in others else []
+    flags += [f"--measure NAME=KIND:{shlex.quote(others['measures'])}"] if "measures" in others else []
     instructions = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
     instructions += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
     return "\n".join(

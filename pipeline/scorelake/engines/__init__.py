@@ -46,13 +46,9 @@ local = LocalEngine()
 
 
 def connect(
-    name: str,
-    address: str | None,
-    settings: Settings,
-    shared: Iterable[str] = (),
-    warn: Callable[[str], None] | None = None,
+    name: str, address: str | None, settings: Settings, shared: Iterable[str] = ()
 ) -> AbstractContextManager[Engine]:
-    """Open an engine by its name; every machine must see the `shared` paths. Warnings go to `warn` or to the log."""
+    """Open an engine by its name; every machine must see the `shared` paths."""
     if name == "local":
         if address is not None:
             raise UsageError("--address is for --engine ray", hint="add --engine ray, or leave the address out")
@@ -64,4 +60,4 @@ def connect(
     except ModuleNotFoundError as error:
         what = f"--engine ray needs a package that is not installed: {error.name}"
         raise UsageError(what, hint="pip install 'scorelake[ray]'") from None
-    return ray.connect(address or "auto", settings.run, shared, warn or ray.LOG)
+    return ray.connect(address or "auto", settings.run, shared)

@@ -1,8 +1,4 @@
-"""List the files of the current version of a Delta table, with the partition values in its log.
-
-The only module that uses deltalake, and only to read the log: files are listed, fetched and counted as those of any
-lake. The log of a table in object storage is copied first, so that credentials, retries and errors are our own.
-"""
+"""List the files of a Delta table. deltalake reads only the log; files are fetched with our own code."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ LOG = "_delta_log"
 
 
 def remote_table_files(url: str, objects: Mapping[str, Object], storage: Storage) -> list[File]:
-    """Return the files of a table in object storage, of which all objects were listed."""
+    """Return the files of a table in object storage."""
     from scorelake.storage.objects import Objects  # noqa: PLC0415 - obstore is loaded where it is used
 
     with TemporaryDirectory() as copy:
@@ -49,21 +45,18 @@ def table_files(folder: str, where: str) -> list[File]:
         raise UsageError(what, where=where, hint="pip install 'scorelake[delta]'") from None
     try:
         table = DeltaTable(folder)
-        _check_features(table, where)
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        if mode != "none":
+            what = (
+                f"this Delta table maps its columns to other names in its files (delta.columnMapping.mode = {mode})"
+            )
+            hint = "copy its rows into a table without column mapping, or export them to Parquet files"
+            raise DataError(what, where=where, hint=hint)
         return _files(table, where, _deleted_rows(table))
     except (DeltaError, OSError, ValueError, TypeError, KeyError) as error:
         hint = "repair the table, or export its current rows to Parquet files and score those"
         what = f"the log of this Delta table cannot be read: {first_line(error)}"
         raise DataError(what, where=where, hint=hint) from None
-
-
-def _check_features(table: Any, where: str) -> None:
-    """Refuse tables whose columns have other names in their files."""
-    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-    if mode != "none":
-        what = f"this Delta table maps its columns to other names in its files (delta.columnMapping.mode = {mode})"
-        hint = "copy its rows into a table without column mapping, or export them to Parquet files"
-        raise DataError(what, where=where, hint=hint)
 
 
 def _deleted_rows(table: Any) -> dict[str, NDArray[Any]]:
@@ -91,7 +84,5 @@ def _files(table: Any, where: str, deleted: dict[str, NDArray[Any]]) -> list[Fil
             raise DataError(what, where=where, hint="score the table that owns the file, or a deep clone of this one")
         files.append(File(path, size, 0, table=table_columns(nulls | values, {}, deleted.pop(path, None))))
     if deleted:
-        raise DataError(
-            f"a deletion vector of this Delta table is of another file: {next(iter(deleted))}", where=where
-        )
+        raise DataError(f"a deletion vector is of a file that the table does not have: {min(deleted)}", where=where)
     return files

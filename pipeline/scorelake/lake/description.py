@@ -1,7 +1,6 @@
-"""The settings of a run: `_scorelake.json`, which `ingest` writes into a lake, below the config, below arguments.
+"""Settings of a run: the description that `ingest` writes into a lake, then the config, then arguments.
 
-The command line and the Python API both call `settings_for`. Nothing here loads Polars: the command line sets its
-number of threads from the settings, and Polars reads that number once, when it is loaded.
+Nothing here loads Polars, since the command line sets its number of threads from the settings.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ def settings_for(
     measures: Mapping[str, Any] | None = None,
     window: str | None = None,
 ) -> Settings:
-    """Return the settings: the description of the lake, overridden by the config, overridden by the arguments.
-
-    Without a lake, `below` takes the place of its description.
-    """
+    """Return settings: the description of the lake (without a lake `below`), then the config, then the arguments."""
     if not isinstance(columns, Mapping | None):
         raise UsageError(f"columns must be a dictionary, got {columns!r}", hint='e.g. {"model": "model_name"}')
     flags = _flatten(config) if isinstance(config, Mapping) else {}
@@ -54,7 +50,10 @@ def settings_for(
     given = {"metrics.names": _names(metrics, "metrics"), "by": _names(by, "by"), "run.memory_gb": memory}
     flags |= {key: value for key, value in given.items() if value not in (None, ())}
     file = None if config is None or isinstance(config, Mapping) else Path(check_location(config, "config"))
-    return load(file, below=below, **flags) if lake is None else settings_of(lake, file, **flags)
+    settings = load(file, below=below, **flags)
+    if lake is not None and (below := described(lake, settings.storage)):
+        return load(file, below=below, **flags)
+    return settings
 
 
 def _names(value: Any, argument: str) -> tuple[str, ...]:
@@ -76,13 +75,6 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
         load(**{str(section): keys})  # raises the same error for an unknown section as a config file does
         flags |= {} if isinstance(keys, Mapping) else {str(section): keys}
     return flags
-
-
-def settings_of(location: str, config: Path | None, **flags: Any) -> Settings:
-    """Return the settings for a lake: its own description, overridden by the config, overridden by the flags."""
-    settings = load(config, **flags)
-    below = described(location, settings.storage)
-    return load(config, below=below, **flags) if below else settings
 
 
 def load_description(location: str, storage: Storage) -> dict[str, Any]:

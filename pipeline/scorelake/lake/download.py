@@ -1,8 +1,4 @@
-"""Copy the files of a shard from object storage to a disk, for readers that know only disks.
-
-A copy has the size and the footer of its file, but only the columns that are read; the rest is a hole. Requests name
-the version that was listed, so a file that has changed since is noticed.
-"""
+"""Copy footers and needed columns of a shard from object storage to sparse files, as they were listed."""
 
 from __future__ import annotations
 
@@ -31,10 +27,7 @@ _MARGIN_BYTES = 128
 def local_copy(
     shard: Shard, folder: Path, settings: Settings, columns: Container[str] | None = None
 ) -> Iterator[Shard]:
-    """Yield the shard with its files on a disk: where they are, or copied to a folder that is removed afterwards.
-
-    Copies hold the footers and the given columns, by default those that the counts depend on.
-    """
+    """Yield the shard with its files on a disk; copies have `columns`, by default those that the counts depend on."""
     if not is_remote(shard.root):
         yield shard
         return

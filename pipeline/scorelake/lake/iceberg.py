@@ -1,8 +1,4 @@
-"""List the files of the current snapshot of an Iceberg table, as its metadata and manifests name them.
-
-The only module that uses pyiceberg, and only to read metadata. Files are read with our own code, so a table may have
-been moved, and credentials, retries and errors are our own.
-"""
+"""List the files of an Iceberg table with pyiceberg, which reads only metadata, through our own code."""
 
 from __future__ import annotations
 
@@ -42,7 +38,9 @@ def table_files(location: str, storage: Storage) -> tuple[str, list[File]]:
         where = _metadata_location(location) if location.startswith(CATALOG) else location
         data = read_bytes(_normalize(where), storage)
         metadata = FromByteStream.table_metadata(io.BytesIO(data), compression=Compressor.get_compressor(where))
-        written_at, folder = _normalize(metadata.location), _folder(where, metadata.location)
+        written_at = _normalize(metadata.location)
+        parent, _, name = _normalize(where).rpartition("/")[0].rpartition("/")
+        folder = parent if name == "metadata" and parent else written_at  # the table may have been moved
 
         def current(path: str) -> str:
             """Return where a file is now that was below `written_at` when the metadata was written."""
@@ -99,12 +97,6 @@ def _normalize(location: str) -> str:
     """Return a path without file://, and s3:// instead of s3a:// and s3n://."""
     location = re.sub(r"^s3[an]://", "s3://", location)
     return re.sub(r"^file:(//)?(?=/)", "", location).rstrip("/")
-
-
-def _folder(where: str, location: str) -> str:
-    """Return the folder around the metadata file, even if the table has been moved since it was written."""
-    above, _, folder = _normalize(where).rpartition("/")[0].rpartition("/")
-    return above if folder == "metadata" and above else _normalize(location)
 
 
 def _table(metadata: Any, where: str, read: Callable[[str], bytes]) -> Any:

@@ -1,7 +1,4 @@
-"""Infer which column of a lake is which, by names, types and values.
-
-The result is a proposal: `config_text` writes it as a config with the reason for each choice, for a person to review.
-"""
+"""Infer the columns of a lake by names, types and values, as a config with reasons for a person to review."""
 
 from __future__ import annotations
 
@@ -11,27 +8,16 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from scorelake.lake.names import (
-    EITHER,
-    FAILS,
-    MODELS,
-    PASSES,
-    PROVENANCE,
-    SETS,
-    VARIANTS,
-    bare,
-    means_failure,
-    words_of,
-)
+from scorelake.lake.names import EITHER, FAILS, MODELS, PASSES, PROVENANCE, SETS, VARIANTS, means_failure, words_of
 from scorelake.lake.sample import Column, LakeSample, one_line
 from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
-from scorelake.text import plural, toml_text
+from scorelake.text import bare, plural, toml_text
 
 CARRY = ("difficulty", "level", "tier", "title", "language", "lang", "year", "source")
 """Usual names of columns that are worth keeping per problem."""
 MIN_ITEMS = 4
-"""So few samples of a task are attempts."""
+"""Up to this many samples of a task are attempts."""
 MEASURES = {
     **dict.fromkeys(("cost", "price", "usd"), "cost"),
     **dict.fromkeys(("latency", "duration", "seconds"), "time"),
@@ -87,11 +73,8 @@ class InferredConfig:
 def infer_config(sample: LakeSample) -> InferredConfig:
     """Choose a column for each setting, in an order in which the clearest come first."""
     columns = list(sample.columns.values())
-    models = [
-        each
-        for each in columns
-        if each.kind == "text" and all(len(text) < 200 and MODELS.search(text) for text in each.distinct.to_list())
-    ]
+    texts = [(each, each.distinct.to_list()) for each in columns if each.kind == "text"]
+    models = [each for each, names in texts if all(len(name) < 200 and MODELS.search(name) for name in names)]
     verdicts = [each for each in columns if each.kind in ("boolean", "text") and _is_verdict(each)]
     rules: dict[str, tuple[Callable[[Column], bool], str, Sequence[Column]]] = {
         "model": (_is_name, "no column with names of models; or put files into folders model=NAME", models),
@@ -157,10 +140,7 @@ def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> Inferred
 
 
 def _with_item(choice: ColumnChoice, sample: LakeSample, free: Sequence[Column]) -> ColumnChoice:
-    """Add the number of an item within its task: 400 samples of 2 tasks are 400 problems, not 2.
-
-    `task_id` with few samples each stays as it is: these are attempts.
-    """
+    """Add the item within its task: 400 samples of 2 tasks are 400 problems. A few samples per task are attempts."""
     assert choice.column is not None
     if bare(choice.column) != "task":
         return choice
@@ -299,12 +279,9 @@ def _separating_column(
     and the same values in most attempts of a model.
     """
     attempt_names = {bare(alias) for alias in ALIASES["attempt"]}  # seeds and runs are attempts
-    free = [
-        each
-        for name, each in sample.columns.items()
-        if name not in (*keys, *outcomes) and each.kind not in ("empty", "other") and bare(name) not in attempt_names
-        if PROVENANCE.isdisjoint(words_of(name))
-    ]
+    names = [name for name in sample.columns if name not in (*keys, *outcomes) and bare(name) not in attempt_names]
+    free = [sample.columns[name] for name in names if PROVENANCE.isdisjoint(words_of(name))]
+    free = [each for each in free if each.kind not in ("empty", "other")]
     models = [] if model is None else [model]
     for column in sorted(free, key=lambda each: not _is_variant(each)):
         separated = [*keys, column.name]
@@ -342,21 +319,23 @@ def _protocol_and_carry(
     def is_constant(name: str) -> bool:
         return not problem or sample.rows.group_by(problem).agg(pl.col(name).n_unique())[name].max() == 1
 
-    # a text such as `prompt` that differs between problems only is a part of the problem
-    protocol = tuple(
-        each
-        for each in free
-        if each.is_setting
-        and not (each.kind == "text" and len(each.distinct) > 1 and problem and is_constant(each.name))
-    )
+    def is_prompt(each: Column) -> bool:  # a text that differs between problems only is a part of the problem
+        return bool(problem) and each.kind == "text" and len(each.distinct) > 1 and is_constant(each.name)
+
+    protocol = tuple(each for each in free if each.is_setting and not is_prompt(each))
     candidates = [each for each in free if bare(each.name) in CARRY and each.name not in RESERVED]
     return protocol, tuple(each for each in candidates if each not in protocol and is_constant(each.name))
 
 
+def config_head(lake: str) -> str:
+    """Return the first line of an inferred config."""
+    return f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it.\n"
+
+
 def config_text(inferred: InferredConfig, lake: str) -> str:
     """Return the text of a scorelake.toml."""
-    head = f"# Inferred by `scorelake init` from some rows of {one_line(lake)}. Review it before you use it."
-    lines = [head, *([f"# These rows are {inferred.numbers}."] if inferred.numbers else []), "", "[columns]"]
+    numbers = [f"# These rows are {inferred.numbers}."] if inferred.numbers else []
+    lines = [config_head(lake).rstrip(), *numbers, "", "[columns]"]
     for key, choice in inferred.columns.items():
         if choice.column is not None:
             names = toml_text(choice.column) if choice.added is None else _list(choice.names)
@@ -387,8 +366,8 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
 
 
 def _columns(key: str, columns: Iterable[Column], why: str) -> str:
-    details = "; ".join(f"{column.name}: {column.summary}" for column in columns)
-    return _line(f"{key} = {_list(column.name for column in columns)}", f"{why}; {details}")
+    details = [why, *(f"{column.name}: {column.summary}" for column in columns)]
+    return _line(f"{key} = {_list(column.name for column in columns)}", "; ".join(details))
 
 
 def _line(setting: str, why: str) -> str:

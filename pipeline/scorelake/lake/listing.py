@@ -1,8 +1,4 @@
-"""List the files of a lake once; nothing outside of the listing is read.
-
-The listing does not use glob patterns: hidden and temporary files are not part of a lake, a file that is reached
-twice counts once, and partition values stay strings.
-"""
+"""List the files of a lake: without hidden and temporary ones, and each once however it is reached."""
 
 from __future__ import annotations
 
@@ -55,10 +51,7 @@ class LakeListing:
 def listing(
     location: str | Path, storage: Storage = PATIENCE, exclude: Sequence[str] = (), out: str | Path | None = None
 ) -> LakeListing:
-    """List every Parquet file below a folder, the files of a table, or a single file, sorted by path.
-
-    Files that match a pattern of `exclude`, output folders, and `out`, the output to be written, are left out.
-    """
+    """List the Parquet files of a folder or table, sorted by path, without those of outputs and `exclude`."""
     if out is not None:
         refuse_inside(location, out)
     lake = _list(str(location), storage, None if out is None else _absolute(out))
@@ -66,10 +59,8 @@ def listing(
     if not lake.files:
         hint = f"files must end in {', '.join(SUFFIXES)}; names that start with _ or . are ignored"
         if lake.left_out and not is_remote(str(location)):
-            logs = shlex.quote(str(location))
-            hint += (
-                f"; are these logs of an evaluation tool? scorelake ingest auto {logs} --lake LAKE, then score LAKE"
-            )
+            command = f"scorelake ingest auto {shlex.quote(str(location))} --lake LAKE"
+            hint += f"; are these logs of an evaluation tool? {command}, then score LAKE"
         raise LakeError(f"no Parquet file inside ({len(lake.left_out)} other files)", where=lake.root, hint=hint)
     paths = [file.path for file in lake.files]
     # [ is literal: file names contain it more often than patterns do, and run[1]/* is not run1/*
@@ -93,11 +84,9 @@ def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
     if missing:
         what = f"{len(missing):,} files that ingest wrote are missing, such as {missing[0]}"
         raise DataError(what, where=lake.root, hint="run the same ingest again, or copy the lake again")
+    reason = "not named in _scorelake.json: ingest did not write it, or replaced it"
     others = sorted({file.path for file in lake.files} - in_force)
-    reasons = tuple(
-        (path, "not named in _scorelake.json: ingest did not write it, or replaced it") for path in others
-    )
-    return replace(lake, files=files, left_out=(*lake.left_out, *reasons))
+    return replace(lake, files=files, left_out=(*lake.left_out, *((path, reason) for path in others)))
 
 
 def refuse_inside(location: str | Path, out: str | Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from scorelake.text import bare
+
 
 def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -39,11 +41,6 @@ SETS = _set("task dataset split config subset suite category domain topic sectio
 _FAILURES = _set("fail fails failed failure error errored wrong incorrect loss lost unsolved unresolved unsuccessful")
 _SUCCESSES = _set("pass passed correct solved resolved success successful accepted right ok")
 _NEGATIONS = _set("no not non without free")
-
-
-def bare(name: str) -> str:
-    """Return a name in lower case without punctuation: Task-ID -> taskid."""
-    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 
 def words_of(name: str) -> list[str]:

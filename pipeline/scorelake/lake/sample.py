@@ -1,4 +1,4 @@
-"""Read a sample of an unknown lake: its columns, its folder keys, and some rows of some files."""
+"""Read some rows of some files of a lake: to infer its columns, and to warn of settings that would be pooled."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from scorelake.errors import DataError
 from scorelake.lake.download import local_copy
 from scorelake.lake.listing import LakeListing
 from scorelake.lake.names import names_setting
-from scorelake.settings import Settings
+from scorelake.settings import COMPOSITE, Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import first_line, is_remote
 from scorelake.storage.files import File, Shard
+from scorelake.text import toml_text
 
 FILES, GROUPS, ROWS = 8, 3, 3000
-"""Number of files, of row groups per file, and of rows per row group."""
+"""Files, row groups per file, and rows per row group."""
+MAX_FILES, MAX_ROWS = 64, 1 << 14
+"""Files and rows per row group where only the columns of settings are read."""
 _UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, parquet.DamagedError, UnicodeError, OSError)
 MAX_SETTINGS = 50
 """A column with more values is no setting, whatever its name."""
-_EXAMPLES, _EXAMPLE_LENGTH = 4, 30
+_EXAMPLES, _LENGTH = 4, 30
 _KINDS = {"boolean": "booleans", "integer": "whole numbers", "number": "numbers", "text": "texts"}
 
 
@@ -80,7 +83,8 @@ class Column:
     @property
     def summary(self) -> str:
         """The kind and some values, for example `texts: easy, hard`."""
-        examples = [_shorten(str(value)) for value in self.distinct.head(_EXAMPLES).to_list()]
+        lines = [one_line(str(value)) for value in self.distinct.head(_EXAMPLES).to_list()]
+        examples = [line if len(line) <= _LENGTH else f"{line[: _LENGTH - 3]}..." for line in lines]
         more = ", ..." if len(self.distinct) > _EXAMPLES else ""
         kind = "folders" if self.is_folder else _KINDS.get(self.kind, self.type)
         return f"{kind}: {', '.join(examples)}{more}" if examples else f"{kind} with nothing but nulls"
@@ -180,6 +184,40 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _shorten(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _EXAMPLE_LENGTH else f"{line[: _EXAMPLE_LENGTH - 3]}..."
+def pooled_in_lake(lake: LakeListing, settings: Settings) -> list[str]:
+    """Return the warnings of `pooled_settings` for a lake, by some rows of some files."""
+
+    def is_unused(name: str) -> bool:
+        return names_setting(name) and name not in settings.used
+
+    files = FILES if is_remote(lake.root) else MAX_FILES
+    try:
+        rows = sample_lake(lake, settings, Names(is_unused), files, MAX_ROWS).rows
+        names = {name for name in rows.columns if is_unused(name) and rows[name].n_unique() > 1}
+        if not names:
+            return []
+        names |= {part for key in COMPOSITE for part in settings.columns.parts(key)}
+        return pooled_settings(sample_lake(lake, settings, names, files, MAX_ROWS).rows, settings)
+    except DataError:  # counting reports what is wrong with the files
+        return []
+
+
+def pooled_settings(rows: pl.DataFrame, settings: Settings) -> list[str]:
+    """Warn of settings that differ within a model and benchmark, but not of texts that only problems differ in."""
+    parts = {key: [part for part in settings.columns.parts(key) if part in rows.columns] for key in COMPOSITE}
+    warnings = []
+    for name in rows.columns:
+        column = Column(name, "", rows[name])
+        if name in settings.used or not column.is_setting:
+            continue
+        problem = parts["subject"] + parts["problem_id"] if column.kind == "text" else []
+        groups = rows.group_by(*parts["benchmark"], *parts["model"], *problem)
+        if groups.agg(pl.col(name).n_unique())[name].max() == 1:
+            continue
+        counts = rows[name].value_counts().sort("count", name, descending=[True, False], nulls_last=True).rows()
+        values = ", ".join(f"{value} ({number:,} rows)" for value, number in counts[:5])
+        more = f", and {len(counts) - 5:,} more values" if len(counts) > 5 else ""
+        columns = f"columns = [{toml_text(name)}] keeps them apart, [columns] carry = [{toml_text(name)}] accepts it"
+        what = f"{values}{more}, of {rows.height:,} rows looked at"
+        warnings.append(f"rows that differ in {name} are pooled: {what}; [protocol] {columns}")
+    return warnings

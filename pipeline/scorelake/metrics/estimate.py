@@ -26,7 +26,6 @@ from scorelake.metrics.distributions import (
     product_credits,
 )
 from scorelake.metrics.families import Metric, as_metric
-from scorelake.metrics.vote import Ballots
 from scorelake.threads import parallel_map
 
 _UNIT = (0.0, 1.0)
@@ -64,7 +63,7 @@ def evaluate(
     for metric in metrics:
         if metric.family.vote is not None:
             message = f"{metric.name}: n and c do not determine the answers"
-            raise MetricError(message, hint="use of_answers() or vote()")
+            raise MetricError(message, hint="use vote()")
     order = np.argsort(weights, kind="stable")  # levels rise
     levels = np.array(weights, dtype=np.float64)[order]
     counts = np.stack([n - c, c], axis=1)[:, order]
@@ -108,16 +107,10 @@ def estimate_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike, p
     return of_levels(metric, levels, table, prior)
 
 
-def of_answers(metric: Metric, answers: Ballots) -> Estimate:
-    """Estimate a vote; it has no posterior, which would need a prior over answers never given."""
-    assert metric.family.vote is not None
-    return _without_posterior(metric.family.vote(answers, metric.draws))
-
-
 def of_ends(metrics: Sequence[Metric], n: Ints, c: Ints) -> list[Estimate]:
     """Estimate pass@k and pass^k without their posterior: cheap for many k."""
     values = parallel_map(lambda metric: _end_value(metric.family.key, metric.draws, n, c), metrics)
-    return [_without_posterior(value) for value in values]
+    return [without_posterior(value) for value in values]
 
 
 def blend(parts: Floats, covariance: Floats, powers: tuple[float, float] | None) -> tuple[Floats, Floats]:
@@ -176,9 +169,10 @@ def _per_problem(
     return value, mean, variance
 
 
-def _without_posterior(value: Floats) -> Estimate:
+def without_posterior(value: Floats, bounds: tuple[float, float] = _UNIT, seen: Floats | None = None) -> Estimate:
+    """Return the estimate of a metric that has values only."""
     unknown = np.full(value.size, np.nan)
-    return Estimate(value[None], unknown[None], unknown[None, None])
+    return Estimate(value[None], unknown[None], unknown[None, None], bounds=bounds, seen=seen)
 
 
 def _attempt_noise(n: Ints, c: Ints) -> Floats:

@@ -137,14 +137,12 @@ def judge_quality(
     left = (~np.isnan(without)).sum(axis=1)
     deviation = np.nan_to_num(without - np.nanmean(without, axis=1, keepdims=True))
     se = np.sqrt((deviation**2).sum(axis=1) * ratio(left - 1.0, left))  # delete-one-problem jackknife
-    ends = [
-        interval(value[i, None], se[i, None], left[i, None], (-1.0 if i == 3 else 0.0, 1.0), confidence)
-        for i in range(4)
-    ]
-    names = ("agreement", "sensitivity", "specificity", "kappa")
-    return {
-        name: (float(v), float(lo[0]), float(hi[0])) for name, v, (lo, hi) in zip(names, value, ends, strict=True)
-    }
+    out: dict[str, tuple[float, ...]] = {}
+    for i, name in enumerate(("agreement", "sensitivity", "specificity", "kappa")):
+        bounds = (-1.0 if name == "kappa" else 0.0, 1.0)
+        lo, hi = interval(value[i, None], se[i, None], left[i, None], bounds, confidence)
+        out[name] = float(value[i]), float(lo[0]), float(hi[0])
+    return out
 
 
 def _agreement(table: Floats) -> Floats:

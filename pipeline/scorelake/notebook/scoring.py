@@ -24,8 +24,7 @@ from scorelake.errors import ScorelakeError, UsageError
 from scorelake.lake.description import mapped, settings_for
 from scorelake.lake.infer import config_text, infer_config
 from scorelake.lake.names import names_setting
-from scorelake.lake.pooling import pooled_settings
-from scorelake.lake.sample import FILES, GROUPS, ROWS, sample_frame
+from scorelake.lake.sample import FILES, GROUPS, ROWS, pooled_settings, sample_frame
 from scorelake.metrics.counts import Attempts
 from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.notebook.board import Board
@@ -83,7 +82,7 @@ def score_attempts(
     is_matrix = lake is None and isinstance(attempts, np.ndarray | Sequence | Mapping)
     target = None if out is None else check_location(out)
     job: dict[str, Any] = {**options}
-    config["memory"] = job.pop("memory", None)
+    config["memory"], warn = job.pop("memory", None), job.pop("warn", _LOG)
     settings = settings_for(lake, **config)
     if entries and not is_matrix:
         hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
@@ -97,9 +96,9 @@ def score_attempts(
             report = _score_frame(MATRIX, frame, folder, settings, job)
         else:
             frame = _lazy_frame(attempts)
-            settings = _infer_columns(frame, settings, config, job.get("warn", _LOG))
+            settings = _infer_columns(frame, settings, config, warn)
             for warning in _pooled_settings(frame, settings):
-                job.get("warn", _LOG)(warning)
+                warn(warning)
             report = _score_frame(FRAME, frame, folder, settings, job)
         return Board(folder, report, None if target else temporary.pop_all())
 

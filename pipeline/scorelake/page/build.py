@@ -264,7 +264,9 @@ def _metric(view: BoardView, board: BoardRows, name: str) -> Json:
         "places": scale.places,
         "verdict": verdict(view.facts, board, name),
         "rows": [_row(line, scale) if line else 0 for line in lines],
-        "reasons": {i: line.reason for i, line in enumerate(lines) if line and line.rank is None and line.reason},
+        "reasons": {
+            i: line.explanation for i, line in enumerate(lines) if line and line.rank is None and line.reason
+        },
     }
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from scorelake.page import svg
 from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows
 from scorelake.read.format import DASH, Scale, shorten
-from scorelake.read.sentences import is_first_for_sure, tiers, title
+from scorelake.read.sentences import ADAPTIVE, is_first_for_sure, tiers, title
 from scorelake.text import escape_controls, plural
 
 COLOURED, MATRIX, SUBJECTS = 3, 40, 24
@@ -105,7 +105,7 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
             "attempts": f"{line.attempts:,}",
             "each": f"{line.attempts / line.problems:.1f}" if line.problems else "0",
             "flags": flags.get(line.model, ""),
-            "reason": line.reason if line.rank is None else None,
+            "reason": line.explanation if line.rank is None else None,
         }
         for i, line in enumerate(lines)
     ]
@@ -140,6 +140,7 @@ def _flags(view: BoardView) -> dict[str, str]:
         notes = [f"misses {plural(missed, 'problem')}"] if missed and line.rank is not None else []
         if ungraded[line.model] and ungraded[line.model] >= UNGRADED * total:
             notes.append(f"{ungraded[line.model] / total:.0%} of its attempts are ungraded")
+        notes += [ADAPTIVE] if line.sampling == "adaptive" else []
         out[line.model] = "; ".join(notes)
     return out
 

@@ -75,6 +75,12 @@ VIEWS = (
         suspicious=(FLAG, "Discrimination is significantly negative; null below 8 models"),
     ),
     Table(
+        "flaky",
+        "Problems that a model solves in some attempts and fails in others.",
+        **PROBLEM_COUNTS.columns,
+        rate=(REAL, "Share of the attempts that passed"),
+    ),
+    Table(
         "budget",
         "Variance of pass@1 split into attempts and problems, and the standard error after adding one of either.",
         **shared(*MODEL),

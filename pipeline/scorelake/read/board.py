@@ -28,8 +28,13 @@ WHERE ($metric IS NULL OR metric = $metric) AND ($benchmark IS NULL OR benchmark
 ORDER BY benchmark, part NULLS FIRST, protocol, metric, rank NULLS LAST, value DESC NULLS LAST, model
 """
 _BOARD = {"ranks": "rank, rank_lo, rank_hi, p_best", "reason": "reason", "condition": "true"}
+_MORE = """leaderboard
+LEFT JOIN (SELECT DISTINCT benchmark, protocol, model, sampling FROM model_summary) USING (benchmark, protocol, model)
+LEFT JOIN (SELECT benchmark, protocol, model, 'pass@1' AS metric, value_adjusted, lo_adjusted, hi_adjusted, misfit
+    FROM adjusted WHERE share_tried < 1) USING (benchmark, protocol, model, metric)"""
 _NO_RANKS = "NULL::BIGINT AS rank, NULL::BIGINT AS rank_lo, NULL::BIGINT AS rank_hi, NULL::DOUBLE AS p_best"
-_BY_RUN = _LINES.format(part="NULL", view="leaderboard", **_BOARD)
+_ESTIMATES = "reason, sampling, value_adjusted, lo_adjusted, hi_adjusted, misfit"
+_BY_RUN = _LINES.format(part="NULL", view=_MORE, **_BOARD | {"reason": _ESTIMATES})
 _BY_SUBJECT = _LINES.format(part="subject", view="subject_leaderboard", **_BOARD)
 _BY_SLICE = _LINES.format(
     part="coalesce(slice_value, 'none')",
@@ -67,6 +72,21 @@ class Line:
     attempts: int
     reason: str | None
     """Why the model is not ranked."""
+    sampling: str | None = None
+    """fixed, adaptive or unknown: see model_summary."""
+    adjusted: float | None = None
+    """pass@1 over all problems under a Rasch model, of a model that tried some of them, with its interval."""
+    adjusted_lo: float | None = None
+    adjusted_hi: float | None = None
+    misfit: float | None = None
+
+    @property
+    def explanation(self) -> str | None:
+        """Why the model is not ranked, with the score that is expected over all problems."""
+        if self.reason is None or self.adjusted is None:
+            return self.reason
+        expected = Scale().both(self.adjusted, self.adjusted_lo, self.adjusted_hi)
+        return f"{self.reason}; {expected} expected over all problems under a Rasch model (misfit {self.misfit:.2g})"
 
     @property
     def rank_range(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -12,6 +12,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
 from scorelake.read.board import Reader, opened
 from scorelake.read.format import canonical, check_names, matches_protocol
+from scorelake.read.measures import compare_costs
 from scorelake.read.sentences import pair_conclusion
 
 POWER = 0.8
@@ -55,6 +56,7 @@ class PairResult:
     family: int | None = None
     """Number of pairs over which q and p_holm are adjusted; None for a pair that was compared on demand."""
     common: str = "attempted by both under the same protocol"  # which problems were compared
+    cost: str = ""  # what both models cost; empty without measures
 
     @property
     def where(self) -> str:
@@ -96,7 +98,7 @@ class PairResult:
             "shows": pair_conclusion(self.a, self.b, row, margin, confidence, self.family),
             "does not show": "how either does on other kinds of problems, or under another protocol",
             "detectable": detectable,
-        }
+        } | ({"cost": self.cost} if self.cost else {})
         return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
 
 
@@ -112,7 +114,7 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
     with opened(folder) as read:
         settings, run_id = read.settings(), read.run_id
         metric = canonical(request.metric, settings)
-        results = []
+        results, costs = [], {} if request.runs else compare_costs(read, request.model_a, request.model_b)
         if not request.runs:
             a, b, benchmark = request.model_a, request.model_b, request.benchmark
             check_names("model", read.names("model"), (a, b))
@@ -134,7 +136,7 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
     if not results:
         name = f" called {request.benchmark}" if request.benchmark else ""
         raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark in common{name}")
-    return results
+    return [replace(each, cost=costs.get((each.benchmark, each.protocol), "")) for each in results]
 
 
 def _check_protocols(read: Reader, protocols: Sequence[str]) -> None:

@@ -76,6 +76,11 @@ class Scale:
         return [millionths(value) if self.percent else value for value in values]
 
 
+def amount(value: float | None) -> str:
+    """Format money, tokens or seconds: amount(0.01234) -> "0.01234", amount(81234.5) -> "81,234"."""
+    return DASH if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def millionths(value: float | None) -> int | None:
     """Convert to millionths such that rounding to fewer digits gives the same as rounding the value.
 

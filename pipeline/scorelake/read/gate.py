@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -30,6 +30,7 @@ from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
 from scorelake.read.format import canonical, check_names
 from scorelake.read.recompute import StoredPair, stored_pairs
+from scorelake.read.series import best_point
 from scorelake.scoring.values import follow_from_counts, metric_bounds, problem_values
 from scorelake.text import plural
 
@@ -150,7 +151,10 @@ def decide(
     with opened(folder) as read:
         settings, run_id, looks = read.settings(), read.run_id, len(read.rows("FROM run"))
         check_names("benchmark", read.names("benchmark"), benchmarks)
-    stored = stored_pairs(out, run_id, request, canonical(request.metric, settings))
+        metric = canonical(request.metric, settings)
+        if request.model_a == "best" and "best" not in read.names("model"):
+            request = replace(request, model_a=best_point(read, request.model_b, metric, benchmarks))
+    stored = stored_pairs(out, run_id, request, metric)
     pairs = [pair for pair in stored if not benchmarks or pair.benchmark in benchmarks]
     if not pairs:
         raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark with {request.metric} in common")

@@ -20,7 +20,8 @@ from scorelake.read.board import (
     opened,
     overall_rows,
 )
-from scorelake.read.sentences import not_ranked, title, verdict
+from scorelake.read.sentences import remarks, title, verdict
+from scorelake.read.series import read_series
 from scorelake.text import plural
 
 TOP = 10
@@ -58,6 +59,11 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
                 if moved := movers(read, board, name, published.label, 5):
                     parts.append("Largest changes since the previous run:")
                     parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
+        names = set[tuple[str, str, str]]()
+        for series in read_series(read):  # the first metric of each run
+            if (key := (series.benchmark, series.protocol, series.model)) not in names:
+                parts.append(plain(f"{series.title}: {series.text()}"))
+                names.add(key)
         grave, notes = warnings(read, published, chosen)
     if grave or notes:
         parts.append("**Warnings**\n\n" + "\n".join(f"- {plain(text)}" for text in grave + notes))
@@ -89,7 +95,7 @@ def board_markdown(published: Facts, board: BoardRows, metric: str, top: int | N
     if any(line.rank or line.reason for line in lines):  # slices have no ranks
         parts.append(plain(verdict(published, board, metric)))
     parts += [markdown_table(head, rows, (0, 2, 4, 5))] if rows else []
-    parts += [plain(not_ranked(published.label[line.model], line.reason)) for line in lines[:top] if line.reason]
+    parts += [plain(text) for line in lines[:top] for text in remarks(published.label[line.model], line)]
     return "\n\n".join(parts + [f"{more}." for more in [omitted_models(lines[len(rows) :])] if more])
 
 

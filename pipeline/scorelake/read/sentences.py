@@ -12,14 +12,17 @@ from scorelake.read.format import Scale
 from scorelake.text import escape_controls
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-RANK_RANGE = (
-    "Rank 1\u20133: the rank by score, and all others that significant differences leave open (each range by itself)."
-)
+RANK_RANGE = "Rank 1\u20133: significant differences place the model between ranks 1 and 3 (each range by itself)."
 
 
-def not_ranked(model: str, reason: str) -> str:
-    """Return why a model has no rank."""
-    return f"{escape_controls(model)} is not ranked: {escape_controls(reason)}"
+ADAPTIVE = "attempts seem to stop after a pass, which biases the scores upwards"
+
+
+def remarks(model: str, line: Line) -> list[str]:
+    """Return why a model has no rank, and what biases its scores."""
+    parts = [f" is not ranked: {line.explanation}"] if line.reason else []
+    parts += [f": {ADAPTIVE}"] if line.sampling == "adaptive" else []
+    return [escape_controls(model + part) for part in parts]
 
 
 def title(board: BoardRows) -> str:

@@ -6,8 +6,10 @@ interval and rank are always complete. Into a pipe nothing is cut.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from rich import box
@@ -16,10 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from scorelake.errors import UsageError
-from scorelake.read.board import BoardRows, Facts, Line, OverallRows, board_rows, facts, opened, overall_rows
-from scorelake.read.format import DASH, check_names, shorten
-from scorelake.read.report import board_markdown, omitted_models, overall_markdown
-from scorelake.read.sentences import RANK_RANGE, not_ranked, title
+from scorelake.read.board import BoardRows, Facts, Line, OverallRows, Reader, board_rows, facts, opened, overall_rows
+from scorelake.read.format import DASH, canonical, check_names, shorten
+from scorelake.read.measures import FRONTIER, HEADS, cells, read_costs
+from scorelake.read.report import board_markdown, markdown_table, omitted_models, overall_markdown, plain
+from scorelake.read.sentences import RANK_RANGE, remarks, title
+from scorelake.read.series import read_series
 from scorelake.read.session import Rows, to_csv, to_json
 from scorelake.schemas import protocol_label
 from scorelake.text import escape_controls, plural
@@ -35,6 +39,16 @@ _NO_RANK_RANGES = (
     "Rank ranges were not computed for {metric}: it is not in [compare] metrics, or the models share fewer problems "
     "than [compare] min_problems."
 )
+_FORECAST = (
+    "Forecast: no problem has that many attempts. The value is that of a beta-binomial model, the interval a profile "
+    "likelihood over all distributions of success rates; both assume independent attempts."
+)
+_FORECAST_LINE = ("model", "value", "lo", "hi", "problems", "attempts_per_problem")
+FORECAST = "forecast"
+_HISTOGRAM = """
+SELECT benchmark, model, protocol, n, c, sum(problems)::BIGINT AS problems FROM problem_histogram
+WHERE c IS NOT NULL AND model IN (SELECT model FROM leaderboard) GROUP BY ALL ORDER BY ALL
+"""
 _PARTIAL = "* without the model's problems that have fewer than k attempts: see scored."
 _NO_VALUES = (
     "No value: too few problems have k graded attempts (see scored). Choose a smaller k, or accept fewer problems "
@@ -108,7 +122,8 @@ def show_leaderboard(
     """
     with opened(out) as read:
         published = facts(read)
-        name = published.metric(metric)
+        forecasts = [] if by or not metric else _forecasts(read, published, canonical(metric, published.settings))
+        name = next(iter(forecasts[0].lines)) if forecasts else published.metric(metric)
         check_names("benchmark", {board.benchmark: 0 for board in published.boards}, [benchmark])
         boards = published.boards
         if by == "subject":
@@ -121,7 +136,7 @@ def show_leaderboard(
                 raise UsageError(f"no slices by {by!r} here", hint=hint)
             boards = board_rows(read, by_slice=by)
         overall = overall_rows(read, boards, name) if benchmark is None and by is None else []
-    boards = [board for board in boards if benchmark in (None, board.benchmark)]
+    boards = [board for board in forecasts + boards if benchmark in (None, board.benchmark)]
     shown = [(board, name if metric else board.headline(name)) for board in boards]
     shown = [(board, name) for board, name in shown if name in board.lines]
     if not shown:
@@ -141,6 +156,32 @@ def show_leaderboard(
     return None
 
 
+def _forecasts(read: Reader, published: Facts, metric: str) -> list[BoardRows]:
+    """Forecast pass@k where it has no value, because no problem has k attempts."""
+    if not re.fullmatch(r"pass@[1-9]\d*", metric):
+        return []
+    import polars as pl  # noqa: PLC0415  (loads slowly)
+
+    from scorelake.scoring.estimates import forecast_table  # noqa: PLC0415
+
+    columns, rows = read.table(_HISTOGRAM)
+    histogram = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
+    table = forecast_table(histogram, [int(metric.removeprefix("pass@"))], published.confidence)
+    out = []
+    for board in published.boards:
+        if any(line.value is not None for line in board.lines.get(metric, ())):
+            continue
+        mine = table.filter(benchmark=board.benchmark, protocol=board.protocol).sort("value", descending=True)
+        reasons = {line.model: line.reason for line in board.lines[board.headline("pass@1")]}
+        lines = [
+            Line(model, value, lo, hi, None, None, None, None, many, many, many, round(many * n), reasons.get(model))
+            for model, value, lo, hi, many, n in mine.select(*_FORECAST_LINE).iter_rows()
+        ]
+        lines.sort(key=lambda line: line.reason is not None)
+        out += [replace(board, lines={metric: lines}, part=FORECAST)] if lines else []
+    return out
+
+
 def _print_tables(
     published: Facts, overall: list[OverallRows], shown: list[tuple[BoardRows, str]], metric: str, top: int | None
 ) -> None:
@@ -158,9 +199,8 @@ def _print_tables(
         lines = board.lines[name]
         table = _board_table(board, name, lines[:top])
         table.print(console)
-        for line in lines[:top]:
-            if line.reason:
-                console.print(Text(not_ranked(line.model, line.reason)), soft_wrap=True)
+        for text in (text for line in lines[:top] for text in remarks(line.model, line)):
+            console.print(Text(text), soft_wrap=True)
         if omitted := omitted_models(lines[len(table.rows) :]):
             console.print(Text(f"{omitted}; --top shows more", style="dim"))
         if len(shown) > 1 and _lacks_ranges(lines):
@@ -190,6 +230,51 @@ def _board_table(board: BoardRows, metric: str, lines: list[Line]) -> TextTable:
     heads += ["problems", "scored", "attempts"]
     ranked = sum(not line.reason for line in lines)
     return TextTable(f"{title(board)} · {metric}", heads, rows, 2, {2, 4, 5}, (8, 6, 7, 1, 5), ranked)
+
+
+def show_series(out: Path, run: str, form: str) -> str | None:
+    """Print the curve of a run over its steps, with its best step; other forms are returned as text."""
+    with opened(out) as read:
+        check_names("series", read.names("model", "series"), [run])
+        found, raw = read_series(read, run), read.table("FROM series WHERE model = ? ORDER BY ALL", (run,))
+    tables = []
+    for each in found:
+        scale = each.scale
+        rows = [
+            [f"{step}", scale.text(value), scale.between(*ends[:2]), scale.between(*ends[2:]), f"{many:,}", f"{n:,}"]
+            for step, value, *ends, many, n in each.points
+        ]
+        heads = ["step", scale.heading(each.metric), "interval", "band of all steps", "problems", "attempts"]
+        tables.append((TextTable(each.title, heads, rows, 0, {2, 3}, (5, 4, 3)), [each.text()]))
+    return _print_or_return(tables, raw, form)
+
+
+def show_measure(out: Path, measure: str, form: str) -> str | None:
+    """Print what the attempts of each model cost, by benchmark and protocol; other forms are returned as text."""
+    with opened(out) as read:
+        check_names("measure", {row["measure"]: 0 for row in read_costs(read)}, [measure])
+        found = read_costs(read, measure)
+        raw = read.table("FROM measure_summary WHERE measure = ? ORDER BY ALL", (measure,))
+    tables = []
+    for (benchmark, label), group in groupby(found, key=lambda row: (row["benchmark"], row["label"])):
+        rows = [[escape_controls(row["model"]), *cells(row)] for row in group]
+        name = " \u00b7 ".join(escape_controls(part) for part in (benchmark, label, measure) if part)
+        tables.append((TextTable(name, ["model", *HEADS], rows, 0, {0, 2, 4}, (6, 4, 7, 5, 3)), [FRONTIER]))
+    return _print_or_return(tables, raw, form)
+
+
+def _print_or_return(tables: list[tuple[TextTable, list[str]]], raw: tuple[list[str], Rows], form: str) -> str | None:
+    if form in ("csv", "json"):
+        return to_csv(*raw, spreadsheet=True) if form == "csv" else to_json(*raw)
+    console, parts = Console() if Console().is_terminal else Console(width=_PIPE), []
+    for table, notes in tables:
+        right = [i for i in range(len(table.heads)) if i not in table.left]
+        parts += [f"## {plain(table.title)}", markdown_table(table.heads, table.rows, right), *map(plain, notes)]
+        if form == "table":
+            table.print(console)
+            for note in notes:
+                console.print(Text(note), soft_wrap=True)
+    return None if form == "table" else "\n\n".join(parts)
 
 
 def print_rows(columns: list[str], rows: Rows) -> None:
@@ -241,6 +326,7 @@ def _footer(published: Facts, shown: list[tuple[BoardRows, str]]) -> list[str]:
         notes += [RANK_RANGE, _LEADS]
     elif any(line.rank for line in lines):
         notes.append(_NO_RANK_RANGES.format(metric=shown[0][1]))
+    notes += [_FORECAST] if any(board.part == FORECAST for board, _ in shown) else []
     notes += [_NO_VALUES] if all(line.value is None for line in lines) else []
     notes += [_PARTIAL] if any(line.is_partial for line in lines) else []
     run = published.run

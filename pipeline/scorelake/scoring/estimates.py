@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from scorelake.metrics import interval
-from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import forecast
 from scorelake.metrics.ragged import rasch, ungraded_bounds
 from scorelake.schemas import ADJUSTED, FORECAST
@@ -23,21 +22,20 @@ MIN_COMMON = 20
 _BOARD, _MODEL = ["benchmark", "protocol"], ["benchmark", "model", "protocol"]
 
 
-def forecast_table(histogram: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> pl.DataFrame:
-    """Forecast every pass@k that was asked for, where no problem of the model has k attempts."""
-    ks = sorted({metric.draws for metric in chosen if metric.family.name == "pass@k"})
+def forecast_table(histogram: pl.DataFrame, ks: Sequence[int], confidence: float) -> pl.DataFrame:
+    """Forecast pass@k for every k, where no problem of the model has k attempts."""
     graded = histogram.filter(pl.col("n") > 0)
     work = [
         (key, counts, k)
         for key, counts in graded.partition_by(_MODEL, as_dict=True, maintain_order=True).items()
-        for k in ks
+        for k in sorted(set(ks))
         if counts["n"].max() < k <= MAX_RATIO * counts["n"].max()  # type: ignore[operator]
     ]
 
     def estimate(item: tuple[tuple[str, ...], pl.DataFrame, int]) -> tuple[object, ...]:
         key, counts, k = item
         n, c = (np.repeat(counts[name].to_numpy(), counts["problems"].to_numpy()) for name in ("n", "c"))
-        value, lo, hi = forecast(n, c, k, settings.uncertainty.confidence)
+        value, lo, hi = forecast(n, c, k, confidence)
         return (*key, f"pass@{k}", k, value, lo, hi, n.size, float(n.mean()))
 
     rows = parallel_map(estimate, work)

@@ -29,9 +29,7 @@ def measure_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[st
     rows = pl.concat(bucket.read([*KEYS, "n", "c", *columns]) for bucket in buckets).filter(pl.col("n") > 0)
     keys = attempted_problems(rows, None)
     rows = rows.join(keys, on=[*BOARD, "subject", "problem_id"], how="left").sort(KEYS)
-    tables: dict[str, list[tuple[Any, ...]]] = {
-        table.name: [] for table in (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER)
-    }
+    summaries, costs, budgets, frontiers = tables = [list[tuple[Any, ...]]() for _ in range(4)]
     for (benchmark, protocol), board in rows.partition_by(BOARD, as_dict=True, maintain_order=True).items():
         units = Units.of(board["key"].unique().sort().to_numpy())
         drawn = resample(units.key, min(_RESAMPLES, settings.compare.resamples), settings.compare.seed)
@@ -40,15 +38,15 @@ def measure_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[st
             models = paid["model"].unique(maintain_order=True).to_list()
             for model in models:
                 mine, key = paid.filter(pl.col("model") == model), (benchmark, model, protocol, name)
-                tables[MEASURE_SUMMARY.name].append((*key, *_summary(mine, name, units, drawn, settings)))
-                tables[COST_CURVE.name] += [(*key, *row) for row in _cost_curve(mine, name, settings)]
+                summaries.append((*key, *_summary(mine, name, units, drawn, settings)))
+                costs += [(*key, *row) for row in _cost_curve(mine, name, settings)]
                 first = FIRST_EDGE[measure.kind]
-                tables[BUDGET_CURVE.name] += [(*key, *row) for row in _budget_curve(mine, name, first, settings)]
+                budgets += [(*key, *row) for row in _budget_curve(mine, name, first, settings)]
             frontier = _frontier(paid, name, models, drawn, settings)
-            tables[FRONTIER.name] += [(benchmark, row[0], protocol, name, *row[1:]) for row in frontier]
+            frontiers += [(benchmark, row[0], protocol, name, *row[1:]) for row in frontier]
     return {
-        table.name: table.check(pl.DataFrame(tables[table.name], schema=table.schema, orient="row"))
-        for table in (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER)
+        table.name: table.check(pl.DataFrame(mine, schema=table.schema, orient="row"))
+        for table, mine in zip((MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER), tables, strict=True)
     }
 
 

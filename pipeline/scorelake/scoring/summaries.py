@@ -175,8 +175,7 @@ def _from_moments(
     how, mine = settings.uncertainty, [metric for metric in chosen if metric.name in by_group.moments]
     clusters = None
     if by_cluster is not None:
-        code = _run_ids(by_cluster.groups, by_group.groups.columns)
-        starts = np.flatnonzero(np.diff(code, prepend=-1))
+        starts = np.flatnonzero(np.diff(_run_ids(by_cluster.groups, by_group.groups.columns), prepend=-1))
         clusters = [by_cluster.moments[metric.name] for metric in mine], starts
     moments = [[by_group.moments[metric.name]] for metric in mine]
     results = summarize_moments(moments, how.confidence, how.min_coverage, how.bounds, clusters)

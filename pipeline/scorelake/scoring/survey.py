@@ -152,7 +152,10 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
         rewards=next((ends for ends in rewards if ends[0] is not None), None),
         histograms={name: _histogram(rows, [*groups, *value]) for name, value in slices.items()},
         coverage={name: _coverage(rows, value) for name, value in slices.items()},
-        units={(b, p): _few(keys.to_numpy(), cluster) for b, p, keys in zip(*by_board.get_columns(), strict=True)},
+        units={
+            (benchmark, protocol): keys.to_numpy() if cluster is not None or keys.len() <= MAX_UNITS else None
+            for benchmark, protocol, keys in zip(*by_board.get_columns(), strict=True)
+        },
     )
 
 
@@ -218,8 +221,3 @@ def _coverage(rows: pl.DataFrame, value: Sequence[pl.Expr]) -> pl.DataFrame:
     return problems.group_by(keys).agg(
         problems=pl.len().cast(pl.Int64), attempted=pl.col("n").sum().cast(pl.Int64)
     ).sort(keys)  # fmt: skip
-
-
-def _few(keys: Hashes, cluster: str | None) -> Hashes | None:
-    """Return keys that matter one by one: few, or of clusters."""
-    return keys if cluster is not None or keys.size <= MAX_UNITS else None

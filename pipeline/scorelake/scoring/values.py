@@ -13,7 +13,7 @@ from scorelake.errors import DataError
 from scorelake.metrics.beta_powers import any_above
 from scorelake.metrics.counts import distinct, totals
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, evaluate, of_answers, of_levels
+from scorelake.metrics.estimate import Estimate, evaluate, of_levels, without_posterior
 from scorelake.metrics.families import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.schemas import EARLIER
@@ -78,7 +78,7 @@ def estimate_problems(
     if of["answers"]:
         owner, count, passes = _flatten(rows, ANSWERS)
         ballots = Ballots(rows["n"].to_numpy(), rows["c"].to_numpy(), owner, count, passes)
-        made = parallel_map(lambda metric: of_answers(metric, ballots), of["answers"])
+        made = parallel_map(lambda metric: without_posterior(ballots.vote(metric.draws)), of["answers"])
         out.append(ProblemEstimates(of["answers"], made))
     informed = [*of["counts"], *of["earlier"]]
     if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
@@ -127,15 +127,12 @@ def reward_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Set
     step = max(1, _BLOCK // per_problem)
     starts = range(0, max(1, rows.height), step)
     parts = parallel_map(lambda at: _reward_values(rows[at : at + step], chosen), starts)
-    unknown = np.full(rows.height, np.nan)  # a posterior needs a finite set of levels
-    bounds, seen = settings.rubric.bounds, None
+    bounds, seen = settings.rubric.bounds, None  # no posterior, which needs a finite set of levels
     if bounds is None:
         ends = rows.select(-pl.col(REWARDS[0]).list.min(), pl.col(REWARDS[0]).list.max().alias("high"))
         seen = ends.fill_null(-np.inf).to_numpy().T
-    return [
-        Estimate(value[None], unknown[None], unknown[None, None], bounds=bounds or (-np.inf, np.inf), seen=seen)
-        for value in map(np.concatenate, zip(*parts, strict=True))
-    ]
+    values = map(np.concatenate, zip(*parts, strict=True))
+    return [without_posterior(value, bounds or (-np.inf, np.inf), seen) for value in values]
 
 
 def check_rewards(ends: tuple[float, float] | None, settings: Settings) -> None:

@@ -1,8 +1,6 @@
-"""Write files and folders atomically, and recognise what a crash left behind.
+"""Write files and folders atomically: under a temporary name, flushed, and renamed.
 
-Everything is written under a temporary name, flushed, and renamed. The temporary name is unique across hosts and
-identifies its writer (machine, process, start time of the process). So leftovers of a crash can be distinguished from
-files that are still being written.
+Temporary names identify their writer, so that leftovers of a crash differ from files that are being written.
 """
 
 from __future__ import annotations
@@ -117,10 +115,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def replace_folder(temporary: Path, final: Path, flushed: bool = True) -> None:
-    """Rename a finished folder over one that may exist; with concurrent writers the last one wins.
-
-    Without `flushed`, a power cut can damage the folder: only for folders with a checksum, which are made again.
-    """
+    """Rename a folder over another. Without `flushed` a power cut can damage it: only for folders with a checksum."""
     while True:
         try:
             return (atomic_replace if flushed else os.replace)(temporary, final)

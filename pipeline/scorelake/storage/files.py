@@ -84,10 +84,7 @@ class File:
 
 
 def table_columns(values: Mapping[str, Any], ids: Mapping[str, int], deleted: NDArray[Any] | None = None) -> str:
-    """Serialize what a table knows of a file: values of columns that it may lack, field ids, and deleted rows.
-
-    Values become the texts that they would be in a column: True -> "true", 3.0 -> "3".
-    """
+    """Serialize what a table knows of a file; values become the texts of a column: True -> "true", 3.0 -> "3"."""
     table: dict[str, Any] = {"values": {name: _text(value) for name, value in values.items()}, "ids": dict(ids)}
     if deleted is not None and len(deleted):
         gaps = np.diff(np.unique(deleted), prepend=0).astype(np.uint32)

@@ -1,8 +1,7 @@
 """An output in object storage, and the local folder that mirrors it.
 
-The job works in the folder as on any disk. The folder is updated first; partial counts are uploaded as soon as they
-are finished, so a killed run loses none; a run is published by one conditional put of leaderboard.duckdb: of two
-writers that started from the same leaderboard one wins, and the other gets an error.
+Partial counts are uploaded at once, so that a killed run loses none. A conditional put of leaderboard.duckdb
+publishes a run: of two concurrent runs one gets an error.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ class Mirror:
         return Objects(self.url, self.storage)
 
     def pull(self, partials: bool = True) -> Object | None:
-        """Update the folder to the state of the output, and return its leaderboard as it is listed now.
-
-        Complete folders never change, so those that are here are not fetched again.
-        """
+        """Update the folder (complete subfolders never change); return the leaderboard as it is listed now."""
         store, home = self._store, Path(self.folder)
         top_level: dict[str, Object | None] = dict.fromkeys(_TOP_LEVEL)
         folders = defaultdict[str, list[Object]](list)

@@ -1,8 +1,6 @@
-"""List, read and write objects in S3, Google Cloud Storage and Azure, and replace an object conditionally.
+"""List, read and write objects with obstore, with timeouts and limited retries.
 
-The only module that uses obstore. Endpoints and credentials come from the environment (AWS_ENDPOINT_URL,
-AWS_ACCESS_KEY_ID, AZURE_STORAGE_ACCOUNT_NAME, GOOGLE_SERVICE_ACCOUNT, ...), so no secret can reach a table. Every
-request has a timeout; failures are retried for a limited time.
+Endpoints and credentials come from the environment, so that no secret can reach a table.
 """
 
 from __future__ import annotations
@@ -160,10 +158,7 @@ class Objects:
         asyncio.run(_run_all(upload, files))
 
     def replace(self, path: Path, key: str, before: Object | None) -> str:
-        """Upload a file if the object at its key is still `before` (None: still missing), and return its etag.
-
-        Raises ChangedError otherwise. A put can succeed although its response is lost: the object decides then.
-        """
+        """Upload a file if the object is still `before` (None: missing); return its etag, or raise ChangedError."""
         store = self._connect(4 * self.storage.timeout_s + path.stat().st_size / _MIN_UPLOAD_RATE)
         mode: Any = "create"
         if before is not None:
@@ -225,26 +220,23 @@ class Objects:
             denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
             changed = (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError)
             is_missing = isinstance(error, FileNotFoundError)
-            new: ScorelakeError = errors.UnreachableError(
-                f"the store cannot be reached or used: {message}",
-                where=where,
-                hint="nothing was published; run again: finished counts are kept",
-            )
+            kind: type[ScorelakeError] = UsageError
             if (status == 404 and not is_missing) or (is_missing and any(text in str(error) for text in _NO_BUCKET)):
-                hint = "check address and endpoint"
-                new = errors.LakeError("no such bucket or container", where=self.url, hint=hint)
+                kind, where = errors.LakeError, self.url
+                message, hint = "no such bucket or container", "check address and endpoint"
             elif isinstance(error, changed):
-                new = self._changed(key)
+                raise self._changed(key) from None
             elif isinstance(error, denied) or status in (401, 403):
+                message = f"access denied: {message}"
                 hint = "set credentials in the environment that may list, read and write here"
-                new = UsageError(f"access denied: {message}", where=where, hint=hint)
             elif status == 400 or isinstance(error, ValueError):
                 hint = "check the address and the settings in the environment"
-                new = UsageError(message, where=where, hint=hint)
             elif "invalid path" in str(error):
-                hint = "rename or remove the object: keys must look like paths"
-                new = errors.DataError(message, where=where, hint=hint)
-            raise new from None
+                kind, hint = errors.DataError, "rename or remove the object: keys must look like paths"
+            else:
+                kind, message = errors.UnreachableError, f"the store cannot be reached or used: {message}"
+                hint = "nothing was published; run again: finished counts are kept"
+            raise kind(message, where=where, hint=hint) from None
 
     def _changed(self, key: str) -> ChangedError:
         return ChangedError("the object was changed or deleted", where=f"{self.url}/{key}", hint="run again")

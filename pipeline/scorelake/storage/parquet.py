@@ -1,8 +1,6 @@
-"""Read Parquet files with Arrow: footers, row groups with verified page checksums, and errors of the machine.
+"""Read Parquet files with Arrow, which verifies page checksums and raises an error where Polars may end the process.
 
-Arrow and not Polars, because it verifies page checksums, returns dictionaries as they are stored, and raises an
-error for a damaged file where Polars may end the process. Values are converted without `pa.array` and `to_numpy`:
-these import pandas if it is installed, which takes 0.8 s, as long as counting five million attempts.
+Values are converted without `pa.array` and `to_numpy`, which import pandas if it is installed: 0.8 s.
 """
 
 from __future__ import annotations
@@ -122,11 +120,7 @@ def batches(
 
 
 def _is_dictionary(chunks: Sequence[Any]) -> bool:
-    """Return whether to read a column as dictionaries: not if most of its values are stored one by one.
-
-    Writers do that once the dictionary page is full; a value then takes more bytes than an index. Long texts are
-    read as dictionaries all the same: to repeat them in every row costs more than to find the distinct ones.
-    """
+    """Return whether to read a column as dictionaries: if values take few bytes, as indices do, or are long texts."""
     if not chunks or any(c.physical_type != "BYTE_ARRAY" for c in chunks):
         return False
     if any(encoding.startswith("DELTA") for c in chunks for encoding in c.encodings):
