@@ -150,7 +150,8 @@ def _run_stages(
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
     gates.check(settings.gates, run, tables)
-    warnings += [*pooled_in_lake(plan.lake, settings), *merged.warnings, *metric_warnings, *changed.warnings()]
+    pooled = pooled_in_lake(plan.lake, settings, quarantine)
+    warnings += [*pooled, *merged.warnings, *metric_warnings, *changed.warnings()]
 
     space.progress("publishing", 0, 1)
     manifest: dict[str, Any] = {

@@ -5,7 +5,6 @@ It feeds the Parquet files and the tables and comments of leaderboard.duckdb; it
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TypeAlias
 
@@ -87,14 +86,6 @@ def _ends(column: str, note: str = "", lo: str = "lo", hi: str = "hi") -> Column
 def rank_of_value() -> pl.Expr:
     """Rank by value, the highest first; rounded: means of 0.1, 0.1, 0.1 and 0.3, 0, 0 differ in the last digit."""
     return pl.col("value").round_sig_figs(12).rank("min", descending=True)
-
-
-def protocol_label(protocol: str) -> str:
-    """Return a readable form of a protocol: temperature=0.2, grader=x. Empty if none is configured."""
-    values = json.loads(protocol) if protocol else {}
-    return ", ".join(
-        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items()
-    )
 
 
 GROUP_COLUMNS: Columns = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
 from math import isfinite
@@ -20,6 +21,14 @@ def escape_control_lines(text: str) -> str:
     first, *more = text.split("\n")
     return escape_controls(first) + "".join(
         ("\n" if line[:2] in ("", "  ") else "\\n") + escape_controls(line) for line in more
+    )
+
+
+def protocol_label(protocol: str) -> str:
+    """Return a readable form of a protocol: temperature=0.2, grader=x. Empty if none is configured."""
+    values = json.loads(protocol) if protocol else {}
+    return ", ".join(
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in values.items()
     )
 
 

@@ -156,9 +156,7 @@ def test_what_a_session_wrote_does_not_reach_the_next_board(lake: Path, out: Pat
     "edit",
     [
         "UPDATE model_summary SET value = 0.99 WHERE metric = 'pass@1'",
-        "DELETE FROM history",
         "CREATE OR REPLACE VIEW leaderboard AS SELECT 'm' AS model, 1.0 AS value",
-        "CREATE TABLE notes AS SELECT 1 AS x",
         "UPDATE source.board SET run_id = 'another'",
     ],
 )
@@ -185,7 +183,7 @@ def test_a_board_that_was_opened_but_not_changed(lake: Path, out: Path) -> None:
     assert run(lake, out).status == "unchanged"
 
 
-@pytest.mark.parametrize("how", ["garbage", "empty", "gone", "folder", "another database", "an older board"])
+@pytest.mark.parametrize("how", ["garbage", "gone", "folder", "an older board"])
 def test_a_board_that_was_replaced(lake: Path, out: Path, how: str) -> None:
     nights(lake, out)
     older = (out / "leaderboard.duckdb").read_bytes()
@@ -195,14 +193,9 @@ def test_a_board_that_was_replaced(lake: Path, out: Path, how: str) -> None:
     board.unlink()
     if how == "garbage":
         board.write_bytes(b"precious" * 1000)
-    elif how == "empty":
-        board.touch()
     elif how == "folder":
         board.mkdir()
         (board / "precious").touch()
-    elif how == "another database":
-        with duckdb.connect(str(board)) as db:
-            db.execute("CREATE TABLE precious AS SELECT 1 AS x")
     elif how == "an older board":
         board.write_bytes(older)
     report = run(lake, out)

@@ -8,7 +8,7 @@ from counted import claims, scored
 from scorelake.errors import UsageError
 from scorelake.read.claim import PairRequest
 from scorelake.read.format import canonical, check_names, matches_protocol
-from scorelake.schemas import protocol_label
+from scorelake.text import protocol_label
 
 
 def test_metrics_have_one_name() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -184,8 +184,10 @@ def one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def pooled_in_lake(lake: LakeListing, settings: Settings) -> list[str]:
+def pooled_in_lake(lake: LakeListing, settings: Settings, quarantine: Sequence[tuple[str, str]] = ()) -> list[str]:
     """Return the warnings of `pooled_settings` for a lake, by some rows of some files."""
+    broken = {name for name, _ in quarantine}  # reading them may end the process
+    lake = replace(lake, files=tuple(file for file in lake.files if file.name not in broken))
 
     def is_unused(name: str) -> bool:
         return names_setting(name) and name not in settings.used

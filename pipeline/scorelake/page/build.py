@@ -18,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from scorelake import metrics
-from scorelake.page import svg
+from scorelake.page import figures, svg
 from scorelake.page.details import history, packed_pairs, pair_matrix, problems
 from scorelake.page.sections import MANY, MATRIX, BoardView, board_views, budget, curves, leaderboard, subjects
 from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows, facts, opened, overall_rows
@@ -105,6 +105,7 @@ def _sections(view: BoardView) -> Json:
         "problems": problems(view),
         "history": history(view),
         "budget": budget(view),
+        "figures": figures.sections(view),
     }
 
 

@@ -63,6 +63,10 @@ class BoardView:
     def scale(self) -> Scale:
         return self.board.scale(self.metric)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.board.benchmark, self.board.protocol
+
     def label(self, model: str) -> str:
         return self.facts.label[model]
 

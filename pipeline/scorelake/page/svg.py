@@ -6,10 +6,11 @@ Colours are classes of charts.css. Every number in a chart is also in a table of
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import log2
+from math import ceil, floor, log2, log10
+from typing import TypeAlias
 
 from markupsafe import Markup, escape
 
@@ -25,6 +26,11 @@ MARKERS = (
     "m0 4.5l4.5 -8h-9z",
 )
 """Marker shapes as paths around a point. Each coloured line has its own, so that colour is never the only cue."""
+Frame: TypeAlias = tuple[tuple[int, int], tuple[int, int, int, int]]
+"""Size of an image and its margins."""
+Tick: TypeAlias = tuple[float, str]
+MARKED = 40
+"""Curves with more points have a marker at the last one only."""
 BINS = 20
 """Columns of the difficulty histogram."""
 
@@ -50,6 +56,20 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A model in a chart of score against cost: both with the ends of their intervals."""
+
+    name: str
+    cost: tuple[float, ...]
+    score: tuple[float, ...]
+    front_by_value: bool
+    on_front: bool
+
+    def text(self) -> str:
+        return f"{self.name}: {self.score[0]:.3f} at {self.cost[0]:.4g}"
+
+
+@dataclass(frozen=True)
 class PlotArea:
     """The plotting rectangle inside an image, and the ranges of its axes."""
 
@@ -66,6 +86,10 @@ class PlotArea:
         share = ((log2(x) - log2(a)) / (log2(b) - log2(a)) if self.log else (x - a) / (b - a)) if b > a else 0.5
         down = top + (self.y[1] - y) / (self.y[1] - self.y[0]) * (height - top - bottom)
         return round(left + share * (width - left - right), 1), round(down, 1)
+
+    def distance(self, a: float, b: float) -> float:
+        """Return how far two values of x are apart in the image."""
+        return abs(self.position(b, self.y[0])[0] - self.position(a, self.y[0])[0])
 
     def path(self, points: Iterable[Point]) -> str:
         """Return the path data of a line through the points."""
@@ -199,12 +223,21 @@ def heat_map(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: 
     return image(size, title, about, *parts, class_="heat", preserveAspectRatio="none", tabindex="0")
 
 
-def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: bool, bands: bool = False) -> Markup:
-    """Draw curves over k on a log2 axis: coloured ones with markers and names, the others as one grey path.
+def curve_chart(
+    series: Sequence[Series],
+    area: PlotArea,
+    title: str,
+    labelled: bool,
+    bands: bool = False,
+    percent: bool = True,
+    x_ticks: Sequence[Tick] = (),
+) -> Markup:
+    """Draw curves over k, or over other ticks: coloured ones with markers and names, the others as one grey path.
 
     A curve is dashed where it does not cover all problems, and ends where there is no value. With `bands`, coloured
     curves have a band from lo to hi.
     """
+    x_ticks = x_ticks or [(2**i, str(2**i) if i else "k = 1") for i in range(int(log2(area.x[1])) + 1)]
     grey = "".join(area.path(s.points) for s in series if s.colour is None)
     parts = [element("path", d=grey, class_="others")] if grey else []
     labels = _label_heights([s for s in series if s.colour is not None and s.points], area)
@@ -219,7 +252,7 @@ def curve_chart(series: Sequence[Series], area: PlotArea, title: str, labelled: 
         f"{s.name}: {s.points[0].value:.3f} at {s.points[0].x:g}, {s.points[-1].value:.3f} at {s.points[-1].x:g}"
         for s, _ in labels
     )
-    parts = [*_axes(area, axis_ticks(area.y), percent=True), *parts, element("g", class_="pins")]
+    parts = [*_axes(area, axis_ticks(area.y), percent, x_ticks), *parts, element("g", class_="pins")]
     # For the script, which adds pinned models.
     frame = " ".join(f"{x:g}" for x in (*area.margins, area.x[1], *area.y))
     size = "wide" if labelled else "narrow"
@@ -245,7 +278,8 @@ def _coloured_line(area: PlotArea, s: Series) -> Markup:
     partial = s.points[max(len(full) - 1, 0) :] if len(full) < len(s.points) else []
     parts = [element("path", d=area.path(full), class_="line")] if full else []
     parts += [element("path", d=area.path(partial), class_="line dashed")] if len(partial) > 1 else []
-    parts.append(markers((s.colour or 1) - 1, *(area.position(p.x, p.value) for p in s.points)))
+    marked = s.points if len(s.points) <= MARKED else s.points[-1:]
+    parts.append(markers((s.colour or 1) - 1, *(area.position(p.x, p.value) for p in marked)))
     return element("g", *parts, class_=f"c{s.colour}")
 
 
@@ -259,8 +293,62 @@ def _label_heights(series: Sequence[Series], area: PlotArea) -> list[tuple[Serie
     return [(s, y - excess) for s, y in out]
 
 
-def _axes(area: PlotArea, y_ticks: Iterable[float], percent: bool) -> list[Markup]:
-    """Draw grid lines with their numbers, and below a log axis k = 1, 2, 4, ..."""
+def log_ticks(lo: float, hi: float) -> list[Tick]:
+    """Return 1, 2, 5, 10, ... on a log axis, or powers of ten if these are many."""
+    marks = [(digit, digit * 10.0**e) for e in range(floor(log10(lo)), ceil(log10(hi)) + 1) for digit in (1, 2, 5)]
+    inside = [(digit, x) for digit, x in marks if lo <= x <= hi]
+    return [(x, f"{x:,g}") for digit, x in inside if digit == 1 or len(inside) <= 6]
+
+
+def frontier_chart(places: Sequence[Place], frame: Frame, title: str) -> Markup:
+    """Draw score against cost on a log axis, with both intervals, and the frontier as a staircase."""
+    costs = [x for place in places for x in place.cost if x > 0]
+    y_ticks = value_ticks(x for place in places for x in place.score)
+    area = PlotArea(*frame, (min(costs) / 1.2, max(costs) * 1.2), (y_ticks[0], y_ticks[-1]), log=True)
+    at = [area.position(place.cost[0], place.score[0]) for place in places]
+    front = sorted(xy for xy, place in zip(at, places, strict=True) if place.front_by_value)
+    stairs = "".join(f"{'H' if i else f'M{x} {y}H'}{x}V{y}" for i, (x, y) in enumerate(front))
+    parts = [*_axes(area, axis_ticks(area.y), True, log_ticks(*area.x))]
+    parts += [element("path", class_="line frontier", d=stairs)] if front else []
+    for (x, y), place in zip(at, places, strict=True):
+        left, bottom = area.position(max(place.cost[1], area.x[0]), place.score[1])
+        right, top = area.position(place.cost[2], place.score[2])
+        bars = element("path", class_="bars", d=f"M{left} {y}H{right}M{x} {bottom}V{top}")
+        shape, colour = (0, "c1") if place.on_front else (1, "c7")
+        parts.append(element("g", element("title", place.text()), bars, markers(shape, (x, y)), class_=colour))
+    parts += _labels([place.name for place in places], at, area)
+    about = "; ".join(place.text() for place in places)
+    return image(area.size, title, about, *parts, class_=f"chart {'wide' if frame[0][0] > 400 else 'narrow'}")
+
+
+def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], area: PlotArea) -> Iterator[Markup]:
+    """Yield a name beside each point, where it hides no other name or point; there is none where nothing is free."""
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in at]
+    for name, (x, y) in zip(names, at, strict=True):
+        short = shorten(name.rsplit("/", maxsplit=1)[-1], 15)
+        width = 7 * len(short)
+        places = (
+            (x + 9, y + 4, "start", 0),
+            (x - 9, y + 4, "end", width),
+            (x, y - 10, "middle", width / 2),
+            (x, y + 19, "middle", width / 2),
+        )
+        for left, base, anchor, shift in places:
+            box = (left - shift, base - 11, left - shift + width, base + 3)
+            is_free = not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
+            if (
+                is_free
+                and box[0] >= area.margins[0]
+                and box[2] <= area.size[0]
+                and box[3] <= area.size[1] - area.margins[3]
+            ):
+                taken.append(box)
+                yield element("text", short, x=round(left, 1), y=round(base, 1), text_anchor=anchor)
+                break
+
+
+def _axes(area: PlotArea, y_ticks: Iterable[float], percent: bool, x_ticks: Iterable[Tick] = ()) -> list[Markup]:
+    """Draw grid lines with their numbers, and the numbers below the x axis."""
     (width, height), (left, right, _, bottom) = area.size, area.margins
     parts, lines = [], ""
     for tick in y_ticks:
@@ -269,12 +357,9 @@ def _axes(area: PlotArea, y_ticks: Iterable[float], percent: bool) -> list[Marku
         label = _tick_label(tick, percent) + "%" * percent
         parts.append(element("text", label, x=left - 7, y=y + 4, text_anchor="end"))
     parts.append(element("path", class_="grid", d=lines))
-    k = int(area.x[0])
-    while area.log and k <= area.x[1]:
-        x = area.position(k, area.y[0])[0]
-        label = f"k = {k}" if k == 1 else str(k)
+    for value, label in x_ticks:
+        x = area.position(value, area.y[0])[0]
         parts.append(element("text", label, x=x, y=height - bottom + 18, text_anchor="middle"))
-        k *= 2
     return parts
 
 

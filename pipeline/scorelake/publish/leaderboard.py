@@ -25,6 +25,7 @@ from scorelake.publish.snapshot import problem_files
 from scorelake.publish.views import BOARD, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY
 from scorelake.schemas import GROUP, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
 from scorelake.storage.disk import literal
+from scorelake.text import protocol_label
 from scorelake.version import __version__
 
 STORAGE_VERSION = "v1.0.0"
@@ -169,7 +170,7 @@ def protocol_table(protocols: Sequence[str]) -> pl.DataFrame:
     others = [key for key in keys if key not in graders]
     columns = [
         pl.Series("protocol", protocols, pl.String),
-        pl.Series("label", [schemas.protocol_label(protocol) for protocol in protocols], pl.String),
+        pl.Series("label", [protocol_label(protocol) for protocol in protocols], pl.String),
         pl.Series("_grader", [_joined(row, graders) for row in values], pl.String),
         pl.Series("_other", [_joined(row, others) for row in values], pl.String),
     ]
@@ -187,7 +188,7 @@ def _joined(row: dict[str, Any], keys: Sequence[str]) -> str | None:
     if len(values) == 1:
         (value,) = values.values()
         return value if isinstance(value, str) else json.dumps(value)
-    return schemas.protocol_label(json.dumps(values)) if values else None
+    return protocol_label(json.dumps(values)) if values else None
 
 
 def _protocol_column(name: str, values: list[Any]) -> pl.Series:

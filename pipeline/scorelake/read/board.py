@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scorelake.errors import UsageError
 from scorelake.read.format import DASH, SHORT_LABEL, Scale, canonical, check_names, labels
 from scorelake.read.session import Rows, session
-from scorelake.schemas import protocol_label
-from scorelake.text import escape_controls
+from scorelake.text import escape_controls, protocol_label
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

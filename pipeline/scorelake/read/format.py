@@ -14,7 +14,6 @@ from math import ceil, floor
 from statistics import median
 from typing import Any
 
-from scorelake import metrics
 from scorelake.errors import UsageError
 from scorelake.text import escape_controls
 
@@ -107,7 +106,9 @@ def canonical(metric: str, settings: dict[str, Any]) -> str:
     name = metric.strip().lower().removeprefix("threshold-")
     if name.startswith("spectrum@"):
         return name
-    return metrics.parse(metric, settings.get("spectra", {})).name
+    from scorelake.metrics import parse  # noqa: PLC0415 - scipy takes longer to load than `show` to print
+
+    return parse(metric, settings.get("spectra", {})).name
 
 
 def check_names(kind: str, available: Iterable[str], names: Iterable[str | None]) -> None:

@@ -16,10 +16,11 @@ from scorelake.metrics.families import Metric
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
 from scorelake.read.format import check_names, matches_protocol
-from scorelake.schemas import PROBLEM_HISTOGRAM, protocol_label
+from scorelake.schemas import PROBLEM_HISTOGRAM
 from scorelake.scoring.choose import Outcomes, choose_compared, split_outcomes
 from scorelake.scoring.survey import FOLDER, bucket_paths
 from scorelake.settings import Settings
+from scorelake.text import protocol_label
 
 
 @dataclass(frozen=True)

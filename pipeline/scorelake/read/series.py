@@ -10,9 +10,8 @@ from typing import Any
 from scorelake.errors import UsageError
 from scorelake.read.board import Reader
 from scorelake.read.format import Scale
-from scorelake.schemas import protocol_label
 from scorelake.settings import Settings
-from scorelake.text import escape_controls, plural
+from scorelake.text import escape_controls, plural, protocol_label
 
 _POINTS = """
 SELECT benchmark, protocol, metric, model, step, value, lo, hi, band_lo, band_hi, problems, attempts FROM series

@@ -25,8 +25,7 @@ from scorelake.read.report import board_markdown, markdown_table, omitted_models
 from scorelake.read.sentences import RANK_RANGE, remarks, title
 from scorelake.read.series import read_series
 from scorelake.read.session import Rows, to_csv, to_json
-from scorelake.schemas import protocol_label
-from scorelake.text import escape_controls, plural
+from scorelake.text import escape_controls, plural, protocol_label
 
 _BAR, _PIPE, _MIN_NAME = 24, 120, 12
 """Characters of a bar, of a line in a pipe, and of a name before the padding of columns is dropped."""

@@ -1,0 +1,76 @@
+"""Sections of series and costs on the page: the numbers of their tables, in charts and beside them."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from counted import rows, scored
+from looked_at import plain
+from scorelake.page.build import build_page
+from scorelake.page.svg import Place, frontier_chart
+
+
+def test_series_have_curves_and_a_table(tmp_path: Path) -> None:
+    """Two runs at 300 steps: a ribbon each, thinned, in a small page; the table has the values of its steps."""
+    rng = np.random.default_rng(0)
+    counts = [
+        {"model": run, "step": step, "problem_id": i, "n": 2, "c": int(rng.integers(0, 3))}
+        for run in ("a", "<b>")
+        for step in range(0, 3000, 10)
+        for i in range(4)
+    ]
+    out = scored(tmp_path, counts, columns={"step": "step"}, metrics={"names": ["pass@1"]})
+    page = build_page(out)
+    section = page.split("<h3>Training steps</h3>")[1].split("</section>")[0]
+    assert len(re.findall('class="band"', section)) == 4, "a wide and a narrow chart"
+    assert all(len(path.split("L")) <= 400 for path in re.findall(r'd="(M[^"]*)" class="band"', section))
+    (last,) = rows(out, "FROM series WHERE model = 'a' AND step = 2990")
+    assert f"{100 * last['value']:.1f}% ({100 * last['lo']:.1f} to {100 * last['hi']:.1f})" in section
+    assert "&lt;b&gt;" in section
+    assert "<b>" not in section
+    assert len(page) < 500_000
+
+
+def test_costs_have_a_frontier_and_a_table(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    attempts = [
+        {
+            "model": name,
+            "problem_id": i,
+            "attempt": j,
+            "passed": bool(rng.random() < rate),
+            "usd": price * rng.random(),
+        }
+        for name, rate, price in (("cheap", 0.3, 0.001), ("dear", 0.7, 0.01), ("wasteful", 0.2, 0.1))
+        for i in range(30)
+        for j in range(2)
+    ]
+    out = scored(tmp_path, pl.DataFrame(attempts), measures={"usd": {"kind": "cost"}})
+    section = build_page(out).split("<h3>Score against usd</h3>")[1].split("</section>")[0]
+    for row in rows(out, "FROM measure_summary"):
+        assert f"<td>{row['value']:.4g}</td><td>{row['lo']:.4g} to {row['hi']:.4g}</td>" in section
+    for row in rows(out, "FROM frontier"):
+        assert f"{row['model']}: {row['score']:.3f} at {row['cost']:.4g}" in section
+        assert row["on_front"] == (row["model"] != "wasteful")
+    assert len(re.findall('class="line frontier"', section)) == 2
+    assert "within a budget" in section
+
+
+def test_labels_of_a_frontier_do_not_overlap() -> None:
+    places = [Place(f"model-{i}", (1 + i / 50, 1.0, 2.0), (0.5 + i / 500, 0.4, 0.6), True, True) for i in range(20)]
+    chart = frontier_chart(places, ((520, 320), (46, 122, 12, 30)), "t")
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">(model-\d+)', chart)
+    shift = {"start": 0.0, "end": 1.0, "middle": 0.5}
+    boxes = [(float(x) - shift[anchor] * 7 * len(name), float(y), 7 * len(name)) for x, y, anchor, name in found]
+    assert 2 <= len(boxes) < 20
+    for a, b in combinations(boxes, 2):
+        assert abs(a[1] - b[1]) >= 14 or a[0] + a[2] <= b[0] or b[0] + b[2] <= a[0]
+
+
+def test_nothing_of_it_appears_without_series_and_measures(tmp_path: Path) -> None:
+    assert 'class="figures"' not in build_page(plain(tmp_path))
