@@ -13,7 +13,6 @@ from scorelake.errors import UsageError
 from scorelake.ingest.contract import IngestOptions
 
 
-@pytest.mark.slow
 def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
     inspect_json(tmp_path / "logs", TABLE)
     lake, out = tmp_path / "lake", tmp_path / "out"
@@ -34,7 +33,6 @@ def test_from_logs_to_a_leaderboard(tmp_path: Path, cli: Any) -> None:
     assert "unchanged" in cli("ingest", "auto", tmp_path / "logs", "--lake", lake).stderr
 
 
-@pytest.mark.slow
 def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli: Any) -> None:
     """The lake message itself which of its columns tell protocols apart."""
     for i, temperature in enumerate((0.0, 1.0)):
@@ -50,7 +48,6 @@ def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli:
     assert rows[1:] == ["0,1.0", "1,0.5"]
 
 
-@pytest.mark.slow
 def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:
     def run(*arguments: object) -> dict[str, Any]:
         done = cli("ingest", *arguments, "--json")
@@ -80,7 +77,6 @@ def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:
     assert run("auto", path, "--lake", blocked / "lake", "--model", "m")["exit_code"] == 4
 
 
-@pytest.mark.slow
 def test_refusals_are_one_line_each(tmp_path: Path, cli: Any) -> None:
     for name in ("swebench_report", "evalplus"):
         LAYOUTS[name].write(tmp_path / "logs", TABLE)
