@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import IO, Any, Literal, NamedTuple, TypeAlias
 
 from scorelake.errors import DataError, UsageError
 from scorelake.ingest import json_stream
@@ -229,6 +229,8 @@ class LogSource:
     """Checksum of all files."""
     tag: str = ""
     """Checksum of the files with attempts: names attempts that have no id, the same for every copy of a file."""
+    opened: list[IO[bytes]] = field(default_factory=list, repr=False, compare=False)
+    """The file that is being read, for progress."""
 
     @property
     def file(self) -> Path:
@@ -240,11 +242,11 @@ class LogSource:
 
     def lines(self, path: Path | None = None, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (line number, record) of a JSON Lines file; see `json_stream.lines`."""
-        return json_stream.lines(path or self.file, torn)
+        return json_stream.lines(path or self.file, torn, self.opened)
 
     def members(self, *keys: str) -> Iterator[tuple[str, Any, Any]]:
         """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
-        return json_stream.members(self.file, keys)
+        return json_stream.members(self.file, keys, opened=self.opened)
 
     def records(self, key: str, document: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""

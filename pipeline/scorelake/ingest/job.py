@@ -266,9 +266,14 @@ def _stage_all(
     tasks: list[Task] = [(item.name, source, options, folder / str(i)) for i, (item, source) in enumerate(inputs)]
     n_workers = min(workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1), len(tasks))
     results: dict[int, StagedSource | DataError] = {}
-    for i, result in _run_parallel(tasks, n_workers) if n_workers > 1 else enumerate(map(_run_task, tasks)):
+
+    def tick(position: int) -> None:
+        progress("reading", sum(sizes[j] for j in results) + position, sum(sizes))
+
+    in_turn = ((i, _run_task(task, tick)) for i, task in enumerate(tasks))
+    for i, result in _run_parallel(tasks, n_workers) if n_workers > 1 else in_turn:
         results[i] = result
-        progress("reading", sum(sizes[j] for j in results), sum(sizes))
+        tick(0)
     in_order = [results[i] for i in range(len(tasks))]
     refused = {str(result): result for result in in_order if isinstance(result, DataError)}
     report.refused += refused.values()  # a broken file that several sources share is named once
@@ -291,10 +296,10 @@ def _run_parallel(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, St
             raise
 
 
-def _run_task(task: Task) -> StagedSource | DataError:
+def _run_task(task: Task, tick: Callable[[int], None] = lambda position: None) -> StagedSource | DataError:
     name, source, options, folder = task
     try:
-        return stage(FORMATS[name], source, options, folder)
+        return stage(FORMATS[name], source, options, folder, tick)
     except DataError as error:
         # A copy has no traceback, whose frames would keep the file open.
         return DataError(error.what, where=error.where, hint=error.hint)

@@ -78,9 +78,11 @@ def archive_errors(path: object) -> Iterator[None]:
 
 
 @contextmanager
-def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path, opened: list[IO[bytes]] | None = None) -> Iterator[IO[bytes]]:
     """Open a file; gzip, and a zip of one file, are unpacked. Damaged archives are refused."""
     with archive_errors(path), path.open("rb") as plain:
+        if opened is not None:
+            opened[:] = [plain]
         magic = plain.read(4)
         plain.seek(0)
         if magic[:2] == GZIP:
@@ -125,9 +127,9 @@ def load_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+def text_lines(path: Path, opened: list[IO[bytes]] | None = None) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers, including the line end."""
-    with open_unpacked(path) as file:
+    with open_unpacked(path, opened) as file:
         number = 0
         while raw := file.readline(MAX_RECORD):
             number += 1
@@ -143,12 +145,14 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
-def lines(path: Path, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def lines(
+    path: Path, torn: list[int] | None = None, opened: list[IO[bytes]] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, record) of JSON Lines. A broken line is refused, not skipped.
 
     If `torn` is given, an incomplete last line ends the file and its number is appended there.
     """
-    for number, text in text_lines(path):
+    for number, text in text_lines(path, opened):
         if not text.strip():
             continue
         if number == 1 and text.strip() == "{":  # one indented document
@@ -166,13 +170,15 @@ def lines(path: Path, torn: list[int] | None = None) -> Iterator[tuple[int, dict
         yield number, record
 
 
-def members(path: Path, keys: Collection[str] = (), chunk: int = CHUNK) -> Iterator[tuple[str, Any, Any]]:
+def members(
+    path: Path, keys: Collection[str] = (), chunk: int = CHUNK, opened: list[IO[bytes]] | None = None
+) -> Iterator[tuple[str, Any, Any]]:
     """Yield (key, name, value) of a document. Elements below `keys` come one by one, named by their index or key.
 
     With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). The elements of a
     document that is a list have the key "". A truncated document and text after its end are refused.
     """
-    with open_unpacked(path) as file:
+    with open_unpacked(path, opened) as file:
         yield from JsonReader(file, str(path), chunk).members(keys)
 
 

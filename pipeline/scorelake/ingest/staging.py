@@ -86,7 +86,13 @@ class StagedSource:
         return pl.scan_parquet(self.path, glob=False).slice(index, 1).collect().row(0, named=True)
 
 
-def stage(format: LogFormat, source: LogSource, options: IngestOptions, folder: Path) -> StagedSource:  # noqa: A002
+def stage(
+    format: LogFormat,  # noqa: A002
+    source: LogSource,
+    options: IngestOptions,
+    folder: Path,
+    tick: Callable[[int], None] = lambda position: None,
+) -> StagedSource:
     """Read and check every attempt of a source. DataError names the source and the record that is wrong."""
     count = 0
     run = RunInfo(source.path, options, format.outcome, options.errors or format.errors)
@@ -108,6 +114,8 @@ def stage(format: LogFormat, source: LogSource, options: IngestOptions, folder: 
                     writer = pq.ParquetWriter(path, table.schema, compression="lz4", use_dictionary=False)
                     files.enter_context(writer)
                 writer.write_table(table)
+                if len(batch) == BATCH:
+                    tick(sum(file.tell() for file in source.opened if not file.closed))
         frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, *MEASURES, "answer").count()).collect()
         named = frame.row(0, named=True)
         _resolve(run, [name for name in ("benchmark", "model") if named[name] < count])
@@ -124,6 +132,8 @@ def stage(format: LogFormat, source: LogSource, options: IngestOptions, folder: 
         if isinstance(error, KeyError):
             reason = f"{values.quote(error.args[0])} is missing or unknown"
         raise refusal(f"not in the layout of {format.name} ({reason:.120}){_after(count)}", source.path) from None
+    finally:
+        source.opened.clear()  # an open file cannot be sent from a worker process
 
 
 def _after(count: int) -> str:
@@ -225,12 +235,4 @@ def _to_settings(protocol: Mapping[str, Any], options: IngestOptions) -> dict[st
 
 
 def _to_names(column: Sequence[Any], what: str, is_optional: bool = False) -> list[str | None]:
-    """Check names; most are short ASCII texts that need no conversion."""
-    return [
-        name
-        if type(name) is str and name.isascii() and 0 < len(name) <= values.MAX_NAME
-        else None
-        if is_optional and name is None
-        else values.to_name(name, what)
-        for name in column
-    ]
+    return [None if is_optional and name is None else values.to_name(name, what) for name in column]

@@ -25,6 +25,8 @@ def quote(value: Any) -> str:
 
 def to_name(value: Any, what: str) -> str:
     """Convert an id or a name to text: 7 and 7.0 become "7"; true, 1.5, null and lists are refused."""
+    if type(value) is str and value.isascii() and 0 < len(value) <= MAX_NAME:
+        return value  # most names
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int):

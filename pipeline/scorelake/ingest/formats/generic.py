@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -170,7 +170,9 @@ def _read_records(
     A document that is one object may be one record (`is_single`), like JSON Lines of one line.
     """
     if probe.shape in ("parquet", "text"):
-        rows = _read_parquet(probe.path, columns) if probe.shape == "parquet" else _read_csv(probe.path)
+        rows = (
+            _read_parquet(probe.path, columns) if probe.shape == "parquet" else _read_csv(probe.path, source.opened)
+        )
         yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines())
@@ -206,14 +208,14 @@ def _read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, An
         raise refusal(f"a damaged Parquet file ({str(error).splitlines()[0]:.100})", path) from None
 
 
-def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
+def _read_csv(path: Path, opened: list[IO[bytes]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV. The last line must end with a newline, since a truncated number is a number."""
     csv.field_size_limit(sys.maxsize)
     last = "\n"
 
     def read_lines() -> Iterator[str]:
         nonlocal last
-        for _, last in text_lines(path):
+        for _, last in text_lines(path, opened):
             yield last
 
     rows = read_lines()

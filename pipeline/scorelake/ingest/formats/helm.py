@@ -9,11 +9,7 @@ from scorelake.ingest.json_stream import FileProbe, load
 from scorelake.ingest.values import get_object, to_number
 
 SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
-MEASURED = {
-    "input_tokens": "num_prompt_tokens",
-    "output_tokens": "num_output_tokens",
-    "seconds": "inference_runtime",
-}
+MEASURED = {"input_tokens": "num_prompt_tokens", "output_tokens": "num_output_tokens", "seconds": "inference_runtime"}
 PROMPT = (
     *("global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
     *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "substitutions"),
