@@ -97,9 +97,11 @@ def write_textfile(path: Path, report: dict[str, Any], scores: Iterable[tuple[di
         for name, text, number in gauges
         if number is not None
     ]
-    samples = [f"scorelake_score{{{_labels(names)}}} {value}\n" for names, value in scores]
-    if samples:
-        lines += ["# HELP scorelake_score Value of a model.\n# TYPE scorelake_score gauge\n", *samples]
+    kinds = {"score": ("metric", "Value of a model."), "measure_total": ("measure", "Sum over the graded attempts.")}
+    scores = list(scores)
+    for name, (key, text) in kinds.items():
+        samples = [f"scorelake_{name}{{{_labels(names)}}} {value}\n" for names, value in scores if key in names]
+        lines += [f"# HELP scorelake_{name} {text}\n# TYPE scorelake_{name} gauge\n", *samples] if samples else []
     replace_text(path, "".join(lines))
 
 
