@@ -46,6 +46,7 @@ from scorelake.hashing import text_ids
 from scorelake.lake.listing import listing
 from scorelake.pipeline import RunReport, score_lake
 from scorelake.publish.snapshot import Output
+from scorelake.read.check import check
 from scorelake.settings import Settings
 from scorelake.storage.disk import mark
 from scorelake.storage.files import Shard
@@ -161,79 +162,110 @@ class Recount:
 
     def __init__(self, lake: Lake) -> None:
         self.lake, self.settings = lake, Settings.model_validate(lake.settings)
-        names = self.settings.columns
-        passed = any(names.passed in source.columns for source in lake.files)
-        self.binary = passed or self.settings.policy.pass_threshold is not None
-        answers = any(names.answer in source.columns for source in lake.files)
-        self.answered = answers and self.binary and self.settings.answers
         self.rejected = 0
         self.rows: dict[Key, list[Row]] = defaultdict(list)
         for source in sorted(lake.files, key=lambda each: each.path):
             self._file(source)
+        self.kinds, self.unlike = self._kinds()
+        for key, rows in self.rows.items():
+            for row in rows:
+                self._grade(row, self.kinds[key[0]])
 
     def _file(self, source: Source) -> None:
         settings, names = self.settings, self.settings.columns
         kinds = {name: column.kind for name, column in source.columns.items()}
-        identified = settings.duplicates.policy != "off" and names.attempt in kinds
+        threshold = names.score in kinds and settings.policy.pass_threshold is not None
+        flags = {"passed": threshold or names.passed in kinds, "score": names.score in kinds}
+        flags["answer"] = flags["passed"] and names.answer in kinds
+        has = {name for name, flag in flags.items() if flag}
         for i in range(source.rows):
-            raw = {name: column.values[i] for name, column in source.columns.items()}
-            key, outcome = self._key(raw, source.folders), self._outcome(raw, kinds)
+            raw: Row = source.folders | {name: column.values[i] for name, column in source.columns.items()}
+            key, outcome = self._key(raw, source), self._outcome(raw, kinds)
             if key is None or outcome is None:
                 self.rejected += 1
                 continue
-            outcome["carried"] = {name: raw.get(name, source.folders.get(name)) for name in settings.carried}
-            outcome["answer"] = answer_value(raw.get(names.answer)) if outcome["graded"] else None
-            outcome["attempt"] = text_value(raw[names.attempt]) if identified else None
-            self.rows[key].append(outcome)
+            attempt = text_value(raw.get(names.attempt)) if settings.duplicates.policy != "off" else None
+            carried = {name: (raw[name], str(kinds.get(name, "string"))) for name in settings.carried}
+            answer = answer_value(raw.get(names.answer))
+            self.rows[key].append({"has": has, "attempt": attempt, "carried": carried, "answer": answer} | outcome)
 
-    def _key(self, raw: Row, folders: dict[str, str | None]) -> Key | None:
-        names, out = self.settings.columns, list[str]()
+    def _kinds(self) -> tuple[dict[str, set[str]], bool]:
+        """What attempts of each benchmark have, and whether those of one differ."""
+        kinds, unlike = dict[str, set[str]](), False
+        by_benchmark: dict[str, list[Row]] = defaultdict(list)
+        for key, rows in self.rows.items():
+            by_benchmark[key[0]] += rows
+        for benchmark, rows in by_benchmark.items():
+            columns = [row["has"] for row in rows]
+            both = {"passed", "score"}
+            present = [
+                {n for n in both if row[n] is not None} if both <= row["has"] else row["has"] & both for row in rows
+            ]
+            present = [each for each in present if each]
+            wanted = both if both in present else (present or [columns[0] & both])[0]
+            if "passed" in wanted and self.settings.answers and any("answer" in each for each in columns):
+                wanted = wanted | {"answer"}
+            unlike |= not all(wanted <= each for each in columns)
+            unlike |= both not in present and any(each != present[0] for each in present)
+            kinds[benchmark] = wanted
+        return kinds, unlike
+
+    def _grade(self, row: Row, kind: set[str]) -> None:
+        """Decide whether a row is graded, now that the kind of its benchmark is clear."""
+        fails = self.settings.policy.ungraded == "fail"
+        needed = kind - {"answer"}
+        row["graded"] = fails or all(row[name] is not None for name in needed)
+        row["passed"] = bool(row["passed"]) and "passed" in kind and row["graded"]
+        if row["score"] is None and fails and "score" in kind:
+            row["score"] = min(self.settings.rubric.levels, default=0.0)
+        if not row["graded"] or "answer" not in kind:
+            row["answer"] = None
+
+    def _key(self, raw: Row, source: Source) -> Key | None:
+        names, folders, out = self.settings.columns, source.folders, list[str]()
         for key, default in (("benchmark", "default"), ("subject", "all"), ("model", None), ("problem_id", None)):
             (name,) = names.parts(key)
-            text = text_value(raw[name]) if name in raw else folders.get(name, default)
-            if text is None or (name in raw and name in folders and folders[name] != text):
+            text = text_value(raw.get(name, default))
+            if text is None or folders.get(name, text) != text:
                 return None
             out.append(text)
-        protocol = {n: protocol_value(raw[n] if n in raw else folders[n]) for n in self.settings.protocol.columns}
+        protocol = {n: protocol_value(raw[n]) for n in self.settings.protocol.columns}
         return (*out, json.dumps(protocol))
 
     def _outcome(self, raw: Row, kinds: dict[str, pa.DataType]) -> Row | None:
-        """graded, passed and score of a row; None if it is rejected."""
+        """passed and score of a row, None where it has none; no row if it is rejected."""
         names, policy, levels = self.settings.columns, self.settings.policy, self.settings.rubric.levels
-        graded, passed, score = True, False, None
-        if names.score in raw:
-            value, kind = raw[names.score], kinds[names.score]
-            if value is None:
-                graded, score = policy.ungraded == "fail", min(levels, default=0.0)
-            elif levels:
+        passed = score = None
+        value, kind = raw.get(names.score), kinds.get(names.score)
+        if value is not None:
+            if levels:
                 score = next((level for level in levels if in_precision(level, kind) == float(value)), None)
             elif math.isfinite(value):
                 score = float(value) + 0.0
             if score is None:
                 return None
-            if policy.pass_threshold is not None and value is not None:
+            if policy.pass_threshold is not None:
                 passed = float(value) >= in_precision(policy.pass_threshold, kind)
         if names.passed in raw:
-            value = raw[names.passed]
-            if value is None:
-                graded, passed = graded and policy.ungraded == "fail", False
-            elif isinstance(value, str | bytes):
-                text = text_value(value)
+            value, passed = raw[names.passed], None
+            text = text_value(value) if isinstance(value, str | bytes) else protocol_value(value)
+            is_spelled = isinstance(value, str | bytes) or (names.pass_values and not isinstance(value, bool))
+            if value is not None and is_spelled:
                 if text not in names.pass_values and text not in (names.fail_values or (text,)):
                     return None
                 passed = text in names.pass_values
             elif value in (0, 1):
                 passed = bool(value)
-            else:
+            elif value is not None:
                 return None
-        return {"graded": graded, "passed": passed, "score": score}
+        return {"passed": passed, "score": score}
 
     def _verdict(self, rows: list[Row]) -> tuple[Row, bool]:
         """The row that counts of those of one attempt, and whether they are in conflict."""
         rule, graded = self.settings.duplicates.rule, [row for row in rows if row["graded"]]
         if not graded:
             return rows[0], False
-        answers = {row["answer"] for row in graded} - {None} if self.answered else set()
+        answers = {row["answer"] for row in graded} - {None}
         conflict = max(len(answers), *(len({row[name] for row in graded}) for name in ("passed", "score"))) > 1
         if rule in ("first", "last"):
             return graded[0 if rule == "first" else -1], conflict
@@ -254,7 +286,7 @@ class Recount:
             verdicts = [self._verdict(same) for same in attempts.values()]
             conflicts += sum(conflict for _, conflict in verdicts)
             duplicates += len(rows) - len(verdicts)
-            problems[key] = self._problem([row for row, _ in verdicts], rows)
+            problems[key] = self._problem([row for row, _ in verdicts], rows, self.kinds[key[0]])
         run = {
             "rows_read": sum(source.rows for source in self.lake.files),
             "graded": sum(problem["n"] for problem in problems.values()),
@@ -274,28 +306,52 @@ class Recount:
         reasons = {
             f"{self.rejected:,} rows rejected": self.rejected > policy.max_rejected,
             "no attempt in any file": not self.rows,
+            "attempts of one benchmark have different outcomes": self.unlike,
             f"{ungraded:,} attempts are ungraded": ungraded and policy.ungraded == "error",
             f"{conflicts:,} attempts have conflicting": conflicts and duplicates.rule == "error",
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
-    def _problem(self, verdicts: list[Row], rows: list[Row]) -> Row:
+    def _problem(self, verdicts: list[Row], rows: list[Row], kind: set[str]) -> Row:
         graded = [row for row in verdicts if row["graded"]]
         votes: dict[str, list[bool]] = defaultdict(list)
         for row in graded:
-            if row["answer"] is not None and self.answered:
+            if row["answer"] is not None:
                 votes[row["answer"]].append(row["passed"])
         out = {
             "n": len(graded),
-            "c": sum(row["passed"] for row in graded) if self.binary else None,
+            "c": sum(row["passed"] for row in graded) if "passed" in kind else None,
             "ungraded": len(verdicts) - len(graded),
             "rewards": Counter(row["score"] for row in graded if row["score"] is not None),
             "answers": Counter((len(passed), sum(passed)) for passed in votes.values()),
         }
         for name in self.settings.carried:
-            values = [without_nan(row["carried"][name]) for row in rows]
-            out[name] = min((value for value in values if value is not None), default=None)
+            out[name] = self._smallest(name, rows)
         return out
+
+    def _smallest(self, name: str, rows: list[Row]) -> Any:
+        """The smallest carried value; if files have several sorts, the text of the smallest of the first sort."""
+        kinds = {each["carried"][name][1] for group in self.rows.values() for each in group} - {"null"}
+        sorts: dict[str, list[Any]] = defaultdict(list)
+        for value, kind in (row["carried"][name] for row in rows):
+            if without_nan(value) is not None:
+                short = kind in FLOATS and not kinds <= FLOATS
+                exact = sort_of(kind) != "Number" or not kinds & (FLOATS | {"double"})
+                sorts[sort_of(kind)].append(
+                    float(str(np.float32(value))) if short else value if exact else float(value)
+                )
+        value = min(sorts[min(sorts)]) if sorts else None
+        return protocol_value(value) if len({sort_of(each) for each in kinds}) > 1 else value
+
+
+FLOATS = {"float", "halffloat"}
+
+
+def sort_of(kind: str) -> str:
+    """The sort of carried values: those of one are compared by size; sorts are in the order of these names."""
+    if re.match("u?int|float|double|halffloat|decimal", kind):
+        return "Number"
+    return "String" if "string" in kind or "binary" in kind else {"bool": "Boolean"}.get(kind, kind)
 
 
 # --- what did come out --------------------------------------------------------------------------------------------
@@ -371,8 +427,14 @@ def cuts(rng: random.Random, files: int) -> Iterator[tuple[str, Cut]]:
 def verify(lake: Lake, home: Path, rng: random.Random) -> tuple[str, list[str]]:
     """Write a lake and count it several ways: (equal or refused, nothing), or (WRONG, what is wrong)."""
     for source in lake.files:
-        source.write(home / "lake")
+        path = source.write(home / "lake")
         lake.taken[source.writer] += 1
+        if rng.random() < 0.05:  # a file of another place is read, one of the lake once
+            path.rename(elsewhere := home / f"{rng.random()}.parquet")
+            path.symlink_to(elsewhere)
+        elif rng.random() < 0.05:
+            (home / "lake" / "latest.parquet").unlink(missing_ok=True)
+            (home / "lake" / "latest.parquet").symlink_to(path)
     expected, wrong = Recount(lake).expected(), list[str]()
     settings, rows = Settings.model_validate(lake.settings), expected.run["rows_read"]
     for i, (name, cut) in enumerate(cuts(rng, len(lake.files))):
@@ -387,6 +449,9 @@ def verify(lake: Lake, home: Path, rng: random.Random) -> tuple[str, list[str]]:
         try:
             report = count(home / "lake", home / f"out{i}", mine, cut, lake.taken)
             faults = list(differences(expected, published(home / f"out{i}", settings), report.run))
+            if not i:
+                findings = [each for each in check(Output(home / "out0"), str(home / "lake")) if not each.ok]
+                faults += [str(each) for each in findings if "DuckDB cannot read it" not in each.detail]
         except (DataError, UsageError) as refused:
             error = str(refused)
         except (Exception, pl.exceptions.PanicException) as crash:
@@ -579,6 +644,9 @@ CARRIED: dict[str, tuple[pa.DataType, list[Any]]] = {
     "float": (pa.float64(), [0.5, 0.25, -1.0, 1e300, math.nan, 0.1]),
     "text": (pa.string(), TEXTS),
     "bool": (pa.bool_(), [True, False, True, False, True, False]),
+    "int8": (pa.int8(), [5, 10, 3, -2, 1, 0]),
+    "float32": (pa.float32(), [5.0, float(np.float32(0.1)), -1.0, 2.0, math.nan, 8.0]),
+    "tenths": (pa.float64(), [5.0, 0.1, -1.0, -0.0, math.nan, 10.5]),
     "date": (pa.date32(), [date(2024, 1, d) for d in range(1, 7)]),
     "time": (pa.timestamp("us"), [datetime(2024, 1, 1, 0, 0, 0, d) for d in range(1, 7)]),
     "words": (pa.dictionary(pa.int32(), pa.string()), TEXTS),
@@ -586,6 +654,8 @@ CARRIED: dict[str, tuple[pa.DataType, list[Any]]] = {
     "nulls": (pa.null(), [None] * 6),
 }
 
+MIXED = ("int8", "float32", "tenths", "text", "bool", "nulls")
+"""Carried columns that differ between files."""
 ANSWERS: dict[str, list[tuple[pa.DataType, list[Any]]]] = {
     "text": [(pa.string(), ["a", "b", "a ", "", "007", "7", "7.0", "a longer answer"])],
     "int": [(pa.int64(), [7, 8, -1, 0, 10**15, 70, 71, 72]), (pa.int8(), [7, 8, -1, 0, 1, 70, 71, 72])],
@@ -605,9 +675,11 @@ class Maker:
     ):
         self.rng = rng = random.Random(seed)
         self.choices: dict[str, Any] = {"seed": seed}
-        shapes = ("passed", "passed", "passed", "score", "threshold", "rubric", "both", "rubric and passed")
-        self.shape = self.pick("shape", shapes)
-        self.has_passed, self.has_score = "passed" in self.shape or self.shape == "both", self.shape != "passed"
+        shapes = ("passed", "passed", "passed", "score", "threshold", "rubric", "both", "rubric and passed", "mixed")
+        self.shape = self.pick("shape", (*shapes, "mixed", "mixed"))
+        self.has_passed = "passed" in self.shape or self.shape in ("both", "mixed")
+        self.has_score, self.kinds = self.shape != "passed", dict[Any, set[str]]()
+        self.apart = self.shape == "mixed" and self.pick("kinds in files of their own", (True, True, False))
         self.words = self.has_passed and self.pick("words", (None, None, None, None, None, None, "strict", "lax"))
         self.nulls = self.pick("nulls", (0.0, 0.0, 0.1, 0.9))
         self.bad = self.pick("bad", (0.0, 0.0, 0.0, 0.05))
@@ -621,6 +693,7 @@ class Maker:
         self.size = self.pick("size", size)
         self.writers = self.pick("writers", (["arrow"], ["arrow"], ["arrow"], list(WRITERS)))
         self.carried = [rng.choice(list(CARRIED)) for _ in range(self.pick("carry", (0, 0, 1, 2)))]
+        self.several = self.pick("several types", (0.0, 0.0, 0.5))
         kinds = list(PROTOCOLS)  # each file has one of them
         self.protocols = [rng.choice((kinds[:6], kinds)) for _ in range(self.pick("protocol", (0, 0, 1, 2)))]
 
@@ -676,10 +749,12 @@ class Maker:
         self.both = [key for key in folders if rng.random() < 0.2]
         groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
         for row in rows:
-            groups[tuple(None if row["nowhere"] else text_value(row[key]) for key in folders)].append(row)
+            values = tuple(None if row["nowhere"] else text_value(row[key]) for key in folders)
+            row["has"] = self.kind_of(row)
+            groups[values, "+".join(sorted(row["has"])) * self.apart].append(row)
         many = rng.choice((1, 2, 3, 8)) if self.size != "tall" else 1
         files = []
-        for values, group in groups.items() or [(("x",) * len(folders), [])]:
+        for (values, apart), group in groups.items() or [((("x",) * len(folders), ""), [])]:
             ends = [0, *sorted(rng.randint(0, len(group)) for _ in range(many - 1)), len(group)]
             parts = [group[low:high] for low, high in itertools.pairwise(ends)]
             parts = [group[i::many] for i in range(many)] if rng.random() < 0.5 else parts
@@ -690,8 +765,31 @@ class Maker:
             parents = [f"{quote(k)}={HIVE_NULL if v is None else quote(v, safe=safe)}" for k, v in hive.items()]
             for i, part in enumerate(parts):
                 if part or rng.random() < 0.1 or (len(groups) <= 1 and i == 0):
-                    files.append(self.source("/".join([*parents, f"part-{i}.parquet"]), hive, part))
+                    more = self.constants(part) if rng.random() < 0.15 else {}
+                    inside = [f"{k}={HIVE_NULL if v is None else quote(v)}" for k, v in more.items()]
+                    path = "/".join([*parents, *inside, f"part-{i}{apart}.parquet"])
+                    files.append(self.source(path, hive | more, part))
         return Lake(files, self.settings(), self.choices)
+
+    def kind_of(self, row: Row) -> set[str]:
+        """What the attempts of a benchmark have, with an exception now and then."""
+        if self.shape != "mixed":
+            return {name for name, flag in (("passed", self.has_passed), ("score", self.has_score)) if flag}
+        benchmark = None if "benchmark" in self.absent else text_value(row["benchmark"])
+        kind = self.kinds.setdefault(benchmark, self.rng.choice(({"passed"}, {"score"}, {"passed", "score"})))
+        return kind if self.rng.random() > 0.0005 else {"passed"}
+
+    def constants(self, rows: list[Row]) -> dict[str, str | None]:
+        """Attempts, protocols and carried values that folders have."""
+        out = dict[str, str | None]()
+        for i in range(len(self.protocols)):
+            if len({row["protocol"] for row in rows}) == 1:
+                out[f"protocol {i}"] = ("0", "1", None, "0.5")[rows[0]["protocol"] % 4]
+        if self.carried and self.several:
+            out["carry 0"] = "10"
+        if self.attempt == "small" and len({row["number"] for row in rows}) == 1:
+            out["attempt"] = str(rows[0]["number"])
+        return out
 
     def settings(self) -> dict[str, Any]:
         rng = self.rng
@@ -699,7 +797,13 @@ class Maker:
         policy["max_rejected"] = 0 if rng.random() < 0.1 else 1 << 30
         if self.shape == "threshold" or (self.shape == "both" and rng.random() < 0.3):
             policy["pass_threshold"] = 0.7
-        metrics = ["pass@1"] if self.has_passed or "pass_threshold" in policy else ["avg@N"]
+        metrics = (
+            []
+            if self.shape == "mixed"
+            else ["pass@1"]
+            if self.has_passed or "pass_threshold" in policy
+            else ["avg@N"]
+        )
         if self.answer and rng.random() < 0.9 and metrics == ["pass@1"]:
             metrics.append("vote@1")
         out: dict[str, Any] = {
@@ -719,15 +823,18 @@ class Maker:
 
     def source(self, path: str, folders: dict[str, str | None], rows: list[Row]) -> Source:
         rng = self.rng
-        columns = self._keys(folders, rows) | self._outcomes(rows) | self._attempts(rows)
+        columns = self._keys(folders, rows) | self._outcomes(rows) | self._attempts(folders, rows)
         if self.answer:
             kind, pool = rng.choice(ANSWERS[self.answer])
             columns["answer"] = Column(kind, [[*pool, None][row["answer"]] for row in rows])
         for i, family in enumerate(self.protocols):
             kind, pool = PROTOCOLS[rng.choice(family)]
-            columns[f"protocol {i}"] = Column(kind, [pool[(row["protocol"] * (i + 1)) % 6] for row in rows])
+            if f"protocol {i}" not in folders:
+                columns[f"protocol {i}"] = Column(kind, [pool[(row["protocol"] * (i + 1)) % 6] for row in rows])
         for i, name in enumerate(self.carried):
-            kind, pool = CARRIED[name]
+            kind, pool = CARRIED[rng.choice(list(MIXED)) if rng.random() < self.several else name]
+            if f"carry {i}" in folders:
+                continue
             values = [None if rng.random() < 0.1 else pool[(row["carried"] + i) % 6] for row in rows]
             columns[f"carry {i}"] = Column(kind, values)
         if rng.random() < 0.3:
@@ -748,25 +855,31 @@ class Maker:
 
     def _outcomes(self, rows: list[Row]) -> dict[str, Column]:
         rng, columns = self.rng, dict[str, Column]()
-        if self.has_passed:
+        has = set[str]().union(*(row["has"] for row in rows)) if rows else self.kind_of({"benchmark": None})
+        if "passed" in has:
             kind, cast, bad = rng.choice(VERDICTS)
             values = [rng.choice(bad) if row["bad"] else cast(row["right"]) for row in rows]
-            if self.words:
+            if self.words and rng.random() < 0.9:
                 kind = rng.choice(WORDS)
                 values = ["n/a" if row["bad"] else rng.choice(PASSES if row["right"] else FAILS) for row in rows]
                 values = [value.encode() for value in values] if kind in BINARY else values
             columns["passed"] = Column(
-                kind, [None if r["no verdict"] else v for r, v in zip(rows, values, strict=True)]
+                kind,
+                [
+                    None if r["no verdict"] or "passed" not in r["has"] else v
+                    for r, v in zip(rows, values, strict=True)
+                ],
             )
-        if self.has_score:
+        if "score" in has:
             kind, cast = rng.choice(SCORES)
             bad = (math.nan, math.inf, -math.inf) if kind in (pa.float32(), pa.float64()) else ()
             values = [rng.choice(bad) if row["bad"] and bad else cast(row["level"]) for row in rows]
-            columns["score"] = Column(kind, [None if r["no score"] else v for r, v in zip(rows, values, strict=True)])
+            absent = [row["no score"] or "score" not in row["has"] for row in rows]
+            columns["score"] = Column(kind, [None if no else v for no, v in zip(absent, values, strict=True)])
         return columns
 
-    def _attempts(self, rows: list[Row]) -> dict[str, Column]:
-        if self.attempt is None or (self.some_files and self.rng.random() < 0.5):
+    def _attempts(self, folders: dict[str, str | None], rows: list[Row]) -> dict[str, Column]:
+        if self.attempt is None or "attempt" in folders or (self.some_files and self.rng.random() < 0.5):
             return {}
         values = [ATTEMPTS[self.attempt](row["number"]) if row["named"] else None for row in rows]
         if self.attempt == "uuids" and self.rng.random() < 0.7:

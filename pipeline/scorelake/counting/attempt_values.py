@@ -78,7 +78,7 @@ def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64
 
     A sort of 64 bits takes a fifth of the time of a group_by on two columns.
     """
-    values, code = np.unique(attempts[column].to_numpy(), return_inverse=True)
+    values, code = _encode(attempts[column])
     passed = attempts["outcome"].to_numpy() == PASSED
     coded = (attempts[PROBLEM].to_numpy().astype(np.uint64) << np.uint64(32) | code.astype(np.uint64)) << np.uint64(1)
     coded |= passed
@@ -88,6 +88,17 @@ def _count_values(attempts: pl.DataFrame, column: str) -> tuple[NDArray[np.int64
     passes = np.add.reduceat((coded & np.uint64(1)).astype(np.int64), starts)
     owner = (pairs[starts] >> np.uint64(32)).astype(np.int64)
     return owner, values[pairs[starts] & np.uint64((1 << 32) - 1)], np.diff(starts, append=pairs.size), passes
+
+
+def _encode(column: pl.Series) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the distinct values, rising, and the number of each value among them."""
+    distinct = column.unique().sort()
+    if 8 * distinct.len() > column.len():
+        return np.unique(column.to_numpy(), return_inverse=True)
+    # 1,000 values among 2M: a join takes 42 ns per row, np.unique 146
+    numbered = distinct.to_frame().with_row_index("number")
+    rows = column.to_frame().join(numbered, on=column.name, how="left", maintain_order="left")
+    return distinct.to_numpy(), rows["number"].to_numpy()
 
 
 def _lists(owner: NDArray[np.int64], values: NDArray[Any], size: int) -> pa.Array[Any]:

@@ -222,8 +222,10 @@ def _split_sorts(frames: Sequence[pl.LazyFrame]) -> list[pl.LazyFrame]:
     mixed = [name for name in sorted(ends) if len(sorts[name]) > 1]
     out = []
     for frame, schema in zip(frames, schemas, strict=True):
-        floats = [name for name in mixed if schema[name] == pl.Float32]  # a 32-bit 0.1 is 0.1
-        as_written = frame.with_columns(pl.col(floats).cast(pl.String).cast(pl.Float64))
+        floats = [name for name in mixed if schema[name].is_float()]
+        as_written = frame.with_columns(
+            pl.col(floats).cast(pl.String).cast(pl.Float64).fill_nan(None)
+        )  # 32-bit 0.1: 0.1
         own = {name: NUMBERS if name in floats else sort_of(schema[name]) for name in mixed}
         out.append(as_written.rename({n: f"{n}{SORT}{own[n]}" for n in mixed if sorts[n] != {NUMBERS, FLOATS}}))
     return out

@@ -21,9 +21,10 @@ from scorelake.publish.runs import find_current_run
 from scorelake.publish.snapshot import Manifest, Output, stored_settings
 from scorelake.settings import COMPOSITE, Settings
 from scorelake.storage import parquet
-from scorelake.storage.disk import literal, private_copy
+from scorelake.storage.disk import first_line, literal, private_copy
 from scorelake.storage.files import File, Shard
 
+_RECOUNT = "recount in SQL"
 _KEYS = "benchmark, subject, model, protocol, problem_id"
 _ORDER = "(_path, file_row_number)"
 _SMALLEST_ANSWER = ("any-pass", "all-pass")
@@ -52,7 +53,11 @@ def check(out: Output, location: str | None = None) -> list[Finding]:
             if not current.defect:
                 raise DataError("no published run here", where=out.name, hint="run `scorelake score` first")
             return [Finding(local.leaderboard.name, ok=False, detail=current.defect)]
-        recount = _check_counts(local, manifest, location or manifest["run"]["lake"])
+        try:
+            recount = _check_counts(local, manifest, location or manifest["run"]["lake"])
+        except duckdb.Error as error:  # an encoding that Arrow reads and DuckDB does not
+            detail = f"the lake was not recounted: DuckDB cannot read it ({first_line(error)[:200]})"
+            recount = Finding(_RECOUNT, ok=False, detail=detail, hint="write the file with a common encoding")
         if current.rolled_back and not recount.ok:
             detail = f"{recount.detail}; the output was rolled back to {current.run_id}, and the lake has changed"
             recount = replace(recount, detail=detail, hint="`scorelake score` ends the rollback and reads the lake")
@@ -113,7 +118,7 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     detail = f"{problems:,} problems equal"
     if differing:
         detail = f"{differing:,} of {problems:,} problems differ (the lake may have changed since)"
-    return Finding("recount in SQL", not differing, detail)
+    return Finding(_RECOUNT, not differing, detail)
 
 
 def _row(db: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...]:

@@ -53,10 +53,9 @@ def adjusted_table(
     keys = [*_MODEL, "subject", "problem_id", "n", "c"]
     tried = [bucket.read(keys).filter(pl.col("n") > 0).join(models, on=_MODEL, how="semi") for bucket in buckets]
     cells = pl.concat(tried) if rows.height else pl.DataFrame()
-    if cells.is_empty():
+    if cells.is_empty():  # or no model has a graded attempt
         return pl.DataFrame(schema=ADJUSTED.schema)
     out = [_adjust(mine, rows, settings) for mine in cells.partition_by(_BOARD)]
-    out = out or [pl.DataFrame(schema=ADJUSTED.schema)]  # no model has a graded attempt
     order = ("benchmark", "protocol", "adjusted_rank", "model")
     return ADJUSTED.check(pl.concat(out).select(*ADJUSTED.columns).sort(order, nulls_last=True))
 
