@@ -94,11 +94,15 @@ def failed_checks(out: Path) -> list[str]:
     return [finding.what for finding in check(Output(out)) if not finding.ok]
 
 
+SLOW = {"nodes", "cli", "proxy", "container"}
+"""Fixtures that start processes or servers: a cluster, the command line, object storage."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs the cluster comes first: so one worker of xdist has all of it, and there is only one cluster."""
     items.sort(key=lambda item: item.path.parent.name != "engines")
     for item in items:
-        if "nodes" in getattr(item, "fixturenames", ()):  # the cluster alone takes 7 s to start
+        if SLOW & set(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
 
 

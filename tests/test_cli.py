@@ -23,7 +23,6 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-@pytest.mark.slow
 def test_score_then_everything_else(out: Path, cli) -> None:  # type: ignore[no-untyped-def]
     scored = cli("score", FIXTURES / "lake", "--out", out)
     assert scored.returncode == 0
@@ -45,7 +44,6 @@ def test_score_then_everything_else(out: Path, cli) -> None:  # type: ignore[no-
     assert cli("gc", out, "--keep", 1).returncode == 0
 
 
-@pytest.mark.slow
 def test_json_on_every_exit_path(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     def told(*arguments: object) -> dict[str, object]:
         done = cli("score", *arguments, "--json")
@@ -65,7 +63,6 @@ def test_json_on_every_exit_path(out: Path, tmp_path: Path, lake: Path, cli) -> 
     assert told(lake, "--out", out)["exit_code"] == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("frame", "arguments", "code", "says"),
     [
@@ -94,14 +91,12 @@ def test_errors_say_what_where_and_what_next(
     assert not (out / "leaderboard.duckdb").exists()
 
 
-@pytest.mark.slow
 def test_k_above_n_is_said_not_guessed(out: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     assert cli("score", lake, "--out", out, "--metrics", "pass@64").returncode == 0
     shown = cli("show", out, "--metric", "pass@64").stdout
     assert "No value: too few problems have k graded attempts" in shown
 
 
-@pytest.mark.slow
 def test_wrong_arguments_are_json_too(cli) -> None:  # type: ignore[no-untyped-def]
     done = cli("score", "--json", "lake", "--nope")
     document = json.loads(done.stdout)
@@ -123,7 +118,6 @@ def test_a_path_that_duckdb_cannot_write_is_a_usage_error(name: str, tmp_path: P
     assert "choose another --out" in done.stderr
 
 
-@pytest.mark.slow
 def test_sql_cannot_touch_anything_else(out: Path, tmp_path: Path, lake: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "secret.txt").write_text("secret")
     assert cli("score", lake, "--out", out).returncode == 0

@@ -241,7 +241,6 @@ def test_bytes_that_are_not_utf8_are_refused_by_column(lake: Path, out: Path, me
         run(lake, out, by=("level",), metrics=["pass@1"])
 
 
-@pytest.mark.slow
 def test_a_million_possible_groups_are_counted(lake: Path, out: Path, cli: Any) -> None:
     """50 benchmarks, 200 subjects, 200 models: more combinations than the kernel's table has."""
     i = np.arange(5000)

@@ -197,7 +197,6 @@ def test_same_bytes_however_the_work_is_cut(tmp_path: Path) -> None:
             assert tables(tmp_path / f"b{i}")[name] == tables(tmp_path / "a")[name], (config, name)
 
 
-@pytest.mark.slow
 def test_same_bytes_with_one_thread(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     import os
 

@@ -54,7 +54,6 @@ def home(tmp_path_factory: pytest.TempPathFactory, cli: Any) -> Path:
     return home
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_answered_with_the_fix(mistake: str, home: Path, cli: Any) -> None:
     command, fix = MISTAKES[mistake]

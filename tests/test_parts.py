@@ -95,7 +95,6 @@ def test_the_same_part_twice_at_once(home: Path) -> None:
     assert not [name for name in names(home / "out") if name.startswith(".")]
 
 
-@pytest.mark.slow
 def test_quarantine_is_told_and_left_to_score(home: Path, cli) -> None:  # type: ignore[no-untyped-def]
     (home / "lake" / "cut.parquet").write_bytes(b"PAR1 cut")
     done = cli("count", home / "lake", "--out", home / "out", "--shard", "1/1")

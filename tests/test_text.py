@@ -37,7 +37,6 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-@pytest.mark.slow
 def test_on_every_way_out(lake: Path, out: Path, cli: Cli) -> None:
     seen = [cli("score", lake, "--out", out, "--metrics", "pass@1,pass@2")]
     seen += [cli("show", out), cli("compare", out, NASTY, "n"), cli("compare", out, NASTY, NASTY + "x")]
@@ -52,7 +51,6 @@ def test_on_every_way_out(lake: Path, out: Path, cli: Cli) -> None:
     assert r"m\x1b]0;owned" in seen[-2].stderr
 
 
-@pytest.mark.slow
 def test_counts_in_messages_are_right(lake: Path, out: Path, cli: Cli) -> None:
     said = cli("score", lake, "--out", out).stderr
     assert "240 new rows in 2 files. Total" in said

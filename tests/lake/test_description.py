@@ -39,7 +39,6 @@ def test_below_the_config_and_the_flags(tmp_path: Path) -> None:
     assert settings_for(str(tmp_path / "nothing")) == settings_for(str(config)) == Settings()
 
 
-@pytest.mark.slow
 def test_counts_depend_on_it(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     """Two temperatures are two protocols because the lake message so; without its word they are one."""
     lake, out = tmp_path / "lake", tmp_path / "out"

@@ -40,7 +40,6 @@ def wide(lake: Path, name: str = "big.parquet", rows: int = 60_000) -> pl.DataFr
     return frame
 
 
-@pytest.mark.slow
 def test_same_tables_as_from_disk(bucket: str, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/some lake")
     run(FIXTURES / "lake", tmp_path / "disk", by=("difficulty",))
@@ -51,7 +50,6 @@ def test_same_tables_as_from_disk(bucket: str, tmp_path: Path) -> None:
     assert all(finding.ok for finding in check.check(Output(tmp_path / "cloud")))
 
 
-@pytest.mark.slow
 def test_names_and_single_files(bucket: str, tmp_path: Path) -> None:
     name = "model=a%2Fb/subject=it's 007/x=y.parquet"
     put(tmp_path / "lake", expand([("a", 4, 2)]), name)
@@ -64,7 +62,6 @@ def test_names_and_single_files(bucket: str, tmp_path: Path) -> None:
     assert listing(f"{url}/{name}", QUICK).files[0].path == "x=y.parquet"
 
 
-@pytest.mark.slow
 def test_only_used_columns_are_downloaded(bucket: str, tmp_path: Path) -> None:
     frame = wide(tmp_path / "lake")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
@@ -82,7 +79,6 @@ def test_only_used_columns_are_downloaded(bucket: str, tmp_path: Path) -> None:
     assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
 
 
-@pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     wide(tmp_path / "lake")
     url = upload(tmp_path / "lake", f"{bucket}/lake")
@@ -105,7 +101,6 @@ def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_pa
     assert run(url, tmp_path / "out", PATIENT).status == "published"
 
 
-@pytest.mark.slow
 def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """A third of all answers is lost, refused or cut, and one body stands still."""
     wide(tmp_path / "lake")
@@ -121,7 +116,6 @@ def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Pat
     assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
 
 
-@pytest.mark.slow
 def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
     wide(tmp_path / "lake", "cut.parquet")
@@ -134,7 +128,6 @@ def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     assert len(reports[1].quarantine) == 2
 
 
-@pytest.mark.slow
 def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/lake")
     (tmp_path / "quick.toml").write_text("[storage]\ntimeout_s = 1\nretry_s = 0.5\n")
@@ -158,7 +151,6 @@ def test_errors_of_the_command_line(bucket: str, proxy: Faulty, cli: Cli, tmp_pa
     assert b"somebody" not in content
 
 
-@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_the_store(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     url = upload(FIXTURES / "lake", f"{bucket}/lake")
     proxy.plan = lambda method, path: "stall" if "parquet" in path else None

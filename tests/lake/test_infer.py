@@ -335,7 +335,6 @@ def test_object_storage(bucket: str, tmp_path: Path) -> None:
     assert chosen(infer(upload(tmp_path / "lake", f"{bucket}/lake"))) == usual()
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     put(tmp_path, foreign(), "my lake/0.parquet")
     done = cli("init", "my lake", cwd=tmp_path)

@@ -211,7 +211,6 @@ def test_a_column_that_was_added_later_is_null_before(table: Format, tmp_path: P
     assert ask(tmp_path / "carried", carried) == [(0.5, 4)], "kept per problem; null values do not count"
 
 
-@pytest.mark.slow
 def test_object_storage(table: Format, bucket: str, tmp_path: Path) -> None:
     url, out = f"{bucket}/table", tmp_path / "out"
     table.create(rows("a", True, False, True), "model")
@@ -394,7 +393,6 @@ def test_delta_files_outside_of_the_folder_and_column_mapping_are_refused(delta:
 # --- Iceberg ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_iceberg_table_of_a_catalog(iceberg: Iceberg, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     out = tmp_path / "out"
     iceberg.create(rows("a", True))

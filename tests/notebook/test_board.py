@@ -103,7 +103,6 @@ def test_curve_and_sql(board: sl.Board, out: Path) -> None:
     assert board.rows(query.replace("?", "2"), limit=1) == (frame.columns, frame.rows()[:1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["pass@4", "maj@3"], ids=["published", "computed now"])
 def test_a_comparison_is_what_the_command_prints(board: sl.Board, out: Path, cli: Cli, metric: str) -> None:
     comparison = board.compare("model-02", "model-01", metric)
@@ -227,7 +226,6 @@ def test_a_folder_without_a_leaderboard_is_refused(tmp_path: Path) -> None:
         sl.open(tmp_path).leaderboard()
 
 
-@pytest.mark.slow
 def test_object_storage(bucket: str) -> None:
     """The lake, the output, and the counts for a metric that no table has."""
     upload(FIXTURES / "lake", f"{bucket}/lake")

@@ -119,7 +119,6 @@ def test_errors_are_those_of_a_lake(
     assert not list(temporary.iterdir())
 
 
-@pytest.mark.slow
 def test_columns_are_inferred_as_by_init(tmp_path: Path, cli: Cli, caplog: pytest.LogCaptureFixture) -> None:
     """The tables are those of the config that init writes, and one line has what to pass to score()."""
     cli("init", RESULTS, "--config", tmp_path / "init.toml")

@@ -145,7 +145,6 @@ def test_a_query_of_a_user_for_problems_names_the_files(both: tuple[Path, Path])
         assert board.sql("FROM problem_counts").height == 120
 
 
-@pytest.mark.slow
 def test_an_output_that_was_moved_is_published_again(tmp_path: Path, cli: Cli) -> None:
     out, moved, toml = external_output(tmp_path), tmp_path / "moved's [*]", tmp_path / "external.toml"
     toml.write_text(

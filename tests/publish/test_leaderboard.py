@@ -112,7 +112,6 @@ def test_every_table_is_documented() -> None:
     assert [table.name for table in PUBLIC if f"`{table.name}`" not in text] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bucket", [10_000, 37])
 def test_problems_are_those_of_the_snapshot(bucket: int, tmp_path: Path) -> None:
     """Texts put together from their numbers, carried columns beside them, whatever the number of files."""

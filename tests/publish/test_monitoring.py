@@ -15,7 +15,6 @@ def gauges(path: Path) -> dict[str, float]:
     return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines)}
 
 
-@pytest.mark.slow
 def test_a_failed_run_reports_the_last_success(lake: Path, out: Path, tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "metrics.prom"
     put(lake, expand([("a", 4, 2), ("b", 4, 4)], model='m"\\\n'))
@@ -52,7 +51,6 @@ def test_a_failed_run_reports_the_last_success(lake: Path, out: Path, tmp_path: 
     assert gauges(file)["scorelake_rows_new"] == 0
 
 
-@pytest.mark.slow
 def test_quiet(lake: Path, out: Path, cli: Cli) -> None:
     put(lake, expand([("a", 4, 2)], model="m"))
     done = cli("score", lake, "--out", out, "--quiet")
@@ -61,7 +59,6 @@ def test_quiet(lake: Path, out: Path, cli: Cli) -> None:
     assert "bad.parquet" in cli("score", lake, "--out", out, "--quiet").stderr
 
 
-@pytest.mark.slow
 def test_a_full_stdout(lake: Path, out: Path, cli: Cli) -> None:
     """The run was published, and nothing else is said."""
     put(lake, expand([("a", 4, 2)], model="m"))

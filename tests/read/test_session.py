@@ -98,7 +98,6 @@ def test_nothing_there(tmp_path: Path) -> None:
             pass
 
 
-@pytest.mark.slow
 def test_tables_are_cut_and_spreadsheets_are_csv(out: Path, cli: Cli) -> None:
     done = cli("sql", out, "SELECT range AS x FROM range(5000)")
     assert done.stdout.count("\n") < 1_020

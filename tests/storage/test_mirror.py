@@ -85,19 +85,16 @@ def several_runs(lake: Path, url: str, tmp_path: Path) -> None:
     assert keys(f"{url}/out") == before, "the loser leaves nothing"
 
 
-@pytest.mark.slow
 def test_several_runs_on_s3(bucket: str, tmp_path: Path) -> None:
     several_runs(tmp_path / "lake", bucket, tmp_path)
 
 
-@pytest.mark.slow
 def test_several_runs_on_azure(container: str, tmp_path: Path) -> None:
     several_runs(tmp_path / "lake", f"{container}/some folder", tmp_path)
     with pytest.raises(LakeError, match="no such bucket or container"):
         away(tmp_path / "lake", "az://nowhere/out")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False])
 def test_two_writers_race(bucket: str, proxy: Faulty, tmp_path: Path, first: bool) -> None:
     """Another machine publishes between our look at the leaderboard and our put, with one there before or not."""
@@ -130,7 +127,6 @@ def test_one_machine_one_writer(bucket: str, tmp_path: Path) -> None:
     assert caught.value.where == url
 
 
-@pytest.mark.slow
 def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The store fails for good after two partials; another machine goes on from there."""
     lake, url = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out"
@@ -150,7 +146,6 @@ def test_what_was_counted_is_kept(bucket: str, proxy: Faulty, tmp_path: Path) ->
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
-@pytest.mark.slow
 def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """Every third answer is lost, refused or cut: the put that publishes among them."""
     lake, url = fill(tmp_path / "lake", *range(4)), f"{bucket}/out"
@@ -167,7 +162,6 @@ def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Pat
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
-@pytest.mark.slow
 def test_the_mirror_holds_what_the_output_holds(bucket: str, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0, 1), f"{bucket}/out"
     away(lake, url)
@@ -182,7 +176,6 @@ def test_the_mirror_holds_what_the_output_holds(bucket: str, tmp_path: Path) -> 
     assert shard.exists()
 
 
-@pytest.mark.slow
 def test_garbage(bucket: str, tmp_path: Path) -> None:
     lake, url = tmp_path / "lake", f"{bucket}/out"
     for i in range(3):
@@ -218,7 +211,6 @@ class Elsewhere:
             yield result
 
 
-@pytest.mark.slow
 def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     """Each works in its own mirror, below its own SCORELAKE_CACHE, not in the driver's."""
     lake, url, cache = fill(tmp_path / "lake", 0, 1, 2), f"{bucket}/out", tmp_path / "node"
@@ -237,7 +229,6 @@ def test_machines_that_share_no_disk(bucket: str, tmp_path: Path) -> None:
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
-@pytest.mark.slow
 def test_counts_of_other_machines_are_used(bucket: str, tmp_path: Path) -> None:
     """Parts counted on machines of their own, one of them twice, are picked up by a run."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -254,7 +245,6 @@ def test_counts_of_other_machines_are_used(bucket: str, tmp_path: Path) -> None:
     assert published(url, tmp_path) == tables(tmp_path / "disk")
 
 
-@pytest.mark.slow
 def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path) -> None:
     away(fill(tmp_path / "lake", 0), f"{bucket}/out")
     before, dead = keys(f"{bucket}/out"), "20200101T000000Z-0123abcd"
@@ -267,7 +257,6 @@ def test_leftovers_are_swept_after_a_day(bucket: str, tmp_path: Path) -> None:
     assert keys(f"{bucket}/out") == before
 
 
-@pytest.mark.slow
 def test_the_command_line(bucket: str, cli: Cli, tmp_path: Path) -> None:
     url = f"{bucket}/out"
     assert cli("score", FIXTURES / "lake", "--out", url, "--metrics", "pass@1").returncode == 0
@@ -298,7 +287,6 @@ def of_the_board(method: str, path: str) -> bool:
     return method == "PUT" and path.endswith(BOARD)
 
 
-@pytest.mark.slow
 def test_a_put_that_fails_leaves_no_run(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The snapshot was sent already; without its publication it is no run, and it is taken back."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -317,7 +305,6 @@ def test_a_put_that_fails_leaves_no_run(bucket: str, proxy: Faulty, tmp_path: Pa
     assert ask(url, tmp_path, "SELECT count(DISTINCT run_id) FROM history") == [(1,)]
 
 
-@pytest.mark.slow
 def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The put succeeded: the object is read, and the run is reported as published."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -331,7 +318,6 @@ def test_a_put_whose_answers_are_lost(bucket: str, proxy: Faulty, tmp_path: Path
     assert away(lake, url).status == "unchanged"
 
 
-@pytest.mark.slow
 def test_a_store_that_dies_while_it_is_put(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     """The outcome is unknown: the error says so, the snapshot stays, and the next run finds out."""
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
@@ -351,7 +337,6 @@ def test_a_store_that_dies_while_it_is_put(bucket: str, proxy: Faulty, tmp_path:
     assert all(finding.ok for finding in check.check(Output.at(url, QUICK)))
 
 
-@pytest.mark.slow
 def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     proxy.plan = lambda method, path: "503" if path.endswith(("history.parquet", "runs.parquet")) else None
@@ -363,7 +348,6 @@ def test_history_that_could_not_be_sent(bucket: str, proxy: Faulty, tmp_path: Pa
     assert {"history.parquet", "runs.parquet"} <= keys(url)
 
 
-@pytest.mark.slow
 def test_rollback(bucket: str, cli: Cli, tmp_path: Path) -> None:
     lake, url = fill(tmp_path / "lake", 0), f"{bucket}/out"
     first = away(lake, url).run["run_id"]

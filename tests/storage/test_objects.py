@@ -70,7 +70,6 @@ def test_only_one_of_two_replaces(there: Objects, tmp_path: Path) -> None:
     assert read_all(there, "new") == b"theirs"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "many"), [("503", 8), ("cut", 5), ("stall", 1), ("lost", 3)])
 def test_a_few_failures_are_retried(there: Objects, proxy: Faulty, fault: Fault, many: int) -> None:
     (found,) = there.list()
@@ -81,7 +80,6 @@ def test_a_few_failures_are_retried(there: Objects, proxy: Faulty, fault: Fault,
     assert proxy.requests[-1][2] is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["503", "cut", "stall"])
 def test_endless_failure_is_reported_in_time(there: Objects, proxy: Faulty, fault: Fault) -> None:
     (found,) = there.list()
@@ -125,7 +123,6 @@ def test_messages_hold_no_token() -> None:
     assert clean_message(ValueError(words)) == "Azure error: Error performing GET http://host/box in 3ms - HTTP error"
 
 
-@pytest.mark.slow
 def test_an_endpoint_holds_no_secret_either(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@127.0.0.1:9")
     with pytest.raises(StorageError, match="cannot be reached") as caught:
