@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -148,9 +148,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
     db.execute(f"CREATE VIEW attempts AS {' UNION ALL '.join(branches)}")
 
 
-def _select_attempts(
-    db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings, halves: Container[str]
-) -> str:
+def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings, halves: set[str]) -> str:
     """Return the query of the canonical columns of files whose columns have the same types."""
     names, has_attempts = settings.columns, settings.duplicates.policy != "off"
     listed = ", ".join(text_literal(literal(path)) for path in paths)
