@@ -1,9 +1,11 @@
-"""Error rates and power of gates, and false alarms in a year of nights. Prints three tables.
+"""Error rates and power of gates, and false alarms in a year of nights: gates.py [LAKES]. Prints four tables.
 
 Problems have success rates from Beta(0.5, 0.7); the candidate's are lower by the same share of the way to 0.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 from scipy.special import stdtr
@@ -11,7 +13,16 @@ from scipy.special import stdtr
 from scorelake.metrics.interval import interval
 from scorelake.metrics.significance import verdicts
 
-MARGIN, LAKES, NIGHTS = 0.02, 2000, 365
+MARGIN, NIGHTS = 0.02, 365
+LAKES = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+SHAPES = {
+    "all .03": lambda size: np.full(size, 0.03),
+    "95% .97, 5% .02": lambda size: np.where(RNG.random(size) < 0.95, 0.97, 0.02),
+    "Beta(.3, .7)": lambda size: RNG.beta(0.3, 0.7, size),
+    "Beta(8, 1.2)": lambda size: RNG.beta(8, 1.2, size),
+    "60% .05, 40% .9": lambda size: np.where(RNG.random(size) < 0.6, 0.05, 0.9),
+    "97% 0, 3% .3": lambda size: np.where(RNG.random(size) < 0.97, 0, 0.3),
+}
 RNG = np.random.default_rng(1)
 
 
@@ -22,11 +33,25 @@ def attempts(problems: int, n: int, fall: float, lakes: int = LAKES) -> tuple[np
     return RNG.binomial(n, rates) / n, RNG.binomial(n, lower) / n
 
 
-def gate(base: np.ndarray, candidate: np.ndarray, confidence: float = 0.95) -> np.ndarray:
+def gate(base: np.ndarray, candidate: np.ndarray, confidence: float = 0.95, margin: float = MARGIN) -> np.ndarray:
     """Return the verdicts of the gate."""
     d = candidate - base
     se, size = d.std(axis=1, ddof=1) / np.sqrt(d.shape[1]), np.full(len(d), d.shape[1])
-    return verdicts(*interval(d.mean(axis=1), se, size, (-1, 1), 2 * confidence - 1, far_problems=1.0), MARGIN)
+    return verdicts(*interval(d.mean(axis=1), se, size, (-1, 1), 2 * confidence - 1, far_problems=1.0), margin)
+
+
+def unequal() -> None:
+    """Print how often equal models fail at margin 0 if one of them has 16 attempts per problem, whichever it is."""
+    print("\n| rates | n against 16 | 20 problems | 100 | 300 | 1,000 |\n|---|" + "--:|" * 5)
+    for name, draw in SHAPES.items():
+        for n in (1, 4):
+            shares = []
+            for problems in (20, 100, 300, 1000):
+                rates = draw((LAKES, problems))
+                few, many = RNG.binomial(n, rates) / n, RNG.binomial(16, rates) / 16
+                fails = [(gate(*sides, margin=0) == "fail").mean() for sides in ((few, many), (many, few))]
+                shares.append(f"{max(fails):.1%}")
+            print(f"| {name} | {n} | {' | '.join(shares)} |")
 
 
 def unpaired(base: np.ndarray, candidate: np.ndarray) -> np.ndarray:
@@ -92,4 +117,5 @@ def paired_p(d: np.ndarray) -> np.ndarray:
 if __name__ == "__main__":
     power()
     joint()
+    unequal()
     year()

@@ -169,8 +169,8 @@ class State(RuleBasedStateMachine):
                 raise Killed
 
             patch.setattr(f"{home}.{step}", deadly)
-            patch.setattr("scorelake.publish.publication._withdraw", lambda *_: None)
-            patch.setattr(module, "unstage", lambda *_: None)
+            patch.setattr("scorelake.publish.publication.remove", lambda *_: None)
+            patch.setattr(module, "remove", lambda *_: None)
             with suppress(Killed):
                 self._score()
         now = find_current_run(Output(self.out)).run_id

@@ -6,20 +6,26 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from scorelake.counting.merge import Merged
 from scorelake.counting.partials import Partial, benchmark_kinds
 from scorelake.errors import DataError, UsageError, listed
 from scorelake.metrics import parse
-from scorelake.schemas import CHANGE, MODEL_PAIR, MODEL_SUMMARY
+from scorelake.metrics.significance import verdicts
+from scorelake.schemas import CHANGE, MODEL, MODEL_PAIR, MODEL_SUMMARY
 from scorelake.scoring.choose import is_default
 from scorelake.scoring.survey import Survey
 from scorelake.settings import GateRule, Gates, Settings
+from scorelake.text import plural, score_name
 
 HUGE = 1e100
-_WHO = ("benchmark", "model", "protocol")
-_WHO_A, _WHO_B = ("benchmark", "model_a", "protocol"), ("benchmark", "model_b", "protocol")
+_SHARES = (
+    ("max_ungraded_share", "ungraded", "rows_read"),
+    ("max_rejected_share", "rejected", "rows_read"),
+    ("max_quarantined_share", "quarantined", "files"),
+)
 _OPTIONAL = (("benchmark", 0, "default"), ("subject", 1, "all"))
 """Keys without which a lake can do: their index in an example, and their default."""
 
@@ -29,32 +35,25 @@ def refuse(
 ) -> None:
     """Raise if files are unreadable, rows are rejected, nothing is left, or files have different kinds of values."""
     if quarantine and not allow_quarantine:
-        raise DataError(
-            f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}",
-            hint="fix or remove them, or leave them out with --allow-quarantine",
-        )
+        hint = "fix or remove them, or leave them out with --allow-quarantine"
+        raise DataError(f"{len(quarantine):,} of the lake's files cannot be read:{listed(quarantine)}", hint=hint)
     rejected = sum(partial.rejected for partial in partials)
     if rejected > settings.policy.max_rejected:
         rejects = [(file, f"{rows:,} rows: {why}") for p in partials for file, why, rows in p.rejects]
-        raise DataError(
-            f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{listed(rejects)}",
-            hint="fix these rows, or set [policy] max_rejected to the number you accept",
-        )
+        what = f"{rejected:,} rows rejected, {settings.policy.max_rejected:,} allowed:{listed(rejects)}"
+        raise DataError(what, hint="fix these rows, or set [policy] max_rejected to the number you accept")
     counted = [partial for partial in partials if partial.problems]
     if not counted:
         raise DataError("no attempt in any file", hint="the files hold no rows, or none that can be used")
-    benchmark_kinds(counted, settings.answers)
+    benchmark_kinds(counted, settings.answers)  # raises if the attempts of a benchmark have different outcomes
 
 
 def refuse_other_outcomes(lake: Sequence[Partial], earlier: Sequence[Partial], where: str) -> None:
     """Raise if a lake of earlier attempts has other outcomes than the lake itself."""
     kinds, others = (benchmark_kinds(partials, answers=False) for partials in (lake, earlier))
     if any(kinds[name] != others[name] for name in kinds.keys() & others.keys()):
-        raise DataError(
-            "its outcome columns are not those of the lake",
-            where=where,
-            hint="[uncertainty] prior_lake must have the same outcome columns (passed, score, or both)",
-        )
+        hint = "[uncertainty] prior_lake must have the same outcome columns (passed, score, or both)"
+        raise DataError("its outcome columns are not those of the lake", where=where, hint=hint)
 
 
 def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, int]:
@@ -72,26 +71,18 @@ def balance(partials: Sequence[Partial], merged: Sequence[Merged]) -> dict[str, 
 def refuse_ungraded(ungraded: int, settings: Settings) -> None:
     """Raise if attempts have no verdict and the settings do not allow that."""
     if ungraded and settings.policy.ungraded == "error":
-        raise DataError(
-            f"{ungraded:,} attempts are ungraded",
-            hint='[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed',
-        )
+        hint = '[policy] ungraded = "exclude" counts them apart, "fail" counts them as failed'
+        raise DataError(f"{ungraded:,} attempts are ungraded", hint=hint)
 
 
-def written(run: dict[str, Any], survey: Survey) -> None:
-    """Raise AssertionError if the files of the snapshot have other numbers of attempts than were merged."""
+def check_survey(run: dict[str, Any], survey: Survey) -> None:
+    """Hold the files of the snapshot against what was merged into them; raise for rewards that cannot be squared."""
     if (survey.graded, survey.ungraded) != (run["graded"], run["ungraded"]):
-        raise AssertionError(f"row accounting: the files have {survey.graded, survey.ungraded}, merged were {run}")
-
-
-def refuse_huge(survey: Survey) -> None:
-    """Raise if sums of squared rewards would overflow."""
+        raise AssertionError(f"row accounting: the files hold {survey.graded}, {survey.ungraded}, merged were {run}")
     for reward in survey.rewards or ():
         if abs(reward) > HUGE:
-            raise DataError(
-                f"a score of {reward:g} is too large to be added up and squared",
-                hint=f"scores may be at most {HUGE:g}: scale them, or reject what is no score",
-            )
+            hint = f"scores may be at most {HUGE:g}: scale them, or reject what is no score"
+            raise DataError(f"a score of {reward:g} is too large to be added up and squared", hint=hint)
 
 
 def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], rule: str) -> None:
@@ -108,35 +99,6 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
         raise DataError(f"{number:,} attempts have conflicting {what}:{listed(named, 5)}", hint=choose)
 
 
-def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:
-    """Raise with every gate that failed, and the numbers."""
-    failed = []
-    for key, field, of in (
-        ("max_ungraded_share", "ungraded", "rows_read"),
-        ("max_rejected_share", "rejected", "rows_read"),
-        ("max_quarantined_share", "quarantined", "files"),
-    ):
-        share, limit = run[field] / max(1, run[of]), getattr(gates, key)
-        if share > limit:
-            failed.append(f"{key}: {run[field]:,} of {run[of]:,} is {share:.4g}, allowed {limit:g}")
-    groups = tables[MODEL_SUMMARY.name].select(*_WHO, "problems", "attempts").unique().sort(_WHO)
-    for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
-        limit = getattr(gates, key)
-        low = groups.filter(pl.col(column) < limit)
-        failed += [f"{key}: {_who(row)} has {row[column]:,}, needed {limit:,}" for row in low.rows(named=True)]
-    rules = {f"rule {i} (candidate {rule.candidate})": rule for i, rule in enumerate(gates.rule, start=1)}
-    if gates.max_fall is not None:
-        rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
-    for name, rule in rules.items():
-        find = _falls if rule.base == "previous" else _behind
-        failed += [f"{name}: {line} in {rule.metric}, allowed {rule.margin:g}" for line in find(rule, tables)]
-    if failed:
-        raise DataError(
-            f"{len(failed)} gate{'s' * (len(failed) > 1)} failed:" + "".join(f"\n  {line}" for line in failed[:20]),
-            hint="the published version is unchanged; fix the lake, or change [gates]",
-        )
-
-
 def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, settings: Settings) -> None:
     """Raise if the leaderboard would lose all values, or all of a named metric (without names: of a default one)."""
     if allow_empty or not change.height:
@@ -150,55 +112,62 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, set
         names = [name for name in names if is_default(parse(name, settings.spectra), rewards=not has_passes)]
     if names or (lost["had"].any() and not lost["has"].any()):
         what = f"every value of {', '.join(names[:8])}" if lost["has"].any() and names else "every value"
-        raise DataError(
-            f"the leaderboard would lose {what}",
-            hint="check for missing attempts, or a k above n; publish anyway with --allow-empty",
+        hint = "check for missing attempts, or a k above n; publish anyway with --allow-empty"
+        raise DataError(f"the leaderboard would lose {what}", hint=hint)
+
+
+def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:
+    """Raise with every gate that failed, and the numbers."""
+    failed = []
+    for key, column, of in _SHARES:
+        share, limit = run[column] / max(1, run[of]), getattr(gates, key)
+        if share > limit:
+            failed.append(f"{key}: {run[column]:,} of {run[of]:,} is {share:.4g}, allowed {limit:g}")
+    groups = tables[MODEL_SUMMARY.name].select(*MODEL, "problems", "attempts").unique().sort(MODEL)
+    for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
+        low = groups.filter(pl.col(column) < getattr(gates, key)).rows(named=True)
+        failed += [f"{key}: {score_name(row)} has {row[column]:,}, needed {getattr(gates, key):,}" for row in low]
+    rules = {f"rule {i} (candidate {rule.candidate})": rule for i, rule in enumerate(gates.rule, start=1)}
+    if gates.max_fall is not None:
+        rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
+    for name, rule in rules.items():
+        compared = (_since_previous if rule.base == "previous" else _against_base)(rule, tables)
+        is_fallen = (
+            verdicts(compared["lo"].fill_null(np.nan), compared["hi"].fill_null(np.nan), rule.margin) == "fail"
         )
+        for row in compared.filter(pl.Series(is_fallen) | pl.col("is_lost")).rows(named=True):
+            if fnmatchcase(row["model"], rule.candidate):
+                lift = "" if row["is_lost"] else f" ({row['lift']:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
+                failed.append(
+                    f"{name}: {score_name(row)} {row['says']}{lift} in {rule.metric}, allowed {rule.margin:g}"
+                )
+    if failed:
+        hint = "the published version is unchanged; fix the lake, or change [gates]"
+        raise DataError(f"{plural(len(failed), 'gate')} failed:\n  " + "\n  ".join(failed[:20]), hint=hint)
 
 
-def _falls(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Find falls beyond noise: the whole interval of the change is below the margin."""
+def _since_previous(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the changes of a metric since the previous run; a value that is gone is lost."""
     models, metric = tables[MODEL_SUMMARY.name], rule.metric
-    changes = tables[CHANGE.name].filter((pl.col("metric") == metric) & pl.col("value_before").is_not_null())
+    change = tables[CHANGE.name].filter((pl.col("metric") == metric) & pl.col("value_before").is_not_null())
     computed = models.filter(pl.col("value").is_not_null())["metric"].unique().sort().to_list()
-    if not changes.height and metric not in computed:
-        raise UsageError(
-            f"[gates] metric: {metric} is not computed, so nothing could ever fall",
-            hint=f"computed are: {', '.join(computed) or 'none'}",
-        )
+    if not change.height and metric not in computed:
+        hint = f"computed are: {', '.join(computed) or 'none'}"
+        raise UsageError(f"[gates] metric: {metric} is not computed, so nothing could ever fall", hint=hint)
     is_lost = pl.col("value").is_null() & ((pl.col("what") == "gone") | pl.col("problems").is_not_null())
-    fallen = changes.filter((pl.col("hi") < -rule.margin) | is_lost)
-    lines = []
-    for row in fallen.rows(named=True):
-        if fnmatchcase(row["model"], rule.candidate):
-            change = "nothing" if row["value"] is None else f"{row['value']:.4f} {_interval(row, 'change')}"
-            lines.append(f"{_who(row)} fell from {row['value_before']:.4f} to {change}")
-    return lines
+    before, now = (pl.col(name).map_elements("{:.4f}".format, pl.String) for name in ("value_before", "value"))
+    says = pl.format("fell from {} to {}", before, now.fill_null("nothing"))
+    return change.select(*MODEL, "lo", "hi", lift="change", says=says, is_lost=is_lost)
 
 
-def _behind(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> list[str]:
-    """Find candidates that are significantly worse than a base of the same run."""
+def _against_base(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the comparisons of all models with a base of the same run."""
     pairs = tables[MODEL_PAIR.name].filter(pl.col("metric") == rule.metric)
-    a_first = pairs.filter(pl.col("model_a") == rule.base).select(*_WHO_B, "lift", "lo", "hi")
-    b_first = pairs.filter(pl.col("model_b") == rule.base).select(
-        *_WHO_A, -pl.col("lift"), lo=-pl.col("hi"), hi=-pl.col("lo")
-    )
-    both = pl.concat([frame.rename({frame.columns[1]: "model"}) for frame in (a_first, b_first)])
+    a_first = pairs.filter(model_a=rule.base).rename({"model_b": "model"}).select(*MODEL, "lift", "lo", "hi")
+    b_first = pairs.filter(model_b=rule.base).rename({"model_a": "model"})
+    b_first = b_first.select(*MODEL, -pl.col("lift"), lo=-pl.col("hi"), hi=-pl.col("lo"))
+    both = pl.concat([a_first, b_first]).sort(MODEL)
     if not both.height:
-        raise UsageError(
-            f"[gates] rule: no comparison with {rule.base} in {rule.metric}",
-            hint='base is "previous" or a model of the lake, and metric one of [compare] metrics',
-        )
-    return [
-        f"{_who(row)} is worse than {rule.base}: lift {_interval(row, 'lift')}"
-        for row in both.filter(pl.col("hi") < -rule.margin).sort(_WHO).rows(named=True)
-        if fnmatchcase(row["model"], rule.candidate)
-    ]
-
-
-def _interval(row: dict[str, Any], column: str) -> str:
-    return f"({row[column]:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
-
-
-def _who(row: dict[str, Any]) -> str:
-    return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)
+        hint = 'base is "previous" or a model of the lake, and metric one of [compare] metrics'
+        raise UsageError(f"[gates] rule: no comparison with {rule.base} in {rule.metric}", hint=hint)
+    return both.with_columns(says=pl.lit(f"is worse than {rule.base}: lift"), is_lost=False)

@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from scorelake import engines, gates, stages
 from scorelake.counting.merge import join_earlier
 from scorelake.counting.partials import Partial
@@ -27,12 +25,11 @@ from scorelake.lake.iceberg import CATALOG
 from scorelake.lake.listing import refuse_inside
 from scorelake.lake.sample import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
-from scorelake.publish.publication import publish, stage, unstage
+from scorelake.publish.publication import publish, stage
 from scorelake.publish.runs import PublishedState, load_state
 from scorelake.publish.snapshot import Output, locked
 from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
-from scorelake.scoring.survey import Survey
 from scorelake.settings import Settings
 from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part, with_window
 from scorelake.storage.disk import remove
@@ -43,8 +40,7 @@ from scorelake.version import __version__
 class RunReport:
     """What a run did, as printed on stderr and in --json."""
 
-    status: str
-    """published, unchanged or planned."""
+    status: str  # published, unchanged or planned
     run: dict[str, Any]
     files_read: int
     files_reused: int
@@ -56,14 +52,11 @@ class RunReport:
     warnings: tuple[str, ...] = ()
     ways: dict[str, int] = field(default_factory=dict)
     """How many shards were counted by the query, by the kernel, or not at all."""
-    left_out: tuple[str, ...] = ()
-    """Files of the lake that are not counted, with the reasons."""
-    distinct_problems: int = 0
-    """Different problems, however many models attempted them."""
+    left_out: tuple[str, ...] = ()  # files of the lake that are not counted, with the reasons
+    distinct_problems: int = 0  # different problems, however many models attempted them
     kinds: dict[str, str] = field(default_factory=dict)
     """The kind of outcome of every benchmark, where a lake mixes them: verdict, reward or rubric."""
-    change: Change | None = None
-    """What changed since the run that was published before."""
+    change: Change | None = None  # what changed since the run that was published before
 
 
 def _no_progress(stage: str, done: int, of: int) -> None: ...
@@ -103,7 +96,9 @@ def score_lake(
     settings = with_window(location, out, settings)
     if dry_run:
         plan = plan_lake(location, out, settings, full, engine, every_file=not allow_quarantine)
-        return _planned(location, plan)
+        left = sum(shard.size for shard in plan.shards)
+        planned = {"lake": str(location), "files": len(plan.lake.files), "bytes_to_read": left}
+        return RunReport("planned", planned, **plan.file_counts, metrics=0, models=0, problems=0)
     with locked(out):  # the lake is listed under the lock, so that no run publishes an older lake than the one before
         out = out.fresh().claimed()
         before = load_state(out)
@@ -114,7 +109,7 @@ def score_lake(
             space = Workspace(out, settings, engine, progress, staged)
             return _run_stages(space, run, plan, before, full, allow_quarantine, allow_empty)
         finally:
-            unstage(staged)
+            remove(staged)
 
 
 def _run_stages(
@@ -134,7 +129,8 @@ def _run_stages(
     earlier = _count_earlier(space, partials, full, allow_quarantine)
     facts: dict[str, Any] = plan.file_counts | {"ways": dict(Counter(partial.method for partial in partials))}
     warnings = [*before.notes, *_notes(settings, plan)]
-    inputs = _inputs([*partials, *earlier], settings)
+    names = [partial.name for partial in (*partials, *earlier)]
+    inputs = _inputs(names, settings)
     if before.manifest and before.is_up_to_date(inputs) and not full:
         run, size = before.manifest["run"], before.manifest["size"]
         return RunReport("unchanged", run, **facts, **size, quarantine=quarantine, warnings=tuple(warnings))
@@ -143,10 +139,11 @@ def _run_stages(
 
     merged = stages.merge(space, partials, space.staged)
     _join_earlier(space, earlier)
-    gates.written(merged.rows, merged.survey)
-    gates.refuse_huge(merged.survey)
+    gates.check_survey(merged.rows, merged.survey)
     tables, metric_warnings = stages.score(space, merged)
-    size = _size(tables[MODEL_SUMMARY.name], merged.survey)
+    models, survey = tables[MODEL_SUMMARY.name], merged.survey
+    size = {"metrics": models["metric"].n_unique(), "models": models["model"].n_unique()}
+    size |= {"problems": survey.problems, "distinct_problems": survey.distinct}
     files = {"files": len(plan.lake.files), "excluded": len(plan.lake.excluded), "quarantined": len(quarantine)}
     run = {**run, **files, "rows_new": sum(partial.read for partial in new), **merged.rows}
     run |= {name: size[name] for name in ("models", "problems")}
@@ -160,9 +157,7 @@ def _run_stages(
     manifest: dict[str, Any] = {
         "run": run | {"finished": datetime.now(UTC).isoformat()},
         **{"inputs": inputs, "size": size, "kinds": merged.kinds},
-        "partials": [partial.name for partial in (*partials, *earlier)],
-        "quarantine": [list(entry) for entry in quarantine],
-        "warnings": warnings,
+        **{"partials": names, "quarantine": [list(entry) for entry in quarantine], "warnings": warnings},
     }
     publish(space.out, space.staged, manifest, tables, before)
     report = RunReport("published", manifest["run"], **facts, **size, quarantine=quarantine, change=changed)
@@ -182,12 +177,6 @@ def count_part(
 def _shared_output(out: Output) -> Output:
     """The output under a path that means the same in every process."""
     return replace(out, root=Path(shards.everywhere(str(out.root))))
-
-
-def _planned(location: str | Path, plan: ScorePlan) -> RunReport:
-    left = sum(shard.size for shard in plan.shards)
-    run = {"lake": str(location), "files": len(plan.lake.files), "bytes_to_read": left}
-    return RunReport("planned", run, **plan.file_counts, metrics=0, models=0, problems=0)
 
 
 def _new_run(location: str | Path, settings: Settings, before: PublishedState) -> dict[str, Any]:
@@ -210,10 +199,11 @@ def _notes(settings: Settings, plan: ScorePlan) -> list[str]:
     return notes + [f"[lake] exclude: no file matches {pattern}" for pattern in plan.lake.idle]
 
 
-def _size(summary: pl.DataFrame, survey: Survey) -> dict[str, Any]:
-    """What is published, in numbers."""
-    names = {"metrics": summary["metric"].n_unique(), "models": summary["model"].n_unique()}
-    return {**names, "problems": survey.problems, "distinct_problems": survey.distinct}
+def _inputs(partials: Sequence[str], settings: Settings) -> str:
+    """A hash of everything that the published numbers depend on."""
+    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
+    inputs = {"partials": partials, "scoring": settings.scoring(), **versions}
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _count_earlier(
@@ -257,10 +247,3 @@ def _check_metric_names(settings: Settings) -> Settings:
     rules = tuple(rule.model_copy(update={"metric": spelled(rule.metric)}) for rule in of.rule)
     gate = of.model_copy(update={"metric": spelled(of.metric, of.max_fall is not None), "rule": rules})
     return settings.model_copy(update={"gates": gate})
-
-
-def _inputs(partials: Sequence[Partial], settings: Settings) -> str:
-    """A hash of everything that the published numbers depend on."""
-    versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
-    inputs = {"partials": [p.name for p in partials], "scoring": settings.scoring(), **versions}
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

@@ -5,7 +5,6 @@ It feeds the Parquet files and the tables and comments of leaderboard.duckdb; it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -36,7 +35,7 @@ ALIASES = {
     "answer": ("extracted_answer", "final_answer", "prediction", "predicted", "pred", "model_answer", "choice"),
 }
 """Names of our columns in other tools, the likeliest first."""
-GROUP = KEYS[:-1]
+GROUP, MODEL = KEYS[:-1], ("benchmark", "model", "protocol")
 COUNTS = ("n", "c", "ungraded")
 EARLIER = {name: f"prior_{name}" for name in ("n", "c", "rewards", "reward_counts")}
 """Counts of earlier attempts ([uncertainty] prior_lake) and their columns in problem_counts."""
@@ -50,13 +49,11 @@ SCHEMA_VERSION = 1
 Columns: TypeAlias = dict[str, tuple[pl.DataType, str]]
 
 
-@dataclass(frozen=True, eq=False)
 class Table:
     """A published table or view: its columns with their types and descriptions."""
 
-    name: str
-    about: str
-    columns: Columns
+    def __init__(self, name: str, about: str, /, **columns: tuple[pl.DataType, str]) -> None:
+        self.name, self.about, self.columns = name, about, columns
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -80,6 +77,12 @@ class Table:
         return self.conform(pl.read_parquet(path, glob=False)) if path.exists() else pl.DataFrame(schema=self.schema)
 
 
+def _ends(column: str, note: str = "", lo: str = "lo", hi: str = "hi") -> Columns:
+    """Describe both ends of a confidence interval."""
+    of = f"end of the confidence interval of {column}{note}"
+    return {lo: (REAL, f"Lower {of}"), hi: (REAL, f"Upper {of}")}
+
+
 def rank_of_value() -> pl.Expr:
     """Rank by value, the highest first; rounded: means of 0.1, 0.1, 0.1 and 0.3, 0, 0 differ in the last digit."""
     return pl.col("value").round_sig_figs(12).rank("min", descending=True)
@@ -91,13 +94,13 @@ GROUP_COLUMNS: Columns = {
     "model": (TEXT, "Model name as in the lake"),
     "protocol": (TEXT, "Protocol columns as JSON; empty if none are configured"),
 }
-PROBLEM_ID: Columns = {"problem_id": (TEXT, "Unique within benchmark and subject")}
-COUNT_COLUMNS: Columns = {
+_PROBLEM: Columns = {
+    "_group": (CODE, "Row number of the group in source.problem_group"),
+    "_name": (CODE, "Row number of the problem id in source.problem_name"),
+    "problem_id": (TEXT, "Unique within benchmark and subject"),
     "n": (INT, "Graded attempts"),
     "c": (INT, "Correct attempts; null if the lake has no pass/fail outcome"),
     "ungraded": (INT, "Attempts without a verdict, not part of n"),
-}
-REWARD_COLUMNS: Columns = {
     "reward_mean": (REAL, "Mean score of the graded attempts; null without scores"),
     "reward_max": (REAL, "Best score of the graded attempts; null without scores"),
 }
@@ -109,11 +112,10 @@ _METRIC: Columns = {
 }
 _ESTIMATE: Columns = {
     "value": (REAL, "Estimate from the observed attempts; null below min_coverage"),
-    "lo": (REAL, "Lower end of the confidence interval of value (problems treated as a random sample)"),
-    "hi": (REAL, "Upper end of the confidence interval of value (problems treated as a random sample)"),
+    **_ends("value", " (problems treated as a random sample)"),
     "se": (REAL, "Standard error of value (problems, or their clusters, treated as a random sample)"),
 }
-SIZE_COLUMNS: Columns = {
+_SIZE: Columns = {
     "problems": (INT, "Problems of the group"),
     "problems_scored": (INT, "Problems with at least k graded attempts; value is their mean"),
     "problems_of_benchmark": (INT, "Problems (of the subject or slice) that any model attempted under the protocol"),
@@ -124,391 +126,318 @@ _SUMMARY: Columns = {
     **_ESTIMATE,
     "bound_lo": (REAL, "lo if every problem with fewer than k attempts had the least value; null for blends"),
     "bound_hi": (REAL, "hi if every problem with fewer than k attempts had the largest value; null for blends"),
-    "rerun_lo": (REAL, "Lower end of the interval for new attempts at the same problems; pass/fail means"),
-    "rerun_hi": (REAL, "Upper end of the interval for new attempts at the same problems; pass/fail means"),
+    **_ends("value", " for new attempts at the same problems; pass/fail means", "rerun_lo", "rerun_hi"),
     "mu": (REAL, "Posterior mean over all problems (problems fixed, attempts random); null for votes"),
     "sigma": (REAL, "Posterior standard deviation of mu"),
     "mu_lo": (REAL, "Lower end of the credible interval of mu; need not contain value"),
     "mu_hi": (REAL, "Upper end of the credible interval of mu; need not contain value"),
-    **SIZE_COLUMNS,
+    **_SIZE,
     "ungraded": (INT, "Attempts without a verdict"),
 }
 RUN_ID: Columns = {"run_id": (TEXT, "Run id; also the name of its snapshot folder")}
-_NUMBER: Columns = {"number": (INT, "Sequential run number")}
-_STARTED: Columns = {"started": (TIME, "Start of the run, UTC")}
 _SETTINGS: Columns = {"settings": (TEXT, "Digest of the settings; see the table setting")}
 EARLIER_COUNTS: Columns = {
     "prior_n": (INT, "Graded attempts of the problem in [uncertainty] prior_lake"),
     "prior_c": (INT, "Correct attempts of the problem in [uncertainty] prior_lake"),
 }
-_SHARED: Columns = {**GROUP_COLUMNS, **_METRIC, **_ESTIMATE}
+_ALL: Columns = {**_PROBLEM, **GROUP_COLUMNS, **_METRIC, **_ESTIMATE, **_SIZE}
 
 
-def shared_columns(*names: str) -> Columns:
+def shared(*names: str) -> Columns:
     """Return columns that have the same meaning in every table."""
-    return {name: _SHARED[name] for name in names}
+    return {name: _ALL[name] for name in names}
 
-
-MODEL_COLUMNS, BENCHMARK_COLUMN, SUBJECT_COLUMNS = (
-    shared_columns(*names) for names in (("benchmark", "model", "protocol"), ("benchmark",), ("benchmark", "subject"))
-)
 
 PROBLEM_COUNTS = Table(
     "problem_counts",
     "One row per problem: n graded and c correct attempts; mean and best score; carried columns.",
-    {**GROUP_COLUMNS, **PROBLEM_ID, **COUNT_COLUMNS, **REWARD_COLUMNS},
+    **shared(*KEYS, *COUNTS, "reward_mean", "reward_max"),
 )
 PROBLEM_HISTOGRAM = Table(
     "problem_histogram",
     "Number of problems per group, n and c: sufficient for every pass/fail metric.",
-    {
-        **GROUP_COLUMNS,
-        **{name: COUNT_COLUMNS[name] for name in ("n", "c")},
-        "problems": (INT, "Problems with this n and c"),
-    },
+    **shared(*GROUP, "n", "c"),
+    problems=(INT, "Problems with this n and c"),
 )
 MODEL_SUMMARY = Table(
     "model_summary",
     "One row per benchmark, model, protocol and metric.",
-    {**MODEL_COLUMNS, **_SUMMARY, "sampling": (TEXT, "fixed, adaptive (n follows outcomes: biased) or unknown")},
+    **shared(*MODEL),
+    **_SUMMARY,
+    sampling=(TEXT, "fixed, adaptive (n follows outcomes: biased) or unknown"),
 )
 SUBJECT_SUMMARY = Table(
-    "subject_summary", "One row per benchmark, subject, model, protocol and metric.", {**GROUP_COLUMNS, **_SUMMARY}
+    "subject_summary", "One row per benchmark, subject, model, protocol and metric.", **GROUP_COLUMNS, **_SUMMARY
 )
 SLICE_SUMMARY = Table(
     "slice_summary",
     "One row per value of a carried column (--by), model, protocol and metric.",
-    {
-        **BENCHMARK_COLUMN,
-        "slice": (TEXT, "Carried column by which the problems are sliced"),
-        "slice_value": (TEXT, "Value of that column; null for problems without one"),
-        **shared_columns("model", "protocol"),
-        **_SUMMARY,
-    },
+    **shared("benchmark"),
+    slice=(TEXT, "Carried column by which the problems are sliced"),
+    slice_value=(TEXT, "Value of that column; null for problems without one"),
+    **shared("model", "protocol"),
+    **_SUMMARY,
 )
 CURVE = Table(
     "curve",
     "pass@k and pass^k of every model for every k up to 64, then four values of k per doubling.",
-    {
-        **MODEL_COLUMNS,
-        **shared_columns("metric", "family", "k", "value", "lo", "hi"),
-        **{name: SIZE_COLUMNS[name] for name in ("problems", "problems_scored")},
-        "scored": (REAL, "Share of problems with at least k graded attempts; value is null below min_coverage"),
-    },
+    **shared(*MODEL, "metric", "family", "k", "value", "lo", "hi", "problems", "problems_scored"),
+    scored=(REAL, "Share of problems with at least k graded attempts; value is null below min_coverage"),
 )
 OVERALL = Table(
     "overall",
     "Averages over benchmarks, equally weighted unless [overall] weights is set.",
-    {
-        **_METRIC,
-        "rank": (INT, "Rank among the models of the protocol; null without a value"),
-        "rank_lo": (INT, "1 + the number of models that are significantly better; null if some pair is not compared"),
-        "rank_hi": (INT, "The last rank above the models that are significantly worse; null as rank_lo"),
-        **shared_columns("model", "protocol"),
-        "value": (REAL, "Weighted mean over the benchmarks of one kind; null if one of them is missing"),
-        "lo": (REAL, "Lower end of the confidence interval of value"),
-        "hi": (REAL, "Upper end of the confidence interval of value"),
-        "se": (REAL, "Standard error of value; null if a benchmark has only one problem"),
-        "benchmarks": (INT, "Benchmarks under the protocol that have metrics of the family, on one scale"),
-        "missing": (TEXT, "Benchmarks for which the model has no value; null if none"),
-    },
+    **_METRIC,
+    rank=(INT, "Rank among the models of the protocol; null without a value"),
+    rank_lo=(INT, "1 + the number of models that are significantly better; null if some pair is not compared"),
+    rank_hi=(INT, "The last rank above the models that are significantly worse; null as rank_lo"),
+    **shared("model", "protocol"),
+    value=(REAL, "Weighted mean over the benchmarks of one kind; null if one of them is missing"),
+    **_ends("value"),
+    se=(REAL, "Standard error of value; null if a benchmark has only one problem"),
+    benchmarks=(INT, "Benchmarks under the protocol that have metrics of the family, on one scale"),
+    missing=(TEXT, "Benchmarks for which the model has no value; null if none"),
 )
 VALUE_COLUMNS: Columns = {
-    **shared_columns("metric", "k"),
+    **shared("metric", "k"),
     "value": (REAL, "Value of one problem; null below k graded attempts"),
 }
-GROUP_CODE: Columns = {"_group": (CODE, "Row number of the group in source.problem_group")}
-NAME_CODE: Columns = {"_name": (CODE, "Row number of the problem id in source.problem_name")}
 COUNT_SCORE = Table(
     "count_score",
     "Values of the requested pass/fail metrics for every (n, c); source of problem_scores.",
-    {"n": COUNT_COLUMNS["n"], "c": COUNT_COLUMNS["c"], **VALUE_COLUMNS},
+    **(shared("n", "c") | VALUE_COLUMNS),
 )
 PROBLEM_SCORE = Table(
     "problem_score",
     "Values of the requested score and answer metrics for every problem; source of problem_scores.",
-    {**GROUP_CODE, **NAME_CODE, **VALUE_COLUMNS},
+    **(shared("_group", "_name") | VALUE_COLUMNS),
 )
-_PAIR_ROW: Columns = {
-    **shared_columns("metric"),
-    "model_a": (TEXT, "First model (A)"),
-    "model_b": (TEXT, "Second model (B)"),
-    "protocol": (TEXT, "Protocol of both models; null if they share none"),
-    "problems": (INT, "Problems scored for both models; null if they share no protocol"),
-    "lift": (REAL, "Mean score of B minus mean score of A on those problems; null if not comparable"),
-    "lo": (REAL, "Lower end of the confidence interval of lift (paired bootstrap over problems)"),
-    "hi": (REAL, "Upper end of the confidence interval of lift (paired bootstrap over problems)"),
-    "wins_a": (INT, "Problems on which A scored higher"),
-    "wins_b": (INT, "Problems on which B scored higher"),
-    "ties": (INT, "Problems with equal scores"),
-    "p_one_sided": (REAL, "One-sided p-value of the sign-flip test that B is better"),
-    "p_one_sided_a": (REAL, "One-sided p-value of the sign-flip test that A is better"),
-    "p_two_sided": (REAL, "Two-sided p-value of the sign-flip test"),
-    "p_holm": (REAL, "Holm-adjusted p_two_sided, over all pairs of the benchmark, protocol and metric"),
-    "q": (REAL, "Benjamini-Hochberg adjusted p-value (false discovery rate)"),
-    "claim": (
-        TEXT,
-        "improvement, regression, equivalent, not worse or inconclusive (B over A); or why not comparable",
-    ),
-    "claim_a": (TEXT, "The claim with the models exchanged (A over B)"),
-    "resamples": (
-        INT,
-        "Bootstrap resamples and sign flips; null if the interval comes from those of both models (n differs)",
-    ),
-}
-_RANK_ROW: Columns = {
-    **shared_columns("metric", "model", "protocol"),
-    "rank": (INT, "Rank by value; null for unranked models"),
-    "rank_lo": (INT, "1 + the number of ranked models that are claimed better; null if the metric is not compared"),
-    "rank_hi": (
-        INT,
-        "The last rank above the ranked models that are claimed worse; null if the metric is not compared",
-    ),
-    "p_best": (REAL, "Share of bootstrap resamples in which the model ranks first; ties are split"),
-    "reason": (TEXT, "Why the model is not ranked; null for ranked models"),
-}
 MODEL_PAIR = Table(
-    "model_pair", "Paired comparisons; source of comparison and pair.", {**BENCHMARK_COLUMN, **_PAIR_ROW}
+    "model_pair",
+    "Paired comparisons; source of comparison and pair.",
+    **shared("benchmark", "metric"),
+    model_a=(TEXT, "First model (A)"),
+    model_b=(TEXT, "Second model (B)"),
+    protocol=(TEXT, "Protocol of both models; null if they share none"),
+    problems=(INT, "Problems scored for both models; null if they share no protocol"),
+    lift=(REAL, "Mean score of B minus mean score of A on those problems; null if not comparable"),
+    **_ends("lift", " (paired bootstrap over problems)"),
+    wins_a=(INT, "Problems on which A scored higher"),
+    wins_b=(INT, "Problems on which B scored higher"),
+    ties=(INT, "Problems with equal scores"),
+    p_one_sided=(REAL, "One-sided p-value of the sign-flip test that B is better"),
+    p_one_sided_a=(REAL, "One-sided p-value of the sign-flip test that A is better"),
+    p_two_sided=(REAL, "Two-sided p-value of the sign-flip test"),
+    p_holm=(REAL, "Holm-adjusted p_two_sided, over all pairs of the benchmark, protocol and metric"),
+    q=(REAL, "Benjamini-Hochberg adjusted p-value (false discovery rate)"),
+    claim=(TEXT, "improvement, regression, equivalent, not worse or inconclusive (B over A); or why not comparable"),
+    claim_a=(TEXT, "The claim with the models exchanged (A over B)"),
+    resamples=(INT, "Resamples and sign flips; null if the interval comes from those of both models (n differs)"),
 )
 SUBJECT_PAIR = Table(
-    "subject_pair", "Paired comparisons per subject; source of subject_comparison.", {**SUBJECT_COLUMNS, **_PAIR_ROW}
+    "subject_pair",
+    "Paired comparisons per subject; source of subject_comparison.",
+    **(shared("benchmark", "subject") | MODEL_PAIR.columns),
 )
-MODEL_RANK = Table("model_rank", "Ranks and rank ranges; source of leaderboard.", {**BENCHMARK_COLUMN, **_RANK_ROW})
+MODEL_RANK = Table(
+    "model_rank",
+    "Ranks and rank ranges; source of leaderboard.",
+    **shared("benchmark", "metric", "model", "protocol"),
+    rank=(INT, "Rank by value; null for unranked models"),
+    rank_lo=(INT, "1 + the number of ranked models that are claimed better; null if the metric is not compared"),
+    rank_hi=(INT, "The last rank above the ranked models that are claimed worse; null if the metric is not compared"),
+    p_best=(REAL, "Share of bootstrap resamples in which the model ranks first; ties are split"),
+    reason=(TEXT, "Why the model is not ranked; null for ranked models"),
+)
 SUBJECT_RANK = Table(
     "subject_rank",
     "Ranks and rank ranges per subject; source of subject_leaderboard.",
-    {**SUBJECT_COLUMNS, **_RANK_ROW},
+    **(shared("benchmark", "subject") | MODEL_RANK.columns),
 )
 ANSWER_NOISE = Table(
     "answer_noise",
     "Identical answers with different verdicts; source of grader_noise.",
-    {
-        **MODEL_COLUMNS,
-        "problems": (INT, "Problems with an answer"),
-        "answers": (INT, "Distinct answers, summed over problems"),
-        "answers_repeated": (INT, "Answers given by two or more graded attempts"),
-        "answers_mixed": (INT, "Repeated answers that both passed and failed"),
-        "attempts_repeated": (INT, "Attempts with a repeated answer"),
-        "attempts_odd": (INT, "Attempts with the less frequent verdict of their answer"),
-        "disagreement": (REAL, "Probability that two attempts with the same answer were graded differently"),
-        "examples": (TEXTS, "Up to three problems with the most such pairs of attempts"),
-    },
+    **shared(*MODEL),
+    problems=(INT, "Problems with an answer"),
+    answers=(INT, "Distinct answers, summed over problems"),
+    answers_repeated=(INT, "Answers given by two or more graded attempts"),
+    answers_mixed=(INT, "Repeated answers that both passed and failed"),
+    attempts_repeated=(INT, "Attempts with a repeated answer"),
+    attempts_odd=(INT, "Attempts with the less frequent verdict of their answer"),
+    disagreement=(REAL, "Probability that two attempts with the same answer were graded differently"),
+    examples=(TEXTS, "Up to three problems with the most such pairs of attempts"),
 )
 CHANGE = Table(
     "change",
     "Changes since the previous published run: every metric of every model of either run.",
-    {
-        **MODEL_COLUMNS,
-        **shared_columns("metric"),
-        "what": (TEXT, "moved, same, new, gone or unknown"),
-        "reason": (TEXT, "Why the change is unknown; null otherwise"),
-        "value_before": (REAL, "Value in the previous run"),
-        "value": (REAL, "Value in this run"),
-        "change": (REAL, "Mean over the problems of both runs of value now minus value before"),
-        "lo": (REAL, "Lower end of the confidence interval of change (paired by problem)"),
-        "hi": (REAL, "Upper end of the confidence interval of change (paired by problem)"),
-        "p": (REAL, "Two-sided p-value of no change, of this run alone (paired by problem)"),
-        "q": (REAL, "Benjamini-Hochberg adjusted p, over the models of the benchmark, protocol and metric"),
-        "outside": (FLAG, "True if the change is significant (q <= 1 - confidence)"),
-        "look": (INT, "Number of earlier published runs with a value of this score"),
-        "alarm": (
-            FLAG,
-            "True if the change is significant over all looks: p at most this look's share of 1 - confidence",
-        ),
-        "from_added": (REAL, "Movement of value due to problems of this run alone"),
-        "from_dropped": (REAL, "Movement of value due to problems of the previous run alone"),
-        "problems_both": (INT, "Problems with a value in both runs, over which change is the mean"),
-        "problems_added": (INT, "Problems with a value in this run alone"),
-        "problems_dropped": (INT, "Problems with a value in the previous run alone"),
-        **{
-            name: (INT, f"{text} in {run}")
-            for column, text in (("rank", "Rank by value"), ("problems", "Problems"), ("attempts", "Graded attempts"))
-            for name, run in ((f"{column}_before", "the previous run"), (column, "this run"))
-        },
-        "settings_changed": (FLAG, "True if the settings or the version differ between the two runs"),
+    **shared(*MODEL, "metric"),
+    what=(TEXT, "moved, same, new, gone or unknown"),
+    reason=(TEXT, "Why the change is unknown; null otherwise"),
+    value_before=(REAL, "Value in the previous run"),
+    value=(REAL, "Value in this run"),
+    change=(REAL, "Mean over the problems of both runs of value now minus value before"),
+    **_ends("change", " (paired by problem)"),
+    p=(REAL, "Two-sided p-value of no change, of this run alone (paired by problem)"),
+    q=(REAL, "Benjamini-Hochberg adjusted p, over the models of the benchmark, protocol and metric"),
+    outside=(FLAG, "True if the change is significant (q <= 1 - confidence)"),
+    look=(INT, "Number of earlier published runs with a value of this score"),
+    alarm=(FLAG, "True if the change is significant over all looks: p at most this look's share of 1 - confidence"),
+    from_added=(REAL, "Movement of value due to problems of this run alone"),
+    from_dropped=(REAL, "Movement of value due to problems of the previous run alone"),
+    problems_both=(INT, "Problems with a value in both runs, over which change is the mean"),
+    problems_added=(INT, "Problems with a value in this run alone"),
+    problems_dropped=(INT, "Problems with a value in the previous run alone"),
+    **{
+        name: (INT, f"{text} in {run}")
+        for column, text in (("rank", "Rank by value"), ("problems", "Problems"), ("attempts", "Graded attempts"))
+        for name, run in ((f"{column}_before", "the previous run"), (column, "this run"))
     },
+    settings_changed=(FLAG, "True if the settings or the version differ between the two runs"),
 )
 
 ADJUSTED = Table(
     "adjusted",
     "pass@1 over all problems of a board under a Rasch model, where some models tried only a part of them.",
-    {
-        **MODEL_COLUMNS,
-        "value": (REAL, "pass@1 on the problems that the model tried"),
-        "value_adjusted": (REAL, "Expected pass@1 over all problems: success depends on ability minus difficulty"),
-        "lo_adjusted": (REAL, "Lower end of the confidence interval of value_adjusted, if the Rasch model holds"),
-        "hi_adjusted": (REAL, "Upper end of the confidence interval of value_adjusted, if the Rasch model holds"),
-        "adjusted_rank": (INT, "Rank by value_adjusted"),
-        "share_tried": (REAL, "Share of the board's problems with a graded attempt of the model"),
-        "misfit": (REAL, "Squared deviations from the Rasch model over their expected size; near 1 where it holds"),
-        "bound_lo": (REAL, "Lower bound of the success rate of all attempts, whatever the ungraded ones are"),
-        "bound_hi": (REAL, "Upper bound of the success rate of all attempts, whatever the ungraded ones are"),
-        "reason": (TEXT, "Why there is no adjusted value; null if there is one"),
-    },
+    **shared(*MODEL),
+    value=(REAL, "pass@1 on the problems that the model tried"),
+    value_adjusted=(REAL, "Expected pass@1 over all problems: success depends on ability minus difficulty"),
+    **_ends("value_adjusted", ", if the Rasch model holds", "lo_adjusted", "hi_adjusted"),
+    adjusted_rank=(INT, "Rank by value_adjusted"),
+    share_tried=(REAL, "Share of the board's problems with a graded attempt of the model"),
+    misfit=(REAL, "Squared deviations from the Rasch model over their expected size; near 1 where it holds"),
+    bound_lo=(REAL, "Lower bound of the success rate of all attempts, whatever the ungraded ones are"),
+    bound_hi=(REAL, "Upper bound of the success rate of all attempts, whatever the ungraded ones are"),
+    reason=(TEXT, "Why there is no adjusted value; null if there is one"),
 )
 FORECAST = Table(
     "forecast",
     "pass@k for more attempts than were made, where [metrics] names it; never part of model_summary.",
-    {
-        **MODEL_COLUMNS,
-        **shared_columns("metric", "k"),
-        "value": (REAL, "Forecast of a beta-binomial model, within the interval"),
-        "lo": (REAL, "Lower end of the interval: profile likelihood over all distributions of success rates"),
-        "hi": (REAL, "Upper end of that interval"),
-        "problems": SIZE_COLUMNS["problems"],
-        "attempts_per_problem": (REAL, "Mean number of graded attempts per problem"),
-    },
+    **shared(*MODEL, "metric", "k"),
+    value=(REAL, "Forecast of a beta-binomial model, within the interval"),
+    lo=(REAL, "Lower end of the interval: profile likelihood over all distributions of success rates"),
+    hi=(REAL, "Upper end of that interval"),
+    **shared("problems"),
+    attempts_per_problem=(REAL, "Mean number of graded attempts per problem"),
 )
-_MEASURED: Columns = {**MODEL_COLUMNS, "measure": (TEXT, "Name of the measure in [measures]")}
+_MEASURED: Columns = {**shared(*MODEL), "measure": (TEXT, "Name of the measure in [measures]")}
 _PAID_PROBLEMS: Columns = {"problems": (INT, "Problems with a graded attempt that has the measure")}
 MEASURE_SUMMARY = Table(
     "measure_summary",
     "What attempts cost, by model and measure; only with [measures].",
-    {
-        **_MEASURED,
-        "value": (REAL, "Mean over problems of the mean per graded attempt"),
-        "lo": (REAL, "Lower end of the confidence interval of value"),
-        "hi": (REAL, "Upper end of the confidence interval of value"),
-        "per_pass": (REAL, "Sum over graded attempts per passed attempt; null if none passed"),
-        "per_pass_lo": (REAL, "Lower end of the confidence interval of per_pass (bootstrap over problems)"),
-        "per_pass_hi": (REAL, "Upper end of the confidence interval of per_pass; null if it is unbounded"),
-        "total": (REAL, "Sum over graded attempts, each paid once"),
-        "ungraded_total": (REAL, "Sum over ungraded attempts"),
-        **_PAID_PROBLEMS,
-        "never_solved": (INT, "Problems of these that no attempt solved"),
-        "attempts": (INT, "Graded attempts that have the measure"),
-        "missing": (INT, "Graded attempts of these problems without the measure"),
-    },
+    **_MEASURED,
+    value=(REAL, "Mean over problems of the mean per graded attempt"),
+    **_ends("value"),
+    per_pass=(REAL, "Sum over graded attempts per passed attempt; null if none passed"),
+    **_ends("per_pass", " (bootstrap over problems; no upper end if unbounded)", "per_pass_lo", "per_pass_hi"),
+    total=(REAL, "Sum over graded attempts, each paid once"),
+    ungraded_total=(REAL, "Sum over ungraded attempts"),
+    **_PAID_PROBLEMS,
+    never_solved=(INT, "Problems of these that no attempt solved"),
+    attempts=(INT, "Graded attempts that have the measure"),
+    missing=(INT, "Graded attempts of these problems without the measure"),
 )
 COST_CURVE = Table(
     "cost_curve",
     "pass@k and the expected cost of sampling until solved, at most k times; only with [measures].",
-    {
-        **_MEASURED,
-        "k": (INT, "Largest number of attempts"),
-        "value": (REAL, "pass@k"),
-        "lo": (REAL, "Lower end of the confidence interval of value"),
-        "hi": (REAL, "Upper end of the confidence interval of value"),
-        "cost": (REAL, "cost@k: mean over problems of the expected cost until one attempt passes, at most k"),
-        "cost_lo": (REAL, "Lower end of the confidence interval of cost"),
-        "cost_hi": (REAL, "Upper end of the confidence interval of cost"),
-        "solved_per_cost": (REAL, "value divided by cost"),
-        "solved_per_cost_lo": (REAL, "Lower end of the confidence interval of solved_per_cost"),
-        "solved_per_cost_hi": (REAL, "Upper end of that interval; null if it is unbounded"),
-        **_PAID_PROBLEMS,
-    },
+    **_MEASURED,
+    k=(INT, "Largest number of attempts"),
+    value=(REAL, "pass@k"),
+    **_ends("value"),
+    cost=(REAL, "cost@k: mean over problems of the expected cost until one attempt passes, at most k"),
+    **_ends("cost", "", "cost_lo", "cost_hi"),
+    solved_per_cost=(REAL, "value divided by cost"),
+    **_ends("solved_per_cost", " (no upper end if unbounded)", "solved_per_cost_lo", "solved_per_cost_hi"),
+    **_PAID_PROBLEMS,
 )
 BUDGET_CURVE = Table(
     "budget_curve",
     "What one attempt scores if it must not cost more than a budget; only with [measures].",
-    {
-        **_MEASURED,
-        "budget": (REAL, "Largest cost of an attempt: an edge of the logarithmic bins, four per doubling"),
-        "value": (REAL, "Mean over problems of the share of attempts that passed within the budget"),
-        "lo": (REAL, "Lower end of the confidence interval of value"),
-        "hi": (REAL, "Upper end of the confidence interval of value"),
-    },
+    **_MEASURED,
+    budget=(REAL, "Largest cost of an attempt: an edge of the logarithmic bins, four per doubling"),
+    value=(REAL, "Mean over problems of the share of attempts that passed within the budget"),
+    **_ends("value"),
 )
 FRONTIER = Table(
     "frontier",
     "Score against cost, by benchmark and protocol; only with [measures].",
-    {
-        **_MEASURED,
-        "score": (REAL, "pass@1"),
-        "cost": (REAL, "Mean over problems of the mean per graded attempt"),
-        "on_front": (FLAG, "No other model is better and cheaper, both beyond chance"),
-        "front_by_value": (FLAG, "No other model has a score as high and a cost as low, one of them better"),
-        "p_front": (REAL, "Share of bootstrap resamples in which front_by_value holds"),
-    },
+    **_MEASURED,
+    score=(REAL, "pass@1"),
+    cost=(REAL, "Mean over problems of the mean per graded attempt"),
+    on_front=(FLAG, "No other model is better and cheaper, both beyond chance"),
+    front_by_value=(FLAG, "No other model has a score as high and a cost as low, one of them better"),
+    p_front=(REAL, "Share of bootstrap resamples in which front_by_value holds"),
 )
 MEASURE_TABLES = (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER)
 ESTIMATES = (ADJUSTED, FORECAST)
 SERIES = Table(
     "series",
     "Scores of every run over its training steps: the first metric, and the same at the largest shared k.",
-    {
-        **BENCHMARK_COLUMN,
-        "model": (TEXT, "Name of the run, without the step"),
-        **shared_columns("protocol"),
-        "step": (INT, "Training step, or the digits of a date"),
-        **shared_columns("metric", "value", "lo", "hi"),
-        "band_lo": (REAL, "Lower end of the band that contains the curve at all steps at once (problems in common)"),
-        "band_hi": (REAL, "Upper end of that band; null below [compare] min_problems in common"),
-        "smoothed": (REAL, "Local linear trend of pass@1 over the steps; null where attempts are not repeated"),
-        "rank_in_series": (INT, "Rank of the step among those of its run, on the problems of all steps"),
-        "problems": SIZE_COLUMNS["problems"],
-        "attempts": SIZE_COLUMNS["attempts"],
-    },
+    **shared("benchmark"),
+    model=(TEXT, "Name of the run, without the step"),
+    **shared("protocol"),
+    step=(INT, "Training step, or the digits of a date"),
+    **shared("metric", "value", "lo", "hi"),
+    band_lo=(REAL, "Lower end of the band that contains the curve at all steps at once (problems in common)"),
+    band_hi=(REAL, "Upper end of that band; null below [compare] min_problems in common"),
+    smoothed=(REAL, "Local linear trend of pass@1 over the steps; null where attempts are not repeated"),
+    rank_in_series=(INT, "Rank of the step among those of its run, on the problems of all steps"),
+    **shared("problems", "attempts"),
 )
-_RUN_METRIC: Columns = {name: SERIES.columns[name] for name in ("benchmark", "model", "protocol", "metric")}
+_RUN_METRIC: Columns = {name: SERIES.columns[name] for name in (*MODEL, "metric")}
 _STEPS: Columns = {"step_from": (INT, "Earlier step"), "step_to": (INT, "Later step")}
 SERIES_CHANGE = Table(
     "series_change",
     "Paired comparisons of neighbouring steps, and of the first with the last.",
-    {
-        **_RUN_METRIC,
-        "kind": (TEXT, "neighbours, or first to last"),
-        **_STEPS,
-        "problems": (INT, "Problems attempted at all steps"),
-        "lift": (REAL, "Mean over problems of the later score minus the earlier one"),
-        "lo": (REAL, "Lower end of the confidence interval of lift (t, paired by problem)"),
-        "hi": (REAL, "Upper end of the confidence interval of lift"),
-        "p": (REAL, "Two-sided p-value of no change; null if no score differs"),
-        "q": (REAL, "Benjamini-Hochberg adjusted p, over the comparisons of the run"),
-    },
+    **_RUN_METRIC,
+    kind=(TEXT, "neighbours, or first to last"),
+    **_STEPS,
+    problems=(INT, "Problems attempted at all steps"),
+    lift=(REAL, "Mean over problems of the later score minus the earlier one"),
+    **_ends("lift", " (t, paired by problem)"),
+    p=(REAL, "Two-sided p-value of no change; null if no score differs"),
+    q=(REAL, "Benjamini-Hochberg adjusted p, over the comparisons of the run"),
 )
 BEST_STEP = Table(
     "best_step",
     "The best step of every run, its value without the luck of having been picked, and the largest change.",
-    {
-        **_RUN_METRIC,
-        "step": (INT, "Step with the highest value on the problems of all steps"),
-        "value": (REAL, "Its value, which is too high because the step was picked"),
-        "value_corrected": (REAL, "value minus the mean excess of picked steps over bootstrap resamples"),
-        "contenders": (INT, "Steps that may be the best (max-T over the steps)"),
-        "first_contender": (INT, "The first of them"),
-        "last_contender": (INT, "The last of them"),
-        "last_step": (INT, "Last step of the run"),
-        "last_value": (REAL, "Its value on the same problems"),
-        "change_step": (INT, "First step after the largest change of level"),
-        "change_p": (REAL, "p-value of that change by permuting the steps; null below four steps"),
-    },
+    **_RUN_METRIC,
+    step=(INT, "Step with the highest value on the problems of all steps"),
+    value=(REAL, "Its value, which is too high because the step was picked"),
+    value_corrected=(REAL, "value minus the mean excess of picked steps over bootstrap resamples"),
+    contenders=(INT, "Steps that may be the best (max-T over the steps)"),
+    first_contender=(INT, "The first of them"),
+    last_contender=(INT, "The last of them"),
+    last_step=(INT, "Last step of the run"),
+    last_value=(REAL, "Its value on the same problems"),
+    change_step=(INT, "First step after the largest change of level"),
+    change_p=(REAL, "p-value of that change by permuting the steps; null below four steps"),
 )
 CROSSOVER = Table(
     "crossover",
     "Stretches of steps in which pass@1 and pass@k moved in opposite directions, each beyond chance.",
-    {
-        **_RUN_METRIC,
-        "metric_k": (TEXT, "The metric at the larger k"),
-        **_STEPS,
-        "direction": (TEXT, "rises or falls: what the first metric does"),
-        **{
-            f"{name}{of}": (REAL, f"{text} of the {'metric at the larger k' if of else 'first metric'}")
-            for of in ("", "_k")
-            for name, text in (
-                ("lift", "Change"),
-                ("lo", "Lower end of the change"),
-                ("hi", "Upper end of the change"),
-            )
-        },
+    **_RUN_METRIC,
+    metric_k=(TEXT, "The metric at the larger k"),
+    **_STEPS,
+    direction=(TEXT, "rises or falls: what the first metric does"),
+    **{
+        f"{name}{of}": (REAL, f"{text} of the {'metric at the larger k' if of else 'first metric'}")
+        for of in ("", "_k")
+        for name, text in (("lift", "Change"), ("lo", "Lower end of the change"), ("hi", "Upper end of the change"))
     },
 )
 LEARNED = Table(
     "learned",
     "Problems whose success rate changed beyond chance between two steps of a run.",
-    {
-        **{name: SERIES.columns[name] for name in ("benchmark", "model", "protocol")},
-        **shared_columns("subject"),
-        **PROBLEM_ID,
-        **_STEPS,
-        "direction": (TEXT, "learned or forgotten"),
-        "n_from": (INT, "Graded attempts at the earlier step"),
-        "c_from": (INT, "Correct attempts at the earlier step"),
-        "n_to": (INT, "Graded attempts at the later step"),
-        "c_to": (INT, "Correct attempts at the later step"),
-        "p": (REAL, "p-value of Fisher's exact test"),
-        "q": (REAL, "Benjamini-Hochberg adjusted p, over the problems"),
-    },
+    **{name: SERIES.columns[name] for name in MODEL},
+    **shared("subject", "problem_id"),
+    **_STEPS,
+    direction=(TEXT, "learned or forgotten"),
+    n_from=(INT, "Graded attempts at the earlier step"),
+    c_from=(INT, "Correct attempts at the earlier step"),
+    n_to=(INT, "Graded attempts at the later step"),
+    c_to=(INT, "Correct attempts at the later step"),
+    p=(REAL, "p-value of Fisher's exact test"),
+    q=(REAL, "Benjamini-Hochberg adjusted p, over the problems"),
 )
 SERIES_TABLES = (SERIES, SERIES_CHANGE, BEST_STEP, CROSSOVER, LEARNED)
 
@@ -516,8 +445,8 @@ SERIES_TABLES = (SERIES, SERIES_CHANGE, BEST_STEP, CROSSOVER, LEARNED)
 
 _RUN: Columns = {
     **RUN_ID,
-    **_NUMBER,
-    **_STARTED,
+    "number": (INT, "Sequential run number"),
+    "started": (TIME, "Start of the run, UTC"),
     "finished": (TIME, "End of scoring, UTC"),
     "version": (TEXT, "Version of scorelake"),
     **_SETTINGS,
@@ -534,39 +463,35 @@ _RUN: Columns = {
     "models": (INT, "Models in model_summary"),
     "problems": (INT, "Problems, summed over models"),
 }
-_SHOWN: Columns = {"shown": (FLAG, "True for the run that this file contains")}
-RUN = Table("run", "One row per published run.", {**_RUN, **_SHOWN})
-_JSON: Columns = {
-    "settings_json": (TEXT, "Settings as JSON"),
-    "quarantine_json": (TEXT, "Quarantined files and reasons as JSON"),
-}
-RECORD = Table("run_record", "Rows of runs.parquet: one per published run.", {**_RUN, **_JSON})
+RUN = Table("run", "One row per published run.", **_RUN, shown=(FLAG, "True for the run that this file contains"))
+RECORD = Table(
+    "run_record",
+    "Rows of runs.parquet: one per published run.",
+    **_RUN,
+    settings_json=(TEXT, "Settings as JSON"),
+    quarantine_json=(TEXT, "Quarantined files and reasons as JSON"),
+)
 SETTING = Table(
     "setting",
     "Settings of every run: one row per digest and key.",
-    {
-        **_SETTINGS,
-        "key": (TEXT, "Section and name, such as uncertainty.confidence"),
-        "value": (TEXT, "Value as JSON"),
-    },
+    **_SETTINGS,
+    key=(TEXT, "Section and name, such as uncertainty.confidence"),
+    value=(TEXT, "Value as JSON"),
 )
 QUARANTINE = Table(
     "quarantine",
     "Unreadable files that a run left out.",
-    {**RUN_ID, "file": (TEXT, "Path relative to the lake"), "reason": (TEXT, "Why the file was left out")},
+    **RUN_ID,
+    file=(TEXT, "Path relative to the lake"),
+    reason=(TEXT, "Why the file was left out"),
 )
 HISTORY = Table(
     "history",
     "Every metric of every model in every published run.",
-    {
-        **RUN_ID,
-        **_NUMBER,
-        **_STARTED,
-        **MODEL_COLUMNS,
-        **shared_columns("metric"),
-        **_ESTIMATE,
-        **{name: SIZE_COLUMNS[name] for name in ("problems", "problems_scored", "attempts")},
-    },
+    **{name: _RUN[name] for name in ("run_id", "number", "started")},
+    **shared(*MODEL, "metric", *_ESTIMATE, "problems", "problems_scored", "attempts"),
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
 EVIDENCE = (MODEL_PAIR, SUBJECT_PAIR, MODEL_RANK, SUBJECT_RANK, ANSWER_NOISE)
+SNAPSHOT = (*SUMMARIES, CURVE, OVERALL, PROBLEM_HISTOGRAM, CHANGE, *ESTIMATES, *SERIES_TABLES)
+"""Tables for users that every snapshot has as files."""

@@ -194,7 +194,7 @@ def count(space: Workspace, todo: Sequence[Shard], full: bool) -> list[Partial]:
         space.progress("counting", done, total)
     if out.mirror:
         out.mirror.bring(*(f"partials/{partial.name}" for partial in partials))
-    tasks.seen([out.partials / partial.name for partial in partials])
+    tasks.wait_until_visible([out.partials / partial.name for partial in partials])
     return partials
 
 
@@ -224,7 +224,7 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     ]
     if out.mirror:
         out.mirror.bring_files([path for path, _ in files])
-    tasks.seen([path for path, _ in files])
+    tasks.wait_until_visible([path for path, _ in files])
     rows = gates.balance(partials, merged)
     gates.refuse_ungraded(rows["ungraded"], settings)
     return MergedCounts(files, rows, add_surveys(surveys), kinds, _merge_warnings(merged, settings, answers))

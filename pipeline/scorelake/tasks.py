@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,8 +45,7 @@ class Count(counting.Task):
     """Count one shard into a folder of partials."""
 
     folder: str
-    again: bool = False
-    """Count even if that has been done."""
+    again: bool = False  # count even if that has been done
     mirror: Mirror | None = None
     """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
 
@@ -58,8 +58,7 @@ class Count(counting.Task):
 class Merge:
     bucket: Bucket
     settings: Settings
-    mirror: Mirror | None = None
-    """Set where other machines made the partials, or will use what comes of them."""
+    mirror: Mirror | None = None  # set where other machines made the partials, or will use what comes of them
 
     def __str__(self) -> str:
         return f"bucket {Path(self.bucket.path).stem}"
@@ -91,18 +90,23 @@ def count_all(tasks: Sequence[Count]) -> list[Partial]:
 
 
 def count_apart(tasks: Sequence[Count]) -> list[Partial]:
-    """The same after a worker crashed: in a process of its own. If that ends through its own doing, so is every file
-    tried alone, and one that ends it gets its verdict."""
+    """The same after a worker crashed: in a process of its own. If that crashes too, every file is tried alone, and
+    one that ends its process is quarantined."""
     try:
         return run_in_subprocess(count_all, tasks)
     except EndedError as error:
         if error.number not in CRASHES:
             raise
         crash = error
-    single_files = [
-        replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files
-    ]
-    partials = [_tried(task) for task in single_files]
+    partials = []
+    alone = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
+    for single in alone:
+        try:
+            partials.append(run_in_subprocess(count, single))
+        except EndedError as error:
+            if error.number not in CRASHES:
+                raise
+            partials.append(condemn(single, crash_reason(error.number)))
     if not any(partial.method == CONDEMNED for partial in partials):
         raise crash
     return partials
@@ -111,42 +115,25 @@ def count_apart(tasks: Sequence[Count]) -> list[Partial]:
 setattr(count_all, AFTER_A_CRASH, count_apart)
 
 
-def _tried(task: Count) -> Partial:
-    """One file, counted in a process of its own or condemned."""
-    try:
-        return run_in_subprocess(count, task)
-    except EndedError as error:
-        if error.number not in CRASHES:
-            raise
-        return condemn(task, crash_reason(error.number))
-
-
 def count(task: Count) -> Partial:
     """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
-    mirror = task.mirror
-    if mirror is None:
-        return _count(task)
-    task = _here(task)
+    mirror, is_sent = task.mirror, False
+    if mirror is not None:
+        task = replace(task, folder=mirror.here(task.folder))
+        with storage_errors(task.folder):
+            Path(task.folder).mkdir(parents=True, exist_ok=True)
+            is_sent = not task.again and mirror.bring(f"partials/{task.name}")
     home = Path(task.folder) / task.name
-    with storage_errors(home.parent):
-        home.parent.mkdir(parents=True, exist_ok=True)
-        sent = not task.again and mirror.bring(f"partials/{home.name}") and finished(home) is not None
-    partial = _count(task)
-    if not sent:
+    partial = None if task.again else finished(home)
+    is_sent = is_sent and partial is not None
+    if partial is None or (partial.answers_ignored and task.settings.answers):
+        partial = _count(task, home)
+    if mirror is not None and not is_sent:
         mirror.send(home)
     return partial
 
 
-def _here(task: Count) -> Count:
-    """A task that came from another machine works in this one's mirror."""
-    return task if task.mirror is None else replace(task, folder=task.mirror.here(task.folder))
-
-
-def _count(task: Count) -> Partial:
-    home = Path(task.folder) / task.name
-    done = None if task.again else finished(home)
-    if done is not None and enough(done, task.settings):
-        return done
+def _count(task: Count, home: Path) -> Partial:
     temporary = temp_path(home)
     try:
         with storage_errors(temporary):
@@ -154,7 +141,13 @@ def _count(task: Count) -> Partial:
             (temporary / "counts").mkdir(parents=True)
         with local_copy(task.shard, temporary / "lake", task.settings) as shard:
             partial = counting.count(replace(task, shard=shard), temporary / "counts")
-        _unchanged(task.shard)
+        for file in () if is_remote(task.shard.root) else task.shard.files:  # stores were asked for just this version
+            is_same = False
+            with suppress(FileNotFoundError):
+                is_same = stat(Path(task.shard.root) / file.path, file.path, file.table) == file
+            if not is_same:
+                what = "the file changed or vanished while the lake was read"
+                raise DataError(what, where=file.path, hint="run again")
         with storage_errors(home):
             partial = replace(partial, checksum=checksum(*partial.contents(temporary / "counts")))
             partials.describe(temporary / "counts", partial, counting.identity(task.settings))
@@ -162,24 +155,6 @@ def _count(task: Count) -> Partial:
     finally:
         remove(temporary)
     return partial
-
-
-def _unchanged(shard: Shard) -> None:
-    """The files are still those that were listed; in object storage every request has asked for them as such."""
-    if is_remote(shard.root):
-        return
-    for file in shard.files:
-        try:
-            same = stat(Path(shard.root) / file.path, file.path, file.table) == file
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise DataError("the file changed or vanished while the lake was read", where=file.path, hint="run again")
-
-
-def enough(partial: Partial, settings: Settings) -> bool:
-    """Nothing that is wanted now was ignored then."""
-    return not (partial.answers_ignored and settings.answers)
 
 
 def finished(home: Path) -> Partial | None:
@@ -194,33 +169,36 @@ def is_sound(home: str) -> bool:
 
 
 def matching_partials(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
-    """Earlier partials of the same settings with every file as it was and enough counted, by their own word."""
+    """Earlier partials of the same settings with every file as it was and answers as wanted, by their own word."""
     present, identity = set(files), counting.identity(settings)
-    candidates = (
-        partials.described(path.parent, identity) for path in sorted(folder.glob(f"[!.]*/{partials.DESCRIPTION}"))
-    )
-    return [p for p in candidates if p is not None and present.issuperset(p.files) and enough(p, settings)]
+    homes = sorted(path.parent for path in folder.glob(f"[!.]*/{partials.DESCRIPTION}"))
+    return [
+        partial
+        for partial in (partials.described(home, identity) for home in homes)
+        if partial is not None
+        and present.issuperset(partial.files)
+        and not (partial.answers_ignored and settings.answers)
+    ]
 
 
 def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: Engine = local) -> list[Partial]:
     """Earlier partials that still hold: known, sound, no file counted twice."""
     candidates = matching_partials(folder, files, settings)
+    sound = engine.map(is_sound, [str(folder / partial.name) for partial in candidates])
     covered, out = set[File](), []
-    for partial, sound in zip(
-        candidates, engine.map(is_sound, [str(folder / p.name) for p in candidates]), strict=True
-    ):
-        if sound and covered.isdisjoint(partial.files):
+    for partial, holds in zip(candidates, sound, strict=True):
+        if holds and covered.isdisjoint(partial.files):
             covered.update(partial.files)
             out.append(partial)
     return out
 
 
 def condemn(task: Count, reason: str) -> Partial:
-    """Leave a verdict on the one file of a shard that cannot even be tried: a partial like any other, but empty."""
+    """Quarantine the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
     quarantine = ((file.name, reason),)
     partial = Partial(task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
-    home = Path(_here(task).folder) / partial.name
+    home = Path(task.folder if task.mirror is None else task.mirror.here(task.folder)) / partial.name
     temporary = temp_path(home)
     with storage_errors(home):
         temporary.mkdir(parents=True)
@@ -255,15 +233,11 @@ def merge(task: Merge) -> tuple[Merged, Survey | None]:
     return merged, survey_bucket(Path(bucket.path), task.settings)
 
 
-def seen(paths: Sequence[Path], patience: float = 60.0) -> None:
-    """What workers wrote must be listed here; a network file system may take a moment."""
-    hopeless = time.monotonic() + patience
-    homes = {path.parent for path in paths}
+def wait_until_visible(paths: Sequence[Path], timeout_s: float = 60.0) -> None:
+    """Wait for what workers wrote: a network file system may list it a moment later."""
+    deadline, homes = time.monotonic() + timeout_s, {path.parent for path in paths}
     while missing := set(paths).difference(*(home.iterdir() for home in homes)):
-        if time.monotonic() > hopeless:
-            raise StorageError(
-                "was written by a worker, but is not there",
-                where=str(min(missing)),
-                hint="the output must lie on storage that every machine sees",
-            )
+        if time.monotonic() > deadline:
+            hint = "the output must lie on storage that every machine sees"
+            raise StorageError("was written by a worker, but is not there", where=str(min(missing)), hint=hint)
         time.sleep(0.5)

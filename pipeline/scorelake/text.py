@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from math import isfinite
 from typing import Any
@@ -39,6 +40,11 @@ def bare(name: str) -> str:
 def plural(number: int, noun: str) -> str:
     """Return a count with its noun: 1 problem, 2 problems."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def score_name(row: Mapping[str, Any]) -> str:
+    """Return the benchmark, model and protocol of a row, as far as it has them: "gsm8k / model-a"."""
+    return " / ".join(row[key] for key in ("benchmark", "model", "protocol") if row[key])
 
 
 def toml_text(text: str) -> str:

@@ -24,7 +24,7 @@ from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.formats import FORMATS, GENERIC
 from scorelake.ingest.ingest_report import IngestReport
 from scorelake.ingest.job import ingest
-from scorelake.ingest.probe import probe
+from scorelake.ingest.json_stream import probe
 
 TIMES = int(os.environ.get("FUZZ", "1"))
 PACKED = ("inspect_eval", "inspect_crashed", "generic_gzip", "generic_csv", "generic_parquet")

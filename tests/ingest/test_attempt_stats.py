@@ -77,4 +77,4 @@ def test_problem_with_different_contents_is_detected_in_any_number_of_passes(tmp
 def test_rewards_have_a_range_and_no_pass_at_k(tmp_path: Path) -> None:
     rows = [(1, 1, -2.5, False), (1, 2, 1e308, False), (2, 1, 1e308, False), (2, 2, 1.0, False)]
     stats = compute_stats([(stage(tmp_path / "staged", rows), None)])
-    assert (stats.minimum, stats.maximum, stats.non_binary, stats.metric("pass@1", 0)) == (-2.5, 1e308, 3, None)
+    assert (stats.minimum, stats.maximum, stats.non_binary, stats.metric("pass@1", 0)) == (-2.5, 1e308, {0: 3}, None)

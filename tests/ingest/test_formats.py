@@ -14,7 +14,7 @@ from layouts import LAYOUTS, TABLE, inspect_header, inspect_sample
 from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.ingest_report import IngestReport, format_report
 from scorelake.ingest.job import ingest
-from scorelake.ingest.json_stream import ZipFile
+from scorelake.ingest.json_stream import MAX_RECORD, ZipFile
 
 Edit = Callable[[Path], None]
 BOTH = {"a": {"value": "C"}, "b": {"value": {"x": 1, "y": 0.5}}}
@@ -676,6 +676,49 @@ def test_bfcl_model_is_not_the_group_of_its_category(tmp_path: Path) -> None:
     for path in folder.with_name("moved").iterdir():
         path.rename(folder / "live" / path.name)
     assert {source.model for source in load(tmp_path).sources} == {"m"}
+
+
+def test_bfcl_failures_without_a_prompt_have_the_line_of_their_result(tmp_path: Path) -> None:
+    path = write(tmp_path, "bfcl")
+    head = {"accuracy": 0.75, "correct_count": 3, "total_count": 4}
+    path.write_text(f'{json.dumps(head)}\n{{"id": 3, "valid": false}}\n')
+    load(tmp_path)
+    failed = {row["problem_id"] for row in lakes.rows(tmp_path / "lake") if not row["passed"]}
+    assert "e__f-333" in failed, "the third result"
+
+
+def test_a_model_that_the_file_names_is_not_called_after_its_folder(tmp_path: Path) -> None:
+    write(tmp_path, "terminal_bench")
+    edit(lambda about: about.pop("agent_name") and None)(tmp_path / "logs" / "run_metadata.json")
+    assert load_one(tmp_path).model == "org/m"
+
+
+def test_prompts_of_one_model_at_livecodebench_are_not_pooled(tmp_path: Path) -> None:
+    path = write(tmp_path, "livecodebench")
+    other = tmp_path / "logs" / "output_prompt2" / "m" / path.name
+    other.parent.mkdir(parents=True)
+    other.write_text(path.read_text().replace("true", "false"))
+    path.with_name(path.name.replace("_eval", "_cot_eval")).write_text(path.read_text())
+    assert "3 sources differ in variant and are not pooled" in load(tmp_path).total.notes[0]
+    assert len({row["setup"] for row in lakes.rows(tmp_path / "lake")}) == 3
+
+
+def test_runs_of_swebench_in_folders_of_the_same_name_are_two_attempts(tmp_path: Path) -> None:
+    for run, resolved in (("a", ["x__y-1"]), ("b", [])):
+        path = tmp_path / "logs" / run / "results" / "results.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"resolved": resolved, "generated": ["x__y-1"]}))
+    report = load(tmp_path, benchmark="b", model="m")
+    assert (report.total.passed, report.total.graded) == (1, 2)
+
+
+@pytest.mark.slow
+def test_a_small_archive_with_a_huge_record_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "inspect_eval")
+    with ZipFile(path, "w", 8) as archive:
+        archive.writestr("header.json", json.dumps(inspect_header()))
+        archive.writestr("summaries.json", json.dumps([inspect_sample("p", 0, 1, text="x" * (MAX_RECORD + 1))]))
+    assert "one record is longer than" in refusals(load(tmp_path))
 
 
 def test_helm_predictions_are_no_statistics_and_other_models_are_noted(tmp_path: Path) -> None:

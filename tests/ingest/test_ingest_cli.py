@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from layouts import LAYOUTS, TABLE, humaneval, inspect_json
+from layouts import LAYOUTS, TABLE, humaneval, inspect_header, inspect_json, inspect_sample
 from scorelake.errors import UsageError
 from scorelake.ingest.contract import IngestOptions
 
@@ -46,6 +46,30 @@ def test_protocols_of_a_log_are_kept_apart_without_a_config(tmp_path: Path, cli:
     query = "SELECT protocol::JSON ->> 'temperature' AS t, value FROM model_summary ORDER BY 1"
     rows = cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split()
     assert rows[1:] == ["0,1.0", "1,0.5"]
+
+
+def test_a_task_with_a_float_score_has_rewards_and_the_others_verdicts(tmp_path: Path, cli: Any) -> None:
+    for task, last in (("toy", 1), ("cyse", 0.25)):
+        samples = [inspect_sample("p", i, value, total_time=2 + i) for i, value in enumerate([0, last])]
+        log = inspect_header(task=task, eval_id=task, task_id=task) | {"samples": samples}
+        (tmp_path / f"{task}.json").write_text(json.dumps(log))
+        done = cli("ingest", "auto", tmp_path / f"{task}.json", "--lake", tmp_path / "lake")
+        assert done.returncode == 0, done.stderr
+    done = cli("score", tmp_path / "lake", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    which = "metric IN ('pass@1', 'pass@2', 'max@2')"
+    query = f"SELECT benchmark, metric, value FROM model_summary WHERE {which} ORDER BY ALL"
+    rows = cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split()
+    assert [row for row in rows[1:] if not row.endswith(",")] == [
+        "cyse,max@2,0.25",
+        "toy,pass@1,0.5",
+        "toy,pass@2,1.0",
+    ]
+    shown = cli("show", tmp_path / "out").stdout
+    assert "toy" in shown
+    assert "cyse" in shown
+    query = "SELECT DISTINCT measure FROM measure_summary"
+    assert cli("sql", tmp_path / "out", query, "--format", "csv").stdout.split() == ["measure", "seconds"]
 
 
 def test_one_document_on_every_exit_path(tmp_path: Path, cli: Any) -> None:

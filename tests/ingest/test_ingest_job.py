@@ -152,7 +152,27 @@ def test_numbers_that_are_all_0_or_1_are_verdicts_unless_others_are_not(tmp_path
     load(tmp_path / "passes", real, threshold=0.25)
     assert lakes.counts(lakes.problems(tmp_path / "passes")) == (2, 3)
     verdicts = write_rows(tmp_path / "verdicts.jsonl", {"problem_id": "p", "passed": True})
-    assert "the lake has rewards" in load(tmp_path / "rewards", verdicts).refused[0].what
+    assert "the lake has rewards of b" in load(tmp_path / "rewards", verdicts).refused[0].what
+    assert "0.25" in load(tmp_path / "both", verdicts, real).refused[0].what
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_the_outcome_of_a_benchmark_does_not_depend_on_the_order(order: tuple[int, ...], tmp_path: Path) -> None:
+    """One benchmark gets rewards, the other keeps its verdicts; logs that were read before are converted."""
+    rows = [("b", "m", 1), ("b", "n", 0.25), ("c", "m", 1)]
+    for i in order:
+        benchmark, model, score = rows[i]
+        record = {"problem_id": "p", "score": score, "benchmark": benchmark, "model": model}
+        write_rows(tmp_path / "logs" / f"{i}.jsonl", record)
+        report = load(tmp_path / "lake", tmp_path / "logs")
+    found = {(row["benchmark"], row.get("passed"), row.get("score")) for row in lakes.rows(tmp_path / "lake")}
+    assert found == {("b", None, 1.0), ("b", None, 0.25), ("c", True, None)}
+    report = load(tmp_path / "fresh", tmp_path / "logs")
+    assert (report.total.passed, report.total.mean) == (None, None), "verdicts and rewards have no common mean"
+    assert report.total.notes[-1].startswith("rewards, not verdicts: b")
+    write_rows(tmp_path / "logs" / "1.jsonl", record | {"benchmark": "b", "score": 0})
+    load(tmp_path / "lake", tmp_path / "logs")
+    assert {row["passed"] for row in lakes.rows(tmp_path / "lake")} == {True, False}
 
 
 # --- what is in the lake ------------------------------------------------------------------------------------------
@@ -197,10 +217,9 @@ def test_the_description_follows_the_files(tmp_path: Path) -> None:
     assert describe() == (["difficulty", "contest_date"], "")
     one = write_rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True, "answer": "x", "level": "easy"})
     load(tmp_path / "lake", one, map=(("difficulty", "level"),))
-    assert describe() == (["difficulty"], "")
-    load(tmp_path / "fresh", one)
-    described = json.loads((tmp_path / "fresh" / "_scorelake.json").read_text())
-    assert described["columns"]["answer"] == "answer"
+    assert describe() == (["difficulty"], "answer"), "all attempts of one benchmark have answers"
+    load(tmp_path / "lake", write_rows(tmp_path / "two.jsonl", {"problem_id": "q", "passed": True}))
+    assert describe() == ([], "")
 
 
 def test_other_options_replace_what_was_read(tmp_path: Path) -> None:
@@ -256,6 +275,8 @@ def test_wrong_paths_and_lakes_are_refused(tmp_path: Path) -> None:
     refuse(UsageError, "did not write", foreign, path)
     (foreign / "_scorelake.json").write_text('{"version": 2}')
     refuse(DataError, "another version", foreign, path)
+    (foreign / "_scorelake.json").write_text('{"version": 1, "columns": {}}')
+    refuse(DataError, "into a new folder", foreign, path)
 
 
 def test_the_lake_is_not_read_as_a_source(tmp_path: Path) -> None:

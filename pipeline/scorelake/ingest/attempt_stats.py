@@ -46,8 +46,8 @@ class AttemptStats:
     """Sum of their values."""
     minimum: float = math.inf
     maximum: float = -math.inf
-    non_binary: int = 0
-    """Values other than 0 and 1."""
+    non_binary: Counter[int] = field(default_factory=Counter)
+    """Values other than 0 and 1, by benchmark code."""
     cells: dict[tuple[int, int, float], tuple[int, float]] = field(default_factory=dict)
     """Number and total value of the problems with (benchmark code, n, c); a c of rewards is rounded down."""
     conflicts: list[tuple[RowId, RowId]] = field(default_factory=list)
@@ -68,52 +68,48 @@ class AttemptStats:
 
     def metric(self, name: str, benchmark_code: int) -> float | None:
         """Compute a metric of a Claim; None where it is undefined."""
-        cells = [(n, int(c), *sums) for (code, n, c), sums in self.cells.items() if code == benchmark_code and n > 0]
-        problems = sum(count for _, _, count, _ in cells)
+        cells = [(n, int(c), *both) for (code, n, c), both in self.cells.items() if code == benchmark_code and n > 0]
         if not cells:
             return None
         if name == "mean":
             return sum(total for *_, total in cells) / sum(n * count for n, _, count, _ in cells)
-        if name == "problems":
-            return sum(total / n for n, _, _, total in cells) / problems
-        k = int(name[5:])
-        if self.non_binary or min(n for n, *_ in cells) < k:
+        k = 1 if name == "problems" else int(name[5:])
+        if name != "problems" and (self.non_binary[benchmark_code] or min(n for n, *_ in cells) < k):
             return None
-        if name[4] == "@":
-            estimates = [count * (1 - math.comb(n - c, k) / math.comb(n, k)) for n, c, count, _ in cells]
+        if name == "problems":
+            sums = [total / n for n, _, _, total in cells]
+        elif name[4] == "@":
+            sums = [count * (1 - math.comb(n - c, k) / math.comb(n, k)) for n, c, count, _ in cells]
         else:
-            estimates = [count * math.comb(c, k) / math.comb(n, k) for n, c, count, _ in cells]
-        return sum(estimates) / problems
+            sums = [count * math.comb(c, k) / math.comb(n, k) for n, c, count, _ in cells]
+        return sum(sums) / sum(count for _, _, count, _ in cells)
 
     def add(self, rows: pl.DataFrame, attempts: pl.DataFrame) -> None:
         """Add attempts whose rows are all here."""
-        high = attempts["high"].drop_nulls()
+        graded = attempts.drop_nulls("high")
         verdicts = attempts.filter("has_verdict")["high"]
         self.rows += rows.height
-        self.graded += len(high)
-        self.ungraded += attempts.height - len(high)
+        self.graded += graded.height
+        self.ungraded += attempts.height - graded.height
         self.duplicate += rows.height - attempts.height
         self.errors += int(attempts["is_error"].sum())
-        self.total += float(high.sum())
+        self.total += float(graded["high"].sum())
         self.n_verdicts += len(verdicts)
         self.verdict_total += float(verdicts.sum())
-        self.minimum = min([self.minimum, *attempts["low"].drop_nulls()])
-        self.maximum = max([self.maximum, *high])
-        self.non_binary += int((~high.is_in([0.0, 1.0])).sum())
+        self.minimum = min([self.minimum, *graded["low"]])
+        self.maximum = max([self.maximum, *graded["high"]])
+        self.non_binary.update(graded.filter(~pl.col("high").is_in([0.0, 1.0]))["benchmark_code"])
         if rows.height > attempts.height:
             repeats = rows.filter(~pl.struct(HASHES).is_first_distinct()).select("source", "row")
             self.first_repeat = min([repeats.row(0), *([self.first_repeat] if self.first_repeat else [])])
-        differing = attempts.filter(pl.col("low") != pl.col("high")).select(HASHES)
-        if not differing.is_empty():
-            value = pl.col("value")
-            graded = rows.filter(value.is_not_null()).join(differing, on=HASHES, how="semi", maintain_order="left")
-            self.conflicting_sources |= {*graded["source"]}
-            pairs = graded.group_by(HASHES, maintain_order=True).agg(
-                *(pl.col(name).get(value.arg_min()).alias(f"low_{name}") for name in ("source", "row")),
-                *(pl.col(name).get(value.arg_max()).alias(f"high_{name}") for name in ("source", "row")),
-            )
-            shown = pairs.head(MAX_CONFLICTS - len(self.conflicts)).iter_rows()
-            self.conflicts += [((i, row), (j, other)) for *_, i, row, j, other in shown]
+        if (graded["low"] != graded["high"]).any():
+            value, row_id = pl.col("value"), pl.struct("source", "row")
+            differing = rows.filter(value.min().over(HASHES) != value.max().over(HASHES), value.is_not_null())
+            self.conflicting_sources |= {*differing["source"]}
+            sides = (row_id.get(value.arg_min()).alias("low"), row_id.get(value.arg_max()).alias("high"))
+            pairs = differing.group_by(HASHES, maintain_order=True).agg(sides)
+            shown = pairs.head(MAX_CONFLICTS - len(self.conflicts)).select("low", "high").iter_rows()
+            self.conflicts += [((one["source"], one["row"]), (two["source"], two["row"])) for one, two in shown]
 
 
 def compute_stats(files: StagedFiles, limit: int = LIMIT) -> AttemptStats:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from scorelake.errors import DataError, UsageError
 from scorelake.ingest import json_stream
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.json_stream import FileProbe
 
 ErrorRule: TypeAlias = Literal["fail", "ungraded"]
 """How attempts without a verdict count."""
@@ -27,8 +27,10 @@ CHOICES = ("scorer", "filter", "metric")
 """Options that choose between verdicts on the same attempts, for every task or for one."""
 
 
-MEASURES = ("cost_usd", "input_tokens", "output_tokens", "seconds", "step")
-"""Columns of numbers that an attempt may have: what it cost, and the training step of its model."""
+KINDS = {"cost_usd": "cost", "input_tokens": "tokens", "output_tokens": "tokens", "seconds": "time"}
+"""Columns of what an attempt cost, which every file has, and what kind of measure they are."""
+MEASURES = (*KINDS, "step")
+"""Columns of numbers that an attempt may have; `step` is the training step of its model."""
 
 
 class AttemptRow(NamedTuple):
@@ -213,7 +215,7 @@ class RunInfo:
         return name
 
 
-@dataclass
+@dataclass(frozen=True)
 class LogSource:
     """The files of one run, and how to read them one record at a time."""
 
@@ -227,8 +229,6 @@ class LogSource:
     """Checksum of all files."""
     tag: str = ""
     """Checksum of the files with attempts: names attempts that have no id, the same for every copy of a file."""
-    handle: IO[bytes] | None = field(default=None, repr=False, compare=False)
-    """The file that is being read, for progress."""
 
     @property
     def file(self) -> Path:
@@ -238,17 +238,13 @@ class LogSource:
     def folder(self) -> Path:
         return self.file.resolve().parent
 
-    def position(self) -> int:
-        """Return how many bytes of the current file have been read."""
-        return 0 if self.handle is None or self.handle.closed else self.handle.tell()
-
     def lines(self, path: Path | None = None, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (line number, record) of a JSON Lines file; see `json_stream.lines`."""
-        return json_stream.lines(path or self.file, torn, self.watch)
+        return json_stream.lines(path or self.file, torn)
 
     def members(self, *keys: str) -> Iterator[tuple[str, Any, Any]]:
         """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
-        return json_stream.members(self.file, keys, watch=self.watch)
+        return json_stream.members(self.file, keys)
 
     def records(self, key: str, document: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
         """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""
@@ -262,10 +258,6 @@ class LogSource:
         """Load the companion file, by its name if there may be several; {} if there is none."""
         path = next((path for path in self.companions if name in (None, path.name)), None)
         return {} if path is None else json_stream.load_object(path)
-
-    def watch(self, file: IO[bytes]) -> None:
-        """Remember the file that was opened, for `position`."""
-        self.handle = file
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from scorelake.errors import DataError, LakeError
 from scorelake.ingest.contract import LogFormat, LogSource, refusal
 from scorelake.ingest.formats import FORMATS, GENERIC
 from scorelake.ingest.ingest_report import IngestReport
-from scorelake.ingest.probe import FileProbe, probe, probe_all
+from scorelake.ingest.json_stream import probe
 from scorelake.ingest.staging import MALFORMED
 from scorelake.storage.disk import checksum
 from scorelake.threads import parallel_map
@@ -44,6 +45,9 @@ def discover(
             else:
                 run = path if is_named else found.group(path)
                 groups.setdefault((found.name, run), []).append(path)
+    if not groups and not report.refused:
+        hint = f"formats: {', '.join(sorted(FORMATS))}"
+        raise refusal(f"no results in {len(report.ignored):,} files", ", ".join(paths)[:200], hint)
     sources = parallel_map(_to_source, groups.items())
     for _, source in sources:
         for path in source.companions:
@@ -88,37 +92,20 @@ def _detect(path: Path, only: LogFormat | None, is_named: bool, is_mapped: bool)
     if only is GENERIC or (only is None and is_mapped):
         return GENERIC if is_data else NOT_DATA
     formats = [only] if only else list(FORMATS.values())
-    matches = [format_ for format_ in formats if _matches(format_, seen)]
-    if not matches and seen.is_cut and is_data:
-        seen = probe_all(path)  # what the beginning lacks may follow a long transcript
-        matches = [format_ for format_ in formats if _matches(format_, seen)]
+    matches = []
+    for format_ in formats:
+        with suppress(*MALFORMED):  # values of an unexpected type: not one of its own
+            matches += [format_] * format_.detect(seen)
     if len(matches) > 1:
-        names = ", ".join(format_.name for format_ in matches)
-        raise refusal(f"could be {names}", path, "name the format")
+        raise refusal(f"could be {', '.join(format_.name for format_ in matches)}", path, "name the format")
     if matches:
         return matches[0]
-    error = _not_a_result(seen, only)
+    names = [f"{name:.40}" for name in seen.members or seen.first]
+    keys = ", ".join([*names[:8], *["..."] * (len(names) > 8)]) or "none"
+    what = f"{f'is not a {only.name} result' if only else 'has no known format'}; {seen.shape}, keys: {keys}"
+    reason = next(filter(None, (format_.explain(seen) for format_ in formats)), None)
     is_table = only is None and seen.shape in ("lines", "list") and any(seen.has(key) for key in VERDICTS)
-    if is_named or (is_data and (seen.is_broken or is_table)):
-        raise error
-    return error.what if is_data else NOT_DATA
-
-
-def _matches(format_: LogFormat, seen: FileProbe) -> bool:
-    """Ask an adapter; values of an unexpected type mean that the file is not one of its own."""
-    try:
-        return format_.detect(seen)
-    except MALFORMED:
-        return False
-
-
-def _not_a_result(seen: FileProbe, only: LogFormat | None) -> DataError:
-    if seen.is_broken:
-        return refusal("broken JSON", seen.path, "the file is truncated or was edited")
-    for format_ in [only] if only else FORMATS.values():
-        reason = format_.explain(seen)
-        if reason:
-            return refusal(reason, seen.path)
-    what = f"is not a {only.name} result" if only else "has no known format"
-    hint = f"formats: {', '.join(sorted(FORMATS))}; for any other table give --map"
-    return refusal(f"{what}; {seen.shape}, keys: {seen.keys}", seen.path, hint)
+    if is_named or (is_data and is_table):
+        hint = f"formats: {', '.join(sorted(FORMATS))}; for any other table give --map"
+        raise refusal(reason or what, path, None if reason else hint)
+    return (reason or what) if is_data else NOT_DATA

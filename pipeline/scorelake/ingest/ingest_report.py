@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,17 +48,19 @@ class SourceReport:
     files: list[str] = field(default_factory=list)
     """Files of the lake with these attempts."""
 
-    def set_counts(self, stats: AttemptStats, outcome: str) -> None:
-        """Copy the counts of the statistics."""
+    def set_counts(self, stats: AttemptStats, outcomes: Collection[str]) -> None:
+        """Copy the counts of the statistics. Verdicts and rewards have no common mean."""
         for name in ("rows", "graded", "ungraded", "duplicate", "errors"):
             setattr(self, name, getattr(stats, name))
-        self.passed = stats.total if outcome == "passed" else None
+        self.histogram = {str(n): problems for n, problems in stats.histogram.items()}
+        if len(outcomes) > 1:
+            return
+        self.passed = None if "score" in outcomes else stats.total
         self.mean = stats.total / stats.graded if stats.graded else None
         if stats.n_verdicts + stats.errors:
             self.mean_errors_failed = stats.verdict_total / (stats.n_verdicts + stats.errors)
         if stats.n_verdicts:
             self.mean_errors_ungraded = stats.verdict_total / stats.n_verdicts
-        self.histogram = {str(n): problems for n, problems in stats.histogram.items()}
 
 
 @dataclass
@@ -74,13 +76,15 @@ class IngestReport:
     """written, unchanged or refused."""
 
 
-def report_source(staged: StagedSource, outcome: str, files: Sequence[str], status: str = "written") -> SourceReport:
+def report_source(
+    staged: StagedSource, outcomes: Mapping[str, str], files: Sequence[str], status: str = "written"
+) -> SourceReport:
     """Build the report of one source."""
     run = staged.run
     out = SourceReport(str(staged.source.path), staged.format, status, run.run_id, run.model)
-    out.set_counts(staged.stats, outcome)
+    out.set_counts(staged.stats, {*outcomes.values()})
     out.rows, out.refused = out.rows + run.excluded_rows, run.excluded_rows
-    out.benchmarks = sorted({name or run.benchmark or "" for name in staged.benchmarks} - {""})
+    out.benchmarks = sorted({*staged.kinds} - {""})
     out.errors_counted_as = run.errors
     out.choices = [line for line in run.choices.values() if line]
     out.notes, out.files = list(run.notes), sorted(files)
@@ -112,19 +116,18 @@ def format_report(report: SourceReport) -> str:
         lines.append(f"  passed    {report.passed:,.0f} of {report.graded:,} = {report.mean:.6g}")
     elif report.mean is not None:
         lines.append(f"  reward    mean {report.mean:.6g}")
-    if report.errors:
+    if report.errors and report.mean_errors_failed is not None:
         counted = f", counted as {report.errors_counted_as}" if report.errors_counted_as else ""
-        both_means = (report.mean_errors_failed, report.mean_errors_ungraded)
-        failed, ungraded = ("undefined" if mean is None else f"{mean:.6g}" for mean in both_means)
-        both = f"mean {failed} with them as failures, {ungraded} without them"
+        ungraded = report.mean_errors_ungraded
+        both = f"mean {report.mean_errors_failed:.6g} with them as failures, "
+        both += f"{'undefined' if ungraded is None else f'{ungraded:.6g}'} without them"
         lines.append(f"  errors    {report.errors:,} without a verdict{counted}: {both}")
     if report.histogram:
         cells = [f"{problems:,} with {n}" for n, problems in list(report.histogram.items())[:6]]
         more = ", ..." if len(report.histogram) > 6 else ""
         lines.append(f"  n         problems by attempts: {', '.join(cells)}{more}")
     lines += [f"  chosen    {choice}" for choice in report.choices]
-    agreeing = [claim for claim in report.claims if not claim["differ"]]
-    lines += [f"  agrees    {claim['name']} {claim['theirs']:.6g}" for claim in agreeing]
+    lines += [f"  agrees    {each['name']} {each['theirs']:.6g}" for each in report.claims if not each["differ"]]
     lines += [f"  warning   {warning}" for warning in report.warnings]
     lines += [f"  note      {note}" for note in report.notes]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
@@ -17,20 +17,22 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from scorelake.errors import DataError, StorageError, UsageError
-from scorelake.ingest.checks import check_sources
-from scorelake.ingest.contract import CHOICES, IngestOptions, LogFormat, LogSource, names_task
+from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
+from scorelake.ingest.contract import CHOICES, IngestOptions, LogFormat, LogSource, names_task, refusal
 from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
-from scorelake.ingest.staging import StagedSource, Tick, stage
+from scorelake.ingest.staging import StagedSource, describe_mixed, stage
 from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
 from scorelake.storage import disk
 
-VERSION = 3
+VERSION = 4
 """Version of the adapters' results; a higher one reads every source again."""
 PARALLEL_BYTES = 16 << 20
 """Size of all sources above which several processes are worth their start."""
 Progress: TypeAlias = Callable[[str, int, int], None]
+Record: TypeAlias = dict[str, Any]
+"""What the description of a lake holds of a source."""
 Task: TypeAlias = tuple[str, LogSource, IngestOptions, Path]
 
 
@@ -60,60 +62,59 @@ def ingest(
         Refused sources are not raised but listed in the report.
     """
     options = options or IngestOptions()
-    _check_arguments(paths, lake, format_name)
+    if any(disk.is_remote(location) for location in (lake, *paths)):
+        raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
+    if format_name not in ("auto", *FORMATS):
+        raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of {', '.join(sorted(FORMATS))}")
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
         sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
-        if not sources and not report.refused:
-            what = f"no results in {len(report.ignored):,} files"
-            raise DataError(what, where=", ".join(paths)[:200], hint=f"formats: {', '.join(sorted(FORMATS))}")
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
-        records = {source_key(*one): target.unchanged(*one, digest) for one in sources}
+        keyed = {source_key(*one): one for one in sources}
+        records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}
         read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
-        staged = read([one for one in sources if records[source_key(*one)] is None], folder=folder / "changed")
-        # What has not changed is read again only where new attempts may contradict it, or be those of a retry.
-        related = [one for one in sources if _is_related(records[source_key(*one)], staged)]
-        staged += read(related, folder=folder / "related")
-        records |= dict.fromkeys(source_key(*one) for one in related)
+        staged = read([one for key, one in keyed.items() if records[key] is None], folder=folder / "changed")
+        related = _list_related(target.sources, records, staged)
+        staged += read([keyed[key] for key in related], folder=folder / "related")
+        records |= dict.fromkeys(related)
         others = _retain(target.sources, sources, records, staged, report)
-        accepted, outcome = check_sources(staged, others, report)
-        report.total.notes += _unused_choices(options, staged) if len(staged) == len(sources) else []
+        accepted, outcomes = check_sources(staged, others, report)
+        report.total.notes += _unused_choices(options, staged) * (len(staged) == len(sources))
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         else:
-            files, written = _write(accepted, outcome, digest, folder, report)
+            files, written = _write(accepted, outcomes, digest, folder, report)
             report.status = "written" if target.commit(files, others | written) else "unchanged"
     return report
 
 
-def _check_arguments(paths: Sequence[str], lake: str, format_name: str) -> None:
-    if any(disk.is_remote(location) for location in (lake, *paths)):
-        raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
-    if format_name not in ("auto", *FORMATS):
-        raise UsageError(
-            f"unknown format {format_name}", where="FORMAT", hint=f"one of auto, {', '.join(sorted(FORMATS))}"
-        )
+def _list_related(
+    old: Mapping[str, Record], records: Mapping[str, Record | None], staged: list[StagedSource]
+) -> list[str]:
+    """List unchanged sources to read again, since those that were read may contradict them, or retry them.
 
-
-def _is_related(record: dict[str, Any] | None, staged: list[StagedSource]) -> bool:
-    """Check whether a source in the lake has a model and a benchmark in common with those that were read."""
-    if record is None:
-        return False
-    model, benchmarks = record["report"]["model"], set(record["report"]["benchmarks"])
-    return any(
-        benchmarks & {name or source.run.benchmark for name in source.benchmarks}
-        and (model == source.run.model or None in (model, source.run.model))
-        for source in staged
-    )
+    Or since the values of their benchmark are no longer verdicts, or no longer rewards.
+    """
+    kinds = [source.kinds for source in staged] + [
+        each["kinds"] for key, each in old.items() if records.get(key, each)
+    ]
+    outcomes, out = choose_outcomes(kinds), []
+    for key, record in records.items():
+        model, names = record and record["report"]["model"], record["outcomes"] if record else {}
+        shared = [source for source in staged if names.keys() & source.kinds.keys()]
+        is_shared = any(model == source.run.model or None in (model, source.run.model) for source in shared)
+        if is_shared or any(outcomes[name] != outcome for name, outcome in names.items()):
+            out.append(key)
+    return out
 
 
 def _retain(
-    old: dict[str, dict[str, Any]],
+    old: dict[str, Record],
     sources: list[tuple[LogFormat, LogSource]],
-    records: dict[str, dict[str, Any] | None],
+    records: dict[str, Record | None],
     staged: list[StagedSource],
     report: IngestReport,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Record]:
     """Return the records of the lake that stay: unchanged sources, and those of other paths that nothing replaces.
 
     A log that was moved is recognised by its content; if it was changed as well, by the id of its run.
@@ -122,16 +123,121 @@ def _retain(
     report.sources += [SourceReport(**record["report"] | {"status": "unchanged"}) for record in out.values()]
     seen = {path_key(source.path) for _, source in sources}
     seen |= {path_key(Path(str(error.where))) for error in report.refused}
-    out |= {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
+    elsewhere = {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
+    out |= elsewhere
     for source in staged:
-        for key, record in old.items():
+        for key, record in elsewhere.items():
             is_same_run = source.run_key == record["run"] != "" and record["precedence"] <= source.run.precedence
-            if (
-                key not in records
-                and (is_same_run or source.source.digest == record["content"])
-                and out.pop(key, None)
-            ):
+            if (is_same_run or source.source.digest == record["content"]) and out.pop(key, None):
                 source.run.notes.append(f"replaces the attempts read from {record['report']['source']}: the same run")
+    return out
+
+
+def check_sources(
+    staged: list[StagedSource], others: Mapping[str, Record], report: IngestReport
+) -> tuple[list[StagedSource], dict[str, str]]:
+    """Return the sources to write and the outcome of every benchmark; add the rest and the total to the report.
+
+    `others` are records of sources that stay in the lake.
+    """
+    kept = []
+    logs: list[tuple[float, str, object]]
+    logs = [(each.run.precedence, each.run_key, each.source.path) for each in staged if each.run_key]
+    logs += [(each["precedence"], each["run"], each["report"]["source"]) for each in others.values() if each["run"]]
+    newest_logs = {run: (precedence, path) for precedence, run, path in sorted(logs, key=lambda log: log[0])}
+    for source in staged:
+        precedence, newest = newest_logs.get(source.run_key, (source.run.precedence, None))
+        if precedence > source.run.precedence:
+            source.run.notes.append(f"skipped: {newest} is a newer log of the same run")
+            report.sources.append(report_source(source, {}, [], "superseded"))
+        elif not source.stats.rows:
+            report.sources.append(report_source(source, {}, [], "empty"))
+        else:
+            kept.append(source)
+    kept, stats = _without_conflicts(kept, report)
+    # Where attempts stay in the lake, others of the benchmark have the same outcome.
+    outcomes = choose_outcomes(source.kinds for source in kept)
+    outcomes |= {name: outcome for record in others.values() for name, outcome in record["outcomes"].items()}
+    accepted = _with_outcomes(kept, outcomes, report)
+    if len(accepted) != len(kept) or stats.conflicts:
+        stats = compute_stats([(source.path, source.identity) for source in accepted])
+    report.total = SourceReport(notes=_protocol_notes(accepted))
+    report.total.set_counts(stats, {outcomes[name] for source in accepted for name in source.kinds})
+    rewards = sorted(name for name, outcome in outcomes.items() if outcome == "score")
+    if rewards and {*outcomes.values()} == {"passed", "score"}:
+        report.total.notes.append(f"rewards, not verdicts: {', '.join(rewards)}; the other benchmarks have verdicts")
+    return accepted, outcomes
+
+
+def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[list[StagedSource], AttemptStats]:
+    """Refuse sources that contradict each other; return the others and the statistics of all."""
+    files = [(source.path, source.identity) for source in kept]
+    stats = kept[0].stats if len(kept) == 1 else compute_stats(files)
+    if stats.mixed_problem is not None:
+        (i, row), (j, other_row) = find_mixed_rows(files, stats.mixed_problem)
+        what = describe_mixed(kept[i], row, other_row, kept[j])
+        report.refused += [refusal(what, kept[at].source.path, "ingest one of the two") for at in {i, j}]
+        return _without_conflicts([source for at, source in enumerate(kept) if at not in (i, j)], report)
+    for (i, row), (j, other_row) in stats.conflicts:
+        one, two = kept[i].row(row), kept[j].row(other_row)
+        what = (
+            f"one attempt, two verdicts: problem {one['problem_id']}, attempt {one['attempt']} is "
+            f"{one['value']:g} here and {two['value']:g} in {kept[j].source.path}"
+        )
+        report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
+    listed = {error.where for error in report.refused}
+    for i in sorted(stats.conflicting_sources):
+        if str(kept[i].source.path) not in listed:
+            what = "has verdicts on attempts that another file contradicts"
+            report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
+    return [source for i, source in enumerate(kept) if i not in stats.conflicting_sources], stats
+
+
+def choose_outcomes(kinds: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Choose passed or score for every benchmark: score where there are rewards and no source has verdicts."""
+    by_benchmark: dict[str, set[str]] = {}
+    for benchmark, kind in (item for each in kinds for item in each.items()):
+        by_benchmark.setdefault(benchmark, set()).add(kind)
+    return {
+        name: "score" if "score" in each and "passed" not in each else "passed" for name, each in by_benchmark.items()
+    }
+
+
+def _with_outcomes(kept: list[StagedSource], outcomes: Mapping[str, str], report: IngestReport) -> list[StagedSource]:
+    """Refuse sources whose values are not what their benchmarks have."""
+    accepted = []
+    for source in kept:
+        stats, where = source.stats, source.source.path
+        wrong = [name for name, kind in source.kinds.items() if kind not in ("either", outcomes[name])]
+        if not wrong:
+            accepted.append(source)
+        elif outcomes[wrong[0]] == "score":
+            what = f"has verdicts, but the lake has rewards of {wrong[0]}"
+            report.refused.append(refusal(what, where, "give another --lake"))
+        else:
+            extent = f"from {stats.minimum:g} to {stats.maximum:g}"
+            what = f"{stats.non_binary.total():,} of {stats.graded:,} values are not 0 or 1 ({extent})"
+            hint = f"there are verdicts of {wrong[0]}: set the smallest reward that passes with --threshold, "
+            hint += "or ingest all logs at once into a new lake"
+            report.refused.append(refusal(what, where, hint))
+    return accepted
+
+
+def _protocol_notes(kept: list[StagedSource]) -> list[str]:
+    """List the settings by which one model's attempts at one benchmark will not be pooled."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for source in kept:
+        key = source.run.model, source.run.benchmark, source.format
+        groups.setdefault(key, []).append(source.run.protocol)
+    out = []
+    for (model, benchmark, _), protocols in groups.items():
+        keys = sorted({key for protocol in protocols for key in protocol})
+        differ = [key for key in keys if len({json.dumps(protocol.get(key)) for protocol in protocols}) > 1]
+        if differ:
+            out.append(
+                f"{model} on {benchmark}: {len(protocols)} sources differ in {', '.join(differ)} and are not pooled; "
+                f"--protocol-ignore {','.join(differ)} pools them"
+            )
     return out
 
 
@@ -158,36 +264,24 @@ def _stage_all(
     """Read the sources in this process, or in several if there is enough to read. Results keep their order."""
     sizes = [sum(path.stat().st_size for path in source.files) for _, source in inputs]
     tasks: list[Task] = [(item.name, source, options, folder / str(i)) for i, (item, source) in enumerate(inputs)]
-    n_workers = workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1)
+    n_workers = min(workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1), len(tasks))
     results: dict[int, StagedSource | DataError] = {}
-
-    def add(i: int, result: StagedSource | DataError) -> None:
+    for i, result in _run_parallel(tasks, n_workers) if n_workers > 1 else enumerate(map(_run_task, tasks)):
         results[i] = result
         progress("reading", sum(sizes[j] for j in results), sum(sizes))
-
-    if min(n_workers, len(tasks)) > 1:
-        _run_parallel(tasks, n_workers, add)
-    else:
-        for i, task in enumerate(tasks):
-
-            def tick(source: LogSource = task[1], done: int = sum(sizes[:i])) -> None:
-                progress("reading", done + source.position(), sum(sizes))
-
-            add(i, _run_task(task, tick))
     in_order = [results[i] for i in range(len(tasks))]
     refused = {str(result): result for result in in_order if isinstance(result, DataError)}
     report.refused += refused.values()  # a broken file that several sources share is named once
     return [result for result in in_order if isinstance(result, StagedSource)]
 
 
-def _run_parallel(tasks: Sequence[Task], workers: int, add: Callable[[int, StagedSource | DataError], None]) -> None:
+def _run_parallel(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, StagedSource | DataError]]:
     spawn = multiprocessing.get_context("spawn")  # threads of Polars and Arrow do not survive a fork
     ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    with ProcessPoolExecutor(min(workers, len(tasks)), spawn, *ignore_interrupt) as pool:
+    with ProcessPoolExecutor(workers, spawn, *ignore_interrupt) as pool:
         try:
             futures = {pool.submit(_run_task, task): i for i, task in enumerate(tasks)}
-            for future in as_completed(futures):
-                add(futures[future], future.result())
+            yield from ((futures[future], future.result()) for future in as_completed(futures))
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
@@ -197,24 +291,25 @@ def _run_parallel(tasks: Sequence[Task], workers: int, add: Callable[[int, Stage
             raise
 
 
-def _run_task(task: Task, tick: Tick = lambda: None) -> StagedSource | DataError:
+def _run_task(task: Task) -> StagedSource | DataError:
     name, source, options, folder = task
     try:
-        return stage(FORMATS[name], source, options, folder, tick)
+        return stage(FORMATS[name], source, options, folder)
     except DataError as error:
         # A copy has no traceback, whose frames would keep the file open.
         return DataError(error.what, where=error.where, hint=error.hint)
 
 
 def _write(
-    sources: list[StagedSource], outcome: str, digest: str, folder: Path, report: IngestReport
-) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
+    sources: list[StagedSource], outcomes: Mapping[str, str], digest: str, folder: Path, report: IngestReport
+) -> tuple[dict[str, Path], dict[str, Record]]:
     """Write the files of all sources to the folder; return them by name, and the records of the sources."""
     files: dict[str, Path] = {}
     records = {}
     for i, staged in enumerate(sources):
-        written = write_files(staged, outcome, digest, folder / f"out-{i}")
-        source_report = report_source(staged, outcome, list(written))
+        own = {name: outcomes[name] for name in staged.kinds}
+        written = write_files(staged, own, digest, folder / f"out-{i}")
+        source_report = report_source(staged, own, list(written))
         if set(written) <= set(files):
             source_report.notes.append("has the same attempts as another file of this run")
         files |= written
@@ -224,9 +319,11 @@ def _write(
             "options": digest,
             "run": staged.run_key,
             "precedence": staged.run.precedence,
-            "outcome": outcome,
+            "kinds": staged.kinds,
+            "outcomes": own,
             "has_answers": staged.has_answers,
             "carried": list(staged.carried),
+            "measures": list(staged.measures),
             "files": source_report.files,
             "report": asdict(source_report),
         }

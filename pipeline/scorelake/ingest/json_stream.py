@@ -1,4 +1,4 @@
-"""Read JSON of any size one record at a time: JSON Lines, or the elements of one large document; packed or not.
+"""Read JSON of any size one record at a time, packed or not, and inspect files to recognise their format by content.
 
 Python's own parser does the parsing, so that NaN and Infinity, which several tools write, are accepted. A key that
 occurs twice in an object is refused, since the verdict would be ambiguous. Lines end with \\n only: tools write
@@ -18,8 +18,9 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, Any, cast
 
 from scorelake.errors import DataError
 from scorelake.ingest.values import quote
@@ -37,8 +38,8 @@ else:
 __all__ = ["ZipFile"]
 
 CHUNK = 1 << 20
-MAX_RECORD = 1 << 29
-"""Maximum length of one record, in characters."""
+MAX_RECORD = 1 << 27
+"""Maximum length of one record, in characters: a packed file of 1 MB may have records of 1 GB."""
 MAX_KEYS = 1_000_000
 """Keys of one streamed object that are remembered to find repeats; repeated attempts are detected anyway."""
 _EDGE = 16
@@ -47,8 +48,6 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 _DAMAGED = (BadZipFile, ZstdError, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError, ValueError)
 """Errors of unpacking what is truncated, damaged (a negative offset is a ValueError), encrypted, or not UTF-8."""
-Watch: TypeAlias = Callable[[IO[bytes]], None]
-"""Gets the file that was opened, to report progress."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,17 +77,10 @@ def archive_errors(path: object) -> Iterator[None]:
         raise DataError(what, where=str(path), hint="copy the complete file again") from None
 
 
-def member_names(archive: ZipFile) -> tuple[str, ...]:
-    """Return the names of the files in an archive, without folders."""
-    return tuple(name for name in archive.namelist() if not name.endswith("/"))
-
-
 @contextmanager
-def open_unpacked(path: Path, watch: Watch | None = None) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
     """Open a file; gzip, and a zip of one file, are unpacked. Damaged archives are refused."""
     with archive_errors(path), path.open("rb") as plain:
-        if watch:
-            watch(plain)
         magic = plain.read(4)
         plain.seek(0)
         if magic[:2] == GZIP:
@@ -96,7 +88,7 @@ def open_unpacked(path: Path, watch: Watch | None = None) -> Iterator[IO[bytes]]
                 yield cast(IO[bytes], file)
         elif magic == ZIP:
             with ZipFile(plain) as archive:
-                names = member_names(archive)
+                names = [name for name in archive.namelist() if not name.endswith("/")]
                 if len(names) != 1:
                     raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
                 with archive.open(names[0]) as file:
@@ -122,10 +114,7 @@ def _broken(error: Exception | str, where: str, line: int, column: int) -> DataE
 def load(path: Path) -> Any:
     """Load a small document: a header, a report, a config."""
     with open_unpacked(path) as file:
-        text = file.read(MAX_RECORD + 1).decode("utf-8-sig")
-    if len(text) > MAX_RECORD:
-        raise DataError(f"larger than {MAX_RECORD:,} bytes", where=str(path))
-    return decode(text, str(path))
+        return JsonReader(file, str(path)).document()
 
 
 def load_object(path: Path) -> dict[str, Any]:
@@ -136,9 +125,9 @@ def load_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def text_lines(path: Path, watch: Watch | None = None) -> Iterator[tuple[int, str]]:
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers, including the line end."""
-    with open_unpacked(path, watch) as file:
+    with open_unpacked(path) as file:
         number = 0
         while raw := file.readline(MAX_RECORD):
             number += 1
@@ -154,14 +143,12 @@ def text_lines(path: Path, watch: Watch | None = None) -> Iterator[tuple[int, st
             yield number, text
 
 
-def lines(
-    path: Path, torn: list[int] | None = None, watch: Watch | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def lines(path: Path, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, record) of JSON Lines. A broken line is refused, not skipped.
 
     If `torn` is given, an incomplete last line ends the file and its number is appended there.
     """
-    for number, text in text_lines(path, watch):
+    for number, text in text_lines(path):
         if not text.strip():
             continue
         if number == 1 and text.strip() == "{":  # one indented document
@@ -179,15 +166,13 @@ def lines(
         yield number, record
 
 
-def members(
-    path: Path, keys: Collection[str] = (), chunk: int = CHUNK, watch: Watch | None = None
-) -> Iterator[tuple[str, Any, Any]]:
+def members(path: Path, keys: Collection[str] = (), chunk: int = CHUNK) -> Iterator[tuple[str, Any, Any]]:
     """Yield (key, name, value) of a document. Elements below `keys` come one by one, named by their index or key.
 
     With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). The elements of a
     document that is a list have the key "". A truncated document and text after its end are refused.
     """
-    with open_unpacked(path, watch) as file:
+    with open_unpacked(path) as file:
         yield from JsonReader(file, str(path), chunk).members(keys)
 
 
@@ -212,6 +197,16 @@ class JsonReader:
                 yield from ((name, inner, self.value()) for inner in self.items())
             else:
                 yield name, None, self.value()
+        self.end()
+
+    def document(self) -> Any:
+        """Decode all of it."""
+        value = self.value()
+        self.end()
+        return value
+
+    def end(self) -> None:
+        """Refuse text after the end of the document."""
         if self.peek():
             raise self.broken("text after the end of the document")
 
@@ -276,7 +271,7 @@ class JsonReader:
         waiting = len(self.text) - self.at
         if waiting > MAX_RECORD:
             raise DataError(f"one record is longer than {MAX_RECORD:,} characters", where=self.where)
-        raw = self.file.read(max(self.chunk, waiting))
+        raw = self.file.read(min(max(self.chunk, waiting), MAX_RECORD + 1 - waiting))
         self.is_complete = not raw
         self.line, self.column = self.line_and_column()
         self.text = self.text[self.at :] + self.decoder.decode(raw, final=self.is_complete)
@@ -292,3 +287,82 @@ class JsonReader:
         """Build the error for the current position."""
         line, column = self.line_and_column()
         return _broken(error, self.where, line, column + 1)
+
+
+OUTLINE = 16
+"""Elements of a list or object that a probe keeps."""
+
+
+@dataclass(frozen=True)
+class FileProbe:
+    """The layout of a file. Names decide nothing."""
+
+    path: Path
+    shape: str
+    """empty, pointer, zip, parquet, object, list, lines or text."""
+    first: dict[str, Any] = field(default_factory=dict)
+    """The outline of the document, its first element or its first line."""
+    members: tuple[str, ...] = ()
+    """Names inside a zip."""
+
+    def has(self, *keys: str) -> bool:
+        """Check that the first record has all keys."""
+        return all(key in self.first for key in keys)
+
+    @property
+    def has_records(self) -> bool:
+        """JSON Lines; a file of one line is also a document."""
+        return self.shape in ("lines", "object")
+
+
+def records_with(*keys: str) -> Callable[[FileProbe], bool]:
+    """Detect JSON Lines by the keys of the first record."""
+    return lambda probe: probe.has_records and probe.has(*keys)
+
+
+def list_with(*keys: str) -> Callable[[FileProbe], bool]:
+    """Detect a JSON list by the keys of its first element."""
+    return lambda probe: probe.shape == "list" and probe.has(*keys)
+
+
+def probe(path: Path) -> FileProbe:
+    """Inspect a file. Raises DataError for an archive that cannot be unpacked, and for broken JSON.
+
+    A document is read to its end, since the keys that show its format may follow a long transcript.
+    """
+    with path.open("rb") as plain:
+        start = plain.read(64)
+    for magic, shape in ((b"version https://git-lfs", "pointer"), (b"PAR1", "parquet")):
+        if start.startswith(magic):
+            return FileProbe(path, shape)
+    if start.startswith(ZIP):
+        with archive_errors(path), ZipFile(path) as archive:
+            names = tuple(name for name in archive.namelist() if not name.endswith("/"))
+        if len(names) != 1:
+            return FileProbe(path, "zip", members=names)
+    with open_unpacked(path) as file:
+        reader = JsonReader(file, str(path))
+        try:
+            opening = reader.peek()
+        except UnicodeDecodeError:
+            return FileProbe(path, "text")
+        if opening == "[":
+            first = next((reader.value() for _ in reader.items()), None)
+            return FileProbe(path, "list", first if isinstance(first, dict) else {})
+        if opening != "{":
+            return FileProbe(path, "text" if opening else "empty")
+        first = {name: _outline(reader) for name in reader.items()}
+        return FileProbe(path, "lines" if reader.peek() == "{" else "object", first)
+
+
+def _outline(reader: JsonReader) -> Any:
+    """Read a value; of a long list or object keep the first elements."""
+    opening = reader.peek()
+    if opening not in ("[", "{"):
+        return reader.value()
+    kept: dict[Any, Any] = {}
+    for name in reader.items():
+        value = reader.value()
+        if len(kept) < OUTLINE:
+            kept[name] = value
+    return list(kept.values()) if opening == "[" else kept

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -23,15 +23,16 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.ingest import values
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
-from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 
 BATCH = 1 << 14
 """Attempts that are held in memory."""
 NAMES = ("subject", "benchmark", "model")
 PROBLEM = (*NAMES, "protocol", "problem_id")
 _TYPES = {"value": pa.float64(), "error": pa.bool_(), "content_hash": pa.uint32()}
-_TYPES |= dict.fromkeys(MEASURES, pa.float64())
-Tick: TypeAlias = Callable[[], None]
+_TYPES |= dict.fromkeys(MEASURES, pa.float64()) | {"step": pa.int64()}
+_MAX_MEASURE = 1e8
+"""The largest that `score` accepts."""
 MALFORMED = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 """Errors that adapters raise on a record of an unexpected layout."""
 
@@ -52,6 +53,14 @@ class StagedSource:
     measures: tuple[str, ...]
     """Those of MEASURES that any attempt has."""
     stats: AttemptStats
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Whether the values of each benchmark are verdicts (passed), rewards (score), or may be either."""
+        kind = "passed" if self.run.outcome == "passed" else "either"
+        names = [name or self.run.benchmark or "" for name in self.benchmarks]
+        rewards = {names[code] for code in self.stats.non_binary} if kind == "either" else set()
+        return {name: "score" if name in rewards else kind for name in names}
 
     @property
     def run_key(self) -> str:
@@ -77,50 +86,44 @@ class StagedSource:
         return pl.scan_parquet(self.path, glob=False).slice(index, 1).collect().row(0, named=True)
 
 
-def stage(
-    format: LogFormat,  # noqa: A002
-    source: LogSource,
-    options: IngestOptions,
-    folder: Path,
-    tick: Tick = lambda: None,
-) -> StagedSource:
+def stage(format: LogFormat, source: LogSource, options: IngestOptions, folder: Path) -> StagedSource:  # noqa: A002
     """Read and check every attempt of a source. DataError names the source and the record that is wrong."""
     count = 0
     run = RunInfo(source.path, options, format.outcome, options.errors or format.errors)
     if format.passes and options.threshold is not None:
         run.outcome = "score"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "attempts.parquet"
+    carried: tuple[str, ...] = ()
+    codes: dict[str, int] = {}
     try:
-        with closing(_StageWriter(folder, run, format.passes)) as writer:
-            waiting: list[AttemptRow] = []
-            for row in format.read(source, options, run):
-                waiting.append(row)
-                count += 1
-                if len(waiting) == BATCH:
-                    writer.write(waiting)
-                    waiting = []
-                    tick()
-            if waiting or not count:
-                writer.write(waiting)
-        path, codes, carried = writer.path, list(writer.codes), tuple(writer.carried)
+        rows = format.read(source, options, run)
+        with ExitStack() as files:
+            writer: pq.ParquetWriter | None = None
+            while (batch := list(islice(rows, BATCH))) or writer is None:
+                count += len(batch)
+                carried = carried if writer else tuple({name: 0 for row in batch for name in row.carried or ()})
+                table = _to_table(batch, run, format.passes, carried, codes)
+                if writer is None:
+                    writer = pq.ParquetWriter(path, table.schema, compression="lz4", use_dictionary=False)
+                    files.enter_context(writer)
+                writer.write_table(table)
         frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, *MEASURES, "answer").count()).collect()
         named = frame.row(0, named=True)
         _resolve(run, [name for name in ("benchmark", "model") if named[name] < count])
         has = named["answer"] > 0, named["subject"] > 0, tuple(name for name in MEASURES if named[name])
-        out = StagedSource(source, format.name, path, run, codes, carried, *has, compute_stats([(path, None)]))
+        out = StagedSource(source, format.name, path, run, list(codes), carried, *has, compute_stats([(path, None)]))
         _check(out)
         return out
     except DataError as error:
         if error.where is not None:
             raise
-        raise DataError(f"{error.what}{_after(count)}", where=str(source.path), hint=error.hint) from None
+        raise refusal(f"{error.what}{_after(count)}", source.path, error.hint) from None
     except MALFORMED as error:
         reason = str(error) if isinstance(error, ValueError) else "a value has an unexpected type"
         if isinstance(error, KeyError):
             reason = f"{values.quote(error.args[0])} is missing or unknown"
-        what = f"not in the layout of {format.name} ({reason:.120}){_after(count)}"
-        raise DataError(what, where=str(source.path)) from None
-    finally:
-        source.handle = None  # an open file cannot be sent from a worker process
+        raise refusal(f"not in the layout of {format.name} ({reason:.120}){_after(count)}", source.path) from None
 
 
 def _after(count: int) -> str:
@@ -134,14 +137,11 @@ def _resolve(run: RunInfo, unnamed: list[str]) -> None:
         given, own = options.fixed_name(column), getattr(run, column)
         if column == "model" and given and own and given != own:
             run.notes.append(f"the file names the model {own}; --model makes it {given}")
-        name = given or getattr(run, column) or None
-        if column == "benchmark" and run.rows_name_benchmark:
-            name = None
+        name = None if column == "benchmark" and run.rows_name_benchmark else given or own or None
         setattr(run, column, None if name is None else values.to_name(name, column))
-    missing = [column for column in unnamed if getattr(run, column) is None]
-    if missing:
+    if missing := [column for column in unnamed if getattr(run, column) is None]:
         hint = f"give {' and '.join(f'--{column}' for column in missing)}"
-        raise DataError(f"no {' and no '.join(missing)} in the file", where=str(run.path), hint=hint)
+        raise refusal(f"no {' and no '.join(missing)} in the file", run.path, hint)
     run.protocol, run.provenance = (
         {key: value for key, value in _to_settings(settings, options).items() if value is not None}
         for settings in (run.protocol, run.provenance)
@@ -152,95 +152,72 @@ def _resolve(run: RunInfo, unnamed: list[str]) -> None:
 
 def _check(staged: StagedSource) -> None:
     """Refuse one id for two problems, and repeated attempts where there can be none."""
-    stats, where = staged.stats, str(staged.source.path)
+    stats, where = staged.stats, staged.source.path
     if stats.mixed_problem is not None:
         (_, row), (_, other) = find_mixed_rows([(staged.path, None)], stats.mixed_problem)
-        raise DataError(describe_mixed(staged, row, other, None), where=where)
+        raise refusal(describe_mixed(staged, row, other), where)
     if staged.run.unique_attempts and stats.first_repeat is not None:
         row = stats.first_repeat[1]
         what = f"problem_id {staged.row(row)['problem_id']} occurs twice in one run (attempt {row + 1:,})"
-        raise DataError(what, where=where, hint="rows of several filters or graders cannot be distinguished")
+        raise refusal(what, where, "rows of several filters or graders cannot be distinguished")
 
 
-def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: StagedSource | None) -> str:
+def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: StagedSource | None = None) -> str:
     """Describe a problem_id that stands for two problems."""
     there = f" of {elsewhere.source.path}" if elsewhere else ""
     name = staged.row(row)["problem_id"]
     return f"problem_id {name} has conflicting contents (attempt {row + 1:,} and attempt {other + 1:,}{there})"
 
 
-class _StageWriter:
-    """Writes batches of attempts to the staged file."""
-
-    def __init__(self, folder: Path, run: RunInfo, passes: Callable[[float], bool] | None) -> None:
-        self.run, self.options, self.passes = run, run.options, passes
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "attempts.parquet"
-        self.writer: pq.ParquetWriter | None = None
-        self.carried: dict[str, None] = {}
-        self.codes: dict[str, int] = {}
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-
-    def write(self, rows: list[AttemptRow]) -> None:
-        """Check, convert and write a batch. The first one decides which columns are carried."""
-        if self.writer is None:
-            self.carried = dict.fromkeys(name for row in rows for name in row.carried or ())
-        columns = self._convert(rows)
-        batch = pa.table({name: pa.array(each, _TYPES.get(name, pa.string())) for name, each in columns.items()})
-        frame = pl.DataFrame(pl.from_arrow(batch))
-        names = frame["benchmark"].fill_null("")
-        for name in names.unique().sort():
-            self.codes.setdefault(name, len(self.codes))
-        # Hashes are stable within one version of Polars, which is enough for files that the same run reads.
-        batch = batch.append_column("problem_hash", frame.select(PROBLEM).hash_rows(seed=1).to_arrow())
-        batch = batch.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
-        codes = names.replace_strict(self.codes, return_dtype=pl.UInt32)
-        batch = batch.append_column("benchmark_code", codes.to_arrow())
-        if self.writer is None:
-            self.writer = pq.ParquetWriter(self.path, batch.schema, compression="lz4", use_dictionary=False)
-        self.writer.write_table(batch)
-
-    def _convert(self, rows: list[AttemptRow]) -> dict[str, Any]:
-        fields = tuple(AttemptRow.__annotations__)
-        raw = dict(zip(fields, zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
-        errors = [row.value is None if row.error is None else row.error for row in rows]
-        out: dict[str, Any] = {
-            "problem_id": _to_names(raw["problem_id"], "problem id"),
-            "attempt": _to_names(raw["attempt"], "attempt"),
-            "value": [self._value(value, error) for value, error in zip(raw["value"], errors, strict=True)],
-            "error": errors,
-            "answer": [values.to_answer(answer) for answer in raw["answer"]],
-            "protocol": [
-                None if protocol is None else json.dumps(_to_settings(protocol, self.options), sort_keys=True)
-                for protocol in raw["protocol"]
-            ],
-            "content_hash": [
-                None if content is None else zlib.crc32(str(content).encode("utf-8", "backslashreplace"))
-                for content in raw["content"]
-            ],
-        }
-        for name in NAMES:
-            rows_name_it = name == "benchmark" and self.run.rows_name_benchmark
-            is_fixed = self.options.fixed_name(name) is not None and not rows_name_it
-            out[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
-        for name in MEASURES:
-            out[name] = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
-        for name in self.carried:
-            out[name] = [values.to_answer((carried or {}).get(name)) for carried in raw["carried"]]
-        return out
-
-    def _value(self, value: float | None, is_error: bool) -> float | None:
-        if is_error:
-            return 0.0 if self.run.errors == "fail" else None
-        threshold = self.options.threshold
-        if value is None:
-            return None
-        if threshold is not None and self.run.outcome == "score":
-            return float(value >= threshold)
-        return value if self.passes is None else float(self.passes(value))
+def _to_table(
+    rows: list[AttemptRow],
+    run: RunInfo,
+    passes: Callable[[float], bool] | None,
+    carried: Sequence[str],
+    codes: dict[str, int],
+) -> pa.Table:
+    """Check and convert a batch of attempts. New benchmarks are added to the codes."""
+    options = run.options
+    raw = dict(zip(AttemptRow._fields, zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
+    errors = [row.value is None if row.error is None else row.error for row in rows]
+    on_error = 0.0 if run.errors == "fail" else None
+    passes = options.threshold.__le__ if run.outcome == "score" and options.threshold is not None else passes
+    columns: dict[str, Any] = {
+        "problem_id": _to_names(raw["problem_id"], "problem id"),
+        "attempt": _to_names(raw["attempt"], "attempt"),
+        "value": [
+            on_error if error else value if passes is None or value is None else float(passes(value))
+            for value, error in zip(raw["value"], errors, strict=True)
+        ],
+        "error": errors,
+        "answer": [values.to_answer(answer) for answer in raw["answer"]],
+        "protocol": [
+            json.dumps(_to_settings(each, options), sort_keys=True) if each else None for each in raw["protocol"]
+        ],
+        "content_hash": [
+            None if content is None else zlib.crc32(str(content).encode("utf-8", "backslashreplace"))
+            for content in raw["content"]
+        ],
+    }
+    for name in NAMES:
+        is_fixed = options.fixed_name(name) is not None and not (name == "benchmark" and run.rows_name_benchmark)
+        columns[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
+    for name in MEASURES:
+        numbers = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
+        # A clock that was set back gives a negative time, which is no measurement.
+        columns[name] = [x if x is None or name == "step" or 0 <= x <= _MAX_MEASURE else None for x in numbers]
+    for name in carried:
+        columns[name] = [values.to_answer((each or {}).get(name)) for each in raw["carried"]]
+    table = pa.table({name: pa.array(each, _TYPES.get(name, pa.string())) for name, each in columns.items()})
+    frame = pl.DataFrame(pl.from_arrow(table))
+    benchmarks = frame["benchmark"].fill_null("")
+    for benchmark in benchmarks.unique().sort():
+        codes.setdefault(benchmark, len(codes))
+    # Hashes are stable within one version of Polars, which is enough for files that the same run reads.
+    table = table.append_column("problem_hash", frame.select(PROBLEM).hash_rows(seed=1).to_arrow())
+    table = table.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
+    benchmark_codes = benchmarks.replace_strict(codes, return_dtype=pl.UInt32)
+    return table.append_column("benchmark_code", benchmark_codes.to_arrow())
 
 
 def _to_settings(protocol: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from scorelake.errors import DataError, LockedError, UsageError
 from scorelake.ingest import values
-from scorelake.ingest.contract import LogFormat, LogSource
+from scorelake.ingest.contract import KINDS, MEASURES, LogFormat, LogSource, refusal
 from scorelake.ingest.staging import StagedSource
 from scorelake.storage import disk
 from scorelake.storage.files import HIVE_NULL
@@ -55,12 +55,11 @@ class TargetLake:
     @property
     def sources(self) -> dict[str, dict[str, Any]]:
         """Records of the sources in force, by key."""
-        sources: dict[str, dict[str, Any]] = self.description.get("sources", {})
-        return sources
+        return dict(self.description.get("sources", {}))
 
-    def unchanged(self, format_: LogFormat, source: LogSource, options_digest: str) -> dict[str, Any] | None:
+    def unchanged(self, key: str, source: LogSource, options_digest: str) -> dict[str, Any] | None:
         """Return the record of a source that was read with the same content and options, if its files are here."""
-        record = self.sources.get(source_key(format_, source), {})
+        record = self.sources.get(key, {})
         is_same = (record.get("content"), record.get("options")) == (source.digest, options_digest)
         return record if is_same and all((self.root / name).is_file() for name in record["files"]) else None
 
@@ -72,16 +71,16 @@ class TargetLake:
             return False
         with disk.storage_errors(self.root):
             if not self.description:
-                self._describe_as(_describe({}))  # from here on `score` reads no file that is not named
+                self._replace(_describe({}))  # from here on `score` reads no file that is not named
             for name, temporary in missing.items():
                 final = self.root / name
                 final.parent.mkdir(parents=True, exist_ok=True)
                 disk.atomic_replace(temporary, final)
-            self._describe_as(description)
+            self._replace(description)
             self.remove_others(description["files"])
         return True
 
-    def _describe_as(self, description: dict[str, Any]) -> None:
+    def _replace(self, description: dict[str, Any]) -> None:
         disk.replace_text(self.root / DESCRIPTION, json.dumps(description, indent=1, sort_keys=True) + "\n")
 
     def remove_others(self, files: Collection[str]) -> None:
@@ -99,7 +98,7 @@ def open_lake(root: Path) -> Iterator[tuple[TargetLake, Path]]:
     """
     if root.exists() and not root.is_dir():
         raise UsageError("is a file", where=str(root), hint="--lake is a folder")
-    work = root / WORK
+    work, staged = root / WORK, root / WORK / "staged"
     with disk.storage_errors(root):
         work.mkdir(parents=True, exist_ok=True)
         lock = disk.open_real(work / "lock")
@@ -110,17 +109,17 @@ def open_lake(root: Path) -> Iterator[tuple[TargetLake, Path]]:
             hint = "wait until it has finished"
             raise LockedError("another ingest is writing here", where=str(root), hint=hint) from None
         try:
-            disk.remove(work / "staged")
-            target = TargetLake(root, _load_description(root))
+            disk.remove(staged)
+            target = TargetLake(root, _load_description(root / DESCRIPTION))
             if target.description:
                 target.remove_others(target.description["files"])
             elif any(root.rglob("*.parquet")):
                 what = "holds Parquet files that ingest did not write"
                 raise UsageError(what, where=str(root), hint="give --lake a folder of its own")
-            (work / "staged").mkdir()
-            yield target, work / "staged"
+            staged.mkdir()
+            yield target, staged
         finally:
-            disk.remove(work / "staged")
+            disk.remove(staged)
             if not (root / DESCRIPTION).exists():
                 disk.remove(work)
                 with suppress(OSError):
@@ -137,41 +136,50 @@ def source_key(format_: LogFormat, source: LogSource) -> str:
     return f"{path_key(source.path)}-{format_.name}"
 
 
-def _load_description(root: Path) -> dict[str, Any]:
-    path = root / DESCRIPTION
+def _load_description(path: Path) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise DataError(f"cannot be read: {error}", where=str(path)) from None
-    if not isinstance(description, dict) or description.get("version") != 1 or "sources" not in description:
-        raise DataError("was written by another version", where=str(path), hint="ingest the logs into a new folder")
-    return description
+        raise refusal(f"cannot be read: {error}", path) from None
+    is_ours = isinstance(description, dict) and description.get("version") == 1 and "sources" in description
+    if not is_ours or not all("outcomes" in record for record in description["sources"].values()):
+        hint = "ingest all of its logs again, into a new folder, then remove this one; `score` may still read it"
+        raise refusal("was written by another version, so no log can be added or replaced", path, hint)
+    return description  # type: ignore[no-any-return]
 
 
 def _describe(sources: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Describe the files in force: the columns that all of them have."""
     records = [sources[key] for key in sorted(sources)]
     columns = {name: name for name in ("model", "benchmark", "subject", "problem_id", "attempt")}
-    columns |= {record["outcome"]: record["outcome"] for record in records}
-    columns["answer"] = "answer" if records and all(record["has_answers"] for record in records) else ""
+    columns |= {outcome: outcome for record in records for outcome in record["outcomes"].values()}
+    answers: dict[str, set[bool]] = {}
+    for record in records:
+        for benchmark in (name for name, outcome in record["outcomes"].items() if outcome == "passed"):
+            answers.setdefault(benchmark, set()).add(record["has_answers"])
+    has_answers = {True} in answers.values() and all(len(each) == 1 for each in answers.values())
+    columns["answer"] = "answer" if has_answers else ""
     carried = [record["carried"] for record in records]
+    filled = {name for record in records for name in record["measures"]}
     return {
         "version": 1,
         "protocol": list(PROTOCOL),
         "carry": [name for name in (carried or [[]])[0] if all(name in names for names in carried)],
         "columns": columns,
+        "measures": {name: {"kind": kind} for name, kind in KINDS.items() if name in filled},
         "files": sorted({name for record in records for name in record["files"]}),
         "sources": dict(sources),
     }
 
 
-def write_files(staged: StagedSource, outcome: str, options_digest: str, folder: Path) -> dict[str, Path]:
+def write_files(
+    staged: StagedSource, outcomes: Mapping[str, str], options_digest: str, folder: Path
+) -> dict[str, Path]:
     """Write the Parquet files of a source to a folder; return their names in the lake and their paths."""
     if len(staged.benchmarks) > _MAX_BENCHMARKS:
-        what = f"{len(staged.benchmarks):,} benchmarks"
-        raise DataError(what, where=str(staged.source.path), hint="map another column")
+        raise refusal(f"{len(staged.benchmarks):,} benchmarks", staged.source.path, "map another column")
     folder.mkdir()
     out: dict[str, Path] = {}
     writers: dict[str, pq.ParquetWriter] = {}
@@ -179,22 +187,26 @@ def write_files(staged: StagedSource, outcome: str, options_digest: str, folder:
         for batch in staged.batches(_GROUP_ROWS, _GROUP_BYTES):
             column = pc.fill_null(batch.column("benchmark"), staged.run.benchmark or "")
             for benchmark in column.unique().to_pylist():
+                outcome = outcomes[benchmark]
                 table = _to_table(batch.filter(pc.equal(column, benchmark)), staged, outcome)
                 if benchmark not in writers:
-                    file_name = f"{_file_digest(staged, outcome, options_digest, benchmark)}.parquet"
-                    path = out[f"benchmark={folder_name(benchmark)}/{file_name}"] = folder / file_name
+                    # Content and metadata: two models may have the same verdicts.
+                    parts = [
+                        options_digest,
+                        outcome,
+                        staged.format,
+                        staged.source.digest,
+                        benchmark,
+                        staged.run.run_id,
+                    ]
+                    digest = hashlib.sha256(json.dumps([*parts, *map(str, staged.identity)]).encode()).hexdigest()
+                    path = folder / f"{digest[:32]}.parquet"
+                    out[f"benchmark={folder_name(benchmark)}/{path.name}"] = path
                     # Page checksums let `score` detect a damaged file instead of counting wrong values.
                     writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
                     writers[benchmark] = open_files.enter_context(writer)
                 writers[benchmark].write_table(table)
     return out
-
-
-def _file_digest(staged: StagedSource, outcome: str, options_digest: str, benchmark: str) -> str:
-    """Name a file by its content and metadata, since two models may have the same verdicts."""
-    run_id, identity = staged.run.run_id, map(str, staged.identity)
-    parts = [options_digest, outcome, staged.format, staged.source.digest, benchmark, run_id, *identity]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def folder_name(benchmark: str) -> str:
@@ -221,7 +233,7 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
     if staged.has_answers:
         columns["answer"] = batch.column("answer")
     columns |= _protocol_columns(batch.column("protocol"), run.protocol)
-    columns |= {name: batch.column(name) for name in (*staged.measures, *staged.carried)}
+    columns |= {name: batch.column(name) for name in (*MEASURES, *staged.carried)}
     constants = {
         "source": staged.source.path.name.encode("utf-8", "backslashreplace").decode(),
         "run": run.run_id or None,
@@ -234,27 +246,22 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
 
 
 def _protocol_columns(rows: Any, protocol: dict[str, Any]) -> dict[str, Any]:
-    """Combine the settings of the source with those of its rows, once per distinct text."""
+    """Combine the settings of the source with those of its rows, once per distinct text.
+
+    PROTOCOL is temperature, where it is a number, grader, and the other settings as one text.
+    """
     encoded = rows.dictionary_encode()
-    labels = [
-        _protocol_labels(protocol | json.loads(text or "{}")) for text in [*encoded.dictionary.to_pylist(), None]
-    ]
+    labels = []
+    for text in [*encoded.dictionary.to_pylist(), None]:
+        settings = {key: value for key, value in (protocol | json.loads(text or "{}")).items() if value is not None}
+        is_number = type(settings.get("temperature")) in (int, float)
+        temperature = float(settings.pop("temperature")) if is_number else None
+        grader = settings.pop("grader", None)
+        labels.append((temperature, None if grader is None else str(grader), format_settings(settings)))
     codes = pc.fill_null(encoded.indices, len(labels) - 1)
     types: list[Any] = [pa.float64(), pa.string(), pa.string()]
     columns = [pa.array(column, type_) for column, type_ in zip(zip(*labels, strict=True), types, strict=True)]
     return {name: column.take(codes) for name, column in zip(PROTOCOL, columns, strict=True)}
-
-
-def _protocol_labels(protocol: dict[str, Any]) -> tuple[float | None, str | None, str | None]:
-    """Return temperature, grader and setup: the other settings as one text, ordered by key."""
-    rest = {key: value for key, value in protocol.items() if value is not None}
-    temperature = rest.get("temperature")
-    is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-    if is_number:
-        del rest["temperature"]
-    grader = rest.pop("grader", None)
-    setup = format_settings(rest)
-    return float(temperature or 0.0) if is_number else None, None if grader is None else str(grader), setup
 
 
 def format_settings(settings: dict[str, Any]) -> str | None:
@@ -264,8 +271,6 @@ def format_settings(settings: dict[str, Any]) -> str | None:
 
 def _format_setting(value: Any) -> str:
     """Format equal values alike (1 and 1.0), and quote a text that could be read as several settings."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
     if isinstance(value, str) and not set(value) & set(';="'):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value, ensure_ascii=False)

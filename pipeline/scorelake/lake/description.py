@@ -18,7 +18,15 @@ from scorelake.storage.disk import check_location, read_bytes
 
 NAME, VERSION = "_scorelake.json", 1
 _KINDS = get_args(Measure.model_fields["kind"].annotation)
-_TYPES = {"version": int, "protocol": list, "carry": list, "columns": dict, "files": list, "sources": dict}
+_TYPES = {
+    "version": int,
+    "protocol": list,
+    "carry": list,
+    "columns": dict,
+    "files": list,
+    "sources": dict,
+    "measures": dict,
+}
 _COLUMNS = (*NAMING, "pass_values", "fail_values")
 Config: TypeAlias = str | Path | Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -108,6 +116,7 @@ def described(location: str, storage: Storage) -> dict[str, Any]:
     settings = {
         "columns": content.get("columns", {}) | {"carry": content.get("carry", [])},
         "protocol": {"columns": content.get("protocol", [])},
+        "measures": content.get("measures", {}),
     }
     try:
         load(below=settings)

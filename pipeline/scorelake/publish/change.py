@@ -19,13 +19,12 @@ from scorelake.metrics.significance import benjamini_hochberg
 from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_kinds
 from scorelake.publish.runs import PublishedState, flatten_settings
 from scorelake.publish.snapshot import Manifest, Output, stored_settings
-from scorelake.schemas import CHANGE, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
+from scorelake.schemas import CHANGE, MODEL, MODEL_SUMMARY, PROBLEM_HISTOGRAM, rank_of_value
 from scorelake.settings import Settings
 from scorelake.storage.disk import first_line
-from scorelake.text import plural
+from scorelake.text import plural, score_name
 
-_MODEL = ("benchmark", "model", "protocol")
-_SCORE = (*_MODEL, "metric")
+_SCORE = (*MODEL, "metric")
 _FAMILY = ("benchmark", "protocol", "metric")
 _IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.", "settings.window.since")
 """Settings that no score depends on."""
@@ -69,7 +68,6 @@ def change_table(
     paired: pl.DataFrame,
     history: pl.DataFrame,
     confidence: float,
-    *,
     settings_changed: bool = False,
     unknown: str | None = None,
 ) -> pl.DataFrame:
@@ -137,18 +135,14 @@ class Change:
 
     files: FileChanges
     metric: str
-    since: str = ""
-    """The previous run; empty for a first run."""
+    since: str = ""  # the previous run; empty for a first run
     settings: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
-    moved: int = 0
-    """Scores of the metric that differ."""
-    outside: tuple[str, ...] = ()
-    """Significant changes, as text."""
+    moved: int = 0  # scores of the metric that differ
+    outside: tuple[str, ...] = ()  # significant changes, as text
     order: tuple[str, ...] = ()
-    unknown: str = ""
-    """Why scores cannot be compared."""
+    unknown: str = ""  # why scores cannot be compared
 
     @property
     def same_metrics(self) -> bool:
@@ -211,15 +205,8 @@ def compare_with_published(
     except (OSError, pl.exceptions.PolarsError, ScorelakeError) as error:
         cause = error.what if isinstance(error, ScorelakeError) else first_line(error)
         unknown = f"the snapshot of run {run_id} {cause}"
-    table = change_table(
-        before,
-        summary,
-        paired,
-        history,
-        settings.uncertainty.confidence,
-        settings_changed=bool(keys),
-        unknown=unknown,
-    )
+    confidence = settings.uncertainty.confidence
+    table = change_table(before, summary, paired, history, confidence, bool(keys), unknown)
     decision = "alarm" if runs.height > _LOOKS else "outside"
     change = _describe(run_id, table, compare_files(counted, partials), keys, metric, decision)
     return replace(change, unknown=unknown or ""), table
@@ -238,26 +225,18 @@ def _describe(
     )
     moved = rows.filter(pl.col("what") == "moved")
     outside = tuple(
-        f"{_title(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, {row['change']:+.4f} "
+        f"{score_name(row)}: {chosen} {row['value_before']:.4f} to {row['value']:.4f}, {row['change']:+.4f} "
         f"({row['lo']:+.4f} to {row['hi']:+.4f}) on {plural(row['problems_both'], 'common problem')}"
-        for row in moved.filter(decision).sort("p", *_MODEL).rows(named=True)
+        for row in moved.filter(decision).sort("p", *MODEL).rows(named=True)
     )
-    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, _changed_ranks(rows))
-
-
-def _changed_ranks(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Return the models of both runs whose rank relative to each other changed."""
-    both = rows.filter(pl.col("rank").is_not_null() & pl.col("rank_before").is_not_null())
+    both = rows.drop_nulls(["rank", "rank_before"])  # ranks among the models of both runs
     before, after = (pl.col(name).rank("min").over("benchmark", "protocol") for name in ("rank_before", "rank"))
     shifted = both.with_columns(before=before, after=after).filter(pl.col("before") != pl.col("after"))
-    return tuple(
-        f"{_title(row)} from {row['before']:.0f} to {row['after']:.0f}"
+    order = tuple(
+        f"{score_name(row)} from {row['before']:.0f} to {row['after']:.0f}"
         for row in shifted.sort("benchmark", "protocol", "after", "model").rows(named=True)
     )
-
-
-def _title(row: dict[str, Any]) -> str:
-    return " / ".join(part for part in (row["benchmark"], row["model"], row["protocol"]) if part)
+    return Change(files, chosen, since, tuple(keys), new, gone, moved.height, outside, order)
 
 
 def _shorten(names: Sequence[str], limit: int = 8) -> str:

@@ -30,19 +30,6 @@ from scorelake.version import __version__
 
 STORAGE_VERSION = "v1.0.0"
 """Storage format that every DuckDB 1.x and 2.x can read."""
-_FROM_SNAPSHOT = (
-    *(
-        *schemas.SUMMARIES,
-        schemas.CURVE,
-        schemas.OVERALL,
-        schemas.COUNT_SCORE,
-        *schemas.EVIDENCE,
-        *schemas.ESTIMATES,
-        *schemas.SERIES_TABLES,
-    ),
-    *(PROBLEM_HISTOGRAM, schemas.CHANGE),
-)
-"""Tables that are copied from the snapshot's files."""
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
 _GRADERS = ("grader", "judge")
@@ -96,11 +83,9 @@ def build(
 def _load_tables(
     db: duckdb.DuckDBPyConnection, run_id: str, history: RunHistory, snapshot: Path, rolled_back: bool, external: bool
 ) -> None:
-    for table in _FROM_SNAPSHOT:
+    measures = [table for table in schemas.MEASURE_TABLES if (snapshot / f"{table.name}.parquet").exists()]
+    for table in (*schemas.SNAPSHOT, schemas.COUNT_SCORE, *schemas.EVIDENCE, *measures):
         _load(db, table, table.read(snapshot))
-    for table in schemas.MEASURE_TABLES:
-        if (snapshot / f"{table.name}.parquet").exists():
-            _load(db, table, table.read(snapshot))
     groups = PROBLEM_HISTOGRAM.read(snapshot).select(GROUP).unique().sort(GROUP)
     _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
     _load_problems(db, snapshot, external)
@@ -127,8 +112,7 @@ def _load_problems(db: duckdb.DuckDBPyConnection, snapshot: Path, external: bool
     available = [field.name for field in schema if not pa.types.is_nested(field.type)]
     own = list(PROBLEM_COUNT.columns)[2:]
     columns = [f"files.{name}" if name in available else f"NULL::DOUBLE AS {name}" for name in own]
-    carried = [name for name in available if name not in PROBLEM_COUNTS.columns]
-    columns += [f"files.{identifier(name)}" for name in carried]
+    columns += [f"files.{identifier(name)}" for name in available if name not in PROBLEM_COUNTS.columns]
     db.execute(f"CREATE {kind} {qualified(PROBLEM_COUNT)} AS {_keyed(columns, files, external)}")
     if any(snapshot.glob(f"{PROBLEM_SCORE.name}/*.parquet")):
         scores = _parquet(f"{literal(str(snapshot / PROBLEM_SCORE.name))}/*.parquet")
@@ -159,9 +143,7 @@ def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> N
 
 def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     """Comment every table, view, macro and column; columns without a description are named by users."""
-    view_names = {
-        name for (name,) in db.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    }
+    view_names = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views()").fetchall()}
     present = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     measures = (table for table in schemas.MEASURE_TABLES if table.name in present)
     described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES, *measures)}

@@ -14,25 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.errors import ScorelakeError
+from scorelake.schemas import RUN
 from scorelake.settings import Storage
 from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes, replace_text, total_size
 from scorelake.version import __version__
 
 REPORT_FILE = "report.json"
 _SHORT_TIMEOUT = Storage(timeout_s=5, retry_s=5)
-_RUN_GAUGES = {
-    "rows_read": "Rows of the lake.",
-    "rows_new": "Rows of files that no earlier run had counted.",
-    "graded": "Rows with a verdict.",
-    "ungraded": "Rows without a verdict.",
-    "duplicates": "Rows dropped as repetitions of an attempt.",
-    "rejected": "Rows that are not valid.",
-    "files": "Files in the lake.",
-    "excluded": "Files excluded by [lake] exclude.",
-    "quarantined": "Unreadable files that were left out.",
-    "models": "Models on the leaderboard.",
-    "problems": "Problems, summed over models.",
-}
+_RUN_GAUGES = (
+    *("rows_read", "rows_new", "graded", "ungraded", "duplicates", "rejected"),
+    *("files", "excluded", "quarantined", "models", "problems"),
+)
+"""Columns of the run, which are described as in its table."""
 
 
 def complete_report(report: dict[str, Any], out: str, lake: str, seconds: float) -> dict[str, Any]:
@@ -44,20 +37,16 @@ def complete_report(report: dict[str, Any], out: str, lake: str, seconds: float)
         "lake": lake,
         "out": out,
     }
-    previous = _previous_report(out)
+    previous: dict[str, Any] = {}
+    with suppress(OSError, ScorelakeError, ValueError, RecursionError):
+        found = json.loads(read_bytes(f"{out.rstrip('/')}/{REPORT_FILE}", _SHORT_TIMEOUT))
+        previous = found if isinstance(found, dict) else {}
     success = previous if previous.get("exit_code") == 0 else previous.get("last_success")
     published = previous.get("last_publication")
     if report["exit_code"] == 0:
         return report | {"last_publication": report["time"] if report["status"] == "published" else published}
     success = {key: value for key, value in (success or {}).items() if key != "last_success"}
     return report | {"last_success": success or None, "last_publication": published}
-
-
-def _previous_report(out: str) -> dict[str, Any]:
-    with suppress(OSError, ScorelakeError, ValueError, RecursionError):
-        report = json.loads(read_bytes(f"{out.rstrip('/')}/{REPORT_FILE}", _SHORT_TIMEOUT))
-        return report if isinstance(report, dict) else {}
-    return {}
 
 
 def write_report(out: str, report: dict[str, Any]) -> None:
@@ -91,21 +80,23 @@ def write_textfile(path: Path, report: dict[str, Any], scores: Iterable[tuple[di
     run = success.get("run", {})
     if success.get("status") == "unchanged":
         run = run | {"rows_new": 0}
-    gauges += [(key, text, run.get(key)) for key, text in _RUN_GAUGES.items()]
+    gauges += [(key, f"{RUN.columns[key][1]}.", run.get(key)) for key in _RUN_GAUGES]
     lines = [
         f"# HELP scorelake_{name} {text}\n# TYPE scorelake_{name} gauge\nscorelake_{name} {number}\n"
         for name, text, number in gauges
         if number is not None
     ]
-    samples = [f"scorelake_score{{{_labels(names)}}} {value}\n" for names, value in scores]
-    if samples:
-        lines += ["# HELP scorelake_score Value of a model.\n# TYPE scorelake_score gauge\n", *samples]
+    kinds = {"score": "Value of a model.", "measure_total": "Sum of a measure over the graded attempts."}
+    samples: dict[str, list[str]] = {name: [] for name in kinds}
+    for names, value in scores:
+        quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in names.values())
+        labels = ",".join(f'{key}="{text}"' for key, text in zip(names, quoted, strict=True))
+        name = "measure_total" if "measure" in names else "score"
+        samples[name].append(f"scorelake_{name}{{{labels}}} {value}\n")
+    for name, text in kinds.items():
+        head = f"# HELP scorelake_{name} {text}\n# TYPE scorelake_{name} gauge\n"
+        lines += [head, *samples[name]] if samples[name] else []
     replace_text(path, "".join(lines))
-
-
-def _labels(names: dict[str, str]) -> str:
-    quoted = {key: text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for key, text in names.items()}
-    return ",".join(f'{key}="{text}"' for key, text in quoted.items())
 
 
 def _seconds(time: str | None) -> float | None:

@@ -23,15 +23,14 @@ from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Floats, ratio
 from scorelake.metrics.families import Metric
 from scorelake.metrics.interval import interval
-from scorelake.schemas import KEYS
+from scorelake.schemas import KEYS, MODEL
 from scorelake.scoring.choose import Outcomes, choose, split_outcomes
 from scorelake.scoring.survey import FOLDER, bucket_paths
 from scorelake.scoring.values import metric_bounds, needed_columns, problem_values
 from scorelake.settings import Settings
 from scorelake.version import __version__
 
-_MODEL = ("benchmark", "model", "protocol")
-_SCORE = (*_MODEL, "metric")
+_SCORE = (*MODEL, "metric")
 _BEFORE = "_before"
 _NUMBERS = ("problems_both", "problems_added", "problems_dropped", "unequal")
 _SUMS = (_NUMBERS[0], "d", "dd", "now", "then", *_NUMBERS[1:])
@@ -46,11 +45,9 @@ class RunCounts:
     """The problem counts of a run, and what their values are computed with."""
 
     paths: Sequence[Path]
-    buckets: int
-    """Number of equal ranges of problem hashes that the files were cut into, empty ones included."""
+    buckets: int  # number of equal ranges of problem hashes that the files were cut into, empty ones included
     settings: Settings
     outcomes: Outcomes
-
     benchmarks: Sequence[str] = ()
 
     @classmethod
@@ -78,13 +75,9 @@ class RunCounts:
     def read(self, part: int, parts: int, chosen: Sequence[Metric]) -> pl.DataFrame:
         """Read what the metrics need for one of so many equal ranges of problem hashes."""
         columns = ["n", "c", *needed_columns(chosen, self.outcomes)]
-        if parts == 1:
-            paths = list(self.paths)
-        else:
-            paths = [path for path in self.paths if int(path.stem[-5:]) * parts // self.buckets == part]
-        if not paths:
-            return pl.read_parquet(self.paths[0], columns=[*KEYS, *columns], glob=False).clear()
-        rows = pl.read_parquet(paths, columns=[*KEYS, *columns], glob=False).filter(pl.col("n") > 0)
+        paths = [p for p in self.paths if parts == 1 or int(p.stem[-5:]) * parts // self.buckets == part]
+        rows = pl.read_parquet(paths or self.paths[0], columns=[*KEYS, *columns], glob=False)
+        rows = rows.filter(pl.col("n") > 0) if paths else rows.clear()
         return rows.filter(pl.col("benchmark").is_in(self.benchmarks)) if self.outcomes.others else rows
 
     def values(self, rows: pl.DataFrame, chosen: Sequence[Metric]) -> list[Floats]:
@@ -131,15 +124,15 @@ def _join(
     then, here = (run.read(part, parts, own) for run, own in zip((before, now), metrics, strict=True))
     then = then.rename({name: name + _BEFORE for name in then.columns if name not in KEYS})
     joined = here.join(then, on=KEYS, how="full", coalesce=True, nulls_equal=True).drop("subject", "problem_id")
-    if joined.width > len(_MODEL) + 4:
+    if joined.width > len(MODEL) + 4:
         return joined.with_columns(problems=1)
     return joined.group_by(joined.columns).len("problems").sort(joined.columns)
 
 
 def _sums(before: RunCounts, now: RunCounts, metrics: Sequence[Sequence[Metric]], rows: pl.DataFrame) -> pl.DataFrame:
     """Add up d, its squares and the values of problems of both runs, and count problems, by model and metric."""
-    models = rows.select(_MODEL).unique(maintain_order=True)
-    code = rows.join(models.with_row_index(), on=_MODEL, how="left", nulls_equal=True, maintain_order="left")["index"]
+    models = rows.select(MODEL).unique(maintain_order=True)
+    code = rows.join(models.with_row_index(), on=MODEL, how="left", nulls_equal=True, maintain_order="left")["index"]
     weight = rows["problems"].to_numpy()
 
     def total(numbers: Floats | NDArray[np.bool_]) -> Floats:
@@ -147,7 +140,7 @@ def _sums(before: RunCounts, now: RunCounts, metrics: Sequence[Sequence[Metric]]
 
     earlier = [name for name in rows.columns if name.endswith(_BEFORE)]
     values_then = before.values(rows.select(pl.col(earlier).name.replace(f"{_BEFORE}$", "")), metrics[0])
-    values_now = now.values(rows.drop(*_MODEL, "problems", *earlier), metrics[1])
+    values_now = now.values(rows.drop(*MODEL, "problems", *earlier), metrics[1])
     same_n = (rows["n"] == rows[f"n{_BEFORE}"]).fill_null(value=False).to_numpy()
     empty = dict.fromkeys(_SCORE, pl.String()) | dict.fromkeys(_SUMS, pl.Float64())
     out = [pl.DataFrame(schema=empty)]

@@ -1,13 +1,9 @@
 """Published runs: the current one in leaderboard.duckdb, and the history of all.
 
-The leaderboard names its run. Its checksum is recorded in published.json before the rename that publishes it, beside
-that of the file it replaces: after a crash on either side of the rename, the file that is there is on record. Nothing
-is inferred from clocks, names or order.
-
-The leaderboard also contains every run and its scores as tables; runs.parquet and history.parquet are copies that
-survive it. Rows are only added. After a crash between the rename and the copies, the next run reads the missing rows
-from the leaderboard; if the leaderboard is lost, the copies are the record. A snapshot that was not published is in
-neither, and is not a run.
+The checksum of the leaderboard is recorded in published.json before the rename that publishes it, beside that of the
+file it replaces: after a crash on either side of the rename, the file that is there is on record. The leaderboard
+also contains every run and its scores; runs.parquet and history.parquet are copies that survive it. After a crash
+between the rename and the copies, the next run reads the missing rows from the leaderboard.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +30,10 @@ class CurrentRun:
 
     run_id: str = ""
     rolled_back: bool = False
-    problem_files: str = ""
-    """The files from which its views read the problems; empty if they are tables of the file."""
-    sha256: str = ""
-    """Checksum of the file; empty if there is none."""
-    defect: str = ""
-    """How the file differs from the published one; empty if it does not, or if there is none."""
-    is_ours: bool = True
-    """False if the file is not a leaderboard of scorelake; then it is kept when it is replaced."""
+    problem_files: str = ""  # the files from which its views read the problems; empty if they are tables of the file
+    sha256: str = ""  # checksum of the file; empty if there is none
+    defect: str = ""  # how the file differs from the published one; empty if it does not, or if there is none
+    is_ours: bool = True  # false if the file is not a leaderboard of scorelake; then it is kept when it is replaced
 
     @property
     def is_intact(self) -> bool:
@@ -50,10 +43,8 @@ class CurrentRun:
 def find_current_run(out: Output) -> CurrentRun:
     """Read which run the leaderboard of an output contains."""
     board = out.leaderboard
-    if not board.exists():
-        return CurrentRun()
     if not board.is_file():
-        return CurrentRun(defect="is not a file", is_ours=False)
+        return CurrentRun(defect="is not a file", is_ours=False) if board.exists() else CurrentRun()
     sha256 = disk.checksum(board)
     if wal_path(board).exists():
         return CurrentRun(defect=f"has changes of another session in {wal_path(board).name}", sha256=sha256)
@@ -62,24 +53,19 @@ def find_current_run(out: Output) -> CurrentRun:
     except TypeError:  # missing or damaged
         records = []
     current = next((record for record in records if record.sha256 == sha256), None)
-    if current is None:
-        return _inspect(out, sha256, bool(records))
-    if current.problem_files in ("", problem_files(out.snapshots / current.run_id)):
-        return current
-    return replace(current, defect=f"reads its problems from a previous location ({current.problem_files})")
-
-
-def _inspect(out: Output, sha256: str, has_record: bool) -> CurrentRun:
-    """Open a leaderboard that is not on record."""
+    if current is not None:
+        is_moved = current.problem_files not in ("", problem_files(out.snapshots / current.run_id))
+        defect = f"reads its problems from a previous location ({current.problem_files})" if is_moved else ""
+        return replace(current, defect=defect)
     from scorelake.publish.leaderboard import run_in_board  # noqa: PLC0415  (DuckDB loads slowly)
 
-    with disk.private_copy(out.leaderboard) as copy:
+    with disk.private_copy(board) as copy:
         run = run_in_board(copy)
     if run is None:
         return CurrentRun(defect="is damaged or not a leaderboard of scorelake", sha256=sha256, is_ours=False)
+    defect = "was changed after it was published" if records else f"cannot be verified without {PUBLISHED_FILE}"
     if out.mirror:  # another machine may have published it; objects are replaced as a whole, never edited
-        return CurrentRun(*run, sha256=sha256)
-    defect = "was changed after it was published" if has_record else f"cannot be verified without {PUBLISHED_FILE}"
+        defect = ""
     return CurrentRun(*run, sha256=sha256, defect=defect)
 
 
@@ -114,10 +100,9 @@ class RunHistory:
             "settings_json": run["settings"],
             "quarantine_json": json.dumps(manifest["quarantine"]),
         }
-        times = [pl.col(name).str.to_datetime("%+", time_zone="UTC") for name in ("started", "finished")]
-        schema = RECORD.schema | {"started": pl.String(), "finished": pl.String()}
-        record = pl.DataFrame([{name: values[name] for name in schema}], schema=schema)
-        record = record.with_columns(time.dt.replace_time_zone(None).cast(pl.Datetime("us")) for time in times)
+        for name in ("started", "finished"):
+            values[name] = datetime.fromisoformat(values[name]).astimezone(UTC).replace(tzinfo=None)
+        record = pl.DataFrame([{name: values[name] for name in RECORD.schema}], schema=RECORD.schema)
         scores = summary.join(record.select("run_id", "number", "started"), how="cross").select(*HISTORY.columns)
         return self.merge(RunHistory(record, scores))
 
@@ -133,12 +118,9 @@ class RunHistory:
 
     def tables(self, current: str) -> dict[Table, pl.DataFrame]:
         """Return the tables of a leaderboard that contains the run `current`."""
-        shown = (pl.col("run_id") == pl.lit(current)).alias("shown")
-        quarantine = [
-            (run_id, *entry)
-            for run_id, text in self.runs.select("run_id", "quarantine_json").rows()
-            for entry in json.loads(text)
-        ]
+        runs = self.runs.with_columns(shown=pl.col("run_id") == pl.lit(current)).select(*RUN.columns)
+        quarantined = self.runs.select("run_id", "quarantine_json").rows()
+        quarantine = [(run_id, *entry) for run_id, text in quarantined for entry in json.loads(text)]
         unique = self.runs.select("settings", "settings_json").unique("settings")
         settings = [
             (digest, key, value)
@@ -147,7 +129,7 @@ class RunHistory:
         ]
         return {
             RECORD: self.runs,
-            RUN: self.runs.select(*(name for name in RUN.columns if name != "shown"), shown),
+            RUN: runs,
             HISTORY: self.scores,
             QUARANTINE: pl.DataFrame(quarantine, schema=QUARANTINE.schema, orient="row"),
             SETTING: pl.DataFrame(settings, schema=SETTING.schema, orient="row"),
@@ -175,28 +157,19 @@ def write_history(out: Output, history: RunHistory) -> None:
         disk.atomic_replace(temporary, path)
 
 
-def _read_history(out: Output) -> RunHistory | None:
-    """Read both files of an output; None unless both exist. Raises if one cannot be read."""
-    if not all(path.exists() for path in out.histories):
-        return None
-    for path in out.histories:
-        path.open("rb").close()  # Polars would read the files inside a folder of this name
-    runs, scores = (pl.read_parquet(path, glob=False) for path in out.histories)
-    return RunHistory(RECORD.conform(runs), HISTORY.conform(scores))
-
-
 def _load_history(out: Output, current: CurrentRun, repair: bool) -> tuple[RunHistory, list[str]]:
     """Read the history files, and from the leaderboard the runs that they lack."""
-    notes, history = [], None
+    notes, history, files = [], None, [path for path in out.histories if path.exists()]
     try:
-        history = _read_history(out)
+        if len(files) == len(out.histories):
+            for path in files:
+                path.open("rb").close()  # Polars would read the files inside a folder of this name
+            runs, scores = (pl.read_parquet(path, glob=False) for path in files)
+            history = RunHistory(RECORD.conform(runs), HISTORY.conform(scores))
     except Exception as error:  # whatever Polars raises over a damaged file
-        for path in out.histories:
-            if repair and path.exists():
-                kept = disk.set_aside(path, out.root).relative_to(out.root)
-                notes.append(
-                    f"{path.name} cannot be read ({disk.first_line(error)}); it is now {kept}, and is written again"
-                )
+        for path in files if repair else ():
+            kept, why = disk.set_aside(path, out.root).relative_to(out.root), disk.first_line(error)
+            notes.append(f"{path.name} cannot be read ({why}); it is now {kept}, and is written again")
     if current.is_intact and (history is None or current.run_id not in history.runs["run_id"]):
         from scorelake.publish.leaderboard import history_in_board  # noqa: PLC0415  (DuckDB loads slowly)
 

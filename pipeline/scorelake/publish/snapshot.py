@@ -39,8 +39,7 @@ class Output:
 
     root: Path
     mirror: Mirror | None = None
-    seen: Object | None = None
-    """The published leaderboard in object storage when the mirror was last updated."""
+    seen: Object | None = None  # the published leaderboard in object storage when the mirror was last updated
 
     @classmethod
     def at(cls, location: str | Path, storage: Storage = PATIENCE) -> Output:
@@ -190,13 +189,12 @@ def _is_manifest(manifest: Any, run_id: str) -> bool:
     try:
         run = manifest["run"]
         numbers = [run[key] for key in ("number", "rows_read", "graded", "ungraded", "duplicates", "rejected")]
+        texts = [run["started"], run["settings"], run["lake"], manifest["inputs"], *manifest["partials"]]
+        texts += manifest["files"].values()
         return (
             run["run_id"] == run_id
             and all(isinstance(number, int) for number in numbers)
-            and all(isinstance(run[key], str) for key in ("started", "settings", "lake"))
-            and isinstance(manifest["inputs"], str)
-            and all(isinstance(name, str) for name in manifest["partials"])
-            and all(isinstance(digest, str) for digest in manifest["files"].values())
+            and all(isinstance(text, str) for text in texts)
             and all(len(entry) == 2 for entry in manifest["quarantine"])
             and isinstance(manifest["size"], dict)
             and isinstance(json.loads(run["settings"]), dict)
@@ -216,11 +214,8 @@ def _refuse_foreign(out: Output) -> None:
         if out.mirror and name == PUBLISHED_FILE:
             continue  # never sent to object storage: the mirror keeps it when the output there was deleted
         if path.is_symlink() or (any(path.iterdir()) if path.is_dir() else path.exists()):
-            raise DataError(
-                f"contains {name}, which scorelake did not write",
-                where=out.name,
-                hint="choose another --out, or move it away and run again",
-            )
+            hint = "choose another --out, or move it away and run again"
+            raise DataError(f"contains {name}, which scorelake did not write", where=out.name, hint=hint)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -37,10 +38,8 @@ class PairRequest:
     model_b: str
     metric: str = "pass@1"
     benchmark: str | None = None
-    protocols: tuple[str, ...] = ()
-    """One: of both models. Two: of A, and of B."""
-    runs: tuple[str, ...] = ()
-    """One: of A, compared with B in the current run. Two: of A, and of B."""
+    protocols: tuple[str, ...] = ()  # one: of both models. Two: of A, and of B
+    runs: tuple[str, ...] = ()  # one: of A, compared with B in the current run. Two: of A, and of B
 
 
 @dataclass(frozen=True)
@@ -52,16 +51,12 @@ class PairResult:
     b: str
     metric: str
     protocol: str
-    row: dict[str, Any]
-    """The columns of `pair`."""
-    settings: dict[str, Any]
-    """The settings of the current run."""
+    row: dict[str, Any]  # the columns of `pair`
+    settings: dict[str, Any]  # the settings of the current run
     family: int | None = None
     """Number of pairs over which q and p_holm are adjusted; None for a pair that was compared on demand."""
-    common: str = "attempted by both under the same protocol"
-    """Which problems were compared."""
-    cost: str = ""
-    """What both models cost; empty without measures."""
+    common: str = "attempted by both under the same protocol"  # which problems were compared
+    cost: str = ""  # what both models cost; empty without measures
 
     @property
     def where(self) -> str:
@@ -78,10 +73,9 @@ class PairResult:
         se = (row["hi"] - row["lo"]) / 2 / NormalDist().inv_cdf((1 + confidence) / 2)
         pairs = self.family or 1
         lift = detectable_lift(se, confidence, POWER, pairs)
-        detectable = (
-            f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {row['problems']:,} such problems"
-        )
-        detectable += f", adjusted for {pairs:,} pairs" if pairs > 1 else ", compared alone"
+        such = f"{row['problems']:,} such problems, "
+        such += f"adjusted for {pairs:,} pairs" if pairs > 1 else "compared alone"
+        detectable = f"a true lift of {lift:.4f} is found {POWER:.0%} of the time with {such}"
         if lift == 0:
             difference = "both score the same" if row["lift"] == 0 else "the difference is the same"
             detectable = f"unknown: {difference} on every problem"
@@ -89,27 +83,23 @@ class PairResult:
         if row["resamples"]:
             method = f"paired bootstrap over {units}, {row['resamples']:,} resamples"
             test = f"signs of the differences of {units} flipped"
+        adjusted = ", equal to p: a single comparison is not adjusted"
+        if self.family == 1:
+            adjusted = f", equal to p: there is no other pair in {self.where}"
+        elif self.family is not None:
+            adjusted = f" (Benjamini-Hochberg), {row['p_holm']:.3g} by Holm, over all {pairs:,} pairs of {self.where}"
         lines = {
             "problems": f"{row['problems']:,}, {self.common}",
             "lift": f"{row['lift']:+.4f}, {confidence:.0%} interval {row['lo']:+.4f} to {row['hi']:+.4f} ({method})",
             "wins": f"{self.b} ahead on {row['wins_b']:,}, {self.a} on {row['wins_a']:,}, equal on {row['ties']:,}",
             "flip test" if row["resamples"] else "test": f"p = {row['p_one_sided']:.3g} one-sided, "
             f"{row['p_two_sided']:.3g} two-sided ({test})",
-            "q": self._adjusted_p(),
+            "q": f"{row['q']:.3g}{adjusted}",
             "shows": pair_conclusion(self.a, self.b, row, margin, confidence, self.family),
             "does not show": "how either does on other kinds of problems, or under another protocol",
             "detectable": detectable,
         } | ({"cost": self.cost} if self.cost else {})
         return "\n".join([head, *(f"  {name:<15}{text}" for name, text in lines.items())])
-
-    def _adjusted_p(self) -> str:
-        q = f"{self.row['q']:.3g}"
-        if self.family is None:
-            return f"{q}, equal to p: a single comparison is not adjusted"
-        if self.family == 1:
-            return f"{q}, equal to p: there is no other pair in {self.where}"
-        holm = self.row["p_holm"]
-        return f"{q} (Benjamini-Hochberg), {holm:.3g} by Holm, over all {self.family:,} pairs of {self.where}"
 
 
 def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairResult]:
@@ -126,9 +116,19 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
         metric = canonical(request.metric, settings)
         results, costs = [], {} if request.runs else compare_costs(read, request.model_a, request.model_b)
         if not request.runs:
-            _check_request(read, request)
-            if len(request.protocols) < 2:
-                results = _published(read, request, metric, settings)
+            a, b, benchmark = request.model_a, request.model_b, request.benchmark
+            check_names("model", read.names("model"), (a, b))
+            check_names("benchmark", read.names("benchmark"), [benchmark or None])
+            _check_protocols(read, request.protocols)
+            rows = read.dicts(_PAIRS, metric, a, b, benchmark, benchmark) if len(request.protocols) < 2 else []
+            results = [
+                PairResult(row["benchmark"], a, b, metric, row["label"], row, settings, row["family"])
+                for row in rows
+                if all(
+                    row["protocol"] is not None and matches_protocol(row["protocol"], row["label"], text)
+                    for text in request.protocols
+                )
+            ]
     if not results:
         from scorelake.read.recompute import compare_stored  # noqa: PLC0415  (Polars loads slowly)
 
@@ -139,22 +139,9 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
     return [replace(each, cost=costs.get((each.benchmark, each.protocol), "")) for each in results]
 
 
-def _published(read: Reader, request: PairRequest, metric: str, settings: dict[str, Any]) -> list[PairResult]:
-    a, b, benchmark = request.model_a, request.model_b, request.benchmark
-    return [
-        PairResult(row["benchmark"], a, b, metric, row["label"], row, settings, row["family"])
-        for row in read.dicts(_PAIRS, metric, a, b, benchmark, benchmark)
-        if not request.protocols
-        or (row["protocol"] is not None and matches_protocol(row["protocol"], row["label"], request.protocols[0]))
-    ]
-
-
-def _check_request(read: Reader, request: PairRequest) -> None:
-    """Raise if a model, the benchmark or a protocol does not exist."""
-    check_names("model", read.names("model"), (request.model_a, request.model_b))
-    check_names("benchmark", read.names("benchmark"), [request.benchmark or None])
+def _check_protocols(read: Reader, protocols: Sequence[str]) -> None:
     rows = read.rows("SELECT protocol, label FROM protocol ORDER BY ALL")
-    for text in request.protocols:
+    for text in protocols:
         if not any(matches_protocol(protocol, label, text) for protocol, label in rows):
             available = " | ".join(label for _, label in rows if label)
             raise UsageError(f"no protocol {text} here", hint=f"protocols: {available or 'none'}")

@@ -66,8 +66,12 @@ def write(folder: Path, out: Path, kind: str) -> list[Path]:
     for name, (columns, rows) in tables.items():
         if kind == "csv":
             replace_text(out / f"{name}.csv", to_csv(columns, rows, spreadsheet=True) + "\n")
-        else:
-            _write_parquet(out / f"{name}.parquet", columns, rows)
+            continue
+        import polars as pl  # noqa: PLC0415  (only Parquet needs it)
+
+        temporary = temp_path(out / f"{name}.parquet")
+        pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(temporary)
+        atomic_replace(temporary, out / f"{name}.parquet")
     run = published.run | {"settings": published.settings}
     replace_text(out / "run.json", json.dumps(run, indent=2, ensure_ascii=False, default=str) + "\n")
     return [*(out / f"{name}.{kind}" for name in tables), out / "run.json"]
@@ -86,14 +90,6 @@ def _table(read: Reader, published: Facts, name: str) -> Sheet:
     values = [tuple(protocol.get(key) for key in keys) for protocol in protocols]
     split = [(*row[:i], *value, *row[i + 1 :]) for row, value in zip(rows, values, strict=True)]
     return [*columns[:i], *names, *columns[i + 1 :]], split
-
-
-def _write_parquet(path: Path, columns: list[str], rows: Rows) -> None:
-    import polars as pl  # noqa: PLC0415  (only Parquet needs it)
-
-    temporary = temp_path(path)
-    pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(temporary)
-    atomic_replace(temporary, path)
 
 
 def _write_workbook(path: Path, published: Facts, tables: dict[str, Sheet], runs: Sheet) -> None:

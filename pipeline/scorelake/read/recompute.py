@@ -28,39 +28,23 @@ class Side:
     """One side of a comparison: a model as it was in a run, and the counts of that run."""
 
     model: str
-    run: str
-    """Its id."""
-    settings: Settings
-    """Of the run."""
+    run: str  # its id
+    settings: Settings  # of the run
     counts: pl.LazyFrame
     histogram: pl.DataFrame
-    kinds: dict[str, list[bool]]
-    """What attempts of each benchmark have: verdicts, scores, answers."""
-    protocol: str | None = None
-    """A filter of the protocol, such as temperature=0.2; None for any."""
+    kinds: dict[str, list[bool]]  # what attempts of each benchmark have: verdicts, scores, answers
+    protocol: str | None = None  # A filter of the protocol, such as temperature=0.2; None for any
 
     def protocols(self, benchmark: str | None) -> dict[str, list[str]]:
         """Return the protocols of the model by benchmark."""
-        rows = self.histogram.filter(pl.col("model") == self.model)
-        if benchmark is not None:
-            rows = rows.filter(pl.col("benchmark") == benchmark)
+        rows = self.histogram.filter(model=self.model, **({} if benchmark is None else {"benchmark": benchmark}))
         return dict(rows.group_by("benchmark").agg(pl.col("protocol").unique().sort()).iter_rows())
 
     def rows(self, benchmark: str, protocol: str) -> pl.DataFrame:
-        keys = {"benchmark": benchmark, "model": self.model, "protocol": protocol}
-        return self.counts.filter(*(pl.col(name) == value for name, value in keys.items())).collect()
+        return self.counts.filter(benchmark=benchmark, model=self.model, protocol=protocol).collect()
 
     def selects(self, protocol: str) -> bool:
         return self.protocol is None or matches_protocol(protocol, protocol_label(protocol), self.protocol)
-
-
-@dataclass(frozen=True)
-class Estimator:
-    """What the values of the problems of a benchmark are computed with."""
-
-    metric: Metric
-    settings: Settings
-    outcomes: Outcomes
 
 
 @dataclass(frozen=True)
@@ -69,9 +53,10 @@ class StoredPair:
 
     benchmark: str
     sides: tuple[pl.DataFrame, ...]
-    described: dict[str, Any]
-    """Names of both sides, their protocol, and their common problems."""
-    how: Estimator
+    described: dict[str, Any]  # names of both sides, their protocol, and their common problems
+    metric: Metric
+    settings: Settings
+    outcomes: Outcomes
     claim: str = ""
 
 
@@ -84,8 +69,8 @@ def compare_stored(
     for pair in stored_pairs(out, current, request, metric):
         row: dict[str, Any] = {"lift": None, "claim": pair.claim}
         if pair.sides:
-            how = pair.how.metric, pair.how.settings, pair.how.outcomes
-            row = compare_two(names, pair.sides, pair.benchmark, *how).row(0, named=True)
+            of = pair.benchmark, pair.metric, pair.settings, pair.outcomes
+            row = compare_two(names, pair.sides, *of).row(0, named=True)
         results.append(PairResult(pair.benchmark, metric=metric, row=row, settings=settings, **pair.described))
     return results
 
@@ -104,14 +89,15 @@ def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> l
         allowed = choose_compared(of_kind, outcomes)
         if not allowed:  # a metric of benchmarks of another kind
             continue
-        how = Estimator(allowed[0], of_kind, outcomes)
-        for pair in _protocol_pairs(a, b, ours[benchmark], theirs[benchmark]):
+        how = allowed[0], of_kind, outcomes
+        shared = _protocol_pairs(a, b, ours[benchmark], theirs[benchmark])
+        for pair in shared:
             rows = tuple(side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True))
             labels = protocol_label(pair[0]), protocol_label(pair[1])
-            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels), how))
-        if not pairs or pairs[-1].benchmark != benchmark:
+            pairs.append(StoredPair(benchmark, rows, _describe_sides(a, b, labels), *how))
+        if not shared:
             claim = protocol_difference(frozenset(ours[benchmark]), frozenset(theirs[benchmark]))
-            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), how, claim))
+            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), *how, claim))
     return pairs
 
 
@@ -121,15 +107,18 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     with locked(output) if output.mirror else nullcontext():
         output = output.fresh()
     manifests = {each["run"]["run_id"]: each for each in output.manifests()}
-    runs = [_find_run(name, manifests) for name in request.runs]
+    numbers, runs = {run_id: manifest["run"]["number"] for run_id, manifest in manifests.items()}, list[str]()
+    for name in request.runs:
+        matching = match_runs(name, numbers)
+        if len(matching) != 1:
+            many = "no run" if not matching else f"{len(matching)} runs"
+            raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(manifests)}")
+        runs += matching
     if len(runs) < 2 and current not in manifests:
-        raise UsageError(
-            f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
-            " what is asked",
-            where=output.name,
-            hint="a later run may have been published and this one removed by `scorelake gc`: open the output "
-            "again, or run `scorelake score` again",
-        )
+        what = f"the counts of run {current}, which this leaderboard shows, are not kept any more, and no table has"
+        hint = "a later run may have been published and this one removed by `scorelake gc`: open the output again, "
+        hint += "or run `scorelake score` again"
+        raise UsageError(f"{what} what is asked", where=output.name, hint=hint)
     runs += [current] * (2 - len(runs))
     if output.mirror:
         with locked(output):
@@ -138,15 +127,6 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
     protocols = (request.protocols * 2)[:2] or (None, None)
     a, b = zip((request.model_a, request.model_b), runs, protocols, strict=True)
     return _side(output.snapshots, manifests, *a), _side(output.snapshots, manifests, *b)
-
-
-def _find_run(name: str, runs: dict[str, Manifest]) -> str:
-    """Return the run with this id or number, or the only one whose id begins so."""
-    matching = match_runs(name, {run_id: manifest["run"]["number"] for run_id, manifest in runs.items()})
-    if len(matching) != 1:
-        many = "no run" if not matching else f"{len(matching)} runs"
-        raise UsageError(f"{many} {name} here", where="--run", hint=f"kept runs: {', '.join(runs)}")
-    return matching[0]
 
 
 def _side(snapshots: Path, manifests: dict[str, Manifest], model: str, run: str, protocol: str | None) -> Side:

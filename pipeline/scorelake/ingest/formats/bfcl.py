@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import records_with
+from scorelake.ingest.json_stream import records_with
 from scorelake.ingest.values import get_object, to_name
 
 SCORE, OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"
@@ -20,9 +20,8 @@ def companions(path: Path) -> Iterable[Path]:
     category = path.name.removesuffix(SCORE)
     parts = path.parts
     folders = [path.parent]
-    folders += [
-        Path(*parts[:i], "result", *parts[i + 1 : -1]) for i, part in enumerate(parts[:-1]) if part == "score"
-    ]
+    trees = [i for i, part in enumerate(parts[:-1]) if part == "score"]
+    folders += [Path(*parts[:i], "result", *parts[i + 1 : -1]) for i in trees]
     return [folder / f"{prefix}{category}_result.json" for folder in folders for prefix in ("", OLD_PREFIX)]
 
 
@@ -35,22 +34,22 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         what = "several result files" if source.companions else "no result file"
         hint = f"put {run.subject}_result.json next to it"
         raise refusal(f"{what} next to it, and only failures are listed here", source.path, hint)
-    failed: set[str] = set()
-    total = passed = 0
-    for i, (line, record) in enumerate(source.lines()):
-        if i == 0:
-            total, passed = record["total_count"], record["correct_count"]
-            run.add_claim("accuracy", float(record["accuracy"]), tolerance=1e-3)
-            continue
-        problem = get_object(record, "prompt").get("id", record.get("id"))
-        failed.add(to_name(problem, f"line {line:,}: id"))
-        run.model = record.get("model_name") or run.model
     results = source.companions[0]
     problems = [
         to_name(record.get("id", record.get("idx")), f"line {line:,}: id") for line, record in source.lines(results)
     ]
-    unknown = sorted(failed - set(problems))
-    if unknown:
+    records = source.lines()
+    _, totals = next(records)
+    total, passed = totals["total_count"], totals["correct_count"]
+    run.add_claim("accuracy", float(totals["accuracy"]), tolerance=1e-3)
+    failed: set[str] = set()
+    for line, record in records:
+        problem = get_object(record, "prompt").get("id", record.get("id"))
+        if isinstance(problem, int) and 1 <= problem <= len(problems):
+            problem = problems[problem - 1]  # in 2024 a failure without a prompt has the line of its result
+        failed.add(to_name(problem, f"line {line:,}: id"))
+        run.model = record.get("model_name") or run.model
+    if unknown := sorted(failed - set(problems)):
         raise refusal(f"failure {unknown[0]} is not in {results.name}", source.path)
     n_problems = len(set(problems))
     if (n_problems, n_problems - len(failed)) != (total, passed):

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import load_object
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.json_stream import FileProbe, load_object
 from scorelake.ingest.values import get_object, quote, to_verdict
 
 SAMPLES = "_samples.jsonl"

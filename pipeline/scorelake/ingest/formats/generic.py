@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,8 +14,7 @@ import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import Watch, text_lines
-from scorelake.ingest.probe import FileProbe, probe
+from scorelake.ingest.json_stream import FileProbe, probe, text_lines
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
@@ -25,9 +25,7 @@ COUNTS = ("n", "c")
 RECORDS = "records"
 """Maps the key of a document at which the records are."""
 TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", "provenance", *RESERVED} - {
-    *FIELDS,
-    *OUTCOMES,
-    *COUNTS,
+    *(*FIELDS, *OUTCOMES, *COUNTS)
 }
 """Names that a carried column cannot have."""
 MAX_COUNT = 1_000_000
@@ -49,14 +47,58 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     seen = probe(source.file)
     is_flat = not any(isinstance(value, dict | list) for value in seen.first.values())
     is_single = is_flat or get_path(seen.first, mapping["problem_id"]) is not _MISSING
-    converter: _Converter | None = None
-    for i, key, record in _read_records(source, seen, columns, below, is_single):
-        if converter is None:
+    is_text = seen.shape == "text"
+    others = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL, *MEASURES)
+    carried = [name for name in mapping if name not in others]
+
+    for n_read, (i, key, record) in enumerate(_read_records(source, seen, columns, below, is_single)):
+        if not n_read:
             _check_mapping(record, key, given, options, source.file)
             has_verdicts = bool(given.keys() & {"passed", "n"}) or get_path(record, "passed") is not _MISSING
             run.outcome = "passed" if has_verdicts else "score"
-            converter = _Converter(mapping, run.outcome, options.true, seen.shape == "text", source.tag)
-        yield from converter.to_rows(i, key, record)
+        cells = {name: get_path(record, path) for name, path in mapping.items()}
+        cells = {name: None if cell is _MISSING or (cell == "" and is_text) else cell for name, cell in cells.items()}
+        fields = {name: cells[name] for name in FIELDS}
+        fields["problem_id"] = key if fields["problem_id"] is None else fields["problem_id"]
+        fields["attempt"] = f"{source.tag}:{i}" if fields["attempt"] is None else fields["attempt"]
+        if fields["problem_id"] is None:
+            hint = "name it with --map problem_id=..."
+            raise DataError(f"record {i:,} has no {mapping['problem_id']}", hint=hint)
+        where = f"record {i:,}"
+        row = AttemptRow(
+            **fields,
+            value=None if "n" in cells else _to_value(record, mapping[run.outcome], where, run, is_text),
+            protocol={name: cells[name] for name in PROTOCOL if name in cells} or None,
+            measures={name: _to_float(cells[name], f"{where}: {name}", is_text) for name in MEASURES if name in cells}
+            or None,
+            carried={name: cells[name] for name in carried} or None,
+        )
+        yield from _expand(row, cells["n"], cells["c"]) if "n" in cells else (row,)
+
+
+def _to_value(record: dict[str, Any], path: str, where: str, run: RunInfo, is_text: bool) -> float | None:
+    """Convert the verdict or reward at a path, or compare the values of LEFT==RIGHT."""
+    left, is_comparison, right = path.partition("==")
+    value, true = get_path(record, left), run.options.true
+    if value is _MISSING:
+        raise DataError(f"{where} has no {left}")
+    where = f"{where}: {left}"
+    if is_comparison:
+        other = get_path(record, right)
+        is_ungraded = value in (None, "") or other in (None, _MISSING) or (other == "" and is_text)
+        return None if is_ungraded else _compare(value, other, where)
+    if is_text and value == "":
+        return None
+    if run.outcome == "score":
+        return to_number(_to_float(value, where, is_text), where)
+    return to_verdict(CELLS.get(value.lower(), value) if is_text and not true else value, where, true)
+
+
+def _to_float(value: Any, where: str, is_text: bool) -> Any:
+    try:
+        return float(value) if is_text and value is not None else value
+    except ValueError:
+        raise DataError(f"{where} is {quote(value)}, which is not a number") from None
 
 
 def _check_mapping(
@@ -96,70 +138,6 @@ def get_path(record: Any, path: str) -> Any:
     return get_path(record.get(head), rest)
 
 
-class _Converter:
-    """Converts a record to attempts."""
-
-    def __init__(self, mapping: dict[str, str], outcome: str, true: tuple[str, ...], is_text: bool, tag: str) -> None:
-        self.outcome, self.true, self.is_text, self.tag = outcome, true, is_text, tag
-        self.fields = [mapping[name] for name in FIELDS]
-        self.counts = [mapping[name] for name in COUNTS if name in mapping]
-        self.key = mapping[outcome]
-        self.protocol = {name: key for name, key in mapping.items() if name in PROTOCOL}
-        self.measures = {name: key for name, key in mapping.items() if name in MEASURES}
-        other = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL, *MEASURES)
-        self.carried = {name: key for name, key in mapping.items() if name not in other}
-
-    def to_rows(self, i: int, key: Any, record: dict[str, Any]) -> Iterator[AttemptRow]:
-        problem, attempt, answer, subject, benchmark, model = (self._get(record, path) for path in self.fields)
-        problem = key if problem is None else problem
-        if problem is None:
-            raise DataError(f"record {i:,} has no {self.fields[0]}", hint="name it with --map problem_id=...")
-        row = AttemptRow(
-            problem,
-            f"{self.tag}:{i}" if attempt is None else attempt,
-            None if self.counts else self._value(record, i),
-            answer=answer,
-            subject=subject,
-            benchmark=benchmark,
-            model=model,
-            protocol={name: self._get(record, path) for name, path in self.protocol.items()} or None,
-            measures={name: self._get_number(record, path) for name, path in self.measures.items()} or None,
-            carried={name: self._get(record, path) for name, path in self.carried.items()} or None,
-        )
-        yield from _expand(row, *(self._get(record, path) for path in self.counts)) if self.counts else (row,)
-
-    def _get(self, record: dict[str, Any], path: str) -> Any:
-        value = get_path(record, path)
-        return None if value is _MISSING or (value == "" and self.is_text) else value
-
-    def _get_number(self, record: dict[str, Any], path: str) -> Any:
-        value = self._get(record, path)
-        try:
-            return float(value) if self.is_text and value is not None else value
-        except ValueError:
-            raise DataError(f"{path} is {quote(value)}, which is not a number") from None
-
-    def _value(self, record: dict[str, Any], i: int) -> float | None:
-        left, is_comparison, right = self.key.partition("==")
-        value, where = get_path(record, left), f"record {i:,}: {left}"
-        if value is _MISSING:
-            raise DataError(f"record {i:,} has no {left}")
-        if is_comparison:
-            other = self._get(record, right)
-            return None if value in (None, "") or other is None else _compare(value, other, where)
-        if self.is_text and value == "":
-            return None
-        if self.outcome == "passed":
-            is_cell = self.is_text and not self.true
-            return to_verdict(CELLS.get(value.lower(), value) if is_cell else value, where, self.true)
-        if self.is_text:
-            try:
-                value = float(value)
-            except ValueError:
-                raise DataError(f"{where} is {quote(value)}, which is not a number") from None
-        return to_number(value, where)
-
-
 def _compare(value: Any, other: Any, where: str) -> float:
     """Compare by value: 18, 18.0 and "18" are equal. A list is never equal to a text, so it is refused."""
     if isinstance(value, list | dict) != isinstance(other, list | dict):
@@ -171,23 +149,17 @@ def _compare(value: Any, other: Any, where: str) -> float:
     return float(value == other)
 
 
-def _expand(row: AttemptRow, n: Any, c: Any) -> Iterator[AttemptRow]:
+def _expand(row: AttemptRow, *counts: Any) -> Iterator[AttemptRow]:
     """Expand a row of counts to n attempts of which c passed."""
-    total, passed = _to_count(n), _to_count(c)
-    if not 0 <= passed <= total <= MAX_COUNT:
-        hint = f"whole numbers with 0 <= c <= n <= {MAX_COUNT:,}"
-        raise DataError(f"n is {quote(n)} and c is {quote(c)}", hint=hint)
-    for j in range(total):
-        yield AttemptRow(row.problem_id, f"{row.attempt}.{j}", float(j < passed), *row[3:])
-
-
-def _to_count(value: Any) -> int:
-    """Convert a whole number, or its text; -1 for anything else."""
     try:
-        number = -1.0 if isinstance(value, bool) else float(str(value))
+        n, c = (-1.0 if isinstance(count, bool) else float(str(count)) for count in counts)
     except ValueError:
-        return -1
-    return int(number) if number.is_integer() else -1
+        n = c = -1.0
+    if not (0 <= c <= n <= MAX_COUNT and n.is_integer() and c.is_integer()):
+        hint = f"whole numbers with 0 <= c <= n <= {MAX_COUNT:,}"
+        raise DataError(f"n is {quote(counts[0])} and c is {quote(counts[1])}", hint=hint)
+    for j in range(int(n)):
+        yield row._replace(attempt=f"{row.attempt}.{j}", value=float(j < c))
 
 
 def _read_records(
@@ -198,8 +170,7 @@ def _read_records(
     A document that is one object may be one record (`is_single`), like JSON Lines of one line.
     """
     if probe.shape in ("parquet", "text"):
-        is_parquet = probe.shape == "parquet"
-        rows = _read_parquet(probe.path, columns) if is_parquet else _read_csv(probe.path, source.watch)
+        rows = _read_parquet(probe.path, columns) if probe.shape == "parquet" else _read_csv(probe.path)
         yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines())
@@ -235,28 +206,27 @@ def _read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, An
         raise refusal(f"a damaged Parquet file ({str(error).splitlines()[0]:.100})", path) from None
 
 
-def _read_csv(path: Path, watch: Watch) -> Iterator[dict[str, Any]]:
+def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV. The last line must end with a newline, since a truncated number is a number."""
     csv.field_size_limit(sys.maxsize)
     last = "\n"
 
     def read_lines() -> Iterator[str]:
         nonlocal last
-        for _, last in text_lines(path, watch):
+        for _, last in text_lines(path):
             yield last
 
     rows = read_lines()
     head = next(rows, "")
     try:
-        separator = max(",\t;", key=head.count)
-        header = next(csv.reader([head], delimiter=separator, strict=True), [])
+        reader = csv.reader(chain([head], rows), delimiter=max(",\t;", key=head.count), strict=True)
+        header = next(reader, [])
         if len(set(header)) != len(header) or not all(header):
             raise refusal(f"the first line has empty or repeated column names: {quote(header)}", path)
-        for i, cells in enumerate(csv.reader(rows, delimiter=separator, strict=True), 2):
-            if cells and len(cells) != len(header):
+        for i, cells in enumerate(filter(None, reader), 2):
+            if len(cells) != len(header):
                 raise refusal(f"row {i:,} has {len(cells)} cells, the first line {len(header)}", path)
-            if cells:
-                yield dict(zip(header, cells, strict=True))
+            yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise refusal(f"broken CSV: {error}", path) from None
     if not last.endswith("\n"):

@@ -1,21 +1,26 @@
-"""Harbor: a job folder with one result.json per trial, or the job's own result.json where there are no trials."""
+"""Harbor: a job folder with one result.json per trial, or the job's own result.json where there are no trials.
+
+Terminal-Bench 1, from which it came: results.json of a run, next to run_metadata.json.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import load_object
-from scorelake.ingest.probe import FileProbe, probe, probe_all
-from scorelake.ingest.values import get_object, to_duration, to_number
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
+from scorelake.ingest.json_stream import FileProbe, load_object, probe
+from scorelake.ingest.values import get_object, to_duration, to_number, to_verdict
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
 JOB = ("n_total_trials", "stats")
 CUT = 32
 """Length to which the name of a trial cuts that of its task."""
+TIME = re.compile(r"\d{4}-\d\d-\d\d__\d\d-\d\d-\d\d")
+RUN_SETTINGS = ("agent_kwargs", "global_agent_timeout_sec", "global_test_timeout_sec")
 SETTINGS = ("timeout_multiplier", "agent_timeout_multiplier", "verifier_timeout_multiplier")
 
 
@@ -25,13 +30,12 @@ def detect(probe: FileProbe) -> bool:
 
 def group(path: Path) -> Path:
     """Return the folder of the job. A trial names its task at the beginning."""
-    seen = probe(path)
-    seen = probe_all(path) if seen.is_cut and not seen.has("task_name") else seen
-    return path.parent if seen.has(*JOB) else path.parent.parent
+    return path.parent if probe(path).has(*JOB) else path.parent.parent
 
 
 def companions(path: Path) -> Iterable[Path]:
-    return [group(path) / "config.json", group(path) / "result.json"]
+    job = group(path)
+    return [job / "config.json", job / "result.json"]
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
@@ -78,8 +82,8 @@ def _to_row(
 ) -> AttemptRow:
     agent, task = get_object(trial, "agent_info"), trial.get("task_id")
     commit = task.get("git_commit_id") if isinstance(task, dict) else None
-    details["tasks"] |= set() if commit is None else {str(commit)}
-    details["agent_version"] |= set() if agent.get("version") is None else {str(agent["version"])}
+    for key, detail in (("tasks", commit), ("agent_version", agent.get("version"))):
+        details[key] |= set() if detail is None else {str(detail)}
     info = get_object(agent, "model_info")
     model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
     # The verifier decides: a trial with an exception may have passed.
@@ -126,8 +130,7 @@ def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> It
     # An exception without a reward: there is no verdict.
     unrewarded = [(name, None) for name in failed if name not in dict(rewarded)]
     tasks = Counter(name.rpartition("__")[0] for name, _ in [*rewarded, *unrewarded])
-    cut = [task for task, count in tasks.items() if count > 1 and len(task) >= CUT]
-    if cut:
+    if cut := [task for task, count in tasks.items() if count > 1 and len(task) >= CUT]:
         what = (
             f"{tasks[cut[0]]} trials of {cut[0]}, whose name is cut to {CUT} characters: several tasks may share it"
         )
@@ -136,4 +139,42 @@ def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> It
         yield AttemptRow(name.rpartition("__")[0] or name, name, reward)
 
 
-FORMAT = LogFormat("harbor", "passed", "fail", detect, read, group, companions, lambda reward: reward >= 1)
+def detect_terminal_bench(probe: FileProbe) -> bool:
+    results = probe.first.get("results")
+    first = results[0] if probe.shape == "object" and isinstance(results, list) and results else None
+    return isinstance(first, dict) and {"task_id", "trial_name", "is_resolved"} <= first.keys()
+
+
+def read_terminal_bench(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    metadata = source.companion()
+    folders = [parent.name for parent in source.file.resolve().parents]
+    run.tool = "terminal-bench"
+    run.identity = str(metadata.get("run_id") or "")
+    run.run_id = run.identity or (folders[0] if TIME.fullmatch(folders[0]) else source.tag)
+    # Model and agent are null in many real files; then the folder names them.
+    names = [str(metadata[key]) for key in ("agent_name", "model_name") if metadata.get(key)]
+    is_named = bool(metadata.get("model_name"))
+    run.model = " ".join(names) if is_named else next(name for name in folders if not TIME.fullmatch(name))
+    if metadata.get("dataset_name"):
+        run.benchmark = "@".join(
+            str(metadata[key]) for key in ("dataset_name", "dataset_version") if metadata.get(key)
+        )
+    run.protocol = {key: metadata.get(key) for key in RUN_SETTINGS}
+    run.provenance = {"commit_hash": metadata.get("commit_hash")}
+    document: dict[str, Any] = {}
+    for _, trial in source.records("results", document):
+        value = to_verdict(trial["is_resolved"], f"{trial['trial_name']}: is_resolved")
+        measures = {f"{name}_tokens": trial.get(f"total_{name}_tokens") for name in ("input", "output")}
+        measures["seconds"] = to_duration(trial, "agent_started_at", "agent_ended_at")
+        yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value, measures=measures)
+    run.add_claim("accuracy", document.get("accuracy"))
+    for k, value in get_object(document, "pass_at_k").items():
+        if k.isdecimal():
+            run.add_claim(f"pass@{k}", value, f"pass@{k}")
+
+
+HARBOR = LogFormat("harbor", "passed", "fail", detect, read, group, companions, lambda reward: reward >= 1)
+TERMINAL_BENCH = LogFormat(
+    *("terminal-bench", "passed", "fail", detect_terminal_bench, read_terminal_bench),
+    companions=siblings("run_metadata.json"),
+)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import JsonReader, ZipFile, archive_errors, decode
-from scorelake.ingest.probe import FileProbe
+from scorelake.ingest.json_stream import FileProbe, JsonReader, ZipFile, archive_errors
 from scorelake.ingest.values import get_object, quote, to_number, to_setting, to_timestamp
 
 VERSIONS = (2, 3)
@@ -17,6 +16,7 @@ WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0, "true": 
 """Texts that Inspect itself converts to numbers."""
 HEADER, START = "header.json", "_journal/start.json"
 SUMMARIES, JOURNAL, SAMPLES = PREFIXES = ("summaries.json", "_journal/summaries/", "samples/")
+TRANSCRIPT = ("messages", "events", "attachments", "store", "output")
 LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "cost_limit")
 NOT_MEASURED = (
     *("max_connections", "adaptive_connections", "max_retries", "timeout", "attempt_timeout", "batch", "cache"),
@@ -86,15 +86,17 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any
     with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
-        header |= decode(archive.read(start).decode("utf-8-sig"), f"{path}: {start}")
+        with archive.open(start) as file:
+            header |= JsonReader(file, f"{path}: {start}").document()
         documents = [name for name in names if name.endswith(".json")]
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
-            if prefix == SAMPLES:
-                yield name, decode(archive.read(name).decode("utf-8-sig"), f"{path}: {name}")
-                continue
             with archive.open(name) as file:
-                yield from ((name, sample) for *_, sample in JsonReader(file, f"{path}: {name}").members())
+                reader = JsonReader(file, f"{path}: {name}")
+                if prefix == SAMPLES:  # transcripts are read element by element
+                    yield name, {key: value for key, i, value in reader.members(TRANSCRIPT) if i is None}
+                else:
+                    yield from ((name, sample) for *_, sample in reader.members())
 
 
 def _score_names(scores: dict[str, Any]) -> Iterator[str]:
@@ -126,13 +128,12 @@ def _select_score(scores: dict[str, Any], chosen: str) -> dict[str, Any]:
 
 def to_value(value: Any) -> float | None:
     """Convert a score like Inspect's value_to_float, but refuse texts that it would take for 0."""
-    if not isinstance(value, str):
-        return to_number(value, "score")
-    if value in WORDS or value.lower() in WORDS:
-        return WORDS.get(value, WORDS.get(value.lower()))
-    if re.fullmatch(r"\s*[-+]?\d+(\.\d*)?([eE][-+]?\d+)?\s*", value):
-        return float(value)
-    raise ValueError(f"a score of {quote(value)}")
+    if isinstance(value, str):
+        try:
+            value = float(WORDS.get(value, WORDS.get(value.lower(), value)))
+        except ValueError:
+            raise ValueError(f"a score of {quote(value)}") from None
+    return to_number(value, "score")
 
 
 def _add_names(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool = True) -> None:
@@ -154,15 +155,14 @@ def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> N
     scorers = [one for one in about.get("scorers") or [] if str(one.get("name")).rpartition("/")[2] == name]
     options = get_object(scorers[0], "options") if scorers else {}
     generation = get_object(plan, "config") | get_object(about, "model_generate_config")
+    reducer = config.get("epochs_reducer")
     # Arguments as they were passed: a release that adds an argument with a default changes nothing.
     steps = [(step.get("solver"), step.get("params_passed", step.get("params"))) for step in plan.get("steps") or []]
     solvers = [{solver: params} if params else solver for solver, params in steps]
     run.protocol = {
         **{key: value for key, value in generation.items() if key not in NOT_MEASURED},
         **{key: config.get(key) for key in LIMITS},
-        "epochs_reducer": None
-        if config.get("epochs_reducer") in (["mean"], "mean")
-        else config.get("epochs_reducer"),
+        "epochs_reducer": None if reducer in (["mean"], "mean") else reducer,
         "task_version": about.get("task_version"),
         "task_args": about.get("task_args_passed", about.get("task_args")) or None,
         "solver": solvers or about.get("solver"),

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import load, members
-from scorelake.ingest.probe import FileProbe, probe, probe_all
+from scorelake.ingest.json_stream import FileProbe, load, members, probe
 from scorelake.ingest.values import quote, to_verdict
 
 REPORT_LISTS = ("submitted_ids", "resolved_ids", "unresolved_ids", "empty_patch_ids", "error_ids", "failed_ids")
@@ -45,7 +44,7 @@ def group(path: Path) -> Path:
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.tool = "swebench"
-    dialect = _dialect(probe(source.file).first) or _dialect(probe_all(source.file).first)
+    dialect = _dialect(probe(source.file).first)
     if dialect == "instance":
         run.model, run.run_id = source.folder.parent.name.replace("__", "/"), source.folder.parent.parent.name
         for path in source.files:
@@ -73,7 +72,7 @@ def _read_lists(source: LogSource, options: IngestOptions, run: RunInfo) -> Iter
     lists = {key: _to_ids(value, key) for key, value in document.items() if isinstance(value, list)}
     is_report = _dialect(document) == "report"
     suffix = "_ids" if is_report else ""
-    run.model, run.run_id = _parse_name(source.file, options, is_report)
+    run.model, run.run_id = _parse_name(source, options, is_report)
     if not is_report and "generated" not in lists and "unresolved" not in lists:
         # The experiments repository lists no failures: they are what was submitted and is not resolved.
         what = "no list of submitted instances (generated, no_generation)"
@@ -107,16 +106,16 @@ def _to_ids(value: list[Any], key: str) -> dict[str, None]:
     return dict.fromkeys(each for each in value if isinstance(each, str))
 
 
-def _parse_name(path: Path, options: IngestOptions, is_report: bool) -> tuple[str | None, str]:
+def _parse_name(source: LogSource, options: IngestOptions, is_report: bool) -> tuple[str | None, str]:
     """Parse model and run from {model}.{run}.json. With several dots the end of the model is ambiguous."""
     if not is_report:
-        return None, path.resolve().parent.name
-    stem = path.name.removesuffix(".gz").removesuffix(".json")
+        return None, f"{source.folder.name}:{source.tag}"  # the folder is called results in every run
+    stem = source.file.name.removesuffix(".gz").removesuffix(".json")
     if options.model is not None:
         return None, stem.removeprefix(f"{options.model}.")
     model, _, run_id = stem.partition(".")
     if not run_id or "." in run_id:
-        raise refusal("the file name does not show where the model ends", path, "give --model")
+        raise refusal("the file name does not show where the model ends", source.file, "give --model")
     return model.replace("__", "/"), run_id
 
 

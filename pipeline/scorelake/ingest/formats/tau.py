@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import load
-from scorelake.ingest.probe import FileProbe, list_with
+from scorelake.ingest.json_stream import FileProbe, list_with, load
 from scorelake.ingest.values import get_object, to_number
 
 NAME = re.compile(

@@ -1,18 +1,22 @@
-"""HumanEval-style JSON Lines with task_id and passed; and EvalPlus, whose samples are attempts at two benchmarks."""
+"""Code: HumanEval-style JSON Lines, EvalPlus, whose samples are attempts at two benchmarks, and LiveCodeBench."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import fsum
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.probe import FileProbe, records_with
+from scorelake.ingest.json_stream import FileProbe, list_with, records_with
 from scorelake.ingest.values import get_object, quote, to_verdict
 
 BENCHMARKS = {"HumanEval": "humaneval", "Mbpp": "mbpp", "MBPP": "mbpp"}
 TEXTS = ("completion", "solution", "generation")
 NAME = re.compile(r"(?P<model>.+)_[a-z]+_temp_(?P<temperature>\d+(?:\.\d+)?)(?:[-_].*?)?[._]eval_results\.json")
+SCENARIO = re.compile(
+    r"Scenario\.(?P<scenario>.+?)_(?P<n>\d+)_(?P<temperature>\d+(?:\.\d+)?)(?P<variant>_.+?)?_eval_all\.json(?:\.gz)?"
+)
 STATUS = {"pass": 1.0, "success": 1.0, "fail": 0.0, "failed": 0.0, "timeout": 0.0, "timed out": 0.0, None: None}
 
 
@@ -24,8 +28,7 @@ def explain(probe: FileProbe) -> str | None:
 def read_humaneval(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.run_id = source.tag
     for line, record in source.lines():
-        missing = [key for key in ("task_id", "passed") if key not in record]
-        if missing:
+        if missing := [key for key in ("task_id", "passed") if key not in record]:
             raise refusal(f"line {line:,} has no {missing[0]}: not graded", source.file)
         if run.benchmark is None:
             run.benchmark = BENCHMARKS.get(str(record["task_id"]).partition("/")[0])
@@ -81,6 +84,32 @@ def _statuses(value: Any) -> Iterator[tuple[float | None, float | None]]:
         yield from ((STATUS[sample["base_status"]], STATUS[sample.get("plus_status")]) for sample in value)
 
 
-IS_HUMANEVAL = records_with("task_id", "passed")
+def read_livecodebench(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.tool = source.tag, "livecodebench"
+    name = SCENARIO.fullmatch(source.file.name)
+    if name:
+        run.model, run.benchmark = source.folder.name, f"livecodebench/{name['scenario']}"
+        # Prompts differ by a suffix (_cot), or by the folder of all models (output_prompt2).
+        home = source.folder.parent.name
+        variant = home.removeprefix("output") * home.startswith("output") + (name["variant"] or "")
+        run.protocol = {"temperature": float(name["temperature"]), "n": int(name["n"]), "variant": variant or None}
+    reported = []
+    for _, i, record in source.members():
+        question, graded = record["question_id"], record["graded_list"]
+        if not isinstance(graded, list):
+            raise refusal(f"record {i}: graded_list is not a list: not graded", source.path)
+        problem = f"{question}/{record['test_id']}" if "test_id" in record else question
+        carried = {key: record.get(key) for key in ("difficulty", "contest_date")}
+        if isinstance(record.get("pass@1"), int | float):
+            reported.append(float(record["pass@1"]))
+        for j, verdict in enumerate(graded):
+            value = to_verdict(verdict, f"record {i}: graded_list")
+            yield AttemptRow(problem, f"{source.tag}:{j}", value, subject=record.get("platform"), carried=carried)
+    if reported:
+        run.add_claim("mean of pass@1", fsum(reported) / len(reported), "problems")
+
+
+IS_HUMANEVAL, IS_LIVECODEBENCH = records_with("task_id", "passed"), list_with("question_id", "graded_list")
 HUMANEVAL = LogFormat("humaneval", "passed", "ungraded", IS_HUMANEVAL, read_humaneval, explain=explain)
 EVALPLUS = LogFormat("evalplus", "passed", "ungraded", detect_evalplus, read_evalplus)
+LIVECODEBENCH = LogFormat("livecodebench", "passed", "ungraded", IS_LIVECODEBENCH, read_livecodebench)
