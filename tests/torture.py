@@ -42,7 +42,6 @@ STEPS = (
     "scorelake.publish.publication.atomic_replace",
     "scorelake.publish.publication.write_history",
     "scorelake.publish.publication.record_board",
-    "scorelake.publish.runs.atomic_replace",
     "scorelake.storage.disk.flush",
     "scorelake.publish.publication.checksum",
     "os.replace",

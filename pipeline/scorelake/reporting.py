@@ -64,11 +64,16 @@ class CommandOutput:
     def _scores(self) -> list[tuple[dict[str, str], float]]:
         if not self.scores or self.out is None:
             return []
-        from scorelake.read.session import query, reading
+        from scorelake.read.board import opened
+        from scorelake.read.measures import read_costs
+        from scorelake.read.session import reading
 
-        with reading(self.out) as folder:
-            _, rows = query(folder, _SCORES)
-        return [(dict(zip(("benchmark", "model", "protocol", "metric"), row, strict=False)), row[4]) for row in rows]
+        with reading(self.out) as folder, opened(folder) as read:
+            rows, costs = read.dicts(_SCORES), read_costs(read)
+        scores = [(row, row.pop("value")) for row in rows]
+        return scores + [
+            ({key: row[key] for key in ("benchmark", "model", "protocol", "measure")}, row["total"]) for row in costs
+        ]
 
     def done(self, report: RunReport) -> None:
         """Report a finished run: lines for a person, the whole document for programs."""

@@ -99,7 +99,7 @@ def test_every_sentence_follows_from_the_tables(tmp_path: Path, seed: int) -> No
         pairs = asked(out, f"FROM subject_comparison WHERE subject = '{row['subject']}'")
         mine = [pair["q"] for pair in pairs if row["model"] in (pair["model_a"], pair["model_b"])]
         assert max(mine) <= 0.05
-    assert ("Rank 1\u20133: the rank by score" in " ".join(_call("show", out).split())) == any(
+    assert ("Rank 1\u20133: significant differences place" in " ".join(_call("show", out).split())) == any(
         row["rank_lo"] for row in ranked
     )
 

@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import scorelake as sl
 from counted import rows, scored
 from looked_at import plain
 from scorelake.cli import app
+from scorelake.reporting import CommandOutput
 
 STEPS = (0, 10, 20, 40)
 
@@ -104,3 +106,22 @@ def test_nothing_of_it_appears_without_series_and_measures(tmp_path: Path) -> No
     assert not [word for word in ("step", "cost", "learned", "series") if word in told]
     for option in ("--series", "--measure"):
         assert CliRunner().invoke(app, ["show", str(out), option, "x"]).exit_code == 2
+
+
+def test_boards_have_series_and_costs(series: Path, costs: Path, tmp_path: Path) -> None:
+    with sl.open(series) as board:
+        assert board.series("run")["step"].unique().sort().to_list() == [*STEPS]
+        assert board.plot.series("run").svg.count('class="band"') == 1
+        with pytest.raises(sl.errors.UsageError, match="no series other"):
+            board.plot.series("other")
+        with pytest.raises(sl.errors.UsageError, match="no table measure_summary"):
+            board.costs()
+    with sl.open(costs) as board:
+        assert board.costs("cost_usd").equals(board.table("measure_summary"))
+        assert board.frontier()["model"].sort().to_list() == ["cheap", "dear", "wasteful"]
+        assert "line frontier" in board.plot.frontier().svg
+    output = CommandOutput(out=str(costs), textfile=tmp_path / "x.prom", scores=True)
+    output.end({"status": "published", "exit_code": 0, "run": {}})
+    (total,) = rows(costs, "SELECT total FROM measure_summary WHERE model = 'dear'")
+    gauge = 'scorelake_measure_total{benchmark="default",model="dear",protocol="",measure="cost_usd"}'
+    assert f"{gauge} {total['total']}\n" in (tmp_path / "x.prom").read_text()

@@ -224,9 +224,46 @@ class Board(AbstractContextManager["Board"]):
         pair = PairRequest(model_a, model_b, metric, benchmark, as_tuple(protocol), as_tuple(run))
         return Comparison(tuple(compare_models(self.folder, self.out, pair)))
 
+    def series(self, run: str) -> pl.DataFrame:
+        """Return the scores of a run at each of its steps, with interval, band and trend.
+
+        Parameters
+        ----------
+        run : str
+            The name of its points without the step.
+        """
+        points = self.table("series")
+        check_names("series", points["model"].unique().sort(), [run])
+        return points.filter(model=run)
+
+    def costs(self, measure: str | None = None) -> pl.DataFrame:
+        """Return what attempts cost, by benchmark, model and measure: per attempt, per pass, and in total.
+
+        Parameters
+        ----------
+        measure : str, optional
+            By default all measures.
+        """
+        return self._of_measure("measure_summary", measure)
+
+    def frontier(self, measure: str | None = None) -> pl.DataFrame:
+        """Return score and cost of each model, and whether it is on the frontier of both.
+
+        Parameters
+        ----------
+        measure : str, optional
+            By default all measures.
+        """
+        return self._of_measure("frontier", measure)
+
+    def _of_measure(self, table: str, measure: str | None) -> pl.DataFrame:
+        rows = self.table(table)
+        check_names("measure", rows["measure"].unique().sort(), [measure])
+        return rows if measure is None else rows.filter(measure=measure)
+
     @property
     def plot(self) -> Plots:
-        """Return the charts: `plot.leaderboard()`, `plot.curve(models)` and `plot.matrix()`."""
+        """Return the charts: leaderboard, curve, matrix, series and frontier."""
         return Plots(self.folder)
 
     @property

@@ -16,6 +16,7 @@ from scorelake.errors import StorageError, UsageError
 from scorelake.page import svg
 from scorelake.page.build import read_file
 from scorelake.page.details import problems
+from scorelake.page.figures import board_costs, board_series, cost_chart, series_chart
 from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
 from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.format import check_names, shorten
@@ -26,6 +27,7 @@ WIDTH, HEAD, PAD, NAMES = 760, 48, 12, 200
 """Width of a drawing, space for its title, padding, and right end of names."""
 _SCORE, _RANGE, _AXIS = NAMES + 110, NAMES + 215, NAMES + 235
 """Right ends of scores and intervals, and the left end of the axis."""
+_FRAME: svg.Frame = ((WIDTH - 2 * PAD, 320), (46, 130, 12, 30))
 _ROW, _LINE = 26, 18
 """Height of a model in the leaderboard and in the heat map."""
 _STEPS = ("never", "seldom", "sometimes", "mostly", "always")
@@ -154,6 +156,30 @@ class Plots:
         """
         return self._draw(_matrix, None, benchmark)
 
+    def series(self, runs: str | Sequence[str] = (), benchmark: str | None = None) -> Drawing:
+        """Draw the scores of runs over their steps, with a band from lo to hi.
+
+        Parameters
+        ----------
+        runs : str or sequence of str
+            Names of runs; by default all.
+        benchmark : str, optional
+            By default all benchmarks.
+        """
+        return self._draw(lambda view: _series(view, as_tuple(runs)), None, benchmark)
+
+    def frontier(self, measure: str | None = None, benchmark: str | None = None) -> Drawing:
+        """Draw score against cost on a log axis, with both intervals, and the frontier.
+
+        Parameters
+        ----------
+        measure : str, optional
+            By default the first measure.
+        benchmark : str, optional
+            By default all benchmarks.
+        """
+        return self._draw(lambda view: _frontier(view, measure), None, benchmark)
+
     def _draw(
         self, draw: Callable[[BoardView], Panel | None], metric: str | None, benchmark: str | None, top: int = 50
     ) -> Drawing:
@@ -199,7 +225,7 @@ def _curves(view: BoardView, models: Sequence[str], family: str | None) -> Panel
     if not drawn:
         return None
     largest = max(point.x for key in drawn for point in points[key])
-    area = svg.PlotArea((WIDTH - 2 * PAD, 320), (46, 130, 12, 30), (1, max(largest, 2)), (0, 1), log=True)
+    area = svg.PlotArea(*_FRAME, (1, max(largest, 2)), (0, 1), log=True)
     series = [
         svg.Series(key[0] if len(names) == 1 else view.label(key[1]), points[key], i)
         for i, key in enumerate(drawn, start=1)
@@ -208,7 +234,32 @@ def _curves(view: BoardView, models: Sequence[str], family: str | None) -> Panel
     of = ", ".join(labels) if len(labels) <= 3 else f"{len(labels)} models"
     name = f"{title(view.board)}: {' and '.join(families)} of {of}"
     chart = svg.curve_chart(series, area, name, labelled=True, bands=True)
-    return name, HEAD + area.size[1], [_inset(chart, PAD, HEAD - 14, *area.size)]
+    return _framed(name, chart)
+
+
+def _series(view: BoardView, runs: Sequence[str]) -> Panel | None:
+    by_metric = board_series(view)
+    found = next(
+        ([each for each in every if each.model in (runs or [each.model])] for every in by_metric.values()), []
+    )
+    check_names("series", [each.model for every in by_metric.values() for each in every], runs)
+    return (
+        _framed(f"{title(view.board)}: {found[0].metric} over steps", series_chart(view, found, _FRAME))
+        if found
+        else None
+    )
+
+
+def _frontier(view: BoardView, measure: str | None) -> Panel | None:
+    rows = board_costs(view)
+    check_names("measure", sorted({row["measure"] for row in rows}), [measure])
+    rows = [row for row in rows if row["measure"] == (measure or rows[0]["measure"])]
+    name = f"{title(view.board)}: score against {measure or (rows and rows[0]['measure'])}"
+    return _framed(name, cost_chart(view, rows, _FRAME)) if rows else None
+
+
+def _framed(name: str, chart: Markup) -> Panel:
+    return name, HEAD + _FRAME[0][1], [_inset(chart, PAD, HEAD - 14, *_FRAME[0])]
 
 
 def _matrix(view: BoardView) -> Panel | None:

@@ -86,13 +86,16 @@ def write_textfile(path: Path, report: dict[str, Any], scores: Iterable[tuple[di
         for name, text, number in gauges
         if number is not None
     ]
-    samples = []
+    kinds = {"score": "Value of a model.", "measure_total": "Sum of a measure over the graded attempts."}
+    samples: dict[str, list[str]] = {name: [] for name in kinds}
     for names, value in scores:
         quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in names.values())
         labels = ",".join(f'{key}="{text}"' for key, text in zip(names, quoted, strict=True))
-        samples.append(f"scorelake_score{{{labels}}} {value}\n")
-    if samples:
-        lines += ["# HELP scorelake_score Value of a model.\n# TYPE scorelake_score gauge\n", *samples]
+        name = "measure_total" if "measure" in names else "score"
+        samples[name].append(f"scorelake_{name}{{{labels}}} {value}\n")
+    for name, text in kinds.items():
+        head = f"# HELP scorelake_{name} {text}\n# TYPE scorelake_{name} gauge\n"
+        lines += [head, *samples[name]] if samples[name] else []
     replace_text(path, "".join(lines))
 
 

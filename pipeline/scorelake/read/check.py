@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 
 from scorelake.counting.window import rows_outside
 from scorelake.errors import DataError
@@ -133,6 +134,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
     db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
     db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
     groups: dict[str, list[str]] = {}
+    halves: dict[str, set[str]] = {}
     for file in files:
         path = str(Path(root) / file.path)
         schema = parquet.footer(path).schema.to_arrow_schema()
@@ -141,11 +143,12 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
         left_out = np.union1d(file.deleted, outside).tolist()
         db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, left_out])
         groups.setdefault(str([(field.name, field.type) for field in schema]), []).append(path)
-    branches = [_select_attempts(db, paths, settings) for paths in groups.values()]
+        halves[path] = {field.name for field in schema if pa.types.is_float16(field.type)}
+    branches = [_select_attempts(db, paths, settings, halves[paths[0]]) for paths in groups.values()]
     db.execute(f"CREATE VIEW attempts AS {' UNION ALL '.join(branches)}")
 
 
-def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings) -> str:
+def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings, halves: set[str]) -> str:
     """Return the query of the canonical columns of files whose columns have the same types."""
     names, has_attempts = settings.columns, settings.duplicates.policy != "off"
     listed = ", ".join(text_literal(literal(path)) for path in paths)
@@ -168,7 +171,7 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
         """Return the text of a key; || gives NULL if a part is NULL."""
         return " || '@' || ".join(text(part, default) for part in names.parts(name))
 
-    invalid, verdict = _outcome(types, text(names.passed), settings)
+    invalid, verdict = _outcome(types, text(names.passed), settings, names.score in halves)
     keys = {part for each in COMPOSITE for part in names.parts(each)}
     others = {*settings.protocol.columns, *settings.carried, *([names.attempt] if has_attempts else [])}
     for name in sorted((keys | others) & types.keys()):
@@ -272,17 +275,18 @@ def _create_recount(db: duckdb.DuckDBPyConnection, rule: str) -> None:
     """)
 
 
-def _outcome(types: Mapping[str, str], text: str, settings: Settings) -> tuple[list[str], str]:
+def _outcome(types: Mapping[str, str], text: str, settings: Settings, is_half: bool) -> tuple[list[str], str]:
     """Return conditions for rows with an invalid outcome, and the verdict; `text` is the column `passed` as text."""
     names, threshold = settings.columns, settings.policy.pass_threshold
     passed, score = f"raw.{identifier(names.passed)}", f"raw.{identifier(names.score)}"
     invalid, verdict = ["false"], "NULL::BOOLEAN"
     if names.score in types:
         kind = "FLOAT" if types[names.score] == "FLOAT" else "DOUBLE"
-        levels = ", ".join(f"{level}::{kind}" for level in settings.rubric.levels)
+        stored = np.float16 if is_half else float  # DuckDB reads a half float as a 32-bit one
+        levels = ", ".join(f"{float(stored(level))}::{kind}" for level in settings.rubric.levels)
         not_finite = f"ltrim({score}::DOUBLE::VARCHAR, '-') IN ('nan', 'inf')"  # as text: see _value
         invalid.append(f"{score} NOT IN ({levels})" if levels else not_finite)
-        verdict = verdict if threshold is None else f"{score} >= {threshold}::{kind}"
+        verdict = verdict if threshold is None else f"{score} >= {float(stored(threshold))}::{kind}"
     kind = types.get(names.passed, "")
     spellings = ("true", "false") if kind == "BOOLEAN" else ("0", "1")
     is_text = kind.startswith(("VARCHAR", "ENUM", "BLOB"))

@@ -10,7 +10,6 @@ from typing import Any
 from scorelake.errors import UsageError
 from scorelake.read.board import Reader
 from scorelake.read.format import Scale
-from scorelake.settings import Settings
 from scorelake.text import escape_controls, plural, protocol_label
 
 _POINTS = """
@@ -87,6 +86,7 @@ def best_point(read: Reader, candidate: str, metric: str, benchmarks: Sequence[s
     import polars as pl  # noqa: PLC0415  (loads slowly)
 
     from scorelake.scoring.series import points  # noqa: PLC0415
+    from scorelake.settings import Settings  # noqa: PLC0415
 
     models = pl.DataFrame({"model": read.names("model")}, schema={"model": pl.String})
     names = {(run, step): name for name, run, step in points(models, Settings.model_validate(read.settings())).rows()}
