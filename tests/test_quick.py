@@ -49,7 +49,7 @@ def test_an_edited_config_is_kept(home: Path, cli: Any) -> None:
 def test_logs_of_several_tasks_open_with_all_benchmarks(home: Path, cli: Any) -> None:
     done = cli("quick", "lm_eval", "--out", "lm", cwd=home)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("All benchmarks / pass@1")
+    assert done.stdout.startswith("All benchmarks · pass@1")
     assert "gsm8k: filter strict-match, chosen because it is the first" in done.stderr
     assert ask(
         home / "lm", "SELECT model, rank, round(value, 3) FROM overall WHERE metric = 'pass@1' ORDER BY rank"
