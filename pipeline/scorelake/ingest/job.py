@@ -224,21 +224,25 @@ def _with_outcomes(kept: list[StagedSource], outcomes: Mapping[str, str], report
 
 
 def _protocol_notes(kept: list[StagedSource]) -> list[str]:
-    """List the settings by which one model's attempts at one benchmark will not be pooled."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    """List the settings by which one model's attempts at one benchmark will not be pooled, and those that are."""
+    groups: dict[tuple[Any, ...], list[StagedSource]] = {}
     for source in kept:
-        key = source.run.model, source.run.benchmark, source.format
-        groups.setdefault(key, []).append(source.run.protocol)
+        groups.setdefault((source.run.model, source.run.benchmark, source.format), []).append(source)
     out = []
-    for (model, benchmark, _), protocols in groups.items():
-        keys = sorted({key for protocol in protocols for key in protocol})
-        differ = [key for key in keys if len({json.dumps(protocol.get(key)) for protocol in protocols}) > 1]
-        if differ:
-            out.append(
-                f"{model} on {benchmark}: {len(protocols)} sources differ in {', '.join(differ)} and are not pooled; "
-                f"--protocol-ignore {','.join(differ)} pools them"
-            )
+    for (model, benchmark, _), sources in groups.items():
+        what = f"{model} on {benchmark}: {len(sources)} sources differ in"
+        if differ := _differing([source.run.protocol for source in sources]):
+            hint = f"--protocol-ignore {','.join(differ)} pools them"
+            out.append(f"{what} {', '.join(differ)} and are not pooled; {hint}")
+        if differ := _differing([source.run.provenance for source in sources]):
+            hint = '[protocol] columns = ["provenance"] keeps them apart'
+            out.append(f"{what} {', '.join(differ)} (provenance) and are pooled; {hint}")
     return out
+
+
+def _differing(settings: list[dict[str, Any]]) -> list[str]:
+    keys = sorted({key for each in settings for key in each})
+    return [key for key in keys if len({json.dumps(each.get(key)) for each in settings}) > 1]
 
 
 def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[str]:
