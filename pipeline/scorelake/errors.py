@@ -27,7 +27,7 @@ class ScorelakeError(Exception):
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors travel from workers to the machine that asked, and arrive as what they are."""
+        """Keep type and parts when an error is sent from a worker."""
         return partial(type(self), where=self.where, hint=self.hint), (self.what,)
 
 
@@ -61,7 +61,7 @@ class ClusterError(ScorelakeError):
 class EndedError(StorageError):
     """A process that did a part of the work was ended by a signal, from outside or through its own doing.
 
-    What is said ends with the name of the signal.
+    The message ends with the name of the signal.
     """
 
     @property
@@ -76,7 +76,7 @@ class UsageError(ScorelakeError):
 
 
 class MetricError(UsageError, ValueError):
-    """An unknown metric, or a metric asked of counts or parameters it has no meaning for."""
+    """An unknown metric, or counts or parameters for which a metric is not defined."""
 
 
 class DataError(ScorelakeError):

@@ -170,8 +170,8 @@ def count_part(
     """Count one of so many parts of what is new since the published run; nothing is published."""
     settings = shards.fitted(settings, shards.ALIKE_GB)
     with _shared_output(out).passing() as here:
-        condemned, todo = plan_part(location, here, settings, number, of)
-        return condemned + stages.count(Workspace(here, settings, local, progress, here.root), todo, full=False)
+        crashing, todo = plan_part(location, here, settings, number, of)
+        return crashing + stages.count(Workspace(here, settings, local, progress, here.root), todo, full=False)
 
 
 def _shared_output(out: Output) -> Output:

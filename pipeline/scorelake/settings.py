@@ -252,7 +252,7 @@ class Window(Part):
         return self
 
 
-class Series(Part):
+class SeriesNames(Part):
     """Models whose names are points of a series; the pattern has the groups `model` and `step`."""
 
     pattern: str | None = None
@@ -312,7 +312,7 @@ class Settings(Part):
     publish: Publish = Publish()
     compare: Compare = Compare()
     window: Window = Window()
-    series: Series = Series()
+    series: SeriesNames = SeriesNames()
     run: Run = Run()
     storage: Storage = PATIENCE
     by: tuple[str, ...] = ()

@@ -144,10 +144,10 @@ def plan_part(
     lake = listing(location, settings.storage, settings.lake.exclude, out.name)
     published = set((out.current() or {}).get("partials", ()))
     earlier = tasks.matching_partials(out.partials, lake.files, settings)
-    condemned = [partial for partial in earlier if partial.method == tasks.CONDEMNED]
-    reused = [partial for partial in earlier if partial.name in published or partial.method == tasks.CONDEMNED]
+    crashing = [partial for partial in earlier if partial.method == tasks.CRASHES_READER]
+    reused = [partial for partial in earlier if partial.name in published or partial.method == tasks.CRASHES_READER]
     plan = _plan(lake, reused, settings, str(location), of, every_file=False)
-    return condemned, shards.groups(plan.shards, of)[number - 1]
+    return crashing, shards.groups(plan.shards, of)[number - 1]
 
 
 def _plan(

@@ -1,7 +1,6 @@
-"""What an engine runs: count shards, merge buckets. Each is done once, wherever and however often it is tried.
+"""What an engine runs: count shards, merge buckets. Each is done once, however often it is tried.
 
-Stages know files on a disk and folders; here is where files come from and where folders end up: written aside and
-renamed, brought from object storage and sent there.
+Files are brought from object storage, and results are written to a temporary folder and renamed, or sent there.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from scorelake.threads import parallel_map
 if TYPE_CHECKING:
     from scorelake.storage.mirror import Mirror
 
-CONDEMNED = "none: reading it ends the process"
+CRASHES_READER = "none: reading it ends the process"
 """How a file was counted that cannot even be tried."""
 
 
@@ -106,8 +105,8 @@ def count_apart(tasks: Sequence[Count]) -> list[Partial]:
         except EndedError as error:
             if error.number not in CRASHES:
                 raise
-            partials.append(condemn(single, crash_reason(error.number)))
-    if not any(partial.method == CONDEMNED for partial in partials):
+            partials.append(quarantine_file(single, crash_reason(error.number)))
+    if not any(partial.method == CRASHES_READER for partial in partials):
         raise crash
     return partials
 
@@ -193,11 +192,11 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
     return out
 
 
-def condemn(task: Count, reason: str) -> Partial:
+def quarantine_file(task: Count, reason: str) -> Partial:
     """Quarantine the one file of a shard that cannot even be tried: a partial like any other, but empty."""
     (file,) = task.shard.files
     quarantine = ((file.name, reason),)
-    partial = Partial(task.name, (file,), CONDEMNED, quarantine=quarantine, checksum=checksum())
+    partial = Partial(task.name, (file,), CRASHES_READER, quarantine=quarantine, checksum=checksum())
     home = Path(task.folder if task.mirror is None else task.mirror.here(task.folder)) / partial.name
     temporary = temp_path(home)
     with storage_errors(home):

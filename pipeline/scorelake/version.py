@@ -1,3 +1,3 @@
-"""The version, below everything: partial counts, runs and workers are told apart by it."""
+"""The version of the package, which partial counts, runs and workers record."""
 
 __version__ = "0.1.0"

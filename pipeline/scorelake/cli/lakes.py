@@ -272,7 +272,10 @@ def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> lis
         return 0
 
     tasks_to_try = stages.crash_candidates(lake, Output.at(out, settings.storage), settings, full)
-    return [(task.shard.files[0].path, partial(tried, task), partial(tasks.condemn, task)) for task in tasks_to_try]
+    return [
+        (task.shard.files[0].path, partial(tried, task), partial(tasks.quarantine_file, task))
+        for task in tasks_to_try
+    ]
 
 
 def run_job(

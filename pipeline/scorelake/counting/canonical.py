@@ -112,7 +112,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
 def _key(schema: Schema, hive: Hive, name: str, key: str, names: Names, wrong: list[Misfit]) -> Source:
     is_part = len(names.parts(key)) > 1
     if name not in schema:
-        # only a column that nobody asked for has a default
+        # only a column that no setting names has a default
         if name not in hive and (is_part or key not in DEFAULTS or name != key):
             wrong.append(_missing(name, key))
         return Source(None, hive.get(name, DEFAULTS.get(key)))
