@@ -23,6 +23,7 @@ warning filters. All errors are a `scorelake.errors.ScorelakeError` that states 
 
 Examples
 --------
+>>> import numpy as np
 >>> import polars as pl
 >>> import scorelake as sl
 >>> frame = pl.DataFrame({"llm": ["a", "a", "b", "b"], "task": [1, 2, 1, 2], "correct": [1, 0, 1, 1]})

@@ -120,8 +120,7 @@ def test_a_lake_that_changed_before_a_rollback(out: Path, lake: Path) -> None:
     assert "--full" not in str(told.value)
 
 
-def test_levels_are_compared_in_the_precision_of_a_half_float(lake: Path, out: Path) -> None:
+def test_levels_are_compared_in_the_precision_of_a_half_float(tmp_path: Path) -> None:
     rows = attempts(model="m", problem_id=["p", "q"], score=pl.Series([0.7, 1.0], dtype=pl.Float16))
-    put(lake, rows)
-    run(lake, out, "[rubric]\nlevels = [0, 0.7, 1]\n")
-    assert failed_checks(out) == []
+    run(rows, tmp_path / "half", "[rubric]\nlevels = [0, 0.7, 1]\n")
+    assert failed_checks(tmp_path / "half") == []
