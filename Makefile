@@ -53,7 +53,7 @@ lint: $(TOOLS) ## ruff (rules and format) and mypy --strict
 	$(BIN)/mypy
 
 torture: $(TOOLS) ## Kill, starve and damage the job, and recount random lakes, for about half an hour
-	KILLS=200 PUBLICATIONS=100 LAKES=300 DAMAGED=10000 STATES=150 $(BIN)/pytest --timeout 0 tests/test_torture.py tests/test_differential.py tests/test_state.py
+	KILLS=200 PUBLICATIONS=100 LAKES=300 DAMAGED=10000 STATES=150 HISTORIES=500 INGEST_KILLS=100 $(BIN)/pytest --timeout 0 tests/test_torture.py tests/test_differential.py tests/test_state.py tests/ingest/test_histories.py
 
 bench-kernels: $(TOOLS) ## Kernels against scorio in the same process
 	$(PIP) -e '.[bench]'
