@@ -69,8 +69,13 @@ def shapes() -> dict[str, tuple[Callable[[Path], None], list[str]]]:
     """A function that writes the lake, and options of `score`, by name."""
     made: dict[str, tuple[Callable[[Path], None], list[str]]] = {}
 
-    def shape(name: str, columns: str, *options: str, change: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
-              **keys: int | bool) -> None:
+    def shape(
+        name: str,
+        columns: str,
+        *options: str,
+        change: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+        **keys: int | bool,
+    ) -> None:
         def write(folder: Path) -> None:
             rows = attempts(len(name), **keys)  # type: ignore[arg-type]
             _write(folder, change(rows) if change else rows, columns)
@@ -86,8 +91,13 @@ def shapes() -> dict[str, tuple[Callable[[Path], None], list[str]]]:
     shape("answers", "attempt passed answer", "--metrics", "pass@1,pass@4,maj@3,vote@3,vote@5,avg@N,bayes@N", n=6)
     shape("score", "attempt score", ragged=True)
     shape("score-threshold", "attempt score", "CONFIG", "[policy]\npass_threshold = 0.5")
-    shape("rubric", "attempt rubric", "CONFIG",
-          config(["[columns]", 'score = "rubric"', "[rubric]", "levels = [0, 0.5, 1]"]), n=5)
+    shape(
+        "rubric",
+        "attempt rubric",
+        "CONFIG",
+        config(["[columns]", 'score = "rubric"', "[rubric]", "levels = [0, 0.5, 1]"]),
+        n=5,
+    )
     shape("both", "attempt passed score")
     shape("protocol", "attempt passed temperature", "CONFIG", '[protocol]\ncolumns = ["temperature"]')
     shape("slices", "attempt passed level", "--by", "level")
@@ -98,17 +108,35 @@ def shapes() -> dict[str, tuple[Callable[[Path], None], list[str]]]:
     shape("many-models", "attempt passed", models=40, problems=25, n=2)
     shape("measures", "attempt passed cost tokens", "--measure", "cost=cost", "--measure", "tokens=tokens")
     shape("duplicates", "attempt passed", change=lambda rows: pl.concat([rows, rows[::7]]))
-    shape("conflicts", "attempt passed", "CONFIG", '[duplicates]\nrule = "any-pass"',
-          change=lambda rows: pl.concat([rows, rows[::7].with_columns(~pl.col("passed"))]))
-    shape("ungraded", "attempt passed",
-          change=lambda rows: rows.with_columns(pl.when(pl.int_range(pl.len()) % 9 > 0).then("passed").alias("passed")))
-    shape("unequal", "attempt passed",
-          change=lambda rows: rows.filter((pl.col("model") != "m01") | (pl.col("attempt") < 2)))
-    shape("partial", "attempt passed",
-          change=lambda rows: rows.filter((pl.col("model") != "m01") | (pl.col("problem_id") < "p0015")))
-    shape("series", "attempt passed level", "CONFIG",
-          config(["[columns]", 'step = "level"', "[protocol]", "columns = []"]),
-          change=lambda rows: rows.with_columns(level=pl.col("attempt") // 2 * 10))
+    shape(
+        "conflicts",
+        "attempt passed",
+        "CONFIG",
+        '[duplicates]\nrule = "any-pass"',
+        change=lambda rows: pl.concat([rows, rows[::7].with_columns(~pl.col("passed"))]),
+    )
+    shape(
+        "ungraded",
+        "attempt passed",
+        change=lambda rows: rows.with_columns(passed=pl.when(pl.int_range(pl.len()) % 9 > 0).then("passed")),
+    )
+    shape(
+        "unequal",
+        "attempt passed",
+        change=lambda rows: rows.filter((pl.col("model") != "m01") | (pl.col("attempt") < 2)),
+    )
+    shape(
+        "partial",
+        "attempt passed",
+        change=lambda rows: rows.filter((pl.col("model") != "m01") | (pl.col("problem_id") < "p0015")),
+    )
+    shape(
+        "series",
+        "attempt passed level",
+        "CONFIG",
+        config(["[columns]", 'step = "level"', "[protocol]", "columns = []"]),
+        change=lambda rows: rows.with_columns(level=pl.col("attempt") // 2 * 10),
+    )
     made["bundled"] = (lambda folder: folder.symlink_to(REPO / "fixtures" / "lake"), [])
     return made
 
@@ -177,8 +205,7 @@ def main(revision: str, only: str = "") -> int:
                 lake, outs = home / f"{name}-lake", (home / f"{name}-old", home / f"{name}-new")
                 write(lake)
                 errors = [score(source, lake, out, options) for source, out in zip((base, REPO), outs, strict=True)]
-                lines = [f"fails {when}: {text.strip()[:300]}" for when, text in zip(("before", "now"), errors) if text]
-                lines = lines or differences(*map(tables, outs))
+                lines = [error for error in errors if error] or differences(*map(tables, outs))
                 wrong += bool(lines)
                 print(f"{name}: {'equal' if not lines else ''}", *lines, sep="\n    " if lines else "")
             return wrong

@@ -165,7 +165,9 @@ def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     for name in ("good", "evil", "other"):
         put(tmp_path / "lake", attempts(model=name, problem_id=["p"], passed=True), f"{name}.parquet")
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import crashing; crashing.armed()\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import crashing\n"
+        "tasks = crashing.armed()\n"
+        "tasks.count_apart = crashing.count_apart\n"
         "from scorelake import cli\n"
         "from scorelake.lake import shards\n"
         "shards.SMALL = 0\n"

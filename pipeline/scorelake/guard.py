@@ -12,12 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from types import FrameType
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from scorelake.errors import EndedError, StorageError
 
-Candidate: TypeAlias = tuple[str, Callable[[], int], Callable[[str], object]]
-"""The name of a file that may have caused a crash, a function that counts it, and one that quarantines it."""
 CRASHES = tuple(getattr(signal, f"SIG{name}") for name in ("ABRT", "BUS", "FPE", "ILL", "SEGV", "TRAP"))
 """Signals by which a process ends itself."""
 AFTER_A_CRASH = "after_a_crash"
@@ -26,21 +24,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def run_isolated(work: Callable[[bool], int], candidates: Callable[[bool], list[Candidate]], full: bool) -> int:
+def run_isolated(work: Callable[[bool], int], quarantine: Callable[[], int], full: bool) -> int:
     """Run the job in a child process; after a crash, quarantine the files that crash a child, and run it again."""
     code = _run_in_fork(lambda: work(full))
     if code >= 0:
         return code
-    quarantined = 0
-    for _, count, quarantine in candidates(full) if -code in CRASHES else ():
-        ended = _run_in_fork(count)
-        if -ended in CRASHES:
-            quarantine(crash_reason(-ended))
-            quarantined += 1
-    if not quarantined:
-        hint = (
-            "too little memory is a likely cause: try --memory" if -code == signal.SIGKILL else "please report this"
-        )
+    if -code not in CRASHES or not quarantine():
+        short = "too little memory is a likely cause: try --memory"
+        hint = short if -code == signal.SIGKILL else "please report this"
         raise StorageError(f"the job was ended by {signal.Signals(-code).name}; nothing was published", hint=hint)
     return _run_in_fork(lambda: work(False))
 

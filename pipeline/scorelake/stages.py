@@ -168,15 +168,16 @@ def _uncounted(lake: LakeListing, partials: Sequence[Partial]) -> tuple[File, ..
     return tuple(file for file in lake.files if file not in counted)
 
 
-def crash_candidates(location: str, out: Output, settings: Settings, full: bool) -> list[tasks.Count]:
-    """After a crash: every file that is not counted yet, each as a task of its own."""
+def quarantine_crashing_files(location: str, out: Output, settings: Settings, full: bool) -> int:
+    """After a crash: count the files that are not counted yet in processes of their own; return how many crash it."""
     if is_remote(location) or out.mirror:
-        return []
+        return 0
     lake = listing(location, settings.storage, settings.lake.exclude, out.name)
     home = Path(shards.everywhere(str(out.root))) / "partials"
-    reused = [] if full else tasks.reusable(home, lake.files, settings)
+    files = _uncounted(lake, [] if full else tasks.reusable(home, lake.files, settings))
     root = shards.everywhere(lake.root)
-    return [tasks.Count(Shard(root, (file,)), settings, str(home), again=full) for file in _uncounted(lake, reused)]
+    work = [tasks.Count(Shard(root, (file,)), settings, str(home), again=full) for file in files]
+    return sum(partial.method == tasks.CRASHES_READER for partial in tasks.count_apart(work)) if work else 0
 
 
 def count(space: Workspace, todo: Sequence[Shard], full: bool) -> list[Partial]:

@@ -89,23 +89,19 @@ def count_all(tasks: Sequence[Count]) -> list[Partial]:
 
 
 def count_apart(tasks: Sequence[Count]) -> list[Partial]:
-    """The same after a worker crashed: in a process of its own. If that crashes too, every file is tried alone, and
-    one that ends its process is quarantined."""
+    """The same after a crash: in a process of its own. If that crashes too, halves of the files are tried, down to
+    single files; one that ends its process is quarantined."""
     try:
         return run_in_subprocess(count_all, tasks)
     except EndedError as error:
         if error.number not in CRASHES:
             raise
         crash = error
-    partials = []
     alone = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
-    for single in alone:
-        try:
-            partials.append(run_in_subprocess(count, single))
-        except EndedError as error:
-            if error.number not in CRASHES:
-                raise
-            partials.append(quarantine_file(single, crash_reason(error.number)))
+    if len(alone) == 1:
+        return [quarantine_file(alone[0], crash_reason(crash.number))]
+    middle = len(alone) // 2
+    partials = count_apart(alone[:middle]) + count_apart(alone[middle:])
     if not any(partial.method == CRASHES_READER for partial in partials):
         raise crash
     return partials

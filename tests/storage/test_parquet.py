@@ -15,6 +15,7 @@ COUNTED = """
 import sys
 from pathlib import Path
 from scorelake import stages, tasks
+from scorelake.engines import local
 from scorelake.counting import partials
 from scorelake.counting.merge import plan_buckets
 from scorelake.publish.snapshot import Output
@@ -22,8 +23,8 @@ from scorelake.settings import Settings
 settings, out, lake = Settings(), Path(sys.argv[1]), sys.argv[2]
 (out / "partials").mkdir(parents=True)
 for method in ("auto", "query"):
-    for task in stages.crash_candidates(lake, Output.at(str(out), settings.storage), settings, True):
-        tasks.count(tasks.Count(task.shard, settings, task.folder, again=True, method=method))
+    for shard in stages.plan_lake(lake, Output.at(str(out), settings.storage), settings, True, local).shards:
+        tasks.count(tasks.Count(shard, settings, str(out / "partials"), again=True, method=method))
     made = [partials.described(home) for home in sorted((out / "partials").iterdir())]
     for bucket in plan_buckets(out / "partials", made, out, "error", True):
         assert tasks.merge(tasks.Merge(bucket, settings))[0].problems

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +76,7 @@ def score(
         return 0
 
     isolated = context.obj == GUARDED and engine is EngineName.local
-    run_job(isolated, work, lambda full: crash_candidates(lake, out, settings(), full), full, output)
+    run_job(isolated, work, settings, lake, out, full, output)
 
 
 @command
@@ -171,7 +170,7 @@ def count(
             reporting.counted(partials, number, of)
         return 0
 
-    run_job(context.obj == GUARDED, work, lambda full: crash_candidates(lake, out, settings(), full))
+    run_job(context.obj == GUARDED, work, settings, lake, out)
 
 
 @command
@@ -261,36 +260,29 @@ def load_settings(
     return settings
 
 
-def crash_candidates(lake: str, out: str, settings: Settings, full: bool) -> list[guard.Candidate]:
-    """Return the files that may have crashed the job: name, a call that counts it alone, one that quarantines it."""
-    from scorelake import stages, tasks
-    from scorelake.publish.snapshot import Output
-
-    def tried(task: tasks.Count) -> int:
-        with reporting.failures(reporting.CommandOutput()):
-            tasks.count(task)
-        return 0
-
-    tasks_to_try = stages.crash_candidates(lake, Output.at(out, settings.storage), settings, full)
-    return [
-        (task.shard.files[0].path, partial(tried, task), partial(tasks.quarantine_file, task))
-        for task in tasks_to_try
-    ]
-
-
 def run_job(
     is_guarded: bool,
     work: Callable[[bool], int],
-    candidates: Callable[[bool], list[guard.Candidate]],
+    settings: Callable[[], Settings],
+    lake: str,
+    out: str,
     full: bool = False,
     output: reporting.CommandOutput | None = None,
 ) -> None:
     """Run a job here, or in a child process so that a file that crashes it can be found."""
+
+    def quarantine() -> int:
+        from scorelake import stages
+        from scorelake.publish.snapshot import Output
+
+        chosen = settings()
+        return stages.quarantine_crashing_files(lake, Output.at(out, chosen.storage), chosen, full)
+
     if not is_guarded:
         work(full)
         return
     with reporting.failures(output):
-        code = guard.run_isolated(work, candidates, full)
+        code = guard.run_isolated(work, quarantine, full)
     raise typer.Exit(code)
 
 

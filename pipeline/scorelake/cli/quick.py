@@ -8,22 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from scorelake import guard, reporting
+from scorelake import reporting
 from scorelake.cli.app import app
-from scorelake.cli.lakes import (
-    CONFIG,
-    GUARDED,
-    crash_candidates,
-    find_config,
-    load_settings,
-    run_job,
-    write_inferred_config,
-)
+from scorelake.cli.lakes import CONFIG, GUARDED, find_config, load_settings, run_job, write_inferred_config
 from scorelake.errors import DataError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from scorelake.settings import Settings
 
 TABLES = (".csv", ".jsonl", ".ndjson")
 
@@ -40,19 +34,21 @@ def quick(
     """
     lake = str(sources[0]) if len(sources) == 1 and _is_lake(sources[0]) else f"{out.rstrip('/')}-lake"
 
+    def settings() -> Settings:
+        return load_settings(lake, None, out, config=_configure(lake, out))
+
     def work(full: bool) -> int:
         with reporting.failures(output := reporting.CommandOutput(lake=lake, out=out)):
             if lake != sources[0]:
                 _make_lake(sources, lake)
-            config = _configure(lake, out)
+            chosen = settings()
             from scorelake import pipeline
             from scorelake.page.build import build_page
             from scorelake.read.session import reading
             from scorelake.read.show import show_leaderboard
 
             with reporting.progress_bar() as progress:
-                settings = load_settings(lake, None, out, config=config)
-                report = pipeline.run_score(lake, out, settings, full=full, progress=progress)
+                report = pipeline.run_score(lake, out, chosen, full=full, progress=progress)
             output.done(report)
             page = Path("leaderboard.html") if is_remote(out) else Path(out) / "leaderboard.html"
             with reading(out) as folder:
@@ -63,10 +59,7 @@ def quick(
             )
         return 0
 
-    def candidates(full: bool) -> list[guard.Candidate]:
-        return crash_candidates(lake, out, load_settings(lake, None, out, config=_configure(lake, out)), full)
-
-    run_job(context.obj == GUARDED, work, candidates)
+    run_job(context.obj == GUARDED, work, settings, lake, out)
 
 
 def _is_lake(source: str) -> bool:
