@@ -7,6 +7,8 @@ import pytest
 
 from conftest import ask, attempts, expand, put, run
 from scorelake.errors import DataError, UsageError
+from scorelake.read.report import report
+from scorelake.read.session import reading
 
 
 @pytest.mark.slow
@@ -70,7 +72,16 @@ def test_rules_name_the_models_and_the_evidence(lake: Path, out: Path) -> None:
         DataError, match=r"rule 1 \(candidate \*\): default / new-1 fell from 0.7500 to 0.0000 \(-0.75"
     ):
         run(lake, out, rule.format("*", "previous", 0.02))
-    assert run(lake, out, rule.format("b*", "previous", 0.02)).status == "published"
+    both = rule.format("b*", "previous", 0.02) + rule.format("new-2", "base", 0.251)
+    assert run(lake, out, both).status == "published"
+    verdicts = ask(out, "SELECT rule, model, base, margin, verdict, lift, lo <= lift, lift <= hi, reason FROM gate")
+    assert verdicts == [
+        ("rule 1", "base", "previous", 0.02, "pass", 0.0, True, True, None),
+        ("rule 2", "new-2", "base", 0.251, "pass", -0.25, True, True, None),
+    ]
+    with reading(str(out)) as folder:
+        text = report(folder)
+    assert "| rule 2 | default | new-2 | base | pass@1 | pass | -0.2500 | -0.2500 | -0.2510 |" in text
 
 
 @pytest.mark.parametrize("name", ["pass@7", "pass@4", "avg@N"])

@@ -14,7 +14,7 @@ from scorelake.counting.partials import Partial, benchmark_kinds
 from scorelake.errors import DataError, UsageError, listed
 from scorelake.metrics import parse
 from scorelake.metrics.significance import verdicts
-from scorelake.schemas import CHANGE, MODEL, MODEL_PAIR, MODEL_SUMMARY
+from scorelake.schemas import CHANGE, GATE, MODEL, MODEL_PAIR, MODEL_SUMMARY, TEXT
 from scorelake.scoring.choose import is_default
 from scorelake.scoring.survey import Survey
 from scorelake.settings import GateRule, Gates, Settings
@@ -116,8 +116,8 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, set
         raise DataError(f"the leaderboard would lose {what}", hint=hint)
 
 
-def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> None:
-    """Raise with every gate that failed, and the numbers."""
+def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the verdicts about single models; raise with every gate that failed, and its evidence."""
     failed = []
     for key, column, of in _SHARES:
         share, limit = run[column] / max(1, run[of]), getattr(gates, key)
@@ -127,23 +127,28 @@ def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame])
     for key, column in (("min_model_problems", "problems"), ("min_model_attempts", "attempts")):
         low = groups.filter(pl.col(column) < getattr(gates, key)).rows(named=True)
         failed += [f"{key}: {score_name(row)} has {row[column]:,}, needed {getattr(gates, key):,}" for row in low]
-    rules = {f"rule {i} (candidate {rule.candidate})": rule for i, rule in enumerate(gates.rule, start=1)}
+    rules = {f"rule {i}": rule for i, rule in enumerate(gates.rule, start=1)}
     if gates.max_fall is not None:
         rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
+    decided = [pl.DataFrame(schema=GATE.schema)]
     for name, rule in rules.items():
         compared = (_since_previous if rule.base == "previous" else _against_base)(rule, tables)
-        is_fallen = (
-            verdicts(compared["lo"].fill_null(np.nan), compared["hi"].fill_null(np.nan), rule.margin) == "fail"
+        compared = compared.filter([fnmatchcase(model, rule.candidate) for model in compared["model"]])
+        lo, hi = (compared[end].fill_null(np.nan) for end in ("lo", "hi"))
+        verdict = (
+            pl.when("is_lost").then(pl.lit("fail")).otherwise(pl.Series(verdicts(lo, hi, rule.margin), dtype=TEXT))
         )
-        for row in compared.filter(pl.Series(is_fallen) | pl.col("is_lost")).rows(named=True):
-            if fnmatchcase(row["model"], rule.candidate):
-                lift = "" if row["is_lost"] else f" ({row['lift']:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
-                failed.append(
-                    f"{name}: {score_name(row)} {row['says']}{lift} in {rule.metric}, allowed {rule.margin:g}"
-                )
+        terms = {"rule": name, "metric": rule.metric, "base": rule.base, "margin": rule.margin}
+        compared = compared.with_columns(verdict=verdict, **{key: pl.lit(value) for key, value in terms.items()})
+        decided.append(compared.select(*GATE.columns))
+        for row in compared.filter(verdict="fail").rows(named=True):
+            lift = "" if row["is_lost"] else f" ({row['lift']:+.4f}, {row['lo']:+.4f} to {row['hi']:+.4f})"
+            which = name if name == "max_fall" else f"{name} (candidate {rule.candidate})"
+            failed.append(f"{which}: {score_name(row)} {row['says']}{lift} in {rule.metric}, allowed {rule.margin:g}")
     if failed:
         hint = "the published version is unchanged; fix the lake, or change [gates]"
         raise DataError(f"{plural(len(failed), 'gate')} failed:\n  " + "\n  ".join(failed[:20]), hint=hint)
+    return GATE.check(pl.concat(decided))
 
 
 def _since_previous(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -157,17 +162,19 @@ def _since_previous(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.Da
     is_lost = pl.col("value").is_null() & ((pl.col("what") == "gone") | pl.col("problems").is_not_null())
     before, now = (pl.col(name).map_elements("{:.4f}".format, pl.String) for name in ("value_before", "value"))
     says = pl.format("fell from {} to {}", before, now.fill_null("nothing"))
-    return change.select(*MODEL, "lo", "hi", lift="change", says=says, is_lost=is_lost)
+    reason = pl.when(is_lost).then(pl.lit("no value in this run")).otherwise("reason")
+    return change.select(*MODEL, "lo", "hi", lift="change", says=says, is_lost=is_lost, reason=reason)
 
 
 def _against_base(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the comparisons of all models with a base of the same run."""
     pairs = tables[MODEL_PAIR.name].filter(pl.col("metric") == rule.metric)
-    a_first = pairs.filter(model_a=rule.base).rename({"model_b": "model"}).select(*MODEL, "lift", "lo", "hi")
+    a_first = pairs.filter(model_a=rule.base).rename({"model_b": "model"})
     b_first = pairs.filter(model_b=rule.base).rename({"model_a": "model"})
-    b_first = b_first.select(*MODEL, -pl.col("lift"), lo=-pl.col("hi"), hi=-pl.col("lo"))
-    both = pl.concat([a_first, b_first]).sort(MODEL)
+    b_first = b_first.with_columns(-pl.col("lift"), lo=-pl.col("hi"), hi=-pl.col("lo"))
+    both = pl.concat(each.select(*MODEL, "lift", "lo", "hi", "claim") for each in (a_first, b_first)).sort(MODEL)
     if not both.height:
         hint = 'base is "previous" or a model of the lake, and metric one of [compare] metrics'
         raise UsageError(f"[gates] rule: no comparison with {rule.base} in {rule.metric}", hint=hint)
-    return both.with_columns(says=pl.lit(f"is worse than {rule.base}: lift"), is_lost=False)
+    reason = pl.when(pl.col("lift").is_null()).then("claim")
+    return both.with_columns(says=pl.lit(f"is worse than {rule.base}: lift"), is_lost=False, reason=reason)

@@ -28,7 +28,7 @@ from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage
 from scorelake.publish.runs import PublishedState, load_state
 from scorelake.publish.snapshot import Output, locked
-from scorelake.schemas import CHANGE, MODEL_SUMMARY, SCHEMA_VERSION
+from scorelake.schemas import CHANGE, GATE, MODEL_SUMMARY, SCHEMA_VERSION
 from scorelake.scoring.choose import Outcomes, choose, choose_compared
 from scorelake.settings import Settings
 from scorelake.stages import Progress, ScorePlan, Workspace, plan_lake, plan_part, with_window
@@ -149,7 +149,7 @@ def _run_stages(
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
-    gates.check(settings.gates, run, tables)
+    tables[GATE.name] = gates.check(settings.gates, run, tables)
     pooled = pooled_in_lake(plan.lake, settings, quarantine)
     warnings += [*pooled, *merged.warnings, *metric_warnings, *changed.warnings()]
 

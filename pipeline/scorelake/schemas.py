@@ -294,6 +294,18 @@ CHANGE = Table(
     },
     settings_changed=(FLAG, "True if the settings or the version differ between the two runs"),
 )
+GATE = Table(
+    "gate",
+    "Verdicts of the configured gates about single models: max_fall and the rules of [gates].",
+    rule=(TEXT, "Setting: max_fall, or rule 1, rule 2, ... in their order"),
+    **shared(*MODEL, "metric"),
+    base=(TEXT, "Model of the same run that it is held against; previous: the model itself in the previous run"),
+    margin=(REAL, "The fall that is still accepted"),
+    verdict=(TEXT, "pass: lo is above -margin; fail: hi is below -margin; else undecided"),
+    lift=(REAL, "Mean score minus that of the base, on the problems of both; null if not comparable"),
+    **_ends("lift"),
+    reason=(TEXT, "Why there is no lift; null if there is one"),
+)
 
 ADJUSTED = Table(
     "adjusted",
@@ -493,5 +505,5 @@ HISTORY = Table(
 )
 SUMMARIES = (MODEL_SUMMARY, SUBJECT_SUMMARY, SLICE_SUMMARY)
 EVIDENCE = (MODEL_PAIR, SUBJECT_PAIR, MODEL_RANK, SUBJECT_RANK, ANSWER_NOISE)
-SNAPSHOT = (*SUMMARIES, CURVE, OVERALL, PROBLEM_HISTOGRAM, CHANGE, *ESTIMATES, *SERIES_TABLES)
+SNAPSHOT = (*SUMMARIES, CURVE, OVERALL, PROBLEM_HISTOGRAM, CHANGE, GATE, *ESTIMATES, *SERIES_TABLES)
 """Tables for users that every snapshot has as files."""

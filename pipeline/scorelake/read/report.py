@@ -33,6 +33,11 @@ SELECT model, value_before, value, change, outside, problems_before, problems FR
 WHERE benchmark = ? AND protocol = ? AND metric = ? AND change IS NOT NULL AND change <> 0
 ORDER BY abs(change) DESC, model LIMIT ?
 """
+_GATES = """
+SELECT rule, concat_ws(', ', benchmark, nullif(label, '')), model, base, metric,
+    concat_ws(': ', verdict, gate.reason), lift, lo, -margin
+FROM gate LEFT JOIN protocol USING (protocol) ORDER BY verdict = 'pass', rule, benchmark, gate.protocol, model
+"""
 _SETTINGS = """
 SELECT coalesce(one.key, two.key) AS key
 FROM (FROM setting WHERE settings = ?) AS one
@@ -59,6 +64,7 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
                 if moved := movers(read, board, name, published.label, 5):
                     parts.append("Largest changes since the previous run:")
                     parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
+        parts += _gates(read)
         names = set[tuple[str, str, str]]()
         for series in read_series(read):  # the first metric of each run
             if (key := (series.benchmark, series.protocol, series.model)) not in names:
@@ -70,6 +76,14 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
     if page is not None:
         parts.append(f"[Full leaderboard](<{quote(page, safe=_SAFE)}>)")
     return "\n\n".join(parts) + "\n"
+
+
+def _gates(read: Reader) -> list[str]:
+    """Return the verdicts of the configured gates, those that passed last; nothing without gates."""
+    rows = read.rows(_GATES) if "gate" in read.names("table_name", "information_schema.tables") else []
+    cells = [[*row[:6], *("" if x is None else f"{x:+.4f}" for x in row[6:])] for row in rows]
+    head = ("Gate", "Benchmark", "Model", "Base", "Metric", "Verdict", "Lift", "Lower bound", "Must be above")
+    return ["## Gates", markdown_table(head, cells, (6, 7, 8))] if cells else []
 
 
 def overall_markdown(overall: OverallRows, metric: str, top: int | None = None) -> str:
