@@ -476,6 +476,13 @@ def test_verifiers_metrics_errors_and_metadata(tmp_path: Path) -> None:
     assert (source.passed, source.graded) == (5, 10)
 
 
+def test_steps_of_a_run_are_models_of_their_own_also_under_a_given_name(tmp_path: Path) -> None:
+    edit_lines(lambda i, row: row.update(step=i % 2))(write(tmp_path, "verifiers"))
+    for options, name in (({}, "org/m"), ({"model": "run"}, "run")):
+        load(tmp_path, **options)
+        assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {f"{name}@step 0", f"{name}@step 1"}
+
+
 def test_prime_rl_torn_line_is_excluded_and_agents_are_chosen(tmp_path: Path) -> None:
     path = write(tmp_path, "prime_rl")
     complete = path.read_text()

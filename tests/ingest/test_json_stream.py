@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -143,6 +144,19 @@ def test_packed(tmp_path: Path) -> None:
         archive.writestr("another.jsonl", document)
     with pytest.raises(DataError, match="a zip of 2 files"):
         list(lines(tmp_path / "x.zip"))
+
+
+def test_dotted_keys_zstd_and_files_of_a_zip(tmp_path: Path) -> None:
+    text = '{"a": {"x": 1, "rows": [5, 6], "y": {"z": 2}}, "b.c": [7]}'
+    (tmp_path / "x.zst").write_bytes(pa.compress(text.encode(), "zstd", asbytes=True))
+    with ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("in/x.json", text)
+        archive.writestr("in/y.json", "{}")
+    rows = [("a.x", None, 1), ("a.rows", 0, 5), ("a.rows", 1, 6), ("a.y", None, {"z": 2}), ("b.c", 0, 7)]
+    for path in (tmp_path / "x.zst", tmp_path / "x.zip" / "in/x.json"):
+        assert list(members(path, ("a.rows", "b.c"))) == rows
+        assert probe(path).first["a"]["rows"] == [5, 6]
+    assert probe(tmp_path / "x.zip").members == ("in/x.json", "in/y.json")
 
 
 def test_a_first_look_at_a_large_document(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def _make_lake(sources: list[str], lake: str) -> None:
     from scorelake.ingest import discovery, job
     from scorelake.ingest.ingest_report import IngestReport
 
-    is_log = discovery.discover(sources, None, False, Path(lake), IngestReport())
+    is_log = discovery.discover(sources, None, {}, Path(lake), IngestReport())
     if is_log or len(sources) > 1 or Path(sources[0]).suffix not in TABLES:
         with reporting.progress_bar() as progress:
             report = job.ingest(sources, lake, progress=progress)

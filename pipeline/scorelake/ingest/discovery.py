@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from scorelake.errors import DataError, LakeError
@@ -16,18 +20,23 @@ from scorelake.ingest.staging import MALFORMED
 from scorelake.storage.disk import checksum
 from scorelake.threads import parallel_map
 
-_DATA_SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".parquet", ".gz", ".zip")
+_DATA_SUFFIXES = (".json", ".jsonl", ".eval", ".csv", ".parquet", ".gz", ".zip", ".zst")
 """Files with these names are refused if they are broken; others are skipped."""
 NOT_DATA = "no data file by its name"
 VERDICTS = ("passed", "is_correct", "correct", "resolved", "reward")
 """Keys of a table by which it looks like results, so that it is refused and not skipped."""
+_PART = re.compile(r"path\[-(\d+)\]")
 _NO_CONTENT = {"pointer": ("is a git-LFS pointer, not a result", "git lfs pull"), "empty": ("is empty", None)}
 
 
 def discover(
-    paths: Sequence[str], only: LogFormat | None, is_mapped: bool, lake: Path, report: IngestReport
+    paths: Sequence[str], only: LogFormat | None, mapping: Mapping[str, str], lake: Path, report: IngestReport
 ) -> list[tuple[LogFormat, LogSource]]:
-    """Find all results below the paths. A file that was named must be one; in a folder, other files are skipped."""
+    """Find all results below the paths. A file that was named must be one; in a folder, other files are skipped.
+
+    Files of one document whose path has names (`problem_id=path[-2]`) are one source, the folder above these names.
+    """
+    depth = max((int(n) for theirs in mapping.values() for n in _PART.findall(theirs)), default=0)
     groups: dict[tuple[str, Path], list[Path]] = {}
     for root in map(Path, paths):
         if not root.exists():
@@ -36,7 +45,7 @@ def discover(
         is_named = root.is_file()
         for path in [root] if is_named else _walk(root, lake.resolve()):
             try:
-                found = _detect(path, only, is_named, is_mapped)
+                found = _detect(path, only, is_named, bool(mapping))
             except DataError as error:
                 report.refused.append(error)
                 continue
@@ -44,23 +53,32 @@ def discover(
                 report.ignored[str(path)] = found
             else:
                 run = path if is_named else found.group(path)
+                if depth:
+                    run = (path if len(path.parts) > depth else path.absolute()).parents[depth - 1]
                 groups.setdefault((found.name, run), []).append(path)
     if not groups and not report.refused:
         hint = f"formats: {', '.join(sorted(FORMATS))}"
         raise refusal(f"no results in {len(report.ignored):,} files", ", ".join(paths)[:200], hint)
-    sources = parallel_map(_to_source, groups.items())
+    sources = parallel_map(partial(_to_source, depth=depth), groups.items())
     for _, source in sources:
         for path in source.companions:
             report.ignored.pop(str(path), None)
     return sources
 
 
-def _to_source(item: tuple[tuple[str, Path], list[Path]]) -> tuple[LogFormat, LogSource]:
-    """Add the companions, and the checksums that name a source and its attempts."""
+def _to_source(item: tuple[tuple[str, Path], list[Path]], depth: int) -> tuple[LogFormat, LogSource]:
+    """Add the companions, and the checksums that name a source and its attempts.
+
+    Where paths have names, these belong to the content: all documents of two runs may be equal.
+    """
     (name, run), files = item
     companions = {path for file in files for path in FORMATS[name].companions(file) if path.is_file()}
     both = tuple(sorted({*files})), tuple(sorted(companions - {*files}))
-    return FORMATS[name], LogSource(run, *both, checksum(*both[0], *both[1]), checksum(*both[0])[:12])
+    digest, tag = checksum(*both[0], *both[1]), checksum(*both[0])
+    if depth:
+        names = ["/".join(file.absolute().parts[-depth - 2 :]) for file in both[0]]
+        digest = tag = hashlib.sha256(json.dumps([digest, names]).encode()).hexdigest()
+    return FORMATS[name], LogSource(run, *both, digest, tag[:12])
 
 
 def _walk(folder: Path, lake: Path) -> Iterator[Path]:

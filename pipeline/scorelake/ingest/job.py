@@ -68,7 +68,7 @@ def ingest(
         raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of {', '.join(sorted(FORMATS))}")
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
-        sources = discover(paths, FORMATS.get(format_name), bool(options.map), target.root, report)
+        sources = discover(paths, FORMATS.get(format_name), dict(options.map), target.root, report)
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
         keyed = {source_key(*one): one for one in sources}
         records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}

@@ -17,10 +17,13 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.ingest.values import quote
@@ -30,9 +33,9 @@ from scorelake.storage.parquet import MACHINE
 if sys.version_info >= (3, 14):
     from zipfile import BadZipFile, ZipFile
 
-    from compression.zstd import ZstdError
+    from compression.zstd import ZstdError, ZstdFile
 else:
-    from backports.zstd import ZstdError
+    from backports.zstd import ZstdError, ZstdFile
     from backports.zstd.zipfile import BadZipFile, ZipFile
 
 __all__ = ["ZipFile"]
@@ -45,7 +48,7 @@ MAX_KEYS = 1_000_000
 _EDGE = 16
 """Characters before the end of the buffer within which an error may come from reading in chunks."""
 _SPACE = re.compile(r"[ \t\r\n]*")
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+GZIP, ZIP, ZSTD = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
 _DAMAGED = (BadZipFile, ZstdError, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError, ValueError)
 """Errors of unpacking what is truncated, damaged (a negative offset is a ValueError), encrypted, or not UTF-8."""
 
@@ -79,22 +82,31 @@ def archive_errors(path: object) -> Iterator[None]:
 
 @contextmanager
 def open_unpacked(path: Path, opened: list[IO[bytes]] | None = None) -> Iterator[IO[bytes]]:
-    """Open a file; gzip, and a zip of one file, are unpacked. Damaged archives are refused."""
-    with archive_errors(path), path.open("rb") as plain:
+    """Open a file; gzip, zstd, and a zip of one file, are unpacked. Damaged archives are refused.
+
+    `archive.zip/folder/a.json` is a file in a zip of several.
+    """
+    archive = next((parent for parent in path.parents if parent.is_file()), None)
+    with ExitStack() as files, archive_errors(path):
+        plain = files.enter_context((archive or path).open("rb"))
         if opened is not None:
             opened[:] = [plain]
+        if archive is not None:
+            file = files.enter_context(ZipFile(plain))
+            yield files.enter_context(file.open(path.relative_to(archive).as_posix()))
+            return
         magic = plain.read(4)
         plain.seek(0)
         if magic[:2] == GZIP:
-            with gzip.open(plain) as file:
-                yield cast(IO[bytes], file)
+            yield cast(IO[bytes], files.enter_context(gzip.open(plain)))
+        elif magic == ZSTD:
+            yield cast(IO[bytes], files.enter_context(ZstdFile(plain)))
         elif magic == ZIP:
-            with ZipFile(plain) as archive:
-                names = [name for name in archive.namelist() if not name.endswith("/")]
-                if len(names) != 1:
-                    raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
-                with archive.open(names[0]) as file:
-                    yield file
+            file = files.enter_context(ZipFile(plain))
+            names = [name for name in file.namelist() if not name.endswith("/")]
+            if len(names) != 1:
+                raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
+            yield files.enter_context(file.open(names[0]))
         else:
             yield plain
 
@@ -148,10 +160,7 @@ def text_lines(path: Path, opened: list[IO[bytes]] | None = None) -> Iterator[tu
 def lines(
     path: Path, torn: list[int] | None = None, opened: list[IO[bytes]] | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, record) of JSON Lines. A broken line is refused, not skipped.
-
-    If `torn` is given, an incomplete last line ends the file and its number is appended there.
-    """
+    """Yield (line number, record) of JSON Lines. A broken line is refused; a last one may be appended to `torn`."""
     for number, text in text_lines(path, opened):
         if not text.strip():
             continue
@@ -175,8 +184,8 @@ def members(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield (key, name, value) of a document. Elements below `keys` come one by one, named by their index or key.
 
-    With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). The elements of a
-    document that is a list have the key "". A truncated document and text after its end are refused.
+    With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). Keys may be
+    dotted. The elements of a list have the key "". A truncated document and text after its end are refused.
     """
     with open_unpacked(path, opened) as file:
         yield from JsonReader(file, str(path), chunk).members(keys)
@@ -196,14 +205,22 @@ class JsonReader:
         opening = self.peek()
         if opening not in ("[", "{"):
             raise self.broken("neither an object nor a list")
-        for name in self.items():
-            if opening == "[":
-                yield "", name, self.value()
-            elif name in keys and self.peek() in ("[", "{"):
-                yield from ((name, inner, self.value()) for inner in self.items())
-            else:
-                yield name, None, self.value()
+        if opening == "[":
+            yield from (("", index, self.value()) for index in self.items())
+        else:
+            yield from self.object_members(keys, "")
         self.end()
+
+    def object_members(self, keys: Collection[str], above: str) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the members of the object that begins here, whose keys are below the dotted key `above`."""
+        for name in self.items():
+            key = f"{above}{name}"
+            if key in keys and self.peek() in ("[", "{"):
+                yield from ((key, inner, self.value()) for inner in self.items())
+            elif self.peek() == "{" and any(other.startswith(f"{key}.") for other in keys):
+                yield from self.object_members(keys, f"{key}.")
+            else:
+                yield key, None, self.value()
 
     def document(self) -> Any:
         """Decode all of it."""
@@ -295,7 +312,7 @@ class JsonReader:
         return _broken(error, self.where, line, column + 1)
 
 
-OUTLINE = 16
+OUTLINE = 32
 """Elements of a list or object that a probe keeps."""
 
 
@@ -307,7 +324,7 @@ class FileProbe:
     shape: str
     """empty, pointer, zip, parquet, object, list, lines or text."""
     first: dict[str, Any] = field(default_factory=dict)
-    """The outline of the document, its first element or its first line."""
+    """The outline of the document, its first element or its first line; of Parquet, the names of the columns."""
     members: tuple[str, ...] = ()
     """Names inside a zip."""
 
@@ -336,16 +353,8 @@ def probe(path: Path) -> FileProbe:
 
     A document is read to its end, since the keys that show its format may follow a long transcript.
     """
-    with path.open("rb") as plain:
-        start = plain.read(64)
-    for magic, shape in ((b"version https://git-lfs", "pointer"), (b"PAR1", "parquet")):
-        if start.startswith(magic):
-            return FileProbe(path, shape)
-    if start.startswith(ZIP):
-        with archive_errors(path), ZipFile(path) as archive:
-            names = tuple(name for name in archive.namelist() if not name.endswith("/"))
-        if len(names) != 1:
-            return FileProbe(path, "zip", members=names)
+    if path.is_file() and (seen := _probe_binary(path)) is not None:  # else a file of a zip
+        return seen
     with open_unpacked(path) as file:
         reader = JsonReader(file, str(path))
         try:
@@ -361,14 +370,29 @@ def probe(path: Path) -> FileProbe:
         return FileProbe(path, "lines" if reader.peek() == "{" else "object", first)
 
 
+def _probe_binary(path: Path) -> FileProbe | None:
+    """Inspect a file that is not packed JSON or text."""
+    with path.open("rb") as plain:
+        start = plain.read(64)
+    if start.startswith(b"PAR1"):
+        try:
+            return FileProbe(path, "parquet", dict.fromkeys(pq.read_schema(path).names))
+        except pa.ArrowException as error:
+            raise DataError(f"a damaged Parquet file ({error!s:.100})", where=str(path)) from None
+    if start.startswith(ZIP):
+        with archive_errors(path), ZipFile(path) as archive:
+            names = tuple(name for name in archive.namelist() if not name.endswith("/"))
+        return None if len(names) == 1 else FileProbe(path, "zip", members=names)
+    return FileProbe(path, "pointer") if start.startswith(b"version https://git-lfs") else None
+
+
 def _outline(reader: JsonReader) -> Any:
-    """Read a value; of a long list or object keep the first elements."""
+    """Read a value; of a long list or object, also of one in an object, keep the first elements."""
     opening = reader.peek()
     if opening not in ("[", "{"):
         return reader.value()
     kept: dict[Any, Any] = {}
     for name in reader.items():
-        value = reader.value()
-        if len(kept) < OUTLINE:
-            kept[name] = value
+        value = _outline(reader) if opening == "{" else reader.value()
+        kept |= {name: value} if len(kept) < OUTLINE else {}
     return list(kept.values()) if opening == "[" else kept

@@ -216,6 +216,12 @@ def _to_table(
         numbers = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
         # A clock that was set back gives a negative time, which is no measurement.
         columns[name] = [x if x is None or name == "step" or 0 <= x <= _MAX_MEASURE else None for x in numbers]
+    if any(step is not None for step in columns["step"]):  # one step is one model, also where --model names it
+        own = [options.model or model or run.model for model in columns["model"] or [None] * len(rows)]
+        columns["model"] = [
+            model if None in (model, step) else f"{model}@step {step:.0f}"
+            for model, step in zip(own, columns["step"], strict=True)
+        ]
     for name in carried:
         columns[name] = [values.to_answer((each or {}).get(name)) for each in raw["carried"]]
     table = pa.table({name: pa.array(each, _TYPES.get(name, pa.string())) for name, each in columns.items()})

@@ -52,7 +52,6 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             value,
             error=value is None or bool(record.get("error")) or record.get("is_completed") is False,
             benchmark=record.get("env_name") if run.benchmark is None else None,
-            model=f"{run.model}@step {step}" if step is not None and run.model else None,
             # Hosted runs write 0 where the number of tokens is not known.
             measures={
                 "step": step,
@@ -135,7 +134,7 @@ def read_traces(source: LogSource, options: IngestOptions, run: RunInfo) -> Iter
             or episode.get("ok") is False
             or bool(episode.get("errors") and not episode.get("ok")),
             benchmark=benchmark,
-            model=model if model is None or step is None else f"{model}@step {step}",
+            model=model,
             measures={"step": None if step is None else int(step)},
             protocol={"temperature": sampling.get("temperature"), "grader": metric or "reward", "agent": agent},
         )
