@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
@@ -216,12 +217,7 @@ def _to_table(
         numbers = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
         # A clock that was set back gives a negative time, which is no measurement.
         columns[name] = [x if x is None or name == "step" or 0 <= x <= _MAX_MEASURE else None for x in numbers]
-    if any(step is not None for step in columns["step"]):  # one step is one model, also where --model names it
-        own = [options.model or model or run.model for model in columns["model"] or [None] * len(rows)]
-        columns["model"] = [
-            model if None in (model, step) else f"{model}@step {step:.0f}"
-            for model, step in zip(own, columns["step"], strict=True)
-        ]
+    columns["model"] = list(map(partial(_at_step, run), columns["model"], columns["step"]))
     for name in carried:
         columns[name] = [values.to_answer((each or {}).get(name)) for each in raw["carried"]]
     table = pa.table({name: pa.array(each, _TYPES.get(name, pa.string())) for name, each in columns.items()})
@@ -234,6 +230,12 @@ def _to_table(
     table = table.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
     benchmark_codes = benchmarks.replace_strict(codes, return_dtype=pl.UInt32)
     return table.append_column("benchmark_code", benchmark_codes.to_arrow())
+
+
+def _at_step(run: RunInfo, model: str | None, step: float | None) -> str | None:
+    """Name the model of one training step, also where --model names the run."""
+    name = run.options.model or model or run.model
+    return model if step is None or name is None else f"{name}@step {step:.0f}"
 
 
 def _to_settings(protocol: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:
