@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-import scorelake
 from scorelake import reporting
 from scorelake.cli.app import Names, Out, app, command
 from scorelake.errors import UsageError
@@ -36,9 +35,12 @@ def compare(
     run: Annotated[Names, Option(help="A as of this run (number or id), B as published. Twice: of A, of B.")] = None,
 ) -> None:
     """Compare two models on the problems both attempted."""
-    with scorelake.open(out) as board:
-        comparison = board.compare(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
-    reporting.data(str(comparison))
+    from scorelake.read import claim, session
+
+    pair = claim.PairRequest(model_a, model_b, metric, benchmark, tuple(protocol or ()), tuple(run or ()))
+    with session.reading(out) as folder:
+        results = claim.compare_models(folder, out, pair)
+    reporting.data("\n\n".join(escape_control_lines(result.text()) for result in results))
 
 
 @app.command()
@@ -60,12 +62,11 @@ def gate(
 ) -> None:
     """Decide whether a model is not worse than another: exit 0 pass, 3 fail, 7 undecided."""
     with reporting.failures(reporting.CommandOutput(as_json)):
-        result = scorelake.gate(
-            *(out, base, candidate, metric, 0.0 if superiority else margin, benchmark or ()),
-            protocol=protocol or (),
-            run=run or (),
-            calibration=calibration,
-        )
+        from scorelake.read import claim, gate, session
+
+        pair = claim.PairRequest(base, candidate, metric, None, tuple(protocol or ()), tuple(run or ()))
+        with session.reading(out) as folder:
+            result = gate.decide(folder, out, pair, 0.0 if superiority else margin, benchmark or (), calibration)
         verdict = undecided.value if undecided and result.verdict == "undecided" else result.verdict
         code = {"pass": 0, "fail": 3, "undecided": 7}[verdict]
         for path, text in ((junit, result.junit()), (markdown, result.markdown())):
@@ -120,8 +121,8 @@ def sql(
     as_table = format is Format.table and not spreadsheet
     from scorelake.read import session
 
-    with scorelake.open(out) as board:
-        columns, rows = board.rows(query, limit=session.MAX_ROWS + 1 if as_table else None)
+    with session.reading(out) as folder:
+        columns, rows = session.query(folder, query, limit=session.MAX_ROWS + 1 if as_table else None)
     if as_table:
         from scorelake.read import show
 
