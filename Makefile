@@ -8,7 +8,7 @@ TOOLS  := $(VENV)/.tools
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint torture bench bench-shapes bench-shapes-100m bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray bench-plan system page-shots coverage docs fixtures clean
+.PHONY: help run test test-fast lint torture golden bench bench-shapes bench-100m bench-1b bench-nightly bench-ingest bench-kernels bench-compare bench-ray system page-shots coverage docs fixtures clean
 
 help: ## Print this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -76,17 +76,17 @@ coverage: $(TOOLS) ## Simulate intervals, claims and ranks into docs/coverage.md
 bench: $(TOOLS) ## 10M attempts end to end against DuckDB and Polars, about a minute
 	$(BIN)/python benchmarks/lake.py 10m
 
-bench-shapes: $(TOOLS) ## Every shape of lake, 10M attempts each, against DuckDB and the boolean one, some minutes
-	$(BIN)/python benchmarks/shapes.py 10m
+bench-shapes: $(TOOLS) ## Every shape of lake, 10M attempts each, some minutes
+	$(BIN)/python benchmarks/lake.py shapes
 
-bench-shapes-100m: $(TOOLS) ## The same with 100M attempts, half an hour and 4 GB of disk
-	$(BIN)/python benchmarks/shapes.py 100m --repeats 1
-
-bench-100m: $(TOOLS) ## 100M attempts, some minutes and 1 GB of disk
+bench-100m: $(TOOLS) ## 100M attempts in five shapes, half an hour and 6 GB of disk
 	$(BIN)/python benchmarks/lake.py 100m
 
 bench-1b: $(TOOLS) ## 1B attempts, half an hour and 5 GB of disk
-	$(BIN)/python benchmarks/lake.py 1b --repeats 1
+	$(BIN)/python benchmarks/lake.py 1b --repeats 1 --systems scorelake duckdb duckdb_job
+
+golden: $(TOOLS) ## Compare all tables of 25 lakes with an earlier revision: make golden BASE=v0.1
+	$(BIN)/python benchmarks/golden.py $(BASE)
 
 bench-ingest: $(TOOLS) ## A 1 GB file of every format that ingest streams: time and memory, half an hour and 2 GB of disk
 	$(BIN)/python benchmarks/ingest.py
@@ -96,9 +96,6 @@ bench-nightly: $(TOOLS) ## 1,000 files: nothing new, one in a hundred new, and h
 
 bench-ray: $(TOOLS) ## The same cores with and without Ray, 10M and 100M attempts, some minutes
 	$(BIN)/python benchmarks/cluster.py
-
-bench-plan: $(TOOLS) ## Measure the pieces of the job and compute a lake of 1e12 attempts
-	$(BIN)/python benchmarks/plan.py
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake import LAKES, machine, write
+from lake import LAKES, write
 
 COMMAND = Path(sys.executable).with_name("scorelake")
 FILES, NEW = 1_000, 10
@@ -80,10 +80,8 @@ def main() -> None:
         told["show"] = best(3, "show", out)
         told["sql"] = best(3, "sql", out, "SELECT count(*) FROM model_summary")
         lines += [f"| {what} | {took:.2f} | {took / full:.0%} |" for what, took in told.items()]
-    load = os.getloadavg()[1]
-    text = f"## nightly\n\n{machine()}. Load average at the end: {load:.1f}.\n\n" + "\n".join(lines) + "\n"
-    print(text)
-    write("nightly", text)
+    print("\n".join(lines))
+    write("nightly", "\n".join(lines))
 
 
 if __name__ == "__main__":
