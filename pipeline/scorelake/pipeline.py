@@ -21,8 +21,7 @@ from scorelake.counting.merge import join_earlier
 from scorelake.counting.partials import Partial
 from scorelake.engines import Engine, local
 from scorelake.lake import shards
-from scorelake.lake.iceberg import CATALOG
-from scorelake.lake.listing import refuse_inside
+from scorelake.lake.listing import CATALOGS, refuse_inside
 from scorelake.lake.sample import pooled_in_lake
 from scorelake.publish.change import Change, compare_with_published
 from scorelake.publish.publication import publish, stage
@@ -71,7 +70,7 @@ def run_score(
     **options: Any,
 ) -> RunReport:
     """Connect to an engine by its name and score a lake on it; `options` are those of `score_lake`."""
-    shared = [shards.everywhere(path) for path in (lake, out) if not path.startswith(CATALOG)]
+    shared = [shards.everywhere(path) for path in (lake, out) if not path.startswith(CATALOGS)]
     with engines.connect(engine, address, settings, shared) as connected:
         return score_lake(lake, Output.at(out, settings.storage), settings, engine=connected, **options)
 

@@ -64,13 +64,10 @@ def test_errors_keep_their_type_and_order(engine: Engine) -> None:
     assert (error.what, error.where, error.hint, error.exit_code) == ("three", "here", "choose another", 5)
 
 
-def test_system_errors_keep_their_type(engine: Engine) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
+def test_other_errors_keep_their_type(engine: Engine) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
         list(engine.map(os.listdir, ["/no/such/folder"]))
-    assert (type(caught.value), caught.value.filename) == (FileNotFoundError, "/no/such/folder")
-
-
-def test_bugs_are_raised(engine: Engine) -> None:
+    assert (type(missing.value), missing.value.filename) == (FileNotFoundError, "/no/such/folder")
     with pytest.raises(ZeroDivisionError):
         list(engine.map((1).__floordiv__, [0]))
 
@@ -85,21 +82,14 @@ def test_closing_the_iterator_stops_the_work(engine: Engine, tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == begun < 100
 
 
-def test_capacity(engine: Engine) -> None:
-    assert engine.at_once >= 1
-    assert engine.memory_gb is None or engine.memory_gb > 0
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("rewards", [False, True])
-def test_the_whole_job_is_byte_identical(engine: Engine, tmp_path: Path, rewards: bool) -> None:
+def test_the_whole_job_is_byte_identical(engine: Engine, tmp_path: Path) -> None:
     """The same cut of the work, wherever it is done: every file of the snapshot."""
-    synth.write(tmp_path / "lake", synth.Plan(3, 40, 8, layout="shuffled", files=6, rewards=rewards))
-    cut = "[run]\nshard_mb = 0.001\nbucket_rows = 300\n"
-    cut += "[metrics]\nnames = ['pass@1', 'avg@N', 'max@2']\n" if rewards else ""
+    synth.write(tmp_path / "lake", synth.Plan(3, 40, 8, layout="shuffled", files=6, rewards=True))
+    cut = "[run]\nshard_mb = 0.001\nbucket_rows = 300\n[metrics]\nnames = ['pass@1', 'avg@N', 'max@2']\n"
     run(tmp_path / "lake", tmp_path / "local", cut)
     report = run(tmp_path / "lake", tmp_path / "out", cut, engine=engine)
     assert (report.status, report.files_read) == ("published", 6)
     assert tables(tmp_path / "out") == tables(tmp_path / "local")
-    assert any(name.startswith("problem_score/") for name in tables(tmp_path / "out")) == rewards
+    assert any(name.startswith("problem_score/") for name in tables(tmp_path / "out"))
     assert run(tmp_path / "lake", tmp_path / "out", cut, engine=engine).status == "unchanged"

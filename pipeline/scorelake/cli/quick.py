@@ -65,7 +65,7 @@ def quick(
 def _is_lake(source: str) -> bool:
     """Return whether a source is read as it is: a Parquet file, a folder with some, or a table of a catalog."""
     path = Path(source)
-    if is_remote(source) or source.startswith("iceberg:"):
+    if is_remote(source) or source.startswith(("iceberg:", "ducklake:")):
         return True
     return path.suffix == ".parquet" or (path.is_dir() and next(path.rglob("*.parquet"), None) is not None)
 

@@ -6,7 +6,7 @@ where Arrow's page checksums raised an error in 60 of 60. Arrow reads and verifi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,9 @@ class LakeFile:
     schema: Schema
     """Polars types of the columns that are read; texts arrive as Categorical."""
     deleted: NDArray[np.int64]
-    """Rising positions of rows that a Delta or Iceberg table has deleted, or that are outside the window."""
+    """Rising positions of rows that a table has deleted, or that are outside the window."""
+    names: Mapping[str, str]
+    """Columns of the lake and their names in the file."""
 
     @property
     def rows(self) -> int:
@@ -118,7 +120,7 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
     """
     file, schema = part.file, part.file.schema
     rows = 0
-    for batch in parquet.batches(file.path, file.metadata, part.groups, list(schema)):
+    for batch in parquet.batches(file.path, file.metadata, part.groups, list(schema), file.names):
         position = np.arange(part.first + rows, part.first + rows + batch.num_rows)
         rows += batch.num_rows
         if rows > part.rows:

@@ -39,7 +39,7 @@ from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import first_line
-from scorelake.storage.files import File, RenamedError, Shard
+from scorelake.storage.files import File, Shard
 
 FORMAT = 8
 """Raise when partials of an older version must not be added to new ones."""
@@ -175,7 +175,8 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema], s
     try:
         metadata = parquet.footer(path)
         arrow = metadata.schema.to_arrow_schema()
-        hive = file.constant_columns(parquet.field_ids(arrow), task.settings.used)
+        names = file.stored_names(arrow)
+        arrow, hive = parquet.renamed(arrow, names), file.constant_columns(names)
         schema_bytes = arrow.serialize().to_pybytes()
         if schema_bytes not in schemas:
             schemas[schema_bytes] = _schema(arrow, task.settings.used)
@@ -183,24 +184,28 @@ def open_file(task: Task, file: File, number: int, schemas: dict[Any, Schema], s
         raise UnreadableError(f"damaged: {error}") from None
     except UnicodeDecodeError:
         raise UnreadableError("damaged: the name of a column is not UTF-8") from None
-    except (UnicodeError, RenamedError) as error:
+    except UnicodeError as error:
         raise UnreadableError(str(error)) from None
     except BROKEN as error:
         _classify_error(error)
         raise UnreadableError(f"not a readable Parquet file: {first_line(error)[:200]}") from None
     columns = canonical(task.settings, schemas[schema_bytes], hive, strict)
     kinds = read_types(columns, schemas[schema_bytes])
-    return LakeFile(
-        file, number, path, metadata, columns, kinds, _left_out(file, path, metadata, hive, task.settings)
-    )
+    left_out = _left_out(file, path, metadata, hive, names, task.settings)
+    return LakeFile(file, number, path, metadata, columns, kinds, left_out, names)
 
 
 def _left_out(
-    file: File, path: str, metadata: pq.FileMetaData, hive: Mapping[str, str | None], settings: Settings
+    file: File,
+    path: str,
+    metadata: pq.FileMetaData,
+    hive: Mapping[str, str | None],
+    names: Mapping[str, str],
+    settings: Settings,
 ) -> NDArray[np.int64]:
     """Return the rows that the table has deleted, or that are outside the window."""
     try:
-        return np.union1d(file.deleted, rows_outside(path, metadata, hive, settings))
+        return np.union1d(file.deleted, rows_outside(path, metadata, hive, settings, names))
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         name, since = settings.window.column, settings.window.since
         raise UnreadableError(f"column {name} cannot be held against the window since {since}: {error}") from None
@@ -211,8 +216,8 @@ def newest(shard: Shard, file: File, column: str) -> Any:
     path = os.path.join(shard.root, file.path)
     try:
         metadata = parquet.footer(path)
-        hive = file.constant_columns(parquet.field_ids(metadata.schema.to_arrow_schema()))
-        return newest_value(path, metadata, hive, column)
+        names = file.stored_names(metadata.schema.to_arrow_schema())
+        return newest_value(path, metadata, file.constant_columns(names), names.get(column, column))
     except BROKEN as error:
         _classify_error(error)
         return None
@@ -282,7 +287,7 @@ def _where(file: LakeFile) -> str | None:
     for name in file.canonical.columns:
         for groups in parquet.units(file.metadata):
             try:
-                for batch in parquet.batches(file.path, file.metadata, groups, [name]):
+                for batch in parquet.batches(file.path, file.metadata, groups, [name], file.names):
                     try:
                         batch.validate(full=True)
                     except pa.ArrowInvalid:

@@ -21,9 +21,12 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def rows_outside(
-    path: str, metadata: pq.FileMetaData, hive: Mapping[str, str | None], settings: Settings
+    path: str, metadata: pq.FileMetaData, hive: Mapping[str, str | None], settings: Settings, names: Mapping[str, str]
 ) -> NDArray[Any]:
-    """Return the rising positions of the rows of a file that are not in the window; null is not."""
+    """Return the rising positions of the rows of a file that are not in the window; null is not.
+
+    `names` maps columns of the lake to those of the file.
+    """
     name, since = settings.window.column, settings.window.since
     rows = np.arange(metadata.num_rows)
     if name is None or since is None:
@@ -32,7 +35,7 @@ def rows_outside(
         value = hive[name]
         return rows[:0] if value is not None and _number(value) >= _number(since) else rows
     outside, first = [], 0
-    for values in _columns(path, metadata, name):
+    for values in _columns(path, metadata, names.get(name, name)):
         is_inside = pl.select(pl.lit(values) >= _literal(since, values.dtype)).to_series().fill_null(value=False)
         outside.append(first + np.flatnonzero(~is_inside.to_numpy()))
         first += len(values)

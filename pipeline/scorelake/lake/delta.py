@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scorelake.errors import DataError, UsageError
+from scorelake.errors import DataError
+from scorelake.lake.tables import refuse_outside, table_errors
 from scorelake.settings import Storage
-from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, table_columns
 
 if TYPE_CHECKING:
@@ -37,26 +37,11 @@ def remote_table_files(url: str, objects: Mapping[str, Object], storage: Storage
 
 def table_files(folder: str, where: str) -> list[File]:
     """Return the files that the log in a folder names; `where` is the table in error messages."""
-    try:
+    with table_errors(where, "Delta", "delta"):
         from deltalake import DeltaTable  # noqa: PLC0415 - an extra
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415
-    except ImportError:
-        what = "this folder is a Delta table, but the package that reads its log is not installed"
-        raise UsageError(what, where=where, hint="pip install 'scorelake[delta]'") from None
-    try:
+
         table = DeltaTable(folder)
-        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-        if mode != "none":
-            what = (
-                f"this Delta table maps its columns to other names in its files (delta.columnMapping.mode = {mode})"
-            )
-            hint = "copy its rows into a table without column mapping, or export them to Parquet files"
-            raise DataError(what, where=where, hint=hint)
         return _files(table, where, _deleted_rows(table))
-    except (DeltaError, OSError, ValueError, TypeError, KeyError) as error:
-        hint = "repair the table, or export its current rows to Parquet files and score those"
-        what = f"the log of this Delta table cannot be read: {first_line(error)}"
-        raise DataError(what, where=where, hint=hint) from None
 
 
 def _deleted_rows(table: Any) -> dict[str, NDArray[Any]]:
@@ -70,19 +55,31 @@ def _deleted_rows(table: Any) -> dict[str, NDArray[Any]]:
     }
 
 
+def _columns(table: Any) -> dict[str, tuple[str, int | None]]:
+    """Return the columns with their names in the files, and the field ids by which files are to be read.
+
+    With column mapping, files have names of their own: `name` finds columns by these, `id` by field ids.
+    """
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    fields = {field.name: field.metadata if mode != "none" else {} for field in table.schema().fields}
+    prefix = "delta.columnMapping."
+    return {
+        name: (metadata.get(f"{prefix}physicalName", name), metadata[f"{prefix}id"] if mode == "id" else None)
+        for name, metadata in fields.items()
+    }
+
+
 def _files(table: Any, where: str, deleted: dict[str, NDArray[Any]]) -> list[File]:
-    nulls = {field.name: None for field in table.schema().fields}  # columns added later are null in older files
-    actions = table.get_add_actions(flatten=False)
-    paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
-    is_partitioned = "partition" in actions.schema.names
-    partitions = actions.column("partition").to_pylist() if is_partitioned else [{}] * len(paths)
+    columns = _columns(table)
+    nulls = dict.fromkeys(columns)  # columns added later are null in older files
+    logical = {physical: name for name, (physical, _) in columns.items()}
     files = []
-    for quoted, size, values in zip(paths, sizes, partitions, strict=True):
-        path = unquote(quoted)
-        if "://" in quoted or path.startswith("/") or ".." in path.split("/"):
-            what = f"the log of this Delta table names a file outside of its folder: {path}"
-            raise DataError(what, where=where, hint="score the table that owns the file, or a deep clone of this one")
-        files.append(File(path, size, 0, table=table_columns(nulls | values, {}, deleted.pop(path, None))))
+    for action in pa.table(table.get_add_actions(flatten=False)).to_pylist():
+        path = unquote(action["path"])
+        refuse_outside(path, where, "Delta")
+        values = {logical.get(name, name): value for name, value in (action.get("partition") or {}).items()}
+        about = table_columns(nulls | values, columns, deleted.pop(path, None))
+        files.append(File(path, action["size_bytes"], 0, table=about))
     if deleted:
         raise DataError(f"a deletion vector is of a file that the table does not have: {min(deleted)}", where=where)
     return files

@@ -13,7 +13,7 @@ from scorelake.errors import DataError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import is_remote, storage_errors
-from scorelake.storage.files import Shard
+from scorelake.storage.files import File, Shard
 
 _SMALL_BYTES = 1 << 20
 """A file, or a gap between two columns, up to this size is not worth a request of its own."""
@@ -52,7 +52,8 @@ def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[st
         start = {each: each.size - _TAIL_BYTES for each, _ in large}
         store.copy((each, path, start.get(each, 0), each.size) for each, path in copies)
         store.copy((each, path, _footer_start(path, each.size), start[each]) for each, path in large)
-        store.copy((each, path, *span) for each, path in large for span in _spans(path, each.size, columns))
+        files = {file.path: file for file in shard.files}
+        store.copy((each, path, *span) for each, path in large for span in _spans(path, files[each.key], columns))
     except ChangedError as error:
         what, name = "the file changed or vanished while the lake was read", str(error.where)
         hint = "run again; if the error remains, the key of the object may end in a slash: rename it"
@@ -82,17 +83,19 @@ def _footer_start(path: Path, size: int) -> int:
     return start if 0 < start < tail else tail
 
 
-def _spans(path: Path, size: int, columns: Container[str]) -> Iterator[tuple[int, int]]:
+def _spans(path: Path, file: File, columns: Container[str]) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges of columns; all of a file whose footer is damaged, so that the reader reports it."""
     from scorelake.storage.objects import chunks  # noqa: PLC0415
 
     try:
-        spans = sorted(parquet.spans(parquet.footer(str(path)), columns))
+        metadata = parquet.footer(str(path))
+        stored = file.stored_names(metadata.schema.to_arrow_schema()).items()
+        spans = sorted(parquet.spans(metadata, {there for name, there in stored if name in columns}))
     except Exception:
-        spans = [(0, size)]
+        spans = [(0, file.size)]
     joined: list[tuple[int, int]] = []
     for low, high in spans:
-        start, end = max(0, low), min(size, high + _MARGIN_BYTES)
+        start, end = max(0, low), min(file.size, high + _MARGIN_BYTES)
         if joined and start <= joined[-1][1] + _SMALL_BYTES:
             start, previous = joined.pop()
             end = max(end, previous)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.errors import DataError, LakeError, ScorelakeError, StorageError, UsageError
+from scorelake.errors import DataError, LakeError, StorageError, UsageError
+from scorelake.lake.tables import EXPORT, deleted_rows, refuse_outside, table_errors
 from scorelake.settings import Storage
 from scorelake.storage.disk import first_line, read_bytes
 from scorelake.storage.files import File, table_columns
@@ -20,7 +19,6 @@ from scorelake.storage.files import File, table_columns
 METADATA, CATALOG = ".metadata.json", "iceberg:"
 HINT = "metadata/version-hint.text"
 USAGE = "TABLE/metadata/NAME.metadata.json, or iceberg:CATALOG/NAMESPACE.TABLE"
-EXPORT = "export its current rows to Parquet files, and score those"
 
 
 def hinted_path(text: bytes) -> str:
@@ -32,7 +30,7 @@ def hinted_path(text: bytes) -> str:
 
 def table_files(location: str, storage: Storage) -> tuple[str, list[File]]:
     """Return the folder of a table, and the files of its current snapshot."""
-    with _errors(location):
+    with table_errors(location, "Iceberg", "iceberg", USAGE):
         from pyiceberg.serializers import Compressor, FromByteStream  # noqa: PLC0415 - an extra
 
         where = _metadata_location(location) if location.startswith(CATALOG) else location
@@ -51,28 +49,6 @@ def table_files(location: str, storage: Storage) -> tuple[str, list[File]]:
             return read_bytes(current(path), storage)
 
         return folder, list(_files(_table(metadata, where, read), folder, current, read))
-
-
-@contextmanager
-def _errors(location: str) -> Iterator[None]:
-    """Convert exceptions of pyiceberg."""
-    try:
-        yield
-    except (ScorelakeError, PermissionError):
-        raise
-    except ImportError as error:
-        what = f"an Iceberg table needs a package that is not installed: {error.name or error}"
-        raise UsageError(what, where=location, hint="pip install 'scorelake[iceberg]'") from None
-    except FileNotFoundError as error:
-        hint = f"name the current metadata of the table: {USAGE}"
-        raise LakeError(f"no such file: {error.filename or error}", where=location, hint=hint) from None
-    except Exception as error:
-        what = f"the metadata of this Iceberg table cannot be read: {first_line(error)}"
-        hint = "repair the table, or export its current rows to Parquet files and score those"
-        if "equality deletes" in str(error):
-            what = "this Iceberg table has equality deletes: deleted rows are still in its files"
-            hint = "rewrite the files (CALL system.rewrite_data_files in Spark), or export to Parquet files"
-        raise DataError(what, where=location, hint=hint) from None
 
 
 def _metadata_location(location: str) -> str:
@@ -128,19 +104,6 @@ def _table(metadata: Any, where: str, read: Callable[[str], bytes]) -> Any:
     return StaticTable(("lake", "table"), metadata, where, ReadOnlyIO(), NoopCatalog(""))
 
 
-def _deleted_rows(file: Any, read: Callable[[str], bytes]) -> dict[str, NDArray[Any]]:
-    """Return the positions that a delete file deletes, by data file: position deletes, or deletion vectors (v3)."""
-    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415 - an extra
-    from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
-
-    data = read(file.file_path)
-    if file.file_format == "PUFFIN":
-        vectors = deletion_vectors_from_puffin_file(PuffinFile(data))
-        return {vector.referenced_data_file: vector.to_vector().to_numpy() for vector in vectors}
-    rows = pl.read_parquet(io.BytesIO(data), columns=["file_path", "pos"])
-    return {str(path): each["pos"].to_numpy() for (path,), each in rows.group_by("file_path")}
-
-
 def _files(table: Any, folder: str, current: Callable[[str], str], read: Callable[[str], bytes]) -> Iterator[File]:
     deletions: dict[str, dict[str, NDArray[Any]]] = {}
     schema, specs, mapping = table.schema(), table.specs(), table.name_mapping()
@@ -148,16 +111,15 @@ def _files(table: Any, folder: str, current: Callable[[str], str], read: Callabl
         what = "this Iceberg table gives one column several names (schema.name-mapping.default)"
         raise DataError(what, where=folder, hint=EXPORT)
     defaults = {field.name: getattr(field, "initial_default", None) for field in schema.fields}
-    ids = {field.name: field.field_id for field in schema.fields}
+    columns = {field.name: (field.name, field.field_id) for field in schema.fields}
     for task in table.scan().plan_files():
         file, path = task.file, current(task.file.file_path)
-        if not path.startswith(f"{folder}/") or ".." in path.split("/"):
-            raise DataError(f"this Iceberg table has a file outside of its folder: {path}", where=folder, hint=EXPORT)
+        refuse_outside(path.removeprefix(f"{folder}/"), folder, "Iceberg")
         if str(getattr(file.file_format, "value", file.file_format)).upper() != "PARQUET":
             raise DataError(f"a file of this Iceberg table is {file.file_format}, not Parquet: {path}", where=folder)
         for each in task.delete_files:
             if each.file_path not in deletions:
-                deletions[each.file_path] = _deleted_rows(each, read)
+                deletions[each.file_path] = deleted_rows(read(each.file_path), each.file_format == "PUFFIN")
         none = np.empty(0, np.int64)
         deleted = np.concatenate([none, *(each.get(file.file_path, none) for each in deletions.values())])
         partition = {
@@ -166,4 +128,4 @@ def _files(table: Any, folder: str, current: Callable[[str], str], read: Callabl
             if str(part.transform) == "identity"
         }
         values = defaults | {name: value for name, value in partition.items() if name in defaults}
-        yield File(path[len(folder) + 1 :], file.file_size_in_bytes, 0, table=table_columns(values, ids, deleted))
+        yield File(path[len(folder) + 1 :], file.file_size_in_bytes, 0, table=table_columns(values, columns, deleted))

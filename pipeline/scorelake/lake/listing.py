@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scorelake.errors import DataError, LakeError, UsageError
-from scorelake.lake import delta, iceberg
+from scorelake.lake import delta, ducklake, iceberg
 from scorelake.lake.description import load_description
+from scorelake.lake.tables import current_files
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes
 from scorelake.storage.files import File, stat
@@ -20,6 +21,8 @@ from scorelake.storage.files import File, stat
 if TYPE_CHECKING:
     from scorelake.storage.objects import Object
 
+CATALOGS = (iceberg.CATALOG, ducklake.CATALOG)
+"""Lakes that are named by a catalog, not by a path."""
 SUFFIXES = (".parquet", ".pq", ".parq")
 HIDDEN = ("_", ".")
 
@@ -101,8 +104,9 @@ def _absolute(location: str | Path) -> str:
 
 
 def _list(location: str, storage: Storage, out: str | None) -> LakeListing:
-    if location.endswith(iceberg.METADATA) or location.startswith(iceberg.CATALOG):
-        return _table(*iceberg.table_files(location, storage), storage)
+    if location.endswith(iceberg.METADATA) or location.startswith(CATALOGS):
+        read = ducklake.table_files if location.startswith(ducklake.CATALOG) else iceberg.table_files
+        return _table(*read(location, storage), storage)
     if is_remote(location):
         return _list_objects(location.rstrip("/"), storage, out)
     root = Path(location)
@@ -120,6 +124,12 @@ def _list(location: str, storage: Storage, out: str | None) -> LakeListing:
     left_out: list[tuple[str, str]] = []
     listed = [stat(path, path.relative_to(root).as_posix()) for path in _walk(root, out, left_out)]
     return LakeListing(str(root), tuple(_without_repeats(listed, left_out)), tuple(left_out))
+
+
+def _table(
+    root: str, named: Sequence[File], storage: Storage, objects: Mapping[str, Object] | None = None
+) -> LakeListing:
+    return LakeListing(root, current_files(root, named, storage, objects))
 
 
 def _walk(root: Path, out: str | None, left_out: list[tuple[str, str]]) -> Iterator[Path]:
@@ -184,7 +194,7 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
         folder, _, name = url.rpartition("/")
         single = Objects(folder, storage).find(name)
         if single is not None:
-            return LakeListing(folder, (_file(single),))
+            return LakeListing(folder, (single.as_file(),))
     store = Objects(url, storage)
     objects = {each.key: each for each in store.list()}
     if any(key.startswith(f"{delta.LOG}/") for key in objects):
@@ -208,35 +218,8 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
             left_out.append((key, "no Parquet file by its name"))
         # Consoles create an empty object with a trailing slash for a folder, and the slash is not listed.
         elif each.size or store.find(key) is not None:
-            files.append(_file(each))
+            files.append(each.as_file())
     return LakeListing(url, tuple(files), tuple(left_out))
-
-
-def _file(source: Object) -> File:
-    return File(source.key, source.size, 0, etag=source.etag)
-
-
-def _table(
-    root: str, named: Sequence[File], storage: Storage, objects: Mapping[str, Object] | None = None
-) -> LakeListing:
-    """Return the files that a table names as they are now; raise if one is missing or has another size."""
-    if is_remote(root) and objects is None:
-        from scorelake.storage.objects import Objects  # noqa: PLC0415
-
-        objects = {each.key: each for each in Objects(root, storage).list()}
-    files = []
-    for file in named:
-        where = f"{root}/{file.path}"
-        try:
-            listed = stat(where, file.path) if objects is None else _file(objects[file.path])
-        except (FileNotFoundError, KeyError):
-            what = "the log of the table names this file, but it is missing"
-            hint = "run again; if the error remains, the table is damaged"
-            raise DataError(what, where=where, hint=hint) from None
-        if listed.size != file.size:
-            raise DataError(f"has {listed.size:,} bytes, but {file.size:,} in the log of the table", where=where)
-        files.append(replace(listed, table=file.table))
-    return LakeListing(root, tuple(files))
 
 
 def refuse_table(path: str, root: str) -> None:

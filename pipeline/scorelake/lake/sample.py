@@ -148,15 +148,17 @@ def _read(path: Path, file: File, types: dict[str, str], wanted: Container[str],
     """Yield rows of some row groups, and add the types of new columns."""
     metadata = parquet.footer(str(path))
     schema = metadata.schema.to_arrow_schema()
+    stored = file.stored_names(schema)
+    schema = parquet.renamed(schema, stored)
     types |= {field.name: str(field.type) for field in schema if field.name not in types}
     names = [field.name for field in schema if field.name in wanted and not pa.types.is_nested(field.type)]
     groups = [i for i in range(metadata.num_row_groups) if metadata.row_group(i).num_rows]
     for group in groups[:: max(1, len(groups) // GROUPS)][:GROUPS]:
-        batch = next(parquet.batches(str(path), metadata, [group], names, rows))
+        batch = next(parquet.batches(str(path), metadata, [group], names, stored, rows))
         first = sum(metadata.row_group(i).num_rows for i in range(group))
         is_kept = ~np.isin(np.arange(first, first + batch.num_rows), file.deleted)
         frame = pl.DataFrame([_series(batch.column(name)).alias(name).filter(is_kept) for name in names])
-        constants = {k: v for k, v in file.constant_columns(parquet.field_ids(schema)).items() if k not in types}
+        constants = {k: v for k, v in file.constant_columns(stored).items() if k not in types}
         texts = [pl.Series(key, [text], dtype=pl.String) for key, text in constants.items()]
         yield frame.hstack([each.new_from_index(0, int(is_kept.sum())) for each in texts])
 

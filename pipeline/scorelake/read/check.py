@@ -133,27 +133,30 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
     """
     db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
     db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
-    groups: dict[str, list[str]] = {}
-    halves: dict[str, set[str]] = {}
+    groups: dict[str, tuple[list[str], dict[str, str], set[str]]] = {}
     for file in files:
         path = str(Path(root) / file.path)
-        schema = parquet.footer(path).schema.to_arrow_schema()
-        db.execute("INSERT INTO folders VALUES (?, ?)", [path, file.constant_columns(parquet.field_ids(schema))])
-        outside = rows_outside(path, parquet.footer(path), file.constant_columns(parquet.field_ids(schema)), settings)
-        left_out = np.union1d(file.deleted, outside).tolist()
+        metadata = parquet.footer(path)
+        schema = metadata.schema.to_arrow_schema()
+        stored = file.stored_names(schema)
+        folder = file.constant_columns(stored)
+        db.execute("INSERT INTO folders VALUES (?, ?)", [path, folder])
+        left_out = np.union1d(file.deleted, rows_outside(path, metadata, folder, settings, stored)).tolist()
         db.execute("INSERT INTO deleted SELECT ?, unnest(?)", [path, left_out])
-        groups.setdefault(str([(field.name, field.type) for field in schema]), []).append(path)
-        halves[path] = {field.name for field in schema if pa.types.is_float16(field.type)}
-    branches = [_select_attempts(db, paths, settings, halves[paths[0]]) for paths in groups.values()]
+        stored = stored if file.table else {}
+        halves = {field.name for field in parquet.renamed(schema, stored) if pa.types.is_float16(field.type)}
+        key = str(([(field.name, field.type) for field in schema], stored))
+        groups.setdefault(key, ([], stored, halves))[0].append(path)
+    branches = [_select_attempts(db, *group, settings) for group in groups.values()]
     db.execute(f"CREATE VIEW attempts AS {' UNION ALL '.join(branches)}")
 
 
-def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: Settings, halves: set[str]) -> str:
-    """Return the query of the canonical columns of files whose columns have the same types."""
+def _select_attempts(
+    db: duckdb.DuckDBPyConnection, paths: list[str], stored: dict[str, str], halves: set[str], settings: Settings
+) -> str:
+    """Return the query of the canonical columns of files whose columns have the same names and types."""
     names, has_attempts = settings.columns, settings.duplicates.policy != "off"
-    listed = ", ".join(text_literal(literal(path)) for path in paths)
-    options = "hive_partitioning = false, filename = '_path', file_row_number = true"
-    rows = f"(FROM read_parquet([{listed}], {options}) ANTI JOIN deleted USING (_path, file_row_number))"
+    rows = _kept_rows(paths, stored)
     types = {column: kind for column, kind, *_ in db.execute(f"DESCRIBE FROM {rows}").fetchall()}
 
     def folder(name: str) -> str:
@@ -198,6 +201,15 @@ def _select_attempts(db: duckdb.DuckDBPyConnection, paths: list[str], settings: 
             raw.file_row_number
         FROM {rows} AS raw JOIN folders ON raw._path = folders.path
     """
+
+
+def _kept_rows(paths: list[str], stored: dict[str, str]) -> str:
+    """Return the query of the rows of files that are not deleted, with the columns of the table if there is one."""
+    columns = [f"{identifier(there)} AS {identifier(name)}" for name, there in stored.items()]
+    listed = ", ".join(text_literal(literal(path)) for path in paths)
+    scan = f"read_parquet([{listed}], hive_partitioning = false, filename = '_path', file_row_number = true)"
+    selected = ", ".join([*columns, "_path", "file_row_number"]) if stored else "*"
+    return f"(SELECT {selected} FROM {scan} ANTI JOIN deleted USING (_path, file_row_number))"
 
 
 def _create_graded(db: duckdb.DuckDBPyConnection, fails: bool) -> None:

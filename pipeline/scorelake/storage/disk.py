@@ -106,12 +106,22 @@ def atomic_replace(temporary: Path, final: Path) -> None:
     flush(final.parent)
 
 
-def replace_text(path: Path, text: str) -> None:
+def replace_bytes(path: Path, data: bytes) -> None:
     """Write a small file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temp_path(path)
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(data)
     atomic_replace(temporary, path)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a small text file atomically."""
+    replace_bytes(path, text.encode())
+
+
+def cache_folder() -> Path:
+    """Return SCORELAKE_CACHE, or the folder in the user's cache."""
+    return Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake").expanduser().absolute()
 
 
 def replace_folder(temporary: Path, final: Path, flushed: bool = True) -> None:

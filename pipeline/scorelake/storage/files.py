@@ -14,13 +14,10 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-
-class RenamedError(Exception):
-    """A column of a table has another name, or another meaning, in one of its files."""
 
 
 @dataclass(frozen=True, order=True)
@@ -37,37 +34,37 @@ class File:
     etag: str = ""
     """Version of the object in object storage; the times are 0 then."""
     table: str = ""
-    """For a file of a Delta or Iceberg table: what `table_columns` returns. Its folder names have no meaning then."""
+    """For a file of a Delta, Iceberg or DuckLake table: what `table_columns` returns. Its folders mean nothing."""
 
     @property
     def name(self) -> str:
         """The path for messages and tables: bytes that are not UTF-8 are escaped."""
         return os.fsencode(self.path).decode("utf-8", "backslashreplace")
 
-    def constant_columns(self, columns: Mapping[str, int | None], used: Container[str] = ()) -> dict[str, str | None]:
-        """Return columns with one value for all rows: from Hive folders, or from the log of the table.
+    def stored_names(self, schema: pa.Schema) -> dict[str, str]:
+        """Return the columns of the lake that this file has, with their names in the file.
 
-        `columns` maps the columns inside the file to their field ids. Raises RenamedError if the table calls one of
-        the `used` columns differently.
+        A table finds its columns by field id, as far as the file has ids: they may have been renamed since.
         """
+        if not self.table:
+            return {name: name for name in schema.names}
+        marks = {field.name: (field.metadata or {}).get(b"PARQUET:field_id", b"") for field in schema}
+        by_id = {int(mark): name for name, mark in marks.items() if mark.isdigit()}
+        by_name = {name: name for name in schema.names}
+        columns = json.loads(self.table)["columns"].items()
+        stored = {
+            name: by_name.get(physical) if number is None or not by_id else by_id.get(number)
+            for name, (physical, number) in columns
+        }
+        return {name: found for name, found in stored.items() if found is not None}
+
+    def constant_columns(self, stored: Container[str]) -> dict[str, str | None]:
+        """Return columns with one value for all rows, which are not `stored`: by Hive folders, or by the table."""
         if self.name != self.path:
             raise UnicodeError("the file name is not UTF-8; rename it")
         if not self.table:
             return self.hive
-        table = json.loads(self.table)
-        names = {number: name for name, number in columns.items() if number is not None}
-        for name, number in table["ids"].items():
-            if name not in used:
-                continue
-            if names.get(number, name) != name:
-                raise RenamedError(
-                    f"column {name} is called {names[number]} in this file: it was renamed since; compact the table"
-                )
-            if names and number not in names and name in columns:
-                raise RenamedError(
-                    f"column {name} of this file is another column, which was dropped since; compact the table"
-                )
-        return {name: value for name, value in table["values"].items() if name not in columns}
+        return {name: value for name, value in json.loads(self.table)["values"].items() if name not in stored}
 
     @property
     def deleted(self) -> NDArray[np.int64]:
@@ -83,9 +80,15 @@ class File:
         return {_unquote(key): None if value == HIVE_NULL else _unquote(value) for key, value in folders}
 
 
-def table_columns(values: Mapping[str, Any], ids: Mapping[str, int], deleted: NDArray[Any] | None = None) -> str:
-    """Serialize what a table knows of a file; values become the texts of a column: True -> "true", 3.0 -> "3"."""
-    table: dict[str, Any] = {"values": {name: _text(value) for name, value in values.items()}, "ids": dict(ids)}
+def table_columns(
+    values: Mapping[str, Any], columns: Mapping[str, tuple[str, int | None]], deleted: NDArray[Any] | None = None
+) -> str:
+    """Serialize what a table knows of a file.
+
+    `values` are those of columns that the file does not have, as texts: True -> "true", 3.0 -> "3"; `columns` maps
+    the columns of the table to their names in the file and their field ids; `deleted` are positions of rows.
+    """
+    table: dict[str, Any] = {"values": {name: _text(value) for name, value in values.items()}, "columns": columns}
     if deleted is not None and len(deleted):
         gaps = np.diff(np.unique(deleted), prepend=0).astype(np.uint32)
         table["deleted"] = base64.b85encode(zlib.compress(gaps.tobytes())).decode()

@@ -53,10 +53,9 @@ class Mirror:
 
     @classmethod
     def of(cls, url: str, storage: Storage = PATIENCE, sender: str | None = None) -> Mirror:
-        """Return the mirror of an address, below SCORELAKE_CACHE or in the user's cache."""
-        cache, url = Path(os.environ.get("SCORELAKE_CACHE") or "~/.cache/scorelake"), url.rstrip("/")
-        folder = cache.expanduser().absolute() / hashlib.sha256(url.encode()).hexdigest()[:16]
-        return cls(url, str(folder), storage, sender)
+        """Return the mirror of an address, in the cache folder."""
+        url = url.rstrip("/")
+        return cls(url, str(disk.cache_folder() / hashlib.sha256(url.encode()).hexdigest()[:16]), storage, sender)
 
     @cached_property
     def _store(self) -> Objects:

@@ -26,6 +26,7 @@ from scorelake import errors
 from scorelake.errors import ScorelakeError, StorageError, UsageError
 from scorelake.settings import Storage
 from scorelake.storage.disk import first_line
+from scorelake.storage.files import File
 
 CHUNK_BYTES = 8 << 20
 """Size of a range request: what a broken connection costs, and what a slow one must transfer before the timeout."""
@@ -59,6 +60,9 @@ class Object:
     etag: str
     modified: float = 0.0
     """Seconds since 1970."""
+
+    def as_file(self) -> File:
+        return File(self.key, self.size, 0, etag=self.etag)
 
 
 class Objects:

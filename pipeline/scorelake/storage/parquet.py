@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -72,10 +73,11 @@ def footer(path: str) -> pq.FileMetaData:
     return metadata
 
 
-def field_ids(schema: pa.Schema) -> dict[str, int | None]:
-    """Return the columns of a file with the field ids that table formats give them, or None."""
-    ids = {field.name: (field.metadata or {}).get(b"PARQUET:field_id", b"") for field in schema}
-    return {name: int(number) if number.isdigit() else None for name, number in ids.items()}
+def renamed(schema: pa.Schema, names: Mapping[str, str]) -> pa.Schema:
+    """Return the columns of a file under the names of the lake: `names` maps these to the names in the file."""
+    if not names or set(names) == set(names.values()) == set(schema.names):
+        return schema
+    return pa.schema([schema.field(stored).with_name(name) for name, stored in names.items()])
 
 
 def spans(metadata: pq.FileMetaData, columns: Container[str]) -> Iterator[tuple[int, int]]:
@@ -95,10 +97,20 @@ def units(metadata: pq.FileMetaData, max_rows: int = BATCH_ROWS) -> list[tuple[i
 
 
 def batches(
-    path: str, metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str], max_rows: int = BATCH_ROWS
+    path: str,
+    metadata: pq.FileMetaData,
+    groups: Sequence[int],
+    columns: Sequence[str],
+    names: Mapping[str, str] = MappingProxyType({}),
+    max_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Read row groups with verified page checksums; texts are dictionaries where that is how they are stored."""
-    chunks: dict[str, list[Any]] = {name: [] for name in columns}
+    """Read row groups with verified page checksums; texts are dictionaries where that is how they are stored.
+
+    `names` maps columns to their names in the file, where these differ.
+    """
+    stored_names = [names.get(name, name) for name in columns]
+    is_renamed = stored_names != list(columns)
+    chunks: dict[str, list[Any]] = {name: [] for name in stored_names}
     for i in groups:
         for j in range(metadata.num_columns):
             chunk = metadata.row_group(i).column(j)
@@ -114,9 +126,9 @@ def batches(
             page_checksum_verification=True,
         )
         for batch in source.iter_batches(
-            batch_size=max_rows, row_groups=list(groups), columns=list(columns), use_threads=False
+            batch_size=max_rows, row_groups=list(groups), columns=stored_names, use_threads=False
         ):
-            yield stored(batch)
+            yield stored(batch.select(stored_names).rename_columns(list(columns)) if is_renamed else batch)
 
 
 def _is_dictionary(chunks: Sequence[Any]) -> bool:
