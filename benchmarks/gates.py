@@ -1,4 +1,4 @@
-"""Error rates and power of gates, and false alarms in a year of nights: gates.py [LAKES]. Prints four tables.
+"""Error rates and power of gates, and false alarms in a year of nights: gates.py [LAKES]. Prints five tables.
 
 Problems have success rates from Beta(0.5, 0.7); the candidate's are lower by the same share of the way to 0.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import ndtri, stdtr
 
 from scorelake.metrics.interval import interval
-from scorelake.metrics.significance import verdicts
+from scorelake.metrics.significance import look_multiplier, verdicts
 
 MARGIN, NIGHTS = 0.02, 365
 LAKES = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
@@ -108,6 +108,21 @@ def year() -> None:
         print(f"| {problems:,} | {n} | {any_p.mean():.1%} | {any_alarm.mean():.1%} | {found:.1%} |")
 
 
+def looks(years: int = 20_000) -> None:
+    """Print the share of years with any false alarm, by m_t of a confidence sequence and by shares of the level."""
+    print("\n| each look compares | confidence sequence | shares of the level |\n|---|--:|--:|")
+    t, z = np.arange(1, NIGHTS + 1), RNG.standard_normal((years, NIGHTS + 1))
+    share = ndtri(1 - 0.05 * 365 / ((364 + t) * (365 + t)) / 2)
+    kinds = {
+        "the mean of all nights so far with a constant": np.cumsum(z[:, 1:], axis=1) / np.sqrt(t),
+        "a night with one fixed run": (z[:, 1:] - z[:, :1]) / np.sqrt(2),
+        "a night with the one before": np.diff(z, axis=1) / np.sqrt(2),
+    }
+    for name, score in kinds.items():
+        rates = [(np.abs(score) > limit).any(axis=1).mean() for limit in (look_multiplier(t), share)]
+        print(f"| {name} | " + " | ".join(f"{rate:.1%}" for rate in rates) + " |")
+
+
 def paired_p(d: np.ndarray) -> np.ndarray:
     """Return two-sided p-values of Student's paired t."""
     t = d.mean(axis=1) / (d.std(axis=1, ddof=1) / np.sqrt(d.shape[1]))
@@ -119,3 +134,4 @@ if __name__ == "__main__":
     joint()
     unequal()
     year()
+    looks()

@@ -259,8 +259,9 @@ def counted(partials: Sequence[Partial], number: int, of: int) -> None:
 def findings(findings: Sequence[Finding], out: str) -> None:
     """Print the findings of a check; raise DataError if one failed."""
     for finding in findings:
-        print(escape_controls(f"{'ok    ' if finding.ok else 'FAILED'}  {finding.what}: {finding.detail}"))
-    failed = [finding for finding in findings if not finding.ok]
+        result = {True: "ok", False: "FAILED", None: "not checked"}[finding.ok]
+        print(escape_controls(f"{result:<6}  {finding.what}: {finding.detail}"))
+    failed = [finding for finding in findings if finding.ok is False]
     if failed:
         hints = {finding.hint for finding in failed}
         hint = hints.pop() if len(hints) == 1 else ""

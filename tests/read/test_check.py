@@ -120,6 +120,16 @@ def test_a_lake_that_changed_before_a_rollback(out: Path, lake: Path) -> None:
     assert "--full" not in str(told.value)
 
 
+def test_a_lake_that_duckdb_cannot_read_is_not_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(attempts(model="m", problem_id=["p", "q"], passed=True, file_row_number=1), tmp_path / "out")
+    found = check.check(Output(tmp_path / "out"))
+    assert [finding.ok for finding in found] == [True, True, True, None]
+    reporting.findings(found, "out")  # raises nothing
+    assert "not checked  recount in SQL: DuckDB cannot read the lake (Binder Error: " in capsys.readouterr().out
+    run(attempts(model="m", problem_id=["p", "q"], passed=True, _path="x"), tmp_path / "other")
+    assert failed_checks(tmp_path / "other") == []
+
+
 def test_levels_are_compared_in_the_precision_of_a_half_float(tmp_path: Path) -> None:
     rows = attempts(model="m", problem_id=["p", "q"], score=pl.Series([0.7, 1.0], dtype=pl.Float16))
     run(rows, tmp_path / "half", "[rubric]\nlevels = [0, 0.7, 1]\n")

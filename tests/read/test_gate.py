@@ -11,12 +11,15 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import scorelake as sl
 from conftest import REPO, Cli, attempts, expand, put, run
 from pages import blocks
 from scorelake.errors import UsageError
+from scorelake.metrics.interval import interval
+from scorelake.publish.change import look_share
 
 
 def board(lake: Path, out: Path, base: list[tuple[int, int]], candidate: list[tuple[int, int]], benchmark: str = "b",
@@ -93,6 +96,30 @@ def test_undecided_says_what_would_decide(lake: Path, out: Path) -> None:
     assert one.calibration is not None
     share, lo, hi = one.calibration["fail"]
     assert (one.calibration["splits"], lo <= share <= hi <= 0.05) == (400, True), "a model is not worse than itself"
+    kept = out / "calibration.json"
+    for margin, entries in ((0.02, 1), (0.03, 2)):
+        sl.gate(out, "base", "new", margin=margin)
+        assert len(json.loads(kept.read_text())) == entries, "kept by settings"
+    kept.write_text(re.sub(r'"splits": \d+', '"splits": 7', kept.read_text()))
+    assert "of 7 comparisons" in sl.gate(out, "base", "new").text()
+    put(lake, expand([(f"p{i}", 4, 2) for i in range(40)], model="new", benchmark="b"), "new-b.parquet")
+    run(lake, out, metrics=["pass@1"])
+    assert "of 400 comparisons" in sl.gate(out, "base", "new").text()
+
+
+def test_the_verdict_over_all_looks_spends_its_level(lake: Path, out: Path) -> None:
+    """Look t has the level 0.05 * 365 / ((364 + t) (365 + t)); the levels of all looks add up to 5%."""
+    for look in range(1, 4):
+        board(lake, out, [(4, 2)] * 60, [(4, 2)] * (50 - look) + [(4, 1)] * (10 + look))
+    (one,) = sl.gate(out, "base", "new", calibration=False).benchmarks
+    numbers = np.array([one.lift]), np.array([one.se]), np.array([60.0])
+    (lower,) = interval(*numbers, (-1, 1), 1 - 2 * 0.05 * 365 / (367 * 368), far_problems=1.0)[0]
+    assert one.lower is not None
+    assert lower < one.lower
+    for margin, verdict in ((-lower * 1.01, "pass"), (-lower * 0.99, "undecided")):
+        result = sl.gate(out, "base", "new", margin=margin, calibration=False)
+        assert (result.looks, result.verdict, result.benchmarks[0].verdict_all_looks) == (3, "pass", verdict)
+    assert sum(look_share(t) for t in range(1, 10**5)) == pytest.approx(1, abs=0.01)
 
 
 def test_exit_codes_and_files(lake: Path, out: Path, tmp_path: Path, cli: Cli) -> None:

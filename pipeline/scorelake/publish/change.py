@@ -33,6 +33,14 @@ _LOOKS = 3
 """Published runs after which warnings use the decision over all looks."""
 
 
+def look_share(look: Any) -> Any:
+    """Return the share of the level that look 1, 2, ... spends: 1 / (364 + t) - 1 / (365 + t), times a year.
+
+    The shares add up to 1, so that all looks together keep the level, however the looks depend on each other.
+    """
+    return _YEAR / ((look + _YEAR - 1) * (look + _YEAR))
+
+
 @dataclass(frozen=True)
 class FileChanges:
     """Numbers of new, changed and removed files."""
@@ -81,7 +89,7 @@ def change_table(
     rows = here.join(then, on=_SCORE, how="full", coalesce=True, nulls_equal=True, suffix="_before")
     for other in (paired, looks):
         rows = rows.join(other, on=_SCORE, how="left", nulls_equal=True)
-    level, year = 1 - confidence, pl.col("look") + _YEAR
+    level = 1 - confidence
     is_new, is_gone = pl.col("problems_before").is_null(), pl.col("problems").is_null()
     is_same = (pl.col("change") == 0) & (pl.col("value") == pl.col("value_before"))
     kinds = {"new": is_new, "unknown": pl.col("reason").is_not_null(), "gone": is_gone, "same": is_same}
@@ -95,8 +103,7 @@ def change_table(
         from_added=(pl.col("value") - pl.col("mean_now")).round(12),
         from_dropped=(pl.col("mean_before") - pl.col("value_before")).round(12),
         outside=(pl.col("q") <= level).fill_null(value=False),
-        # shares of the level that add up to 1 over t = 1, 2, ...: 1 / (year + t - 1) - 1 / (year + t), times a year
-        alarm=(pl.col("p") <= level * _YEAR / (year * (year - 1))).fill_null(value=False),
+        alarm=(pl.col("p") <= level * look_share(pl.col("look"))).fill_null(value=False),
         settings_changed=pl.lit(settings_changed),
     )
     return CHANGE.check(rows.select(*CHANGE.columns).sort(_SCORE))

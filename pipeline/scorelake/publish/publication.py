@@ -36,7 +36,10 @@ from scorelake.storage import disk
 from scorelake.storage.disk import atomic_replace, checksum, remove, storage_errors
 from scorelake.version import __version__
 
-_FILES = (disk.MARK, snapshot.PUBLISHED_FILE, REPORT_FILE, snapshot.RUNS_FILE, snapshot.HISTORY_FILE)
+_FILES = (
+    *(disk.MARK, snapshot.PUBLISHED_FILE, snapshot.CALIBRATION_FILE, REPORT_FILE),
+    *(snapshot.RUNS_FILE, snapshot.HISTORY_FILE),
+)
 """Single files of an output, each replaced atomically."""
 
 

@@ -27,7 +27,7 @@ from scorelake.storage.files import File, Shard
 
 _RECOUNT = "recount in SQL"
 _KEYS = "benchmark, subject, model, protocol, problem_id"
-_ORDER = "(_path, file_row_number)"
+_ORDER = "(_scorelake_path, file_row_number)"
 _SMALLEST_ANSWER = ("any-pass", "all-pass")
 """Duplicate rules that keep the smallest of several answers, which depends on their spelling."""
 
@@ -37,7 +37,7 @@ class Finding:
     """The result of one check."""
 
     what: str
-    ok: bool
+    ok: bool | None  # None: not checked
     detail: str
     hint: str = ""
     """What to do, unless the run should be published again."""
@@ -56,10 +56,9 @@ def check(out: Output, location: str | None = None) -> list[Finding]:
             return [Finding(local.leaderboard.name, ok=False, detail=current.defect)]
         try:
             recount = _check_counts(local, manifest, location or manifest["run"]["lake"])
-        except duckdb.Error as error:  # an encoding that Arrow reads and DuckDB does not
-            detail = f"the lake was not recounted: DuckDB cannot read it ({first_line(error)[:200]})"
-            recount = Finding(_RECOUNT, ok=False, detail=detail, hint="write the file with a common encoding")
-        if current.rolled_back and not recount.ok:
+        except duckdb.Error as error:  # an encoding or a column that Arrow reads and DuckDB does not
+            recount = Finding(_RECOUNT, ok=None, detail=f"DuckDB cannot read the lake ({first_line(error)[:200]})")
+        if current.rolled_back and recount.ok is False:
             detail = f"{recount.detail}; the output was rolled back to {current.run_id}, and the lake has changed"
             recount = replace(recount, detail=detail, hint="`scorelake score` ends the rollback and reads the lake")
         wrong = damaged_files(local.snapshots / current.run_id, manifest)
@@ -132,7 +131,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
     Files with the same columns are read together: DuckDB would make one type of two, such as a text of a boolean.
     """
     db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
-    db.execute("CREATE TABLE deleted (_path VARCHAR, file_row_number BIGINT)")
+    db.execute("CREATE TABLE deleted (_scorelake_path VARCHAR, file_row_number BIGINT)")
     groups: dict[str, tuple[list[str], dict[str, str], set[str]]] = {}
     for file in files:
         path = str(Path(root) / file.path)
@@ -197,9 +196,9 @@ def _select_attempts(
             {"false" if verdict == "NULL::BOOLEAN" else "true"} AS has_verdicts,
             {f"nullif({text(names.attempt, chr(30))}, chr(30))" if has_attempts else "NULL"} AS attempt,
             {answer} AS answer,
-            raw._path,
+            raw._scorelake_path,
             raw.file_row_number
-        FROM {rows} AS raw JOIN folders ON raw._path = folders.path
+        FROM {rows} AS raw JOIN folders ON raw._scorelake_path = folders.path
     """
 
 
@@ -207,9 +206,11 @@ def _kept_rows(paths: list[str], stored: dict[str, str]) -> str:
     """Return the query of the rows of files that are not deleted, with the columns of the table if there is one."""
     columns = [f"{identifier(there)} AS {identifier(name)}" for name, there in stored.items()]
     listed = ", ".join(text_literal(literal(path)) for path in paths)
-    scan = f"read_parquet([{listed}], hive_partitioning = false, filename = '_path', file_row_number = true)"
-    selected = ", ".join([*columns, "_path", "file_row_number"]) if stored else "*"
-    return f"(SELECT {selected} FROM {scan} ANTI JOIN deleted USING (_path, file_row_number))"
+    scan = (
+        f"read_parquet([{listed}], hive_partitioning = false, filename = '_scorelake_path', file_row_number = true)"
+    )
+    selected = ", ".join([*columns, "_scorelake_path", "file_row_number"]) if stored else "*"
+    return f"(SELECT {selected} FROM {scan} ANTI JOIN deleted USING (_scorelake_path, file_row_number))"
 
 
 def _create_graded(db: duckdb.DuckDBPyConnection, fails: bool) -> None:
