@@ -27,7 +27,7 @@ from scorelake.storage.files import File, Shard
 
 _RECOUNT = "recount in SQL"
 _KEYS = "benchmark, subject, model, protocol, problem_id"
-_ORDER = "(_scorelake_path, file_row_number)"
+_ORDER = "(_lake_path, file_row_number)"
 _SMALLEST_ANSWER = ("any-pass", "all-pass")
 """Duplicate rules that keep the smallest of several answers, which depends on their spelling."""
 
@@ -131,7 +131,7 @@ def _create_attempts(db: duckdb.DuckDBPyConnection, root: str, files: tuple[File
     Files with the same columns are read together: DuckDB would make one type of two, such as a text of a boolean.
     """
     db.execute("CREATE TABLE folders (path VARCHAR, keys MAP(VARCHAR, VARCHAR))")
-    db.execute("CREATE TABLE deleted (_scorelake_path VARCHAR, file_row_number BIGINT)")
+    db.execute("CREATE TABLE deleted (_lake_path VARCHAR, file_row_number BIGINT)")
     groups: dict[str, tuple[list[str], dict[str, str], set[str]]] = {}
     for file in files:
         path = str(Path(root) / file.path)
@@ -196,9 +196,9 @@ def _select_attempts(
             {"false" if verdict == "NULL::BOOLEAN" else "true"} AS has_verdicts,
             {f"nullif({text(names.attempt, chr(30))}, chr(30))" if has_attempts else "NULL"} AS attempt,
             {answer} AS answer,
-            raw._scorelake_path,
+            raw._lake_path,
             raw.file_row_number
-        FROM {rows} AS raw JOIN folders ON raw._scorelake_path = folders.path
+        FROM {rows} AS raw JOIN folders ON raw._lake_path = folders.path
     """
 
 
@@ -206,11 +206,9 @@ def _kept_rows(paths: list[str], stored: dict[str, str]) -> str:
     """Return the query of the rows of files that are not deleted, with the columns of the table if there is one."""
     columns = [f"{identifier(there)} AS {identifier(name)}" for name, there in stored.items()]
     listed = ", ".join(text_literal(literal(path)) for path in paths)
-    scan = (
-        f"read_parquet([{listed}], hive_partitioning = false, filename = '_scorelake_path', file_row_number = true)"
-    )
-    selected = ", ".join([*columns, "_scorelake_path", "file_row_number"]) if stored else "*"
-    return f"(SELECT {selected} FROM {scan} ANTI JOIN deleted USING (_scorelake_path, file_row_number))"
+    scan = f"read_parquet([{listed}], hive_partitioning = false, filename = '_lake_path', file_row_number = true)"
+    selected = ", ".join([*columns, "_lake_path", "file_row_number"]) if stored else "*"
+    return f"(SELECT {selected} FROM {scan} ANTI JOIN deleted USING (_lake_path, file_row_number))"
 
 
 def _create_graded(db: duckdb.DuckDBPyConnection, fails: bool) -> None:
