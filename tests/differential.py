@@ -145,7 +145,7 @@ def answer_rank(text: str) -> tuple[int, int]:
     if text.removeprefix("-").isdigit() and str(int(text)) == text and len(text.removeprefix("-")) < 17:
         return 0, int(text) % (1 << 56)
     raw = text.encode()
-    return len(raw), int.from_bytes(raw, "little") if len(raw) < 8 else int(text_ids(pl.Series([text]))[0])
+    return min(len(raw), 125), int.from_bytes(raw, "little") if len(raw) < 8 else int(text_ids(pl.Series([text]))[0])
 
 
 def in_precision(value: float, kind: pa.DataType) -> float:

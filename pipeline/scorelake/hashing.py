@@ -89,7 +89,7 @@ def text_ids(texts: pl.Series) -> Hashes:
     """Return 64 bits that tell texts apart, 0 for null.
 
     A whole number of up to 16 digits and a text of up to 7 bytes are kept as they are; of a longer text, 56 bits are
-    a hash. Numbers come first, then texts by their length.
+    a hash. Numbers come first, then texts by their length. The highest bit is 0.
     """
     size = texts.str.len_bytes().fill_null(0).to_numpy().astype(np.uint64)
     words, _ = pad_texts(texts.fill_null("").str.head(_SHORT))
@@ -97,7 +97,7 @@ def text_ids(texts: pl.Series) -> Hashes:
     is_short = size <= np.uint64(_SHORT)
     ids = np.where(is_short, (size + np.uint64(2)) << _TAG | short, np.uint64(0))
     hashes = hash_text(texts.filter(pl.Series(~is_short))) >> np.uint64(8)
-    ids[~is_short] = np.minimum(size[~is_short] + np.uint64(2), np.uint64(255)) << _TAG | hashes
+    ids[~is_short] = np.minimum(size[~is_short] + np.uint64(2), np.uint64(127)) << _TAG | hashes
     is_number = texts.str.contains(r"^(0|-?[1-9][0-9]{0,15})$").fill_null(value=False)
     numbers = texts.filter(is_number).cast(pl.Int64).to_numpy().view(np.uint64)
     ids[is_number.to_numpy()] = np.uint64(1) << _TAG | numbers & np.uint64((1 << 56) - 1)

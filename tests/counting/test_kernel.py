@@ -1,4 +1,4 @@
-"""The kernel gives the same counts as the count query, on random pass/fail lakes."""
+"""The kernel gives the same counts as the count query, on random lakes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from scorelake.storage.files import Shard
 from scorelake.storage.parquet import DamagedError
 
 
-def lake(home: Path, rng: np.random.Generator, attempts: int) -> Path:
-    """Files of different writers: keys null, constant, or numbers; verdicts null or wrong; protocols of two types."""
+def lake(home: Path, rng: np.random.Generator, attempts: int, texts: bool = False) -> Path:
+    """Files of different writers: keys null, constant, or numbers; verdicts null or wrong; protocols of two types.
+
+    With attempts as texts, one file has no attempts, another has no costs, and two have scores.
+    """
     home.mkdir(parents=True)
     for i in range(3):
         rows = int(rng.integers(1, 3000))
@@ -36,6 +39,11 @@ def lake(home: Path, rng: np.random.Generator, attempts: int) -> Path:
         }
         if attempts:
             columns["attempt"] = rng.integers(0, attempts, rows)
+        if texts:
+            columns["attempt"] = [f"run {k}" for k in columns.pop("attempt")]
+            columns["cost"] = [[None, -1.0, 0.1, 2.0][k] for k in rng.choice(4, rows, p=[0.1, 0.01, 0.8, 0.09])]
+            columns["score"] = [[None, 0.5, 1.0][k] for k in rng.integers(0, 3, rows)]
+            columns.pop(["attempt", "cost", "score"][i])
         pl.DataFrame(columns).write_parquet(home / f"{i}.parquet", row_group_size=700)
     return home
 
@@ -46,28 +54,33 @@ def opened(home: Path, settings: Settings) -> list[LakeFile]:
     return [shard.open_file(task, file, i, {}) for i, file in enumerate(listed.files)]
 
 
-def counted(home: Path, out: Path, use_kernel: bool, chunk_rows: int) -> tuple[pl.DataFrame, RowTotals]:
-    """The partial counts of a lake, and its rows."""
-    files = opened(home, Settings.model_validate({"protocol": {"columns": ["t"]}}))
-    layout = layout_of(files, ordered=False)
-    assert kernel.fits(files, layout)
+def counted(
+    home: Path, out: Path, use_kernel: bool, chunk_rows: int, **settings: Any
+) -> tuple[pl.DataFrame, RowTotals]:
+    """The partial counts of a lake, a row per listed attempt, and its rows."""
+    files = opened(home, Settings.model_validate({"protocol": {"columns": ["t"]}, **settings}))
+    layout = layout_of(files, ordered="duplicates" in settings)
+    assert kernel.fits(files)
     totals = RowTotals()
     frames = []
     for i, chunk in enumerate(chunks(files, chunk_rows)):
         path = out / f"{use_kernel}-{chunk_rows}-{i}.parquet"
         count_chunk(chunk, layout, path, totals, use_kernel)
         frames.append(pl.read_parquet(path).with_columns(pl.col(KEYS).cast(pl.String), chunk=pl.lit(i)))
-    return pl.concat(frames).sort("chunk", *KEYS), totals
+    counts = pl.concat(frames)
+    return (counts.explode(layout.lists) if layout.lists else counts).sort("chunk", *KEYS, *layout.lists), totals
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attempts", [0, 5, 64, 200])
-def test_the_kernel_equals_the_query(tmp_path: Path, attempts: int) -> None:
+@pytest.mark.parametrize(("attempts", "texts"), [(0, False), (5, False), (64, False), (200, False), (5, True)])
+def test_the_kernel_equals_the_query(tmp_path: Path, attempts: int, texts: bool) -> None:
+    lists = {"measures": {"cost": {"kind": "cost"}}, "duplicates": {"rule": "last"}} if texts else {}
     for seed in range(3):
-        home = lake(tmp_path / f"lake{seed}", np.random.default_rng(seed), attempts)
+        home = lake(tmp_path / f"lake{seed}", np.random.default_rng(seed), attempts, texts)
         for rows in (1000, 1 << 20):
-            by_kernel, kernel_totals = counted(home, tmp_path, True, rows)
-            by_query, query_totals = counted(home, tmp_path, False, rows)
+            by_kernel, kernel_totals = counted(home, tmp_path, True, rows, **lists)
+            by_query, query_totals = counted(home, tmp_path, False, rows, **lists)
+            assert ("cost" in str(by_query.columns)) == texts
             assert_frame_equal(by_kernel, by_query, check_column_order=False)
             assert kernel_totals == query_totals
             assert kernel_totals.rejected > 0

@@ -68,6 +68,14 @@ def test_sums_are_those_of_a_database(tmp_path: Path, seed: int) -> None:
         assert counts[name].to_list() == pytest.approx(expected[name].to_list(), rel=rel, abs=1e-18), name
 
 
+def test_sums_beyond_64_bits_are_exact(tmp_path: Path) -> None:
+    cost = [10.0**8 - i for i in range(2000)]
+    frame = pl.DataFrame({"model": "m", "problem_id": "p", "passed": True, "cost_usd": cost, "tokens": 1})
+    counts = counted(tmp_path, [frame])
+    exact = [sum(cost), float(sum(int(each) ** 2 for each in cost))]
+    assert list(counts.select("cost_usd_sum", "cost_usd_squares").row(0)) == pytest.approx(exact, rel=1e-15)
+
+
 def test_passed_attempts_are_binned(tmp_path: Path) -> None:
     frame = lake(4)
     bins = counted(tmp_path, [frame]).sort("model", "problem_id")["cost_usd_passed_bins"]

@@ -1,75 +1,128 @@
-"""The count query for pass/fail lakes in numpy: rows become 64-bit words, and equal problems meet by sorting them.
+"""The count query in numpy: rows become 64-bit words, and equal problems meet by sorting them.
 
-It gives the same frame as the group_by in query.py, and exists for its speed only.
+It gives the same frame as the group_by in query.py, and exists for its speed only: numpy sorts 64-bit words with SIMD
+instructions, in 6 ns per row of 10M, where the group_by takes 250.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.counting.canonical import CATEGORIES, OUTCOMES, PROTOCOL_PREFIX, REJECTED, attempt_columns
-from scorelake.counting.scan import BITS_PER_WORD, LakeFile, PartialLayout, RowGroups, read_batches
+from scorelake.counting.scan import BITS_PER_WORD, LISTED, ROW, LakeFile, PartialLayout, RowGroups, read_batches
 from scorelake.hashing import Hashes
+from scorelake.storage.parquet import arrow
 from scorelake.threads import parallel_map
 
 BYTES_PER_ROW = 48
 """Memory that a chunk needs per row: its word, twice while words are put together, its bit and a table of counts."""
 _ATTEMPT, _OUTCOME, _PROBLEM, _GROUP = 8, 2, 32, 22
-"""Bits of a word, from the lowest: attempt number, outcome, problem, and what else the problem is counted by."""
+"""Bits of a word, from the lowest: attempt number, outcome, problem, and what else the problem is counted by.
+
+Where attempts are lists, the outcome is in the place of the attempt number, and words become as narrow as they can be
+to hold the row as well."""
 _PROBLEM_SHIFT = np.uint64(_ATTEMPT + _OUTCOME)
+_ANY_OUTCOME = 3
+_SLICE = 1 << 17
+"""Rows that are worked on at a time, so that they stay in the cache."""
 _WORD = 6
 _MAX_TABLE = 1 << 20
 
 
 class TooManyGroupsError(Exception):
-    """More combinations of benchmark, subject, model and protocol than a word has bits for."""
+    """More combinations of problem, benchmark, subject, model and protocol than a word has bits for."""
 
 
-def fits(files: Sequence[LakeFile], layout: PartialLayout) -> bool:
+@dataclass(frozen=True)
+class Attempts:
+    """Rows of a chunk, and an order in which those of a problem are neighbours."""
+
+    rows: pl.DataFrame
+    order: NDArray[np.uint32]
+
+    def add_to(self, counts: pl.DataFrame) -> pl.DataFrame:
+        """Add the rows of every problem as lists; `start` is where they start in the order."""
+        ends = np.cumsum(counts["rows"].to_numpy())
+        edges = np.searchsorted(ends, np.arange(0, self.order.size, _SLICE))
+        edges = np.unique(np.append(edges, counts.height))
+        slices = list(pairwise(edges)) or [(0, 0)]
+        return pl.concat(parallel_map(lambda edge: self._lists(counts[slice(*edge)]), slices))
+
+    def _lists(self, counts: pl.DataFrame) -> pl.DataFrame:
+        start, size = counts["start"].to_numpy(), counts["rows"].to_numpy()
+        offsets = np.append(0, np.cumsum(size))
+        rows = self.rows[self.order[np.repeat(start - offsets[:-1], size) + np.arange(offsets[-1])]]
+        return counts.drop("start").with_columns(as_lists(offsets, column) for column in rows)
+
+
+def as_lists(offsets: NDArray[np.int64], values: pl.Series) -> pl.Series:
+    """Return lists of the values between neighbouring offsets."""
+    content: Any = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return pl.Series(values.name, pa.LargeListArray.from_arrays(arrow(offsets), content))
+
+
+def fits(files: Sequence[LakeFile]) -> bool:
     """Whether the rows of these files can be packed into words."""
-    return not layout.lists and not any(file.canonical.carried for file in files)
+    return not any(file.canonical.carried for file in files)
 
 
 def count_rows(
     chunk: Sequence[RowGroups], layout: PartialLayout, max_groups: int = 1 << _GROUP
-) -> tuple[pl.DataFrame, int]:
-    """Return the counts of a chunk, as the group_by of the count query does, and the number of rejected rows."""
+) -> tuple[pl.DataFrame, Attempts | None]:
+    """Return the counts of a chunk, as the group_by of the count query does, and the attempts if they are listed."""
     anchors = [pl.Series([], dtype=kind) for kind in CATEGORIES.values()]  # codes stay valid while these exist
     groups = _Groups(max_groups)
-    words = np.concatenate(parallel_map(lambda part: _pack(part, groups, layout), chunk))
+    words = np.empty(sum(part.rows for part in chunk), np.uint64)
+    edges = np.cumsum([0, *(part.rows for part in chunk)])
+    room = [words[low:high] for low, high in pairwise(edges)]
+    packed = parallel_map(lambda task: _pack(*task, groups, layout), zip(chunk, room, strict=True))
+    if sum(size for size, _ in packed) < words.size:  # some rows are rejected or deleted
+        words = np.concatenate([mine[:size] for mine, (size, _) in zip(room, packed, strict=True)])
+    if layout.lists:
+        counts, attempts = _count_lists(words, pl.concat([rows for _, rows in packed], rechunk=True), groups)
+        del anchors
+        return counts, attempts
     words.sort()
     # in slices that stay in the cache, none of which ends within a problem
-    problems = words[:: 1 << 17] >> _PROBLEM_SHIFT << _PROBLEM_SHIFT
+    problems = words[::_SLICE] >> _PROBLEM_SHIFT << _PROBLEM_SHIFT
     edges = np.append(np.unique(np.searchsorted(words, problems)), words.size)
     slices = [words[low:high] for low, high in pairwise(edges)] or [words]
     counts = pl.concat(parallel_map(lambda each: _count_words(each, groups, layout), slices))
     del anchors
-    return counts, sum(part.kept for part in chunk) - words.size
+    return counts, None
 
 
-def _pack(part: RowGroups, groups: _Groups, layout: PartialLayout) -> Hashes:
-    """Return one word per row that is not rejected."""
-    columns = attempt_columns(part.file.canonical, part.file.schema)
+def _pack(part: RowGroups, words: Hashes, groups: _Groups, layout: PartialLayout) -> tuple[int, pl.DataFrame]:
+    """Fill in a word per row that is not rejected; return their number and the columns that are listed."""
+    columns = attempt_columns(part.file.canonical, part.file.schema) | (
+        {ROW: pl.col(ROW)} if ROW in layout.lists else {}
+    )
     names = [name for name in columns if name.startswith(PROTOCOL_PREFIX)]
-    out, size = np.empty(part.rows, np.uint64), 0
+    absent = {name: pl.lit(None, LISTED.get(name, pl.Float64())) for name in layout.lists if name not in columns}
+    total, listed = 0, list[pl.DataFrame]()
     for batch in read_batches(part, layout):
-        rows = batch.select(**columns).filter(pl.col("outcome") != REJECTED)
-        word = groups.number(rows.select("benchmark", "subject", "model", *names)) << np.uint64(_PROBLEM)
+        rows = batch.select(**columns, **absent)
+        rows = rows.filter(pl.col("outcome") != REJECTED) if (rows["outcome"] == REJECTED).any() else rows
+        word = words[total : total + rows.height]
+        total += rows.height
+        np.left_shift(groups.number(rows.select("benchmark", "subject", "model", *names)), _PROBLEM, out=word)
         word |= rows["problem_id"].to_physical().to_numpy()
-        word = word << np.uint64(_OUTCOME) | rows["outcome"].to_numpy()
-        word <<= np.uint64(_ATTEMPT)
+        word <<= np.uint64(_OUTCOME if not layout.lists else _ATTEMPT + _OUTCOME)
+        word |= rows["outcome"].to_numpy()
+        word <<= np.uint64(_ATTEMPT if not layout.lists else 0)
         if layout.words:
             word |= rows["attempt"].to_numpy().view(np.uint64)
-        out[size : size + word.size] = word
-        size += word.size
-    return out[:size]
+        listed.append(rows.select(layout.lists))
+    return total, pl.concat(listed) if listed else pl.DataFrame()
 
 
 class _Groups:
@@ -116,9 +169,46 @@ class _Groups:
                 raise TooManyGroupsError
             return np.array([self._numbers[each] for each in combinations], np.int64)
 
-    def frame(self, numbers: Hashes) -> pl.DataFrame:
-        """Return the combinations with these numbers."""
-        return pl.concat(self._frames)[numbers]
+    @property
+    def size(self) -> int:
+        return len(self._numbers)
+
+    def problems(self, groups: Hashes, problems: Hashes) -> pl.DataFrame:
+        """Return the keys of problems, by the number of the group and the code of the problem."""
+        codes = pl.Series(problems.astype(np.uint32)).cat.to(CATEGORIES["problem_id"])
+        return pl.concat(self._frames)[groups].with_columns(problem_id=codes)
+
+
+def _count_lists(words: Hashes, rows: pl.DataFrame, groups: _Groups) -> tuple[pl.DataFrame, Attempts]:
+    """Count the rows of every problem and group, ordered by outcome."""
+    slices = [slice(low, low + _SLICE) for low in range(0, words.size, _SLICE)]
+    in_problem, in_outcome = (np.uint64((1 << width) - 1) for width in (_PROBLEM, _ANY_OUTCOME))
+    largest = max((int((words[each] >> _PROBLEM_SHIFT & in_problem).max()) for each in slices), default=0)
+    of_problem, of_row = largest.bit_length(), words.size.bit_length()
+    if groups.size.bit_length() + of_problem + _ANY_OUTCOME + of_row > 64:
+        raise TooManyGroupsError
+    for each in slices:
+        word = words[each]
+        key = word >> np.uint64(_ATTEMPT + _OUTCOME + _PROBLEM) << np.uint64(of_problem)
+        key |= word >> _PROBLEM_SHIFT & in_problem
+        word &= in_outcome
+        word |= key << np.uint64(_ANY_OUTCOME)
+        word <<= np.uint64(of_row)
+        word |= np.arange(each.start, each.start + word.size, dtype=np.uint64)
+    words.sort()
+    order, is_start = np.empty(words.size, np.uint32), np.empty(words.size, np.bool_)
+    before = ~np.uint64(0)
+    for each in slices:
+        word = words[each]
+        order[each] = word & np.uint64((1 << of_row) - 1)
+        key = word >> np.uint64(of_row + _ANY_OUTCOME)
+        is_start[each] = changes(key)
+        is_start[each.start] = key[0] != before
+        before = key[-1]
+    starts = np.flatnonzero(is_start)
+    key = words[starts] >> np.uint64(of_row + _ANY_OUTCOME)
+    frame = groups.problems(key >> np.uint64(of_problem), key & np.uint64((1 << of_problem) - 1))
+    return frame.with_columns(start=starts, rows=np.diff(starts, append=words.size)), Attempts(rows, order)
 
 
 def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.DataFrame:
@@ -126,7 +216,7 @@ def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.Da
     new_problem = changes(words >> _PROBLEM_SHIFT)
     starts = np.flatnonzero(new_problem)
     key = words[starts] >> _PROBLEM_SHIFT
-    counts = {"rows": np.diff(starts, append=words.size), "rejected": np.zeros(key.size, np.int64)}
+    counts = {"rows": np.diff(starts, append=words.size)}
     # the rows of a problem with one outcome are neighbours, and so are those of them that share a word of bits
     shift = np.uint64(_WORD if layout.words else _ATTEMPT)
     segments = np.flatnonzero(changes(words >> shift))
@@ -142,8 +232,7 @@ def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.Da
             column = np.zeros(key.size, values.dtype)
             column[owner[mine]] = values[mine]
             counts[f"{name}_bits_{word}" if layout.words else name] = column
-    problems = pl.Series((key & np.uint64((1 << _PROBLEM) - 1)).astype(np.uint32)).cat.to(CATEGORIES["problem_id"])
-    frame = groups.frame(key >> np.uint64(_PROBLEM)).with_columns(problem_id=problems)
+    frame = groups.problems(key >> np.uint64(_PROBLEM), key & np.uint64((1 << _PROBLEM) - 1))
     return frame.with_columns(**{name: pl.Series(column) for name, column in counts.items()})
 
 

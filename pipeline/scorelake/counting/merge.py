@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake.counting.attempt_values import with_answers, with_measure, with_rewards
+from scorelake.counting.attempt_values import OrderedAttempts, with_answers, with_measure, with_rewards
 from scorelake.counting.canonical import (
     CATEGORIES,
     FAILED,
@@ -32,8 +32,8 @@ from scorelake.counting.canonical import (
 from scorelake.counting.duplicates import PROBLEM, resolve
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.protocols import protocol_expr
-from scorelake.counting.query import FLOATS, HASH, LISTED, NUMBERS, ORDER, SUPERTYPES, key_order, sort_of
-from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, ROW
+from scorelake.counting.query import FLOATS, HASH, NUMBERS, ORDER, SUPERTYPES, key_order, sort_of
+from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, LISTED, ROW
 from scorelake.metrics.costs import budget_edges
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
 from scorelake.settings import MEASURE_COLUMNS
@@ -280,17 +280,18 @@ def _numbers_of(problems: pl.DataFrame, words: Sequence[pl.Expr]) -> pl.DataFram
 
 def _listed_rows(rows: pl.DataFrame, problems: pl.DataFrame, bits: Sequence[str]) -> pl.DataFrame:
     """One row per row of the lake, of the problems whose attempts are lists in some partial."""
-    listed = problems.filter("listed")
     names = [name for name in rows.columns if name in LISTED or name.startswith(MEASURE_PREFIX)]
     lists = rows.filter(pl.col("outcome").is_not_null()).select(ORDER, *names)
     # a partial whose files lack a column has no lists of it
     null = pl.when(pl.element() > UNSCORED + PASSED).then(pl.element())
     nulls = {name: pl.col("outcome").list.eval(null.cast(LISTED.get(name, pl.Float64()))) for name in names}
     lists = lists.with_columns(pl.coalesce(name, nulls[name]) for name in names if lists[name].null_count())
-    indexed = lists.join(listed.select(ORDER, PROBLEM), on=ORDER, how="left").select(PROBLEM, *names)
-    frames = [indexed.explode(names).filter(pl.col("outcome") != REJECTED)]
+    index = np.searchsorted(problems[ORDER].to_numpy(), lists[ORDER].to_numpy()).astype(np.uint32)
+    owner = pl.Series(PROBLEM, np.repeat(index, lists["outcome"].list.len().to_numpy()))
+    frames = [lists.select(names).explode(names).with_columns(owner)]
     for name, number in OUTCOMES.items() if bits else ():
-        frames.append(_numbers_of(listed, _words(bits, name)).with_columns(outcome=pl.lit(number, pl.UInt8)))
+        bits_of = _numbers_of(problems.filter("listed"), _words(bits, name))
+        frames.append(bits_of.with_columns(outcome=pl.lit(number, pl.UInt8)))
     return pl.concat(frames, how="diagonal_relaxed")
 
 
@@ -322,23 +323,21 @@ def _with_verdicts(attempts: pl.DataFrame, problems: pl.DataFrame, bucket: Bucke
 
 def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
     """Counts of the attempts that were lists, and the lists of rewards and answers."""
-    size, outcome, owner = problems.height, attempts["outcome"].to_numpy(), attempts[PROBLEM].to_numpy()
-    by_outcome = {name: np.bincount(owner[outcome == k], minlength=size) for name, k in OUTCOMES.items()}
+    ordered = OrderedAttempts.of(attempts, problems.height)
     # bits of problems that are listed elsewhere were resolved with the lists: they must not count twice
     has_counts, listed = "passed" in problems.columns, problems["listed"]
-    total = {name: pl.Series(by_outcome[name].astype(np.int64)) for name in OUTCOMES}
+    total = {name: pl.Series(ordered.counts[:, number]) for name, number in OUTCOMES.items()}
     total = {name: total[name] + problems[name].fill_null(0) if has_counts else total[name] for name in OUTCOMES}
     columns = {"n": total["passed"] + total["failed"], "c": total["passed"], "ungraded": total["ungraded"]}
     frame = frame.with_columns(
         pl.when(listed).then(column).otherwise(pl.col(name)).alias(name) for name, column in columns.items()
     )
-    graded = attempts.filter(pl.col("outcome") < UNGRADED)
     if bucket.scores:
-        frame = with_rewards(frame, graded)
+        frame = with_rewards(frame, ordered)
     if bucket.answers:
-        frame = with_answers(frame, graded)
+        frame = with_answers(frame, ordered)
     for name, first in bucket.measures:
-        frame = with_measure(frame, attempts, name, budget_edges(first))
+        frame = with_measure(frame, ordered, name, budget_edges(first))
     return frame
 
 
@@ -346,14 +345,17 @@ def _write(frame: pl.DataFrame, carried: Sequence[str], path: str) -> None:
     """Write to a temporary file, then rename."""
     rewards = [name for name in ("reward_mean", "reward_max") if name in frame.columns]
     lists = [name for name in LISTS if name in frame.columns]
-    nested = {name for name, kind in frame.schema.items() if kind.is_nested()}
     home = Path(path).parent.parent  # not in the folder of finished files, which is read as a whole
     temporary = temp_path(home.with_name(home.name.removeprefix(".") + Path(path).name))
     try:
         with storage_errors(path):
             table = frame.select(*KEYS, *COUNTS, *carried, *rewards, *lists).to_arrow()
-            compression: dict[str, Any] = {name: "zstd" for name in table.column_names if name not in nested}
-            compression |= {f"{name}.list.element": "lz4" for name in nested}  # hardly smaller by zstd
+            compression: dict[str, Any] = {
+                f"{name}.list.element" if kind.is_nested() else name: "lz4"
+                if kind.is_nested() or kind.is_float()  # these are hardly smaller by zstd
+                else "zstd"
+                for name, kind in frame.select(table.column_names).schema.items()
+            }
             # Arrow writes dictionary codes as they are, in a fifth of the time of Polars; readers see texts
             pq.write_table(table, temporary, compression=compression, **_FILE)
             os.replace(temporary, path)

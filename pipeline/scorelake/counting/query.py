@@ -35,7 +35,7 @@ from scorelake.counting.canonical import (
     attempt_columns,
 )
 from scorelake.counting.protocols import in_microseconds, protocol_label
-from scorelake.counting.scan import BITS_PER_WORD, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
+from scorelake.counting.scan import BITS_PER_WORD, LISTED, ROW, LakeFile, PartialLayout, RowGroups, scan_verified
 from scorelake.hashing import hash_text, problem_hashes, subject_hashes
 from scorelake.schemas import KEYS, NAMED
 from scorelake.storage.disk import storage_errors
@@ -44,14 +44,6 @@ HASH, ORDER = "hash", "order"
 """The hash of the problem, and a number that rises in the order of all keys."""
 MAX_WORDS = 4
 _SMALL_NUMBERS = {str(number): number for number in range(BITS_PER_WORD * MAX_WORDS)}
-LISTED = {
-    "attempt": pl.Int64(),
-    "outcome": pl.UInt8(),
-    "score": pl.Float64(),
-    "answer": pl.UInt64(),
-    ROW: pl.UInt64(),
-}
-"""Columns that are kept as lists, one element per attempt, where counts alone do not say everything."""
 SUPERTYPES: dict[Any, Any] = {pl.Int128: pl.Decimal(38, 0)}
 """What a carried integer becomes that is signed in one file and unsigned in another: Arrow has no Int128."""
 NUMBERS, FLOATS = "Number", "Float32"
@@ -144,9 +136,10 @@ def count_chunk(
     options: dict[str, Any] = {"compression": "lz4", "row_group_size": 1 << 16}
     if use_kernel:
         with suppress(kernel.TooManyGroupsError):
-            counts, rejected = kernel.count_rows(chunk, layout)
+            counts, attempts = kernel.count_rows(chunk, layout)
+            rejected = sum(part.kept for part in chunk) - int(counts["rows"].sum())
+            finished = finish(counts.with_columns(rejected=0), totals, graded, attempts)
             totals.rejected += rejected
-            finished = finish(counts, totals, graded)
             with storage_errors(path):
                 finished.write_parquet(path, **options)
             return
@@ -181,16 +174,16 @@ def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:
     return rows.group_by(*NAMED, *protocol).agg(
         pl.len().cast(pl.Int64).alias("rows"),
         (~is_valid).sum().cast(pl.Int64).alias("rejected"),
-        *_aggregates(layout),
+        *_aggregates(layout, is_valid),
         *(pl.col(CARRY_PREFIX + name).filter(is_valid).min().alias(f"min:{name}") for name in carried),
         *(pl.col(CARRY_PREFIX + name).filter(is_valid).max().alias(f"max:{name}") for name in carried),
     )
 
 
-def _aggregates(layout: PartialLayout) -> Iterator[pl.Expr]:
+def _aggregates(layout: PartialLayout, is_valid: pl.Expr) -> Iterator[pl.Expr]:
     outcome, attempt = pl.col("outcome"), pl.col("attempt")
     if layout.lists:
-        yield from (pl.col(name) for name in layout.lists)
+        yield from (pl.col(name).filter(is_valid) for name in layout.lists)
         return
     for name, number in OUTCOMES.items():
         if not layout.words:
@@ -209,13 +202,14 @@ def _schema(schema: pl.Schema) -> pl.Schema:
     return pl.Schema(keys | others)
 
 
-def finish(counts: pl.DataFrame, totals: RowTotals, columns: str) -> pl.DataFrame:
-    """Drop rejected rows, label protocols, add the hash of the problem and sort by it."""
+def finish(
+    counts: pl.DataFrame, totals: RowTotals, columns: str, attempts: kernel.Attempts | None = None
+) -> pl.DataFrame:
+    """Drop rejected rows, label protocols, add the hash of the problem and sort by it; then add attempts, if any."""
     counts = counts.with_columns(pl.col("rows") - pl.col("rejected"))
     totals.counted += int(counts["rows"].sum())
     totals.rejected += int(counts["rejected"].sum())
     counts = counts.filter(pl.col("rows") > 0).drop("rejected")
-    totals.add(counts, columns)
     protocol = [name for name in counts.columns if name.startswith(PROTOCOL_PREFIX)]
     counts = _label_protocols(counts, protocol)
     # a stable hash of benchmark, subject and problem_id: all models of a problem share it
@@ -224,7 +218,10 @@ def finish(counts: pl.DataFrame, totals: RowTotals, columns: str) -> pl.DataFram
     counts = counts.with_columns(pl.Series(HASH, problem_hashes(subject_hashes(benchmark, subject), name)))
     others = [n for n in counts.columns if n not in (HASH, *KEYS, *protocol)]
     counts = counts.select(HASH, *KEYS, *others).with_columns(pl.Series(ORDER, key_order(counts)))
-    return counts.sort(HASH, ORDER).drop(ORDER)
+    counts = counts.sort(HASH, ORDER).drop(ORDER)
+    counts = counts if attempts is None else attempts.add_to(counts)
+    totals.add(counts, columns)
+    return counts
 
 
 def _label_protocols(counts: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:

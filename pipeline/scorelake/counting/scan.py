@@ -26,6 +26,15 @@ ROW = "_row"
 """Position of a row in the lake: number of its file in the shard, shifted by FILE_SHIFT, plus the row in the file."""
 FILE_SHIFT = 40
 BITS_PER_WORD = 64
+LISTED = {
+    "attempt": pl.Int64(),
+    "outcome": pl.UInt8(),
+    "score": pl.Float64(),
+    "answer": pl.UInt64(),
+    ROW: pl.UInt64(),
+}
+"""Columns that are kept as lists, one element per attempt, where counts alone do not say everything. Measures, which
+are Float64, are kept as well."""
 
 
 @dataclass(frozen=True)
@@ -121,21 +130,22 @@ def read_batches(part: RowGroups, layout: PartialLayout) -> Iterator[pl.DataFram
     file, schema = part.file, part.file.schema
     rows = 0
     for batch in parquet.batches(file.path, file.metadata, part.groups, list(schema), file.names):
-        position = np.arange(part.first + rows, part.first + rows + batch.num_rows)
+        first, last = part.first + rows, part.first + rows + batch.num_rows
         rows += batch.num_rows
         if rows > part.rows:
             break
         frame = pl.DataFrame({name: as_series(batch.column(name), kind) for name, kind in schema.items()})
         if ROW in layout.lists or not schema:
-            frame = frame.with_columns(pl.Series(ROW, ((file.number << FILE_SHIFT) + position).astype(np.uint64)))
+            position = (file.number << FILE_SHIFT) + np.arange(first, last, dtype=np.uint64)
+            frame = frame.with_columns(pl.Series(ROW, position))
         if layout.words and file.canonical.attempt is not None and file.canonical.attempt.column is not None:
             attempts = frame[file.canonical.attempt.column]
             if attempts.null_count() or not attempts.is_between(0, BITS_PER_WORD * layout.words - 1).all():
                 raise parquet.DamagedError(f"column {attempts.name} does not match its statistics in the footer")
-        low, high = np.searchsorted(file.deleted, (position[0], position[-1] + 1)) if len(frame) else (0, 0)
+        low, high = np.searchsorted(file.deleted, (first, last))
         if low < high:
             is_kept = np.ones(len(frame), dtype=bool)
-            is_kept[file.deleted[low:high] - position[0]] = False
+            is_kept[file.deleted[low:high] - first] = False
             frame = frame.filter(is_kept)
         yield frame
     if rows != part.rows:

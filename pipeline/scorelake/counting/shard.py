@@ -41,7 +41,7 @@ from scorelake.storage import parquet
 from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, Shard
 
-FORMAT = 8
+FORMAT = 9
 """Raise when partials of an older version must not be added to new ones."""
 BYTES_PER_ROW = 200
 """Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""
@@ -109,9 +109,9 @@ def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, 
     for (columns, _), same in groupby(sorted(files, key=_shape), _shape):
         alike = list(same)
         layout = layout_of(alike, settings.duplicates.rule in ("first", "last"))
-        use_kernel = task.method == "auto" and kernel.fits(alike, layout)
+        use_kernel = task.method == "auto" and kernel.fits(alike)
         methods.add("kernel" if use_kernel else "query")
-        bytes_per_row = kernel.BYTES_PER_ROW if use_kernel else BYTES_PER_ROW
+        bytes_per_row = kernel.BYTES_PER_ROW if use_kernel and not layout.lists else BYTES_PER_ROW
         max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
         for chunk in chunks(alike, max_rows):
             names.append(f"counts-{len(names):05d}.parquet")
