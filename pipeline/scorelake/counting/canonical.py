@@ -196,7 +196,7 @@ def _outcome(
     names, policy = settings.columns, settings.policy
     passed = score = None
     named = {key: getattr(names, key) for key in ("passed", "score")}
-    lost = [key for key, name in named.items() if name != key and name not in schema]
+    lost = [key for key, name in named.items() if name not in (key, "") and name not in schema]
     # a typo must not change the scores, but of a lake of several kinds some files have one and some the other
     others_may_have = any(name in schema for name in named.values())
     wrong += [_missing(named[key], key, others_may_have) for key in lost]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from scorelake.errors import DataError, UsageError
+from scorelake.lake.layouts import known_settings
 from scorelake.settings import COMPOSITE, NAMING, Measure, Settings, Storage, load
 from scorelake.storage.disk import check_location, read_bytes
 
@@ -109,10 +110,10 @@ def load_description(location: str, storage: Storage) -> dict[str, Any]:
 
 
 def described(location: str, storage: Storage) -> dict[str, Any]:
-    """Return the settings in the description of a lake, as a config would have them; {} without a description."""
+    """Return the settings of a lake that describes itself, as a config would have them; {} of any other."""
     content = load_description(location, storage)
     if not content:
-        return {}
+        return known_settings(location)
     settings = {
         "columns": content.get("columns", {}) | {"carry": content.get("carry", [])},
         "protocol": {"columns": content.get("protocol", [])},

@@ -61,6 +61,8 @@ class InferredConfig:
     """What these settings make of the sampled rows."""
     no_attempts: bool = False
     """There is a column named attempt that does not identify attempts."""
+    unused: tuple[str, ...] = ()
+    """Columns named passed or score that are neither: without a setting they would be read."""
 
     @property
     def missing(self) -> list[str]:
@@ -76,6 +78,7 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     texts = [(each, each.distinct.to_list()) for each in columns if each.kind == "text"]
     models = [each for each, names in texts if all(len(name) < 200 and MODELS.search(name) for name in names)]
     verdicts = [each for each in columns if each.kind in ("boolean", "text") and _is_verdict(each)]
+    verdicts = [each for each in verdicts if not each.is_setting]
     rules: dict[str, tuple[Callable[[Column], bool], str, Sequence[Column]]] = {
         "model": (_is_name, "no column with names of models; or put files into folders model=NAME", models),
         "passed": (_is_verdict, "no column with a verdict", verdicts),
@@ -101,7 +104,8 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     taken |= {column.name for column in (*inferred.protocol, *inferred.carry)}
     free = [each for each in columns if each.name not in taken and _is_reward(each)]
     measures = tuple((each, kind) for each in free if (kind := _measure_kind(each.name)) is not None)
-    return replace(inferred, measures=measures, numbers=_numbers(sample.rows, inferred))
+    unused = tuple(key for key in ("passed", "score") if chosen[key].column is None and key in sample.columns)
+    return replace(inferred, measures=measures, unused=unused, numbers=_numbers(sample.rows, inferred))
 
 
 def _measure_kind(name: str) -> str | None:
@@ -340,6 +344,8 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
         if choice.column is not None:
             names = toml_text(choice.column) if choice.added is None else _list(choice.names)
             lines.append(_line(f"{key} = {names}", choice.why))
+        elif key in inferred.unused and not inferred.missing:
+            lines.append(_line(f'{key} = ""', f"column {key} is not used: {choice.why}"))
         else:
             lines.append(_line(f'# {key} = "..."', f"{'MISSING: ' * (key in inferred.missing)}{choice.why}"))
         if key == "passed" and (inferred.pass_values or inferred.fail_values or inferred.unknown):
