@@ -1,6 +1,8 @@
 """`scorelake count --shard I/N`: the parts of a lake, counted by anybody, and picked up by `score`."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,17 +32,40 @@ def names(out: Path) -> set[str]:
     return {path.name for path in (out / "partials").iterdir()}
 
 
+STUCK = """
+import pathlib, sys, time, scorelake.cli
+from scorelake.counting import shard
+def count(task, folder):
+    pathlib.Path(sys.argv[2]).with_name("begun").touch()
+    time.sleep(600)
+shard.count = count
+scorelake.cli.main()
+"""
+"""The command line, in which counting a shard never ends."""
+
+
 @pytest.mark.slow
-def test_all_parts_are_the_whole(home: Path) -> None:
-    out = Output(home / "out")
-    files = [
-        file.path for i in (3, 1, 2) for p in count_part(home / "lake", out, Settings(), i, 3) for file in p.files
-    ]
-    assert sorted(files) == [file.path for file in listing(home / "lake").files]
-    report = run(home / "lake", out.root)
+def test_three_processes_share_the_parts_and_one_is_killed(home: Path) -> None:
+    """What the killed one has not counted is counted by the next with its part; the bytes are those of one run."""
+    lake, out = home / "lake", home / "out"
+
+    def start(part: int, code: str = "import scorelake.cli; scorelake.cli.main()") -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", code, "count", str(lake), "--out", str(out), "--shard", f"{part}/3"]
+        return subprocess.Popen(command, stderr=subprocess.DEVNULL, process_group=0)
+
+    stuck, *others = start(2, STUCK), start(1), start(3)
+    until = time.monotonic() + 120
+    while not (home / "begun").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.killpg(stuck.pid, signal.SIGKILL)
+    assert [process.wait() for process in (stuck, *others)] == [-signal.SIGKILL, 0, 0]
+    assert start(2).wait() == 0
+    report = run(lake, out)
     assert (report.status, report.files_read, report.files_reused) == ("published", 0, 7)
-    run(home / "lake", home / "alone")
-    assert tables(out.root) == tables(home / "alone")
+    run(lake, home / "alone")
+    assert tables(out) == tables(home / "alone")
+    assert not [name for name in names(out) if name.startswith(".")], "nothing of the killed process is left"
 
 
 def test_parts_may_be_counted_while_a_run_holds_the_lock(home: Path) -> None:
