@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -178,12 +179,64 @@ def test_csv_is_whole_and_starts_no_formula(wild: Path, tmp_path: Path) -> None:
     assert {row["model"].removeprefix("'") for row in told} == set(HOSTILE)
 
 
-def test_parquet_holds_the_same(out: Path, tmp_path: Path) -> None:
-    _call("export", out, tmp_path, "--format", "parquet")
-    frame = pl.read_parquet(tmp_path / "pairs.parquet")
-    assert frame["lift"].to_list() == [
-        row["lift"] for row in asked(out, "FROM pair ORDER BY benchmark, protocol, metric, model_a, model_b")
+def test_parquet_has_one_layout_whatever_the_lake_is(out: Path, tmp_path: Path) -> None:
+    _call("export", out, tmp_path / "a", "--format", "parquet")
+    frame = pl.read_parquet(tmp_path / "a" / "pairs.parquet")
+    order = "ORDER BY benchmark, protocol, metric, model_a, model_b"
+    assert frame["lift"].to_list() == [row["lift"] for row in asked(out, f"FROM pair {order}")]
+    one = scored(tmp_path, [{"model": "m", "problem_id": "p", "n": 1, "c": 1, "t": 0.5}], protocol={"columns": ["t"]})
+    _call("export", one, tmp_path / "b", "--format", "parquet")
+    layouts = [json.loads((tmp_path / name / "schema.json").read_text())["tables"] for name in "ab"]
+    assert layouts[1]["protocols"]["columns"].pop() == {
+        "name": "t",
+        "type": "double",
+        "description": "Protocol column",
+    }
+    for each in layouts:
+        for name, table in each.items():
+            file = pl.read_parquet(tmp_path / "ab"[each is layouts[1]] / table["file"])
+            assert file.height == table.pop("rows")
+            assert name == "protocols" or file.columns == [column["name"] for column in table["columns"]]
+    assert layouts[0] == layouts[1]
+
+
+def test_every_eval_ever_is_read_back_to_the_same_counts(tmp_path: Path) -> None:
+    rows = [
+        {
+            "model": name,
+            "benchmark": bench,
+            "subject": subject,
+            "problem_id": f"p{i}",
+            "t": t,
+            "n": 1 + i,
+            "c": i // 2,
+        }
+        for name, bench, subject, t, i in product(("org/m", "=x"), "ab", "st", (0.2, 1.0), range(5))
     ]
+    counts = pl.DataFrame([{**row, "passed": j < row["c"]} for row in rows for j in range(row["n"])]).drop("n", "c")
+    ungraded = counts.filter(problem_id="p1").with_columns(passed=pl.lit(None, pl.Boolean))
+    one = scored(tmp_path / "1", pl.concat([counts, ungraded]), protocol={"columns": ["t"]})
+    _call("export", one, tmp_path / "eee", "--format", "eee")
+    _call("ingest", "auto", tmp_path / "eee", "--lake", tmp_path / "lake")
+    _call("score", tmp_path / "lake", "--out", tmp_path / "2")
+    sql = "SELECT benchmark, subject, model, problem_id, n, c, ungraded FROM problem_counts ORDER BY ALL"
+    assert asked(one, sql) == asked(tmp_path / "2", sql)
+    for path in tmp_path.glob("eee/*-*.json"):
+        whole = json.loads(path.read_text())
+        assert (
+            len(_text(path.with_name(f"{path.stem}_samples.jsonl")).readlines())
+            == (whole["detailed_evaluation_results"]["total_rows"])
+        )
+        for result in whole["evaluation_results"]:
+            t = result["generation_config"]["additional_details"]["t"]
+            of = f"model = '{whole['model_info']['id']}' AND benchmark = '{result['evaluation_name']}'"
+            (row,) = asked(
+                one, f"FROM leaderboard JOIN protocol USING (protocol) WHERE {of} AND metric = 'pass@1' AND t = {t}"
+            )
+            interval = result["score_details"]["uncertainty"]["confidence_interval"]
+            assert (row["value"], row["lo"], row["hi"]) == (
+                *(result["score_details"]["score"], interval["lower"], interval["upper"]),
+            )
 
 
 def test_a_protocol_becomes_columns(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from scorelake.text import escape_control_lines, escape_controls
 Metric = Annotated[str | None, Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
 Format = StrEnum("Format", ["table", "csv", "json"])
 Form = StrEnum("Form", ["table", "csv", "json", "markdown"])
-Kind = StrEnum("Kind", ["csv", "parquet", "xlsx"])
+Kind = StrEnum("Kind", ["csv", "parquet", "xlsx", "eee"])
 Undecided = StrEnum("Undecided", ["pass", "fail"])
 Naming = StrEnum("Naming", ["ids", "numbers", "none"])
 
@@ -249,7 +249,7 @@ def report(
 def export(
     out: Out,
     directory: Annotated[Path, Argument(help="The folder to write to.")],
-    format: Annotated[Kind, Option(help="CSV cells never start a formula; XLSX is one workbook.")] = Kind.csv,  # noqa: A002
+    format: Annotated[Kind, Option(help="XLSX is one workbook; eee is Every Eval Ever.")] = Kind.csv,  # noqa: A002
 ) -> None:
     """Write the tables as files for other programs, at full precision."""
     from scorelake.read import export, session

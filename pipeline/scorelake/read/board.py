@@ -16,6 +16,7 @@ from scorelake.read.session import Rows, session
 from scorelake.text import escape_controls, protocol_label
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 _LINES = """
@@ -178,6 +179,10 @@ class Reader:
         """Return columns and rows; parameters may be named."""
         result = self._db.execute(sql, parameters)
         return [column[0] for column in result.description or ()], result.fetchall()
+
+    def arrow(self, sql: str, parameters: dict[str, Any]) -> pa.Table:
+        table: pa.Table = self._db.sql(sql, params=parameters).to_arrow_table()
+        return table
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         return self.table(sql, parameters)[1]

@@ -1,4 +1,4 @@
-"""Export the published tables: CSV that no spreadsheet takes for formulas, Parquet, or one XLSX workbook.
+"""Export: CSV that no spreadsheet takes for formulas, Parquet, an XLSX workbook, or Every Eval Ever records.
 
 Numbers keep their full precision. Protocol keys become columns.
 """
@@ -6,13 +6,14 @@ Numbers keep their full precision. Protocol keys become columns.
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from scorelake.errors import UsageError
 from scorelake.metrics import families
-from scorelake.read.board import Facts, Reader, facts, opened
+from scorelake.read.board import BoardRows, Facts, Line, Reader, facts, opened
 from scorelake.read.format import labels
 from scorelake.read.sentences import title, verdict
 from scorelake.read.session import Rows, to_csv
@@ -43,6 +44,15 @@ WIDE = {"model", "model_a", "model_b", "problem_id", "run_id", "reason", "claim"
 MAX_TEXT, MAX_ROWS = 32_767, 1_048_575
 """Limits of the XLSX format."""
 MAX_CURVES = 8
+_COMMENTS = """
+SELECT column_name, mode(comment) FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal GROUP BY ALL
+"""
+_EEE_VERSION = "0.2.2"
+_EEE_ARGUMENTS = ("temperature", "top_p", "top_k", "max_tokens")
+_EEE_PROBLEMS = """
+SELECT benchmark, subject, problem_id, n, c, ungraded FROM problem_counts
+WHERE c IS NOT NULL AND model = ? AND protocol = ? ORDER BY ALL
+"""
 Sheet = tuple[list[str], Rows]
 
 
@@ -55,32 +65,131 @@ class PreciseFloat(float):
 
 def write(folder: Path, out: Path, kind: str) -> list[Path]:
     """Export everything, and return the files written."""
+    out.mkdir(parents=True, exist_ok=True)
     with opened(folder) as read:
         published = facts(read)
+        if kind == "eee":
+            return _write_every_eval_ever(read, published, out)
+        if kind == "parquet":
+            return _write_parquet(read, published, out)
         tables = {name: _table(read, published, name) for name in TABLES}
         runs = read.table("FROM run ORDER BY number")
-    out.mkdir(parents=True, exist_ok=True)
     if kind == "xlsx":
         _write_workbook(out / "leaderboard.xlsx", published, tables, runs)
         return [out / "leaderboard.xlsx"]
     for name, (columns, rows) in tables.items():
-        if kind == "csv":
-            replace_text(out / f"{name}.csv", to_csv(columns, rows, spreadsheet=True) + "\n")
-            continue
-        import polars as pl  # noqa: PLC0415  (only Parquet needs it)
+        replace_text(out / f"{name}.csv", to_csv(columns, rows, spreadsheet=True) + "\n")
+    return [*(out / f"{name}.csv" for name in tables), _write_run(published, out)]
 
+
+def _write_run(published: Facts, out: Path) -> Path:
+    _write_json(out / "run.json", published.run | {"settings": published.settings})
+    return out / "run.json"
+
+
+def _write_json(path: Path, value: Any) -> None:
+    replace_text(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def _write_parquet(read: Reader, published: Facts, out: Path) -> list[Path]:
+    """Write every table with the same columns and types whatever the lake is, and schema.json, which describes them.
+
+    Only carried columns and, in protocols.parquet, protocol keys depend on the lake.
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415  (only Parquet needs it)
+
+    comments = dict(read.rows(_COMMENTS))
+    described = dict[str, dict[str, Any]]()
+    for name, sql in (TABLES | {"protocols": "FROM protocol ORDER BY protocol"}).items():
+        table = read.arrow(sql, _parameters(sql, published))
         temporary = temp_path(out / f"{name}.parquet")
-        pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None).write_parquet(temporary)
+        pq.write_table(table, temporary)
         atomic_replace(temporary, out / f"{name}.parquet")
-    run = published.run | {"settings": published.settings}
-    replace_text(out / "run.json", json.dumps(run, indent=2, ensure_ascii=False, default=str) + "\n")
-    return [*(out / f"{name}.{kind}" for name in tables), out / "run.json"]
+        columns = [{"name": f.name, "type": str(f.type), "description": comments.get(f.name)} for f in table.schema]
+        described[name] = {"file": f"{name}.parquet", "rows": table.num_rows, "columns": columns}
+    ((version,),) = read.rows("SELECT schema_version FROM source.board")
+    head = {"schema_version": version, "run_id": published.run["run_id"]}
+    _write_json(out / "schema.json", head | {"tables": described})
+    return [*(out / each["file"] for each in described.values()), out / "schema.json", _write_run(published, out)]
+
+
+def _write_every_eval_ever(read: Reader, published: Facts, out: Path) -> list[Path]:
+    """Write an aggregate per model and protocol, and a record per attempt where attempts passed or failed."""
+    paths, run = [], published.run
+    for model, protocol in read.rows("SELECT DISTINCT model, protocol FROM model_summary ORDER BY ALL"):
+        number = str(uuid5(NAMESPACE_URL, "\0".join((run["run_id"], model, protocol))))
+        head = {"schema_version": _EEE_VERSION, "evaluation_id": f"{run['run_id']}/{number}"}
+        lines = []
+        for benchmark, subject, problem, n, c, ungraded in read.rows(_EEE_PROBLEMS, model, protocol):
+            record = head | {
+                **{"model_id": model, "evaluation_name": benchmark, "evaluation_result_id": benchmark},
+                **{"sample_id": problem, "interaction_type": "single_turn", "metadata": {"subject": subject}},
+                **{"input": {"raw": "", "reference": []}, "output": {"raw": []}, "answer_attribution": []},
+            }
+            for is_correct, error, count in ((True, None, c), (False, None, n - c), (False, "no verdict", ungraded)):
+                verdict = {"score": float(is_correct), "is_correct": is_correct}
+                lines += [json.dumps(record | {"evaluation": verdict, "error": error}, ensure_ascii=False)] * count
+        values = json.loads(protocol or "{}")
+        numbers = {key: values[key] for key in _EEE_ARGUMENTS if isinstance(values.get(key), int | float)}
+        others = {key: str(value) for key, value in values.items() if key not in numbers and value is not None}
+        config = {"generation_args": numbers, "additional_details": others}
+        aggregate = head | {
+            "retrieved_timestamp": f"{run['finished'].replace(tzinfo=UTC).timestamp():.0f}",
+            "source_metadata": {
+                **{"source_name": "scorelake", "source_type": "evaluation_run"},
+                **{"source_organization_name": "unknown", "evaluator_relationship": "other"},
+            },
+            "eval_library": {"name": "scorelake", "version": run["version"]},
+            "model_info": {"name": model, "id": model},
+            "evaluation_results": [
+                _eee_result(published, board, line, config)
+                for board in published.boards
+                for line in board.lines[board.headline("pass@1")]
+                if (line.model, board.protocol) == (model, protocol) and line.value is not None
+            ],
+        }
+        if lines:
+            paths.append(out / f"{number}_samples.jsonl")
+            detailed = {"format": "jsonl", "file_path": paths[-1].name, "total_rows": len(lines)}
+            aggregate["detailed_evaluation_results"] = detailed
+            replace_text(paths[-1], "\n".join(lines) + "\n")
+        paths.append(out / f"{number}.json")
+        _write_json(paths[-1], aggregate)
+    return paths
+
+
+def _eee_result(published: Facts, board: BoardRows, line: Line, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a model on a benchmark; other metrics are details."""
+    name = board.headline("pass@1")
+    values = [each.value for each in board.lines[name] if each.value is not None]
+    ends = {"lower": line.lo, "upper": line.hi, "confidence_level": published.confidence}
+    others = {
+        metric: repr(other.value)
+        for metric, lines in board.lines.items()
+        for other in lines
+        if other.model == line.model and other.value is not None and metric != name
+    }
+    uncertainty = {"num_samples": line.problems_scored} | ({} if line.lo is None else {"confidence_interval": ends})
+    return {
+        "evaluation_result_id": board.benchmark,
+        "evaluation_name": board.benchmark,
+        "source_data": {"dataset_name": board.benchmark, "source_type": "other"},
+        "metric_config": {
+            **{"evaluation_description": name, "lower_is_better": False, "score_type": "continuous"},
+            **{"min_score": min(0.0, *values), "max_score": max(1.0, *values)},
+        },
+        "score_details": {"score": line.value, "details": others, "uncertainty": uncertainty},
+        "generation_config": config,
+    }
+
+
+def _parameters(sql: str, published: Facts) -> dict[str, Any]:
+    return {"run": published.run["run_id"], "time": published.run["started"]} if "$run" in sql else {}
 
 
 def _table(read: Reader, published: Facts, name: str) -> Sheet:
     """Return columns and rows of a table, with one column per protocol key."""
-    sql, run = TABLES[name], published.run
-    columns, rows = read.table(sql, {"run": run["run_id"], "time": run["started"]} if "$run" in sql else {})
+    columns, rows = read.table(TABLES[name], _parameters(TABLES[name], published))
     if "protocol" not in columns:
         return columns, rows
     i = columns.index("protocol")

@@ -94,7 +94,7 @@ def _read_samples(
         run.choose("metric", str(name), skipped[name])  # raises, since the task has other metrics only
     for name in chosen:
         score = get_object(results.get(name) or {}, "score_details").get("score")
-        run.add_claim(f"score of {name}", score, benchmark=name)
+        run.add_claim(f"score of {name}", score, "problems" if library == "scorelake" else "mean", benchmark=name)
     total = get_object(aggregate, "detailed_evaluation_results").get("total_rows")
     if isinstance(total, int) and total != rows:
         run.notes.append(f"the aggregate reports {total:,} instances, the file has {rows:,}")
