@@ -596,6 +596,11 @@ def load_table(home: Path, text: str, name: str = "x.jsonl", **options: Any) -> 
         ('{"n": 2, "rows": [{"id": 1, "ok": true}]}', "passed=ok,problem_id=id", None),
         ('{"n": 2, "rows": []}', "passed=ok,records=other", None),
         ("[1, 2]", "passed=ok", None),
+        ('{"a": {"rows": [{"id": 1, "ok": true}], "other": [1]}}', "passed=ok,problem_id=id,records=a.rows", 1),
+        ('{"idx": 1, "score": [true, false, null]}', "passed=score[],problem_id=idx", 3),
+        ('{"raw": {"p": [true, false], "q": []}}', "passed=value[],records=raw", 2),
+        ('{"id": 1, "runs": {"r1": {"ok": 1}, "r2": {"ok": 0}}}', "passed=ok,problem_id=parent.id,records=runs", 2),
+        ('{"id": 1, "tries": [false, true]}', "passed=tries[-1],problem_id=id", 1),
     ],
 )
 def test_generic_documents(tmp_path: Path, text: str, pairs: str, rows: int | None) -> None:
@@ -619,7 +624,11 @@ def test_generic_documents(tmp_path: Path, text: str, pairs: str, rows: int | No
         ('{"problem_id": 1, "s": "x"}', "score=s", 's is "x", which is not a finite number'),
         ('{"problem_id": 1, "s": 1e999}', "score=s", "not a finite number"),
         ('{"problem_id": 1, "a": 3, "b": 5}', "n=a,c=b", "n is 3 and c is 5"),
-        ('{"problem_id": 1, "a": 3}', "n=a", "n and c must be mapped together"),
+        ('{"problem_id": 1, "a": 3}', "n=a", "n must be mapped together with c or rate"),
+        ('{"problem_id": 1, "a": 3, "r": 0.33}', "n=a,rate=r", "n is 3 and rate is 0.33"),
+        ('{"problem_id": 1, "ok": 1}', "passed=ok[]", "record 1 has 1, not a list, at ok[]"),
+        ('{"problem_id": 1, "ok": [1], "a": []}', "passed=ok[],answer=a[]", "different lengths: 0 at a[], 1 at ok[]"),
+        ('{"problem_id": 1, "ok": 1}', "passed=ok,level=path[-99]", "path[-99] is no name of the path"),
         ('{"problem_id": 1, "ok": 1}', "passed=ok,run=ok", "run is a column of scorelake"),
         ("problem_id,ok\np\n", "passed=ok", "row 2 has 1 cells, the first line 2"),
         ("problem_id,problem_id\np,1\n", "passed=ok", "empty or repeated column names"),
@@ -750,6 +759,58 @@ def test_generic_counts_and_carried_columns(tmp_path: Path) -> None:
     (source,) = load_table(tmp_path, text, map="n=k.n,c=k.c,temperature=t,level=level").sources
     assert (source.rows, source.passed) == (20, 7)
     assert {(row["temperature"], row["level"]) for row in lakes.rows(tmp_path / "lake")} == {(0.8, "hard")}
+
+
+def test_generic_lists_of_verdicts_answers_and_shares(tmp_path: Path) -> None:
+    text = '{"problem_id": "p", "ok": [true, false, true], "pred": ["x", "y", "x"]}\n'
+    (source,) = load_table(tmp_path, text, map="passed=ok[],answer=pred[]").sources
+    assert (source.rows, source.passed, source.histogram) == (3, 2, {"3": 1})
+    assert sorted((row["answer"], row["passed"]) for row in lakes.rows(tmp_path / "lake")) == [
+        *(("x", True), ("x", True), ("y", False))
+    ]
+    (source,) = load_table(tmp_path, '{"problem_id": "p", "k": 20, "r": 0.35}\n', map="n=k,rate=r").sources
+    assert (source.rows, source.passed) == (20, 7)
+
+
+def write_tasks(home: Path) -> list[str]:
+    """Two runs with a document per task; those of the second task are equal."""
+    for run, task, text in (("a", "p", "1.0\n"), ("a", "q", "0.0\n"), ("b", "p", "0.0\n"), ("b", "q", "0.0\n")):
+        path = home / "m1" / run / task / "result.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        path.with_name("meta.json").write_text(json.dumps({"result": {"success": text == "1.0\n"}}, indent=1))
+    return [str(path) for path in home.rglob("result.txt")]
+
+
+@pytest.mark.parametrize("kind", ["folder", "files", "zip"])
+def test_generic_documents_whose_path_has_names(tmp_path: Path, kind: str) -> None:
+    paths, success = write_tasks(tmp_path / "logs"), "value"
+    if kind != "files":
+        paths, success = [str(tmp_path / "logs")], "result.success"
+    if kind == "zip":
+        with ZipFile(tmp_path / "x.zip", "w") as archive:
+            for path in (tmp_path / "logs").rglob("*.json"):
+                archive.write(path, path.relative_to(tmp_path))
+        paths = [str(tmp_path / "x.zip")]
+    pairs = (("problem_id", "path[-2]"), ("model", "path[-4]"), ("passed", success))
+    for _ in range(2):
+        report = ingest(paths, str(tmp_path / "lake"), "generic", IngestOptions(map=pairs, benchmark="b"))
+        assert not report.refused, refusals(report)
+        assert {row["model"] for row in lakes.rows(tmp_path / "lake")} == {"m1"}
+        found = {key[-1]: sorted(values) for key, values in lakes.problems(tmp_path / "lake").items()}
+        assert found == {"p": [False, True], "q": [False, False]}
+
+
+def test_generic_runs_of_equal_documents_are_attempts_of_their_own(tmp_path: Path) -> None:
+    for run in "ab":
+        (tmp_path / "logs" / "m1" / run / "p").mkdir(parents=True)
+        (tmp_path / "logs" / "m1" / run / "p" / "x.json").write_text('{"ok": false}')
+    options = {"map": (("problem_id", "path[-2]"), ("passed", "ok")), "benchmark": "b", "model": "m"}
+    report = load(tmp_path, **options)
+    assert (report.total.rows, report.total.graded, len(report.sources)) == (2, 2, 2)
+    (tmp_path / "logs").rename(tmp_path / "moved")
+    ingest([str(tmp_path / "moved" / "m1" / "a")], str(tmp_path / "lake"), options=IngestOptions(**options))
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,8 @@ def discover(
             else:
                 run = path if is_named else found.group(path)
                 if depth:
-                    run = (path if len(path.parts) > depth else path.absolute()).parents[depth - 1]
+                    above = (path if len(path.parts) > depth else path.absolute()).parents
+                    run = above[min(depth, len(above)) - 1]
                 groups.setdefault((found.name, run), []).append(path)
     if not groups and not report.refused:
         hint = f"formats: {', '.join(sorted(FORMATS))}"

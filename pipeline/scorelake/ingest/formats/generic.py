@@ -1,8 +1,15 @@
-"""Any table of attempts, with --map to name its columns: passed=correct, problem_id=task.id, passed=pred==answer."""
+"""Any table of attempts, with --map to name its columns: passed=correct, problem_id=task.id, passed=pred==answer.
+
+A key may be dotted or have an index (tries[-1]). `score[]` is a list with an entry per attempt, `path[-2]` a name in
+the path, `parent.task` a key of the document around the records, and `value` a record that is no object.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
+import os
+import re
 import sys
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -15,13 +22,14 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import FileProbe, probe, text_lines
+from scorelake.ingest.json_stream import members as json_members
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
 FIELDS = ("problem_id", "attempt", "answer", "subject", "benchmark", "model")
 OUTCOMES = ("passed", "score")
 PROTOCOL = ("temperature", "grader", "setup")
-COUNTS = ("n", "c")
+COUNTS = ("n", "c", "rate")
 RECORDS = "records"
 """Maps the key of a document at which the records are."""
 TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", "provenance", *RESERVED} - {
@@ -38,33 +46,49 @@ _MISSING = object()
 
 
 def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    given = dict(options.map)
     run.run_id = source.tag
+    seen = probe(source.file)
+    for path in [source.file / name for name in sorted(seen.members)] or source.files:
+        relative = "" if path == source.path else f"{os.path.relpath(path, source.path)}:"
+        try:
+            yield from _read_file(source, path, f"{source.tag}:{relative}", dict(options.map), run)
+        except DataError as error:
+            raise refusal(error.what, error.where or path, error.hint) if relative else error from None
+
+
+def _read_file(
+    source: LogSource, path: Path, prefix: str, given: dict[str, str], run: RunInfo
+) -> Iterator[AttemptRow]:
+    """Yield the attempts of one file; those without an id are called `prefix` and the number of the record."""
     below = given.pop(RECORDS, None)
     mapping = {name: name for name in (*FIELDS, *OUTCOMES)} | given
-    parts = [part for theirs in mapping.values() for part in theirs.split("==")]
-    columns = {*parts, *(part.partition(".")[0] for part in parts)}
-    seen = probe(source.file)
+    keys = [key for theirs in mapping.values() for key in theirs.split("==")]
+    lists = {key for key in keys if key.endswith("[]")}
+    seen = probe(path)
+    names = _names_in_path(path, keys) | ({"parent": seen.first} if below else {})
     is_flat = not any(isinstance(value, dict | list) for value in seen.first.values())
-    is_single = is_flat or get_path(seen.first, mapping["problem_id"]) is not _MISSING
+    has_problem = get_path(seen.first | names, mapping["problem_id"]) is not _MISSING
+    records = _read_records(source, seen, keys, below, is_single=below is None and (is_flat or has_problem))
     is_text = seen.shape == "text"
     others = (*FIELDS, *OUTCOMES, *COUNTS, *PROTOCOL, *MEASURES)
     carried = [name for name in mapping if name not in others]
 
-    for n_read, (i, key, record) in enumerate(_read_records(source, seen, columns, below, is_single)):
+    for n_read, (i, key, whole, j, record) in enumerate(_expand_lists(records, names, lists)):
+        where = f"record {i:,}"
         if not n_read:
-            _check_mapping(record, key, given, options, source.file)
+            _check_mapping(record, list(whole), key, given, run.options, path)
             has_verdicts = bool(given.keys() & {"passed", "n"}) or get_path(record, "passed") is not _MISSING
             run.outcome = "passed" if has_verdicts else "score"
-        cells = {name: get_path(record, path) for name, path in mapping.items()}
+        cells = {name: get_path(record, theirs) for name, theirs in mapping.items()}
         cells = {name: None if cell is _MISSING or (cell == "" and is_text) else cell for name, cell in cells.items()}
         fields = {name: cells[name] for name in FIELDS}
         fields["problem_id"] = key if fields["problem_id"] is None else fields["problem_id"]
-        fields["attempt"] = f"{source.tag}:{i}" if fields["attempt"] is None else fields["attempt"]
+        fields["attempt"] = f"{prefix}{i}" if fields["attempt"] is None else fields["attempt"]
+        if j is not None and mapping["attempt"] not in lists:
+            fields["attempt"] = f"{fields['attempt']}.{j}"
         if fields["problem_id"] is None:
             hint = "name it with --map problem_id=..."
-            raise DataError(f"record {i:,} has no {mapping['problem_id']}", hint=hint)
-        where = f"record {i:,}"
+            raise DataError(f"{where} has no {mapping['problem_id']}", hint=hint)
         row = AttemptRow(
             **fields,
             value=None if "n" in cells else _to_value(record, mapping[run.outcome], where, run, is_text),
@@ -73,7 +97,41 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             or None,
             carried={name: cells[name] for name in carried} or None,
         )
-        yield from _expand(row, cells["n"], cells["c"]) if "n" in cells else (row,)
+        yield from _expand_counts(row, cells) if "n" in cells else (row,)
+
+
+def _names_in_path(path: Path, keys: Collection[str]) -> dict[str, Any]:
+    """Return the names for path[-1], which is the name of the file without its suffixes, path[-2] and so on."""
+    parts = [*path.absolute().parts[1:-1], path.name.split(".")[0] or path.name]
+    out = {}
+    for key in keys:
+        if key.startswith("path["):
+            position = re.fullmatch(r"path\[-([1-9]\d*)\]", key)
+            if position is None or int(position[1]) > len(parts):
+                raise DataError(f"{key} is no name of the path", hint="path[-1] is the file, path[-2] its folder")
+            out[key] = parts[-int(position[1])]
+    return out
+
+
+def _expand_lists(
+    records: Iterator[Record], names: dict[str, Any], lists: Collection[str]
+) -> Iterator[tuple[int, Any, dict[str, Any], int | None, dict[str, Any]]]:
+    """Yield every record with the names added, once for each entry of its lists; the index is None without lists."""
+    for i, key, whole in records:
+        record = whole | names
+        entries = {}
+        for name in lists:
+            entries[name] = get_path(record, name.removesuffix("[]"))
+            if not isinstance(entries[name], list):
+                what = "no list" if entries[name] is _MISSING else f"{quote(entries[name])}, not a list,"
+                raise DataError(f"record {i:,} has {what} at {name}")
+        if len({len(each) for each in entries.values()}) > 1:
+            lengths = ", ".join(f"{len(each)} at {name}" for name, each in sorted(entries.items()))
+            raise DataError(f"record {i:,} has lists of different lengths: {lengths}")
+        if not entries:
+            yield i, key, whole, None, record
+        for j in range(len(next(iter(entries.values()), []))):
+            yield i, key, whole, j, record | {name: each[j] for name, each in entries.items()}
 
 
 def _to_value(record: dict[str, Any], path: str, where: str, run: RunInfo, is_text: bool) -> float | None:
@@ -91,7 +149,8 @@ def _to_value(record: dict[str, Any], path: str, where: str, run: RunInfo, is_te
         return None
     if run.outcome == "score":
         return to_number(_to_float(value, where, is_text), where)
-    return to_verdict(CELLS.get(value.lower(), value) if is_text and not true else value, where, true)
+    is_cell = is_text and isinstance(value, str) and not true
+    return to_verdict(CELLS.get(value.lower(), value) if is_cell else value, where, true)
 
 
 def _to_float(value: Any, where: str, is_text: bool) -> Any:
@@ -102,7 +161,7 @@ def _to_float(value: Any, where: str, is_text: bool) -> Any:
 
 
 def _check_mapping(
-    record: dict[str, Any], key: Any, given: dict[str, str], options: IngestOptions, path: Path
+    record: dict[str, Any], keys: list[str], key: Any, given: dict[str, str], options: IngestOptions, path: Path
 ) -> None:
     """Refuse everything that is wrong with the mapping at once.
 
@@ -110,7 +169,8 @@ def _check_mapping(
     """
     parts = [(name, part) for name, theirs in given.items() for part in theirs.split("==")]
     wrong = [f"no key {part} for {name}" for name, part in parts if get_path(record, part) is _MISSING]
-    wrong += ["n and c must be mapped together"] if len({*COUNTS} & given.keys()) == 1 else []
+    if given.keys() & {*COUNTS} and ("n" not in given or ("c" in given) == ("rate" in given)):
+        wrong.append("n must be mapped together with c or rate")
     wrong += [
         f"{name} is a column of scorelake: carry yours under another name" for name in sorted(given.keys() & TAKEN)
     ]
@@ -123,19 +183,23 @@ def _check_mapping(
         wrong.append("neither passed nor score")
         hints.insert(0, "--map passed=... or --map score=...")
     if wrong:
-        keys = pq.read_schema(path).names if probe(path).shape == "parquet" else list(record)
+        keys = pq.read_schema(path).names if probe(path).shape == "parquet" else keys
         give = f"give {', '.join(hints)}; " if hints else ""
         raise refusal("; ".join(wrong), path, f"{give}the first record has: {', '.join(keys[:20])}")
 
 
 def get_path(record: Any, path: str) -> Any:
-    """Return the value at a dotted path; a key that contains the dots itself has precedence."""
-    if not isinstance(record, dict):
-        return _MISSING
-    if path in record or "." not in path:
-        return record.get(path, _MISSING)
+    """Return the value at a dotted path, in which tries[-1] is the last of a list.
+
+    A key that contains the dots or brackets itself has precedence.
+    """
+    if isinstance(record, dict) and path in record:
+        return record[path]
+    if indexed := re.fullmatch(r"(.+)\[(-?\d+)\]", path):
+        values, i = get_path(record, indexed[1]), int(indexed[2])
+        return values[i] if isinstance(values, list) and -len(values) <= i < len(values) else _MISSING
     head, _, rest = path.partition(".")
-    return get_path(record.get(head), rest)
+    return get_path(get_path(record, head), rest) if rest else _MISSING
 
 
 def _compare(value: Any, other: Any, where: str) -> float:
@@ -149,54 +213,74 @@ def _compare(value: Any, other: Any, where: str) -> float:
     return float(value == other)
 
 
-def _expand(row: AttemptRow, *counts: Any) -> Iterator[AttemptRow]:
-    """Expand a row of counts to n attempts of which c passed."""
+def _expand_counts(row: AttemptRow, cells: dict[str, Any]) -> Iterator[AttemptRow]:
+    """Expand a row of counts to n attempts of which c passed, or the share `rate`."""
+    name = "c" if "c" in cells else "rate"
+    counts = cells["n"], cells[name]
     try:
         n, c = (-1.0 if isinstance(count, bool) else float(str(count)) for count in counts)
     except ValueError:
         n = c = -1.0
+    if name == "rate" and abs(n * c - round(n * c, 0)) < 1e-6 * max(1.0, n):
+        c = round(n * c, 0)  # a share that was rounded is refused: the number of passes is not known
     if not (0 <= c <= n <= MAX_COUNT and n.is_integer() and c.is_integer()):
         hint = f"whole numbers with 0 <= c <= n <= {MAX_COUNT:,}"
-        raise DataError(f"n is {quote(counts[0])} and c is {quote(counts[1])}", hint=hint)
+        raise DataError(f"n is {quote(counts[0])} and {name} is {quote(counts[1])}", hint=hint)
     for j in range(int(n)):
         yield row._replace(attempt=f"{row.attempt}.{j}", value=float(j < c))
 
 
 def _read_records(
-    source: LogSource, probe: FileProbe, columns: Collection[str], below: str | None, is_single: bool
+    source: LogSource, probe: FileProbe, keys: Collection[str], below: str | None, is_single: bool
 ) -> Iterator[Record]:
-    """Yield the records of a table: of Parquet, only `columns`; of a document, those at the key `below`, if given.
+    """Yield the records of a table: of Parquet, only the keys; of a document, those at the key `below`, if given.
 
     A document that is one object may be one record (`is_single`), like JSON Lines of one line.
     """
-    if probe.shape in ("parquet", "text"):
-        rows = (
-            _read_parquet(probe.path, columns) if probe.shape == "parquet" else _read_csv(probe.path, source.opened)
-        )
+    if probe.shape == "parquet":
+        columns = {*keys, *(re.split(r"[.\[]", key)[0] for key in keys)}
+        yield from ((i, None, record) for i, record in enumerate(read_parquet(probe.path, columns), 1))
+    elif probe.shape == "text":
+        value = _read_scalar(probe.path)
+        rows = _read_csv(probe.path, source.opened) if value is None else iter([{"value": value}])
         yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
-        yield from ((i, None, record) for i, record in source.lines())
+        yield from ((i, None, record) for i, record in source.lines(probe.path))
     elif probe.shape in ("list", "object"):
-        yield from _read_document(source, below)
+        has_values = any(key.startswith("value") for key in keys)
+        yield from _read_document(source, probe.path, below, has_values)
     else:
         raise refusal(f"a {probe.shape} file", probe.path, "JSON Lines, JSON, CSV or Parquet can be mapped")
 
 
-def _read_document(source: LogSource, below: str | None) -> Iterator[Record]:
+def _read_scalar(path: Path) -> bool | float | None:
+    """Return the number or verdict that is all of a file; None for any other text."""
+    for number, text in text_lines(path):
+        try:
+            value = json.loads(text.strip().lower()) if number == 1 and len(text) < 40 else None
+        except ValueError:
+            value = None
+        return value if isinstance(value, bool | int | float) else None
+    return None
+
+
+def _read_document(source: LogSource, path: Path, below: str | None, has_values: bool) -> Iterator[Record]:
     has_key = below is None
-    for i, (key, name, value) in enumerate(source.members(*([below] if below else [])), 1):
+    members = json_members(path, [below] if below else [], opened=source.opened)
+    for i, (key, name, value) in enumerate(members, 1):
         if below and key != below:
             continue
         has_key = True
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) and not has_values:
             what = f"{quote(key or name)} holds {quote(value)}, not a record"
-            raise refusal(what, source.file, "name the key of the records with --map records=KEY")
-        yield i, name if isinstance(name, str) else None if below else key or None, value
+            raise refusal(what, path, "name the key of the records with --map records=KEY")
+        record = value if isinstance(value, dict) else {"value": value}
+        yield i, name if isinstance(name, str) else None if below else key or None, record
     if not has_key:
-        raise refusal(f"no key {below}", source.file)
+        raise refusal(f"no key {below}", path)
 
 
-def _read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any]]:
+def read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any]]:
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
         names = [name for name in file.schema_arrow.names if name in columns]
