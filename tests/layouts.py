@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,8 @@ class Layout:
     """Where a file tells of several, the one that is looked at."""
     raw: bool = True
     """Verdicts stand in the file as they are in the table."""
+    named: bool = True
+    """Problems have the names of the table, and are not identified by their content."""
 
 
 def _json(path: Path, told: Any) -> Path:
@@ -360,6 +363,102 @@ def bfcl(home: Path, table: Table) -> Path:
     return _runs(table, write)
 
 
+def promptfoo(home: Path, table: Table) -> Path:
+    rows = [
+        {"testIdx": j, "promptIdx": 0, "promptId": "abc", "provider": {"id": "openai:m", "label": "org/m"}}
+        | {"vars": {"q": name}, "success": _flag(value), "score": 0.5, "namedScores": {"style": 0.5}}
+        | {"failureReason": 2 * (value is None), "gradingResult": None, "cost": 0.5, "latencyMs": 30000}
+        | {"tokenUsage": {"prompt": 10, "completion": 2}, "testCase": {"description": name, "assert": []}}
+        for j, (name, _, value) in enumerate(attempts(table))
+    ]
+    counts = Counter(row["success"] if row["success"] in (0, 1) else None for row in rows)
+    stats = {"successes": counts[True], "failures": counts[False], "errors": counts[None]}
+    results = {"version": 3, "prompts": [], "results": rows, "stats": stats}
+    return _json(home / "out.json", {"evalId": "eval-1", "results": results, "config": {"description": "toy"}})
+
+
+def deepeval(home: Path, table: Table) -> Path:
+    cases = [
+        {"name": name, "input": name, "success": _flag(value), "order": i, "completionTime": 30}
+        | {"inputTokenCount": 10, "outputTokenCount": 2, "tokenCost": 0.5}
+        | {"metricsData": [{"name": "Correctness", "threshold": 0.5, "success": _flag(value), "score": 0.25}]}
+        for i, (name, _, value) in enumerate(attempts(table))
+    ]
+    return _json(home / "run.json", {"testRunData": {"testCases": cases, "hyperparameters": {"model": "org/m"}}})
+
+
+def evalscope(home: Path, table: Table) -> Path:
+    reviews = [
+        {"index": j, "target": "x", "sample_score": {"sample_id": j, "group_id": name}}
+        for j, (name, _, _) in enumerate(attempts(table))
+    ]
+    for review, (_, _, value) in zip(reviews, attempts(table), strict=True):
+        scores = {"acc": _flag(value), "length": 7}
+        review["sample_score"]["score"] = {"value": scores, "main_score_name": "acc"}  # type: ignore[index]
+    subsets = [{"name": "main_set", "score": 0.5, "num": 12}]
+    metrics = [{"name": "mean_acc", "categories": [{"name": ["default"], "subsets": subsets}]}]
+    report = {"dataset_name": "toy", "model_name": "org/m", "metrics": metrics}
+    _json(home / "reports" / "m" / "toy.json", report)
+    return _lines(home / "reviews" / "m" / "toy_main_set.jsonl", reviews)
+
+
+def opencompass(home: Path, table: Table) -> Path:
+    details = [
+        {"example_abbr": name, "pred": ["x"] * len(values), "correct": list(map(_flag, values))}
+        for name, values in table.items()
+    ]
+    published = {"accuracy (3 runs average)": 50, "details": details}
+    return _json(home / "20260101" / "results" / "m" / "toy.json", published)
+
+
+def lighteval(home: Path, table: Table) -> Path:
+    def write(i: int, run: dict[str, Any]) -> Path:
+        time = f"2026-01-0{i + 1}T00-00-00.5"
+        values = {name: float(value) if type(value) is int else value for name, value in run.items()}
+        rows = [
+            {"doc": {"id": name}, "metric": {"em": value}, "model_response": "x"} for name, value in values.items()
+        ]
+        config = {"model_name": "org/m", "generation_parameters": {"temperature": 0.5}}
+        published = {"lighteval|toy:sub|5": {"em": sum(value or 0 for value in values.values()) / len(run)}}
+        results = {"config_general": config, "results": published}
+        _json(home / "results" / "m" / f"results_{time}.json", results)
+        path = home / "details" / "m" / time / f"details_lighteval|toy:sub|5_{time}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        types = {"metric": pl.Struct({"em": pl.Float64})}
+        pl.DataFrame(rows, schema_overrides=types, strict=False).write_parquet(path)
+        return path
+
+    return _runs(table, write)
+
+
+def verl(home: Path, table: Table) -> Path:
+    rows = [
+        {"input": f"ask {name}", "output": "x", "gts": name, "score": value, "step": 7, "acc": 1.0}
+        for name, _, value in attempts(table)
+    ]
+    return _lines(home / "rollouts" / "7.jsonl", rows)
+
+
+def slime(home: Path, table: Table) -> Path:
+    samples = [
+        {"group_index": 0, "index": j, "prompt": name, "response": "x", "response_length": 2, "label": name}
+        | {"reward": value, "status": "completed", "metadata": {}}
+        for j, (name, _, value) in enumerate(attempts(table))
+    ]
+    return _json(home / "rollout_7.json", {"rollout_id": 7, "samples": samples})
+
+
+def trl(home: Path, table: Table) -> Path:
+    rows = [
+        {"step": 7, "prompt": name, "completion": "x", "correct": value, "advantage": 0.5}
+        for name, _, value in attempts(table)
+    ]
+    home.mkdir(parents=True, exist_ok=True)
+    frame = pl.DataFrame(rows, schema_overrides={"correct": pl.Float64}, strict=False)
+    frame.write_parquet(home / "completions_00007.parquet")
+    return home / "completions_00007.parquet"
+
+
 # --- any table ----------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +472,19 @@ def generic_lines(home: Path, table: Table) -> Path:
 
 def generic_json(home: Path, table: Table) -> Path:
     return _json(home / "any.json", _records(table))
+
+
+def generic_lists(home: Path, table: Table) -> Path:
+    rows = [{"who": "org/m", "task": {"id": name}, "ok": list(map(_flag, values))} for name, values in table.items()]
+    return _lines(home / "any.jsonl", rows)
+
+
+def generic_tasks(home: Path, table: Table) -> Path:
+    paths = [
+        _json(home / f"try-{i}" / name / "x.json", {"who": "org/m", "result": {"ok": _flag(value)}})
+        for name, i, value in attempts(table)
+    ]
+    return paths[0]
 
 
 def generic_gzip(home: Path, table: Table) -> Path:
@@ -401,6 +513,8 @@ def generic_parquet(home: Path, table: Table) -> Path:
 
 
 _MAP = {"map": (("model", "who"), ("problem_id", "task.id"), ("passed", "ok")), "benchmark": "toy"}
+_LISTS = (("model", "who"), ("problem_id", "task.id"), ("passed", "ok[]"))
+_TASKS = (("model", "who"), ("problem_id", "path[-2]"), ("passed", "result.ok"))
 _SWE = {"benchmark": "toy"}
 
 LAYOUTS = {
@@ -426,6 +540,16 @@ LAYOUTS = {
     "every_eval_ever": Layout("every-eval-ever", every_eval_ever, lines=True),
     "helm": Layout("helm", helm, {"metric": ("exact_match",)}),
     "bfcl": Layout("bfcl", bfcl, nulls=False, raw=False),
+    "promptfoo": Layout("promptfoo", promptfoo, named=False),
+    "deepeval": Layout("deepeval", deepeval, named=False),
+    "evalscope": Layout("evalscope", evalscope, lines=True),
+    "opencompass": Layout("opencompass", opencompass),
+    "lighteval": Layout("lighteval", lighteval, raw=False),
+    "verl": Layout("verl", verl, {"model": "m"}, lines=True, named=False),
+    "slime": Layout("slime", slime, {"model": "m"}, named=False),
+    "trl": Layout("trl", trl, {"model": "m"}, raw=False, named=False),
+    "generic_lists": Layout("generic", generic_lists, _MAP | {"map": _LISTS}, lines=True),
+    "generic_tasks": Layout("generic", generic_tasks, _MAP | {"map": _TASKS}),
     "generic_lines": Layout("generic", generic_lines, _MAP, lines=True),
     "generic_json": Layout("generic", generic_json, _MAP),
     "generic_gzip": Layout("generic", generic_gzip, _MAP),

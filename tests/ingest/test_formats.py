@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import ingested as lakes
 from layouts import LAYOUTS, TABLE, inspect_header, inspect_sample
+from scorelake.errors import DataError
 from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.ingest_report import IngestReport, format_report
 from scorelake.ingest.job import ingest
@@ -147,6 +149,21 @@ B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
         ("every_eval_ever", update(schema_version="0.4.0"), {}, 'schema "0.4.0"'),
         ("helm", lambda path: None, {}, "2 metrics: exact_match, num_references (choose one with --metric)"),
         ("helm", two_splits, {"metric": ("exact_match",)}, "2 splits: test, valid (choose one with --split)"),
+        (
+            "promptfoo",
+            edit(lambda out: out["results"].update(version=4)),
+            {},
+            "version 4 of promptfoo's results (2 and 3",
+        ),
+        (
+            "deepeval",
+            edit(lambda run: run["testRunData"].pop("hyperparameters") and None),
+            {},
+            "no model in the file",
+        ),
+        ("opencompass", edit(lambda run: run["details"][0].update(correct=["yes"])), {}, 'correct is "yes"'),
+        ("verl", update(), {}, "no model in the file (give --model)"),
+        ("slime", edit(lambda run: run["samples"][0].update(reward={"a": 1})), M, 'reward is {"a": 1}'),
         ("bfcl", drop_last_line, {}, "by the first line"),
         ("bfcl", lambda path: drop_last_line(path.with_name("simple_result.json")), {}, "simple_score.json"),
         ("bfcl", lambda path: path.with_name("simple_result.json").unlink(), {}, "no result file next to it"),
@@ -201,6 +218,11 @@ STATS = [("num_prompt_tokens", 10), ("num_output_tokens", 2), ("inference_runtim
         ),
         ("verifiers", update(num_input_tokens=10, num_output_tokens=2, step=7), {}, (None, 10, 2, None, 7)),
         ("prime_rl", update(), {}, (None, None, None, None, 7)),
+        ("promptfoo", edit(lambda out: None), {}, (0.5, 10, 2, 30, None)),
+        ("deepeval", edit(lambda out: None), {}, (0.5, 10, 2, 30, None)),
+        ("verl", update(), M, (None, None, None, None, 7)),
+        ("slime", edit(lambda out: None), M, (None, None, 2, None, 7)),
+        ("trl", lambda path: None, M, (None, None, None, None, 7)),
         (
             "every_eval_ever",
             update(token_usage={"input_tokens": 10, "output_tokens": 2}),
@@ -565,6 +587,86 @@ def test_helm_split_claim_and_perturbation(tmp_path: Path) -> None:
     load(tmp_path, metric=("exact_match",), split="test")
     setups = {row["setup"] for row in lakes.rows(tmp_path / "lake")}
     assert sorted("perturbation=typos" in setup for setup in setups) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("layout", "where", "change", "claim"),
+    [
+        ("promptfoo", "out.json", ('"successes": 6', '"successes": 9'), "successes of all tests 0.6"),
+        ("deepeval", "run.json", ('"testPassed": 6', '"testPassed": 9'), "testPassed of all tests 0.6"),
+        ("evalscope", "reports/m/toy.json", ("0.5", "0.9"), "mean_acc of the report 0.9"),
+        ("opencompass", "20260101/results/m/toy.json", (": 50", ": 1"), "accuracy (3 runs average) 0.01"),
+        ("lighteval", "results/m/results_2026-01-01T00-00-00.5.json", ('"em": 0.5', '"em": 0.9'), "results 0.9"),
+    ],
+)
+def test_numbers_of_the_tool_are_reproduced(
+    tmp_path: Path, layout: str, where: str, change: tuple[str, str], claim: str
+) -> None:
+    write(tmp_path, layout)
+    if layout == "deepeval":
+        edit(lambda run: run["testRunData"].update(testPassed=6, testFailed=6))(tmp_path / "logs" / where)
+    sources = load(tmp_path).sources
+    assert all(len(source.claims) == 1 and not source.warnings for source in sources), sources
+    path = tmp_path / "logs" / where
+    path.write_text(path.read_text().replace(*change))
+    changed = load(tmp_path).sources
+    assert sum(claim in "".join(source.warnings) for source in changed) == 1, changed
+
+
+def test_promptfoo_repeats_are_attempts_and_prompts_are_not_pooled(tmp_path: Path) -> None:
+    path = write(tmp_path, "promptfoo")
+    assert load_one(tmp_path).histogram == {"3": 4}  # testIdx is another for each repeat
+    edit(lambda out: out["results"]["results"][0].update(promptId="other"))(path)
+    load(tmp_path)
+    assert len(lakes.problems(tmp_path / "lake")) == 5
+    edit(lambda out: out["results"]["results"][1].update(failureReason=1, error="expected 4"))(path)
+    assert load_one(tmp_path).errors == 0, "a failed assertion is a verdict"
+    edit(lambda out: {"version": 2, **out["results"], "results": out["results"]["results"]} | {"version": 2})(path)
+    assert load_one(tmp_path).rows == 12
+    assert load_one(tmp_path, metric=("style",)).mean == 0.5
+
+
+def test_deepeval_in_its_hidden_folder_only_if_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "deepeval")
+    hidden = path.parent / ".deepeval" / ".latest_test_run.json"
+    hidden.parent.mkdir()
+    path.rename(hidden)
+    with pytest.raises(DataError, match="no results in 0 files"):
+        load(tmp_path)
+    options = IngestOptions(metric=("Correctness.score",))
+    report = ingest([str(hidden.parent)], str(tmp_path / "lake"), options=options)
+    assert (report.total.rows, report.total.mean) == (12, 0.25)
+    hidden.write_text('{"testRunLink": "https://example.com"}')
+    report = ingest([str(hidden)], str(tmp_path / "lake"))
+    assert "has only a link to the test run" in refusals(report)
+
+
+def test_evalscope_subsets_are_subjects_and_its_first_report_is_not_needed(tmp_path: Path) -> None:
+    path = write(tmp_path, "evalscope")
+    other = path.with_name("toy_other.jsonl")
+    other.write_text(path.read_text())
+    report = load(tmp_path)
+    assert {(row["model"], row["benchmark"]) for row in lakes.rows(tmp_path / "lake")} == {
+        ("org/m", "toy"),
+        ("m", "toy_other"),
+    }
+    assert sum(source.rows for source in report.sources) == 24
+
+
+def test_lighteval_metrics_are_chosen_and_torch_files_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "lighteval")
+    rows = pl.read_parquet(path).with_columns(metric=pl.struct(em=1.0, f1=0.5))
+    rows.write_parquet(path)
+    assert "2 metrics: em, f1 (choose one with --metric)" in refusals(load(tmp_path))
+    load(tmp_path, metric=("em",))
+    row = next(iter(lakes.rows(tmp_path / "lake")))
+    assert (row["benchmark"], row["subject"], row["temperature"]) == ("toy", "sub", 0.5)
+    with ZipFile(tmp_path / "7.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", "")
+        archive.writestr("archive/data/0", "")
+    assert "which is not loaded since it may run code" in refusals(
+        ingest([str(tmp_path / "7.pt")], str(tmp_path / "lake"))
+    )
 
 
 def test_bfcl_result_files_in_a_tree_of_their_own(tmp_path: Path) -> None:

@@ -77,19 +77,23 @@ def _to_source(item: tuple[tuple[str, Path], list[Path]], depth: int) -> tuple[L
     both = tuple(sorted({*files})), tuple(sorted(companions - {*files}))
     digest, tag = checksum(*both[0], *both[1]), checksum(*both[0])
     if depth:
-        names = ["/".join(file.absolute().parts[-depth - 2 :]) for file in both[0]]
+        names = ["/".join(file.absolute().parts[-depth - 1 :]) for file in both[0]]
         digest = tag = hashlib.sha256(json.dumps([digest, names]).encode()).hexdigest()
     return FORMATS[name], LogSource(run, *both, digest, tag[:12])
 
 
 def _walk(folder: Path, lake: Path) -> Iterator[Path]:
-    """Yield files in the order of their paths, without hidden ones, linked folders, and the lake itself."""
+    """Yield files in the order of their paths, without linked folders and the lake itself.
+
+    Hidden files and folders are left out, but not below a hidden folder that was named, such as .deepeval.
+    """
+    with_hidden = folder.absolute().name.startswith(".")
     for parent, folders, names in os.walk(folder):
         if Path(parent).resolve() == lake:
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        paths = [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
+        folders[:] = sorted(name for name in folders if with_hidden or not name.startswith("."))
+        paths = [Path(parent, name) for name in sorted(names) if with_hidden or not name.startswith(".")]
         yield from (path for path in paths if path.is_file())
 
 

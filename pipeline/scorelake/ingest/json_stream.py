@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
@@ -375,10 +374,8 @@ def _probe_binary(path: Path) -> FileProbe | None:
     with path.open("rb") as plain:
         start = plain.read(64)
     if start.startswith(b"PAR1"):
-        try:
+        with archive_errors(path):
             return FileProbe(path, "parquet", dict.fromkeys(pq.read_schema(path).names))
-        except pa.ArrowException as error:
-            raise DataError(f"a damaged Parquet file ({error!s:.100})", where=str(path)) from None
     if start.startswith(ZIP):
         with archive_errors(path), ZipFile(path) as archive:
             names = tuple(name for name in archive.namelist() if not name.endswith("/"))

@@ -16,12 +16,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import FileProbe, probe, text_lines
+from scorelake.ingest.json_stream import FileProbe, archive_errors, probe, text_lines
 from scorelake.ingest.json_stream import members as json_members
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
@@ -281,15 +280,11 @@ def _read_document(source: LogSource, path: Path, below: str | None, has_values:
 
 
 def read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any]]:
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False)
+    """Yield the rows of a Parquet file with these columns, where it has them."""
+    with archive_errors(path), pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
         names = [name for name in file.schema_arrow.names if name in columns]
         for batch in file.iter_batches(4096, columns=names, use_threads=False):
             yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise refusal(f"a damaged Parquet file ({str(error).splitlines()[0]:.100})", path) from None
 
 
 def _read_csv(path: Path, opened: list[IO[bytes]]) -> Iterator[dict[str, Any]]:

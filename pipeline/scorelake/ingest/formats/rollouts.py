@@ -1,4 +1,7 @@
-"""verifiers: results.jsonl next to metadata.json, also of hosted training runs. v1 and prime-rl: traces.jsonl."""
+"""verifiers: results.jsonl next to metadata.json, also of hosted training runs. v1 and prime-rl: traces.jsonl.
+
+Rollouts of verl, slime and TRL have no ids: problems are identified by prompt and expected answer.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
-from scorelake.ingest.json_stream import FileProbe, decode
+from scorelake.ingest.formats.generic import read_parquet
+from scorelake.ingest.json_stream import FileProbe, decode, probe, records_with
 from scorelake.ingest.values import get_object, to_name, to_number
 
 STEP = re.compile(r"step_(\d+)")
@@ -88,8 +95,8 @@ def _check_ids(source: LogSource, run: RunInfo) -> tuple[str, bool, int]:
     return key, is_reliable, rows
 
 
-def _digest(record: dict[str, Any]) -> str:
-    content = json.dumps([record.get(key) for key in ("prompt", "answer", "info")], sort_keys=True)
+def _digest(record: dict[str, Any], keys: tuple[str, ...] = ("prompt", "answer", "info")) -> str:
+    content = json.dumps([record.get(key) for key in keys], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:15]
 
 
@@ -183,5 +190,66 @@ def _get_model(traces: list[Any]) -> tuple[str | None, dict[str, Any]]:
     return None, {}
 
 
+CONTENT = {"verl": ("input", "gts"), "slime": ("prompt", "label"), "trl": ("prompt",)}
+"""What identifies a problem."""
+REWARD = {"verl": "score", "slime": "reward", "trl": ""}
+NOT_REWARDS = ("step", "advantage", "prompt")
+NOT_FINISHED = ("pending", "aborted")
+
+
+def detect_slime(probe: FileProbe) -> bool:
+    is_dump = probe.shape == "object" and probe.has("rollout_id") and isinstance(probe.first.get("samples"), list)
+    return is_dump or (probe.has_records and probe.has("prompt", "response", "reward", "status", "group_index"))
+
+
+def explain_slime(probe: FileProbe) -> str | None:
+    is_torch = probe.shape == "zip" and any(name.endswith("/data.pkl") for name in probe.members)
+    return "a PyTorch file, which is not loaded since it may run code: save the samples as JSON" * is_torch or None
+
+
+def detect_trl(probe: FileProbe) -> bool:
+    return probe.shape == "parquet" and probe.has("step", "prompt", "completion")
+
+
+def read_training(tool: str, source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.benchmark = run.tool = tool
+    run.run_id, document = source.folder.name, probe(source.file).first
+    for line, record in _list_rollouts(tool, source, document):
+        values = {key: value for key, value in record.items() if key not in NOT_REWARDS}
+        reward, order = REWARD[tool], "a rollout: the reward" * bool(REWARD[tool])
+        if reward:
+            values = {reward: record[reward]} | values | (record[reward] if isinstance(record[reward], dict) else {})
+        metric = run.choose("metric", tool, values, "reward", order)
+        value = to_number(values.get(metric), f"line {line:,}: {metric}")
+        yield AttemptRow(
+            f"content-{_digest(record, CONTENT[tool])}",
+            f"{source.tag}:{line}",
+            value,
+            error=value is None or record.get("status") in NOT_FINISHED,
+            benchmark=record.get("data_source"),
+            protocol={"grader": metric or None},
+            measures={
+                "step": record.get("step", record.get("rollout_id", document.get("rollout_id"))),
+                "output_tokens": record.get("response_length"),
+            },
+        )
+
+
+def _list_rollouts(tool: str, source: LogSource, document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    if tool == "trl":
+        numbers = [
+            each.name for each in pq.read_schema(source.file) if str(each.type) in ("double", "float", "int64")
+        ]
+        yield from enumerate(read_parquet(source.file, [*numbers, "prompt"]), 1)
+    elif "samples" in document:
+        yield from ((i + 1, sample) for i, sample in source.records("samples", {}))
+    else:
+        yield from source.lines()
+
+
+IS_VERL = records_with("input", "output", "score", "step")
+VERL = LogFormat("verl", "score", "ungraded", IS_VERL, partial(read_training, "verl"))
+SLIME = LogFormat("slime", "score", "ungraded", detect_slime, partial(read_training, "slime"), explain=explain_slime)
+TRL = LogFormat("trl", "score", "ungraded", detect_trl, partial(read_training, "trl"))
 VERIFIERS = LogFormat("verifiers", "score", "fail", detect, read, companions=siblings("metadata.json"))
 PRIME_RL = LogFormat("prime-rl", "score", "fail", detect_traces, read_traces)

@@ -1,0 +1,148 @@
+"""promptfoo: the file of `promptfoo eval --output`, version 2 or 3, checked against its own numbers.
+
+DeepEval: `.deepeval/.latest_test_run.json`. In both, equal tests are repeats of one problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.json_stream import FileProbe, probe
+from scorelake.ingest.values import get_object, quote, to_number, to_verdict
+
+VERSIONS = (2, 3)
+ERROR = 2
+"""failureReason of a test that was not graded; an assertion that failed is 1."""
+SUCCESS = "success"
+
+
+def detect(probe: FileProbe) -> bool:
+    results = probe.first.get("results")
+    summary = results if isinstance(results, dict) else probe.first
+    rows = summary.get("results")
+    has_rows = isinstance(rows, list) and all("success" in row and "provider" in row for row in rows)
+    return probe.shape == "object" and has_rows and "stats" in summary
+
+
+def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    above = "results." if isinstance(probe(source.file).first["results"], dict) else ""
+    document: dict[str, Any] = {}
+    run.benchmark = run.tool = "promptfoo"
+    for i, row in source.records(f"{above}results", document):
+        test, provider, prompt = get_object(row, "testCase"), row["provider"], get_object(row, "prompt")
+        usage = get_object(row, "tokenUsage") or get_object(row, "response", "tokenUsage")
+        named = {SUCCESS: row[SUCCESS]} | get_object(row, "namedScores")
+        metric = run.choose("metric", "", [SUCCESS, *named], order="the file: the verdict of a test")
+        # A failed assertion also has a text in `error`.
+        reason = row.get("failureReason")
+        is_error = reason == ERROR if reason is not None else bool(row.get("error")) and not row.get("gradingResult")
+        variables = row.get("vars") or test.get("vars") or {}
+        label = test.get("description") or next((value for value in variables.values() if value), "test")
+        yield AttemptRow(
+            name_test(label, [variables, test.get("assert")]),
+            str(row.get("id") or f"{source.tag}:{i}"),
+            to_number(named[metric], f"result {i}: {metric}"),
+            error=is_error,
+            model=(provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider,
+            subject=get_object(test, "metadata").get(options.subject_key or ""),
+            protocol={
+                "prompt": str(
+                    row.get("promptId") or prompt.get("id") or prompt.get("label") or prompt.get("display")
+                ),
+                "grader": metric,
+            },
+            measures={
+                "cost_usd": row.get("cost"),
+                "seconds": to_seconds(row.get("latencyMs")),
+                "input_tokens": usage.get("prompt"),
+                "output_tokens": usage.get("completion"),
+            },
+        )
+    version = document.get(f"{above}version")
+    if version not in VERSIONS:
+        raise refusal(f"version {quote(version)} of promptfoo's results", source.path, "2 and 3 are supported")
+    run.identity = run.run_id = str(document.get("evalId") or source.tag)
+    run.benchmark = get_object(document, "config").get("description") or run.benchmark
+    stats = get_object(document, f"{above}stats")
+    claim_share(run, "successes", stats.get("successes"), stats.get("failures"), stats.get("errors"))
+
+
+def name_test(label: Any, content: Any) -> str:
+    """Return a name for a test that says what it is, and is the same for equal tests only."""
+    text = " ".join((label if isinstance(label, str) else json.dumps(label)).split())
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{text[:60]} #{digest[:8]}"
+
+
+def to_seconds(milliseconds: Any) -> float | None:
+    number = to_number(milliseconds, "latencyMs")
+    return None if number is None else number / 1000
+
+
+def claim_share(run: RunInfo, name: str, passed: Any, *others: Any) -> None:
+    """Compare the share of tests that passed, if the tool counts them and its own verdict was read."""
+    total = sum(count for count in (passed, *others) if isinstance(count, int))
+    if isinstance(passed, int) and total and not run.options.metric:
+        run.add_claim(f"{name} of all tests", passed / total)
+
+
+def detect_deepeval(probe: FileProbe) -> bool:
+    run = probe.first.get("testRunData", probe.first)
+    return probe.shape == "object" and isinstance(run, dict) and isinstance(run.get("testCases"), list)
+
+
+def explain_deepeval(probe: FileProbe) -> str | None:
+    has_link = probe.shape == "object" and probe.has("testRunLink") and not probe.first.get("testRunData")
+    return "has only a link to the test run at Confident AI, not its results" if has_link else None
+
+
+def read_deepeval(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    above = "testRunData." if "testRunData" in probe(source.file).first else ""
+    document: dict[str, Any] = {}
+    run.tool, run.run_id = "deepeval", source.tag
+    kinds = (f"{above}testCases", f"{above}conversationalTestCases")
+    for key, i, case in source.members(*kinds):
+        if key not in kinds or i is None:
+            document[key.removeprefix(above)] = case
+            continue
+        metrics = {str(each["name"]): each for each in case.get("metricsData") or []}
+        scores = [f"{name}.score" for name in metrics]
+        metric = run.choose("metric", "", [SUCCESS, *metrics, *scores], order="the file: the verdict of a test")
+        name = metric.removesuffix(".score") if metric not in metrics else metric
+        graded = case if metric == SUCCESS else metrics[name]
+        value = to_number(graded.get("score"), f"{case['name']}: {metric}") if metric != name else None
+        if metric == name:
+            value = to_verdict(graded.get(SUCCESS), f"{case['name']}: {metric}")
+        asked = [case.get(key) for key in ("input", "expectedOutput", "scenario", "expectedOutcome", "context")]
+        is_numbered = str(case["name"]).startswith(("test_case_", "conversational_test_case_"))
+        yield AttemptRow(
+            name_test(asked[0] or asked[2] or case["name"] if is_numbered else case["name"], asked),
+            f"{source.tag}:{key}:{i}",
+            value,
+            error=value is None or bool(graded.get("error")),
+            subject=get_object(case, "metadata").get(options.subject_key or ""),
+            protocol={
+                "grader": " ".join(
+                    str(each) for each in (metric, graded.get("evaluationModel"), graded.get("threshold")) if each
+                ),
+                "metrics": sorted(metrics) if metric == SUCCESS else None,
+            },
+            measures={
+                "cost_usd": case.get("tokenCost"),
+                "seconds": case.get("completionTime"),
+                "input_tokens": case.get("inputTokenCount"),
+                "output_tokens": case.get("outputTokenCount"),
+            },
+        )
+    model = get_object(document, "hyperparameters").get("model")
+    run.model = model if isinstance(model, str) else None
+    run.benchmark = document.get("datasetAlias") or document.get("testFile") or "deepeval"
+    claim_share(run, "testPassed", document.get("testPassed"), document.get("testFailed"))
+
+
+PROMPTFOO = LogFormat("promptfoo", "score", "fail", detect, read)
+DEEPEVAL = LogFormat("deepeval", "score", "fail", detect_deepeval, read_deepeval, explain=explain_deepeval)

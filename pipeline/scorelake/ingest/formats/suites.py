@@ -1,0 +1,160 @@
+"""Suites of benchmarks: EvalScope reviews, OpenCompass results with details, lighteval details."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
+from scorelake.ingest.formats.generic import read_parquet
+from scorelake.ingest.json_stream import FileProbe, load_object, probe, records_with
+from scorelake.ingest.values import get_object, to_number, to_verdict
+
+CORRECT = ("cascade_correct", "correct", "is_correct")
+"""Verdicts of OpenCompass, the last of several graders first."""
+DETAILS = re.compile(r"details_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.parquet")
+
+
+def in_tree(path: Path, tree: str, other: str) -> Path | None:
+    """Return the folder of a path below another tree: reviews/m -> reports/m."""
+    parts = path.absolute().parent.parts
+    at = max((i for i, part in enumerate(parts) if part == tree), default=None)
+    return None if at is None else Path(*parts[:at], other, *parts[at + 1 :])
+
+
+# --- EvalScope ----------------------------------------------------------------------------------------------------
+
+
+def list_reports(path: Path) -> Iterable[Path]:
+    """List the reports that {dataset}_{subset}.jsonl may belong to; both names may have underscores."""
+    folder, words = in_tree(path, "reviews", "reports"), path.stem.split("_")
+    return [folder / f"{'_'.join(words[:i])}.json" for i in range(len(words), 0, -1)] if folder else []
+
+
+def read_evalscope(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.tool, run.run_id, run.model = "evalscope", source.tag, source.folder.name
+    run.benchmark = source.file.stem.removesuffix("_default")
+    scores: dict[str, float] = {}
+    for path in source.companions:
+        report = load_object(path)
+        subsets = {
+            (str(metric["name"]), str(subset["name"])): subset["score"]
+            for metric in report.get("metrics") or []
+            for category in metric.get("categories") or []
+            for subset in category.get("subsets") or []
+        }
+        subset = source.file.stem.removeprefix(f"{path.stem}_")
+        if any(name == subset for _, name in subsets):
+            run.model, run.benchmark, run.subject = report.get("model_name"), report["dataset_name"], subset
+            scores = {metric: score for (metric, name), score in subsets.items() if name == subset}
+    metric = ""
+    for line, record in source.lines():
+        review, score = get_object(record, "sample_score"), get_object(record, "sample_score", "score")
+        values = get_object(score, "value")
+        names = [*([score["main_score_name"]] if score.get("main_score_name") in values else []), *values]
+        if names:
+            metric = run.choose("metric", str(run.benchmark), names, order="the review: the main score")
+        ids = [review.get("group_id"), review.get("sample_id"), record["index"]]
+        yield AttemptRow(
+            next(each for each in ids if each is not None),
+            f"{source.tag}:{line}",
+            to_number(values.get(metric), f"line {line:,}: {metric}"),
+            answer=score.get("extracted_prediction"),
+            subject=get_object(review, "sample_metadata").get(options.subject_key) if options.subject_key else None,
+        )
+    run.protocol["grader"] = metric or None
+    for name in (metric, f"mean_{metric}"):
+        run.add_claim(f"{name} of the report", scores.get(name), tolerance=1e-4)
+
+
+# --- OpenCompass --------------------------------------------------------------------------------------------------
+
+
+def _first_detail(probe: FileProbe) -> dict[str, Any]:
+    details = probe.first.get("details") if probe.shape == "object" else None
+    each = details.values() if isinstance(details, dict) else details if isinstance(details, list) else ()
+    return next((detail for detail in each if isinstance(detail, dict)), {})
+
+
+def explain_opencompass(probe: FileProbe) -> str | None:
+    is_ungraded = not {"prompt", "origin_prompt"}.isdisjoint(_first_detail(probe))
+    return "details without verdicts: the evaluator of this dataset gives totals only" if is_ungraded else None
+
+
+def read_opencompass(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.tool, run.model, run.benchmark = "opencompass", source.folder.name, source.file.name.split(".json")[0]
+    run.run_id = f"{source.folder.parent.parent.name}:{source.tag}"
+    document: dict[str, Any] = {}
+    for i, detail in source.records("details", document):
+        if not isinstance(detail, dict):  # {"type": "GEN"} beside the details
+            continue
+        key = next((key for key in CORRECT if detail.get(key) is not None), CORRECT[1])
+        verdicts, answers = _to_list(detail.get(key)), _to_list(detail.get("pred"))
+        for j, verdict in enumerate(verdicts):
+            value = to_verdict(verdict, f"detail {i}: {key}")
+            answer = answers[j] if len(answers) == len(verdicts) else None
+            yield AttemptRow(detail.get("example_abbr", i), f"{run.run_id}:{j}", value, answer=answer)
+    names = [name for name in document if re.fullmatch(r"(accuracy|score)( \(\d+ runs average\))?", name)]
+    if names and isinstance(document[names[0]], int | float):
+        run.add_claim(names[0], document[names[0]] / 100)
+
+
+def _to_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+# --- lighteval ----------------------------------------------------------------------------------------------------
+
+
+def list_results(path: Path) -> Iterable[Path]:
+    folder, name = in_tree(path, "details", "results"), DETAILS.fullmatch(path.name)
+    return [folder.parent / f"results_{name['time']}.json"] if folder and name else []
+
+
+def detect_lighteval(probe: FileProbe) -> bool:
+    has_columns = probe.has("doc", "metric", "model_response") or probe.has("metrics", "predictions", "gold")
+    return probe.shape == "parquet" and has_columns
+
+
+def read_lighteval(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    name = DETAILS.fullmatch(source.file.name)
+    results = source.companion()
+    config = get_object(results, "config_general")
+    model = get_object(config, "model_config")
+    run.model = config.get("model_name") or model.get("model_name") or (source.folder.parent.name if name else None)
+    run.tool, run.run_id = "lighteval", name["time"] if name else source.tag
+    task = name["task"] if name else ""
+    # suite|task:subset|few-shot, where the suite is gone since 0.12
+    words = task.split("|")
+    shots = words.pop() if len(words) > 1 else ""
+    benchmark, _, subset = words[-1].partition(":")
+    run.benchmark, run.subject = benchmark or None, subset or None
+    key = "metric" if probe(source.file).has("metric") else "metrics"
+    metric = ""
+    for i, row in enumerate(read_parquet(source.file, (key, "doc"))):
+        values, doc = get_object(row, key), get_object(row, "doc")
+        metric = run.choose("metric", benchmark, values)
+        yield AttemptRow(doc.get("id") or i, run.run_id, to_number(values[metric], f"row {i:,}: {metric}"))
+    generation = get_object(model, "generation_parameters") or get_object(config, "generation_parameters")
+    run.protocol = {
+        "grader": metric or None,
+        "num_fewshot": int(shots) if shots.isdecimal() else None,
+        "temperature": generation.pop("temperature", None),
+        "generation": {name: value for name, value in generation.items() if value is not None} or None,
+    }
+    run.provenance = {"lighteval_sha": config.get("lighteval_sha"), "model_sha": config.get("model_sha")}
+    run.add_claim(f"{metric} of the results", get_object(results, "results", task).get(metric))
+
+
+EVALSCOPE = LogFormat(
+    *("evalscope", "score", "ungraded", records_with("index", "sample_score"), read_evalscope),
+    companions=list_reports,
+)
+OPENCOMPASS = LogFormat(
+    *("opencompass", "passed", "ungraded"),
+    *(lambda probe: not {*CORRECT}.isdisjoint(_first_detail(probe)), read_opencompass),
+    explain=explain_opencompass,
+)
+LIGHTEVAL = LogFormat(*("lighteval", "score", "ungraded", detect_lighteval, read_lighteval), companions=list_results)
