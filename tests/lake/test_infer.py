@@ -232,7 +232,7 @@ def variants(**columns: Any) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("name", "values", "models"),
     [
-        ("checkpoint", [100, 200, 300], 6),
+        ("checkpoint", ["a", "b", "c"], 6),
         ("Revision", ["main", "v1", "v2"], 6),
         ("is_final_checkpoint", [True, False, None], 0),
         ("version", ["a@1", "a@2", "a@3"], 0),
@@ -250,10 +250,27 @@ def test_a_column_that_separates_conflicting_attempts(
     assert inferred.columns["model"].names == (("model_name", name) if models else ("model_name",))
     assert [column.name for column in inferred.protocol] == ([] if models else [name])
     text = config_text(inferred, "lake")
-    assert f"without {name}, 18 attempts have conflicting verdicts" in text or name == "temperature"
+    assert f"without {name}, 18 attempts have conflicting verdicts" in text or name in ("temperature", "checkpoint")
     run(tmp_path / "lake", tmp_path / "out", text)
     sql = "SELECT count(DISTINCT (model, protocol)), count(DISTINCT model), sum(n) FROM problem_counts"
     assert ask(tmp_path / "out", sql) == [(6, models or 2, 3 * len(ROWS))]
+
+
+@pytest.mark.parametrize("repeats", ["sample_id", None])
+@pytest.mark.parametrize("name", ["global_step", "checkpoint"])
+def test_training_steps_are_points_of_a_series(tmp_path: Path, name: str, repeats: str | None) -> None:
+    """Also without ids of attempts, where no conflict shows that they would be pooled; `steps` of agents are none."""
+    rows = variants(**{name: [0, 100, 200]}).with_columns(steps=pl.int_range(pl.len()) % 7)
+    put(tmp_path / "lake", rows if repeats else rows.drop("sample_id"))
+    inferred = infer(tmp_path / "lake")
+    assert inferred.columns["step"].names == (name,)
+    assert "3 steps" in inferred.numbers
+    run(tmp_path / "lake", tmp_path / "out", config_text(inferred, "lake"), metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT count(*) FROM series") == [(6,)]
+    mapping = '[columns]\nmodel = "model_name"\nproblem_id = "task_id"\npassed = "correct"\n'
+    pooled = run(tmp_path / "lake", tmp_path / "pooled", mapping, metrics=["pass@1"]).warnings
+    assert f'[columns] step = "{name}" keeps them apart' in pooled[0]
+    assert len(pooled) == 1
 
 
 def test_columns_that_follow_from_the_verdict_separate_nothing(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from scorelake.lake.names import EITHER, FAILS, MODELS, PASSES, PROVENANCE, SETS, VARIANTS, means_failure, words_of
-from scorelake.lake.sample import Column, LakeSample, one_line
+from scorelake.lake.sample import Column, LakeSample, is_point, one_line
 from scorelake.schemas import ALIASES
 from scorelake.settings import RESERVED
 from scorelake.text import bare, plural, toml_text
@@ -97,28 +96,42 @@ def infer_config(sample: LakeSample) -> InferredConfig:
         if key == "problem_id" and chosen[key].column is not None:
             chosen[key] = _with_item(chosen[key], sample, free)
     chosen["problem_id"] = _with_set(chosen["problem_id"], sample, chosen)
+    chosen = _with_points(chosen, sample)
     verdict = chosen["passed"].column
     words = _classify_verdicts(sample.columns[verdict]) if verdict else ((), (), ())
     inferred = _without_conflicts(sample, InferredConfig(chosen, *words, *_protocol_and_carry(sample, chosen)))
     taken = {name for choice in inferred.columns.values() for name in choice.names}
     taken |= {column.name for column in (*inferred.protocol, *inferred.carry)}
     free = [each for each in columns if each.name not in taken and _is_reward(each)]
-    measures = tuple((each, kind) for each in free if (kind := _measure_kind(each.name)) is not None)
+    words_and_columns = [(word, each) for each in free for word in reversed(words_of(each.name))]  # the first decides
+    costs = {each.name: (each, MEASURES[word]) for word, each in words_and_columns if word in MEASURES}
     unused = tuple(key for key in ("passed", "score") if chosen[key].column is None and key in sample.columns)
-    return replace(inferred, measures=measures, unused=unused, numbers=_numbers(sample.rows, inferred))
+    return replace(inferred, measures=tuple(costs.values()), unused=unused, numbers=_numbers(sample.rows, inferred))
 
 
-def _measure_kind(name: str) -> str | None:
-    """Return what a column measures by the first word of its name that says so: output_tokens, duration_s."""
-    words = re.findall(r"[a-z]+", name.casefold())
-    return next((MEASURES[word] for word in words if word in MEASURES), None)
+def _with_points(chosen: dict[str, ColumnChoice], sample: LakeSample) -> dict[str, ColumnChoice]:
+    """Make the column of training steps, or of other checkpoints, a part of the model, which would pool them."""
+    used = {name for choice in chosen.values() for name in choice.names}
+    problem = [name for key in ("benchmark", "subject", "problem_id") for name in chosen[key].names]
+    for name, column in sample.columns.items():
+        if name not in used and _is_part(column) and is_point(column, sample.rows, chosen["model"].names, problem):
+            return _as_point(chosen, column, "most problems were tried at several of its values")
+    return chosen
+
+
+def _as_point(chosen: dict[str, ColumnChoice], column: Column, why: str) -> dict[str, ColumnChoice]:
+    """Name a column as the step of its model if its values are numbers, else as a part of the model."""
+    if column.kind == "integer":
+        return chosen | {"step": ColumnChoice(column.name, f"by its name; {column.summary}; {why}")}
+    return chosen | {"model": replace(chosen["model"], why=f"{chosen['model'].why}; {why}", added=column.name)}
 
 
 def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> InferredConfig:
     """Add the column under which no attempt has two verdicts; without one, rows are not identified by attempt."""
     chosen, protocol = dict(inferred.columns), inferred.protocol
     reasons: dict[str, str] = {}
-    keys = [name for key in ("benchmark", "subject", "model", "problem_id", "attempt") for name in chosen[key].names]
+    named = ("benchmark", "subject", "model", "step", "problem_id", "attempt")
+    keys = [name for key in named if key in chosen for name in chosen[key].names]
     keys += [column.name for column in protocol]
     outcomes = [name for key in ("passed", "score") if (name := chosen[key].column)]
     conflicts = sample.rows.head(0)
@@ -128,11 +141,11 @@ def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> Inferred
     added = _separating_column(sample, conflicts, keys, outcomes, chosen["model"].column) if number else None
     if added is not None:
         reason = f"without {added.name}, {number:,} attempts have conflicting verdicts"
-        model, problem = chosen["model"], chosen["problem_id"]
+        problem = chosen["problem_id"]
         if not SETS.isdisjoint(words_of(added.name)) and _is_part(added) and problem.added is None:
             chosen["problem_id"] = replace(problem, why=f"{problem.why}; {reason}", added=added.name)
-        elif model.column is not None and _is_variant(added) and _is_part(added):
-            chosen["model"] = replace(model, why=f"{model.why}; {reason}", added=added.name)
+        elif chosen["model"].column is not None and _is_variant(added) and _is_part(added) and "step" not in chosen:
+            chosen = _as_point(chosen, added, reason)
         else:
             protocol += (added,)
             reasons[added.name] = f"{reason}; if its values are sets of problems, name it as subject instead"
@@ -176,15 +189,18 @@ def _with_set(choice: ColumnChoice, sample: LakeSample, chosen: dict[str, Column
 
 def _numbers(rows: pl.DataFrame, inferred: InferredConfig) -> str:
     """Return what the settings make of the rows, so that a wrong guess is visible."""
-    keys = {key: list(inferred.columns[key].names) for key in ("benchmark", "subject", "problem_id", "model")}
+    named = ("benchmark", "subject", "problem_id", "model", "step")
+    keys = {key: list(inferred.columns[key].names) if key in inferred.columns else [] for key in named}
     if inferred.missing:
         return ""
     problem = [*keys["benchmark"], *keys["subject"], *keys["problem_id"]]
-    attempt = [*problem, *keys["model"], *(each.name for each in inferred.protocol)]
+    attempt = [*problem, *keys["model"], *keys["step"], *(each.name for each in inferred.protocol)]
     sizes = rows.group_by(attempt).len()["len"].unique().sort().to_list()
     models, problems = (rows.select(names).n_unique() for names in (keys["model"], problem))
     each = " to ".join(f"{size:,d}" for size in sizes[:: max(1, len(sizes) - 1)])
-    parts = [plural(models, "model"), plural(problems, "problem"), f"{each} rows per model and problem"]
+    steps = [plural(rows[name].n_unique(), "step") for name in keys["step"]]
+    per = f"{each} row{'s' * (each != '1')} per model{', step' * bool(steps)} and problem"
+    parts = [plural(models, "model"), *steps, plural(problems, "problem"), per]
     if (name := inferred.columns["passed"].column) is not None:
         number = pl.Int64 if rows[name].dtype.is_numeric() else pl.String
         verdict = rows[name].cast(number).cast(pl.String).drop_nulls()

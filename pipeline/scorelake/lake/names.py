@@ -36,6 +36,8 @@ PROVENANCE = _set("""
 """Words in names of columns that change nothing of what is measured."""
 VARIANTS = _set("checkpoint ckpt step steps iteration iter revision rev snapshot version adapter lora quantization")
 """Words in names of columns that tell variants of a model apart."""
+POINTS = _set("checkpoint ckpt step iteration iter")
+"""Those of them that are points of one training run; not `steps`, which agents take."""
 SETS = _set("task dataset split config subset suite category domain topic section part exam language lang year")
 """Words in names of columns whose values are sets of problems."""
 _FAILURES = _set("fail fails failed failure error errored wrong incorrect loss lost unsolved unresolved unsuccessful")

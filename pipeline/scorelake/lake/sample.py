@@ -18,7 +18,7 @@ import pyarrow as pa
 from scorelake.errors import DataError
 from scorelake.lake.download import local_copy
 from scorelake.lake.listing import LakeListing
-from scorelake.lake.names import names_setting
+from scorelake.lake.names import POINTS, names_setting, words_of
 from scorelake.settings import COMPOSITE, Settings
 from scorelake.storage import parquet
 from scorelake.storage.disk import first_line, is_remote
@@ -181,6 +181,16 @@ def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(even, how="diagonal_relaxed")
 
 
+def is_point(column: Column, rows: pl.DataFrame, model: Sequence[str], problem: Sequence[str]) -> bool:
+    """Return whether values are points of a training run: a name as for them, and most problems tried at most."""
+    if POINTS.isdisjoint(words_of(column.name)) or not model or not problem or len(column.distinct) < 2:
+        return False
+    tried = pl.struct(problem).n_unique()
+    points = rows.drop_nulls(column.name).group_by(*model, column.name).agg(tried.alias("tried"))
+    shares = points.join(rows.group_by(model).agg(tried.alias("all")), on=model).filter(pl.len().over(model) > 1)
+    return 2 * shares.filter(2 * pl.col("tried") >= pl.col("all")).height > shares.height
+
+
 def one_line(text: str) -> str:
     """Replace control characters, so that the text cannot end the line or comment that it is in."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
@@ -192,7 +202,7 @@ def pooled_in_lake(lake: LakeListing, settings: Settings, quarantine: Sequence[t
     lake = replace(lake, files=tuple(file for file in lake.files if file.name not in broken))
 
     def is_unused(name: str) -> bool:
-        return names_setting(name) and name not in settings.used
+        return (names_setting(name) or not POINTS.isdisjoint(words_of(name))) and name not in settings.used
 
     files = FILES if is_remote(lake.root) else MAX_FILES
     try:
@@ -212,7 +222,9 @@ def pooled_settings(rows: pl.DataFrame, settings: Settings) -> list[str]:
     warnings = []
     for name in rows.columns:
         column = Column(name, "", rows[name])
-        if name in settings.used or not column.is_setting:
+        problems = [*parts["benchmark"], *parts["subject"], *parts["problem_id"]]
+        point = name not in settings.used and is_point(column, rows, parts["model"], problems)
+        if name in settings.used or not (column.is_setting or point):
             continue
         problem = parts["subject"] + parts["problem_id"] if column.kind == "text" else []
         groups = rows.group_by(*parts["benchmark"], *parts["model"], *problem)
@@ -221,7 +233,9 @@ def pooled_settings(rows: pl.DataFrame, settings: Settings) -> list[str]:
         counts = rows[name].value_counts().sort("count", name, descending=[True, False], nulls_last=True).rows()
         values = ", ".join(f"{value} ({number:,} rows)" for value, number in counts[:5])
         more = f", and {len(counts) - 5:,} more values" if len(counts) > 5 else ""
-        columns = f"columns = [{toml_text(name)}] keeps them apart, [columns] carry = [{toml_text(name)}] accepts it"
+        apart = f"step = {toml_text(name)}" if point else f"columns = [{toml_text(name)}]"
+        fix = f"[{'columns' if point else 'protocol'}] {apart} keeps them apart, "
+        fix += f"[columns] carry = [{toml_text(name)}] accepts it"
         what = f"{values}{more}, of {rows.height:,} rows looked at"
-        warnings.append(f"rows that differ in {name} are pooled: {what}; [protocol] {columns}")
+        warnings.append(f"rows that differ in {name} are pooled: {what}; {fix}")
     return warnings
