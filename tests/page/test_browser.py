@@ -262,13 +262,10 @@ def test_benchmark_protocol_and_subject(page: Page, pages: Path, outputs: dict[s
 def test_a_pinned_model_joins_the_history(page: Page) -> None:
     page.open("busy", f"{MATHS}&pin=alone&pin=nobody")
     section = "document.querySelector('.history')"
-    lines = f"return {section}.querySelectorAll('svg .line').length"
+    lines = f"return {section}.querySelectorAll('svg.wide .line').length"
     assert page.js(lines) == 4
-    assert page.js(f"return {section}.querySelectorAll('svg .changed').length") == 2
+    assert page.js(f"return {section}.querySelectorAll('svg.wide .changed').length") == 2
     assert page.js(f"return {section}.querySelector('.legend').lastChild.textContent") == "alone"
-    column = page.js(f"return [...{section}.querySelectorAll('td.pinned')].map(td => td.textContent)")
-    _, score, interval = dict(zip(page.names(), page.board(), strict=True))["alone"]
-    assert column[-1] == f"{score}% ({interval})"
     page.js("document.querySelector('.pin[aria-pressed=true]').click()")
     assert page.js(lines) == 3
     assert page.js(f"return {section}.querySelectorAll('.pinned').length") == 0
@@ -350,7 +347,7 @@ def test_print_is_light_and_complete(page: Page) -> None:
     assert page.js("return [...document.querySelectorAll('.board')].map(e => e.checkVisibility())") == [True] * 3
     assert page.js("return [...document.querySelectorAll('details:not(#controls)')].every(e => e.open)")
     inside = "[...document.querySelectorAll('details:not(#controls) table, pre')]"
-    assert page.js(f"return {inside}.map(e => e.getBoundingClientRect().height > 20)") == [True] * 11
+    assert set(page.js(f"return {inside}.map(e => e.getBoundingClientRect().height > 20)")) == {True}
     page.open("heavy")
     assert len(page.names()) == 50
     page.media("print")

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from counted import rows, scored
-from looked_at import plain
+from looked_at import model, plain
 from scorelake.page.build import build_page
-from scorelake.page.svg import Place, frontier_chart
+from scorelake.page.svg import WIDE, frontier_chart
 
 
 def test_series_have_curves_and_a_table(tmp_path: Path) -> None:
@@ -58,12 +58,33 @@ def test_costs_have_a_frontier_and_a_table(tmp_path: Path) -> None:
         assert f"{row['model']}: {row['score']:.3f} at {row['cost']:.4g}" in section
         assert row["on_front"] == (row["model"] != "wasteful")
     assert len(re.findall('class="line frontier"', section)) == 2
-    assert "within a budget" in section
+    assert "must not cost more than a budget (usd)" in section
+    assert "until solved, at most k times" in section
+
+
+def test_partial_models_forecasts_and_gates_are_the_rows_of_their_tables(tmp_path: Path) -> None:
+    counts = [row for i in range(3) for row in model(f"m{i}", [(i + j) % 5 for j in range(40)], 4)]
+    counts += model("half", [3, 4, 2, 4] * 5, 4)
+    rule = {"candidate": "m*", "base": "m0", "margin": 0.5}
+    out = scored(tmp_path, counts, metrics={"names": ["pass@1", "pass@8"]}, gates={"rule": [rule]})
+    page = build_page(out)
+    (row,) = rows(out, "FROM adjusted WHERE share_tried < 1")
+    interval = f"{100 * row['lo_adjusted']:.1f} to {100 * row['hi_adjusted']:.1f}"
+    assert f"<td>50%</td><td>81.3</td><td>{100 * row['value_adjusted']:.1f} ({interval})</td>" in page
+    for row in rows(out, "FROM forecast"):
+        about = f"{100 * row['lo']:.1f} to {100 * row['hi']:.1f}"
+        assert f"<td>forecast {100 * row['value']:.1f} ({about})</td>" in page
+    assert 'class="line dotted"' in page
+    verdicts = rows(out, "FROM gate")
+    assert {row["verdict"] for row in verdicts} == {"pass"}
+    for row in verdicts:
+        cells = f"<td>m0</td><td>pass@1</td><td>{row['lift']:+.4f}</td><td>{row['lo']:+.4f} to {row['hi']:+.4f}</td>"
+        assert f'<span class="gate pass">pass</span></td>{cells}<td>-0.5000</td>' in page
 
 
 def test_labels_of_a_frontier_do_not_overlap() -> None:
-    places = [Place(f"model-{i}", (1 + i / 50, 1.0, 2.0), (0.5 + i / 500, 0.4, 0.6), True, True) for i in range(20)]
-    chart = frontier_chart(places, ((520, 320), (46, 122, 12, 30)), "t")
+    places = [(f"model-{i}", (1 + i / 50, 1.0, 2.0), (0.5 + i / 500, 0.4, 0.6), True, True) for i in range(20)]
+    chart = frontier_chart(places, WIDE, "t")
     found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">(model-\d+)', chart)
     shift = {"start": 0.0, "end": 1.0, "middle": 0.5}
     boxes = [(float(x) - shift[anchor] * 7 * len(name), float(y), 7 * len(name)) for x, y, anchor, name in found]
@@ -73,4 +94,5 @@ def test_labels_of_a_frontier_do_not_overlap() -> None:
 
 
 def test_nothing_of_it_appears_without_series_and_measures(tmp_path: Path) -> None:
-    assert 'class="figures"' not in build_page(plain(tmp_path))
+    page = build_page(plain(tmp_path))
+    assert [name for name in ("series", "costs", "gates") if f'<section class="{name}">' in page] == []

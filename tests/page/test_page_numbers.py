@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import scorelake as sl
 from counted import Row, rows
 from looked_at import LONG, Tables, busy, script_data
 from scorelake.page.build import build_page
@@ -104,16 +105,18 @@ def test_script_data(board: Board, out: Path, data: dict[Board, dict[str, Any]])
 
 
 @each_board
-def test_curves(board: Board, out: Path, parts: dict[Board, str]) -> None:
-    head, *body = _table(parts[board], "Percent at each k")
-    cells = {(row[0], row[1], k): cell for row in body for k, cell in zip(head[2:], row[2:], strict=True)}
+@pytest.mark.parametrize("family", ["pass@k", "pass^k"])
+def test_curves(board: Board, family: str, out: Path, parts: dict[Board, str]) -> None:
+    head, *body = _table(parts[board], f"{family}, %")
+    cells = {(name, row[0]): cell for row in body for name, cell in zip(head[1:], row[1:], strict=True)}
     points = rows(
-        out, f"FROM curve WHERE {_where(board, None)} AND value IS NOT NULL AND k IN (1, 2, 3, 4, 6, 8, 12, 16, 24)"
+        out,
+        f"FROM curve WHERE {_where(board, None)} AND family = '{family}' AND value IS NOT NULL "
+        "AND k IN (1, 2, 3, 4, 6, 8, 12, 16, 24)",
     )
     assert len(points) == sum(cell != "\u2013" for cell in cells.values())
     for p in points:
-        star = "" if p["scored"] == 1 else "*"
-        assert cells[shorten(p["model"], 60), p["family"], str(p["k"])] == _percent(p["value"]) + star
+        assert cells[p["model"], str(p["k"])] == _percent(p["value"]) + "*" * (p["scored"] < 1)
 
 
 @each_board
@@ -148,22 +151,19 @@ def test_history(board: Board, out: Path, parts: dict[Board, str], data: dict[Bo
     by_run = {(f"{row['started']:%Y-%m-%d %H:%M}", row["number"], row["model"]): row for row in scores}
     numbers = sorted({row["number"] for row in scores})
     head, *body = _table(parts[board], "pass@1 with interval, by run")
-    assert head[:2] == ["Run", "Changed"]
     assert len(numbers) == 4
-    for number, (when, _, *cells) in zip(numbers, body, strict=True):
-        for name, cell in zip(head[2:], cells, strict=True):
-            row = by_run[when, number, name]
+    for number, (when, *cells) in zip(numbers, body, strict=True):
+        for name, cell in zip(head[1:], cells, strict=True):
+            row = by_run[when[:16], number, name]
             assert cell == f"{_percent(row['value'])}% ({_between(row)})"
-    for model, line in zip(data[board]["models"], data[board]["history"]["rows"], strict=True):
-        assert [cell for cell in line if cell] == [
-            [pytest.approx(row[end] * 1e6, abs=1.5) for end in ("value", "lo", "hi")]
-            for row in scores
-            if row["model"] == model
+    for model, line in zip(data[board]["models"], data[board]["points"]["history"], strict=True):
+        assert [point[1:4] for point in line] == [
+            [round(row[end] * 1e4) for end in ("value", "lo", "hi")] for row in scores if row["model"] == model
         ]
-    changes = [row[1] for row in body]
+    changes = [row[0][18:] for row in body]
     more = "30 problems before, 33 now" if board == ("maths", "0.2") else ""
     assert changes == ["", "", more, "settings changed: compare.min_problems"]
-    assert parts[board].count('class="changed"') == sum(map(bool, changes))
+    assert parts[board].count('class="changed"') == 2 * sum(map(bool, changes)), "a wide and a narrow chart"
 
 
 def test_largest_changes(out: Path, parts: dict[Board, str]) -> None:
@@ -180,18 +180,24 @@ def test_largest_changes(out: Path, parts: dict[Board, str]) -> None:
 
 @each_board
 def test_budget(board: Board, out: Path, parts: dict[Board, str]) -> None:
+    """The last columns are the answers of `scorelake plan`."""
     z = NormalDist().inv_cdf(0.975)
-    _, *body = _table(parts[board], "Approximate half-width")
+    head, *body = _table(parts[board], "Approximate half-width")
     cells = {name: row for name, *row in body}
     budget = rows(out, f"FROM budget WHERE {_where(board, None)}")
+    target = float(re.findall("\u00b1(.*)", head[-1])[0]) / 100
+    plans = sl.plan(str(out), f"half-width {target:g}", board[0])
+    needs = {need.about: need for need in plans if board[1] in need.protocol}
     assert set(cells) == {shorten(row["model"], 60) for row in budget}
     for row in budget:
-        share, problems = (f"{100 * x:.0f}%" for x in (row["share_attempts"], 1 - row["share_attempts"]))
-        assert cells[shorten(row["model"], 60)] == [
-            *(f"±{100 * z * x:.1f}" for x in (row["se"], row["se_endless_attempts"], row["se"] / 2**0.5)),
-            f"{share} of the variance is from attempts, {problems} from problems",
-            share,
+        need = needs[f"{row['model']}, half-width {target:g}"]
+        share = f"{row['share_attempts']:.0%}"
+        assert [cell.strip() for cell in cells[shorten(row["model"], 60)]] == [
             f"{row['problems']} \u00d7 {row['attempts_per_problem']:.1f}",
+            *(f"±{100 * z * x:.1f}" for x in (row["se"], row["se_endless_attempts"], row["se"] / 2**0.5)),
+            share,
+            f"{need.problems_needed:,.0f}",
+            f"{need.attempts_needed:,.0f}" if need.attempts_needed else "not possible",
         ]
 
 

@@ -16,8 +16,8 @@ from scorelake.errors import StorageError, UsageError
 from scorelake.page import svg
 from scorelake.page.build import read_file
 from scorelake.page.details import problems
-from scorelake.page.figures import board_costs, board_series, cost_chart, series_chart
-from scorelake.page.sections import CURVES, BoardView, board_views, curve_points, leaderboard
+from scorelake.page.figures import CURVES, curve_figure, curve_points, frontier, series
+from scorelake.page.sections import BoardView, Figure, board_costs, board_views, leaderboard
 from scorelake.read.board import Facts, Reader, facts, opened
 from scorelake.read.format import check_names, shorten
 from scorelake.read.sentences import title
@@ -196,18 +196,18 @@ class Plots:
 
 def _leaderboard(view: BoardView) -> Panel:
     table = leaderboard(view)
-    rows = [*table["ranked"], *table["unranked"]]
+    rows, scale = [*table["ranked"], *table["unranked"]], view.scale
     shown, omitted = rows[: view.top], len(rows) - view.top
     width = WIDTH - PAD - _AXIS
     parts = [_inset(table["axis"], _AXIS, HEAD - 16, width, 14)]
     for i, row in enumerate(shown):
-        y = HEAD + i * _ROW
-        at = {"y": y + _ROW / 2 + 4}
+        y, line = HEAD + i * _ROW, row["line"]
+        at, score = {"y": y + _ROW / 2 + 4}, line.score(scale) + scale.unit
         parts += [
-            svg.element("text", row["rank"], x=PAD + 28, **at, text_anchor="end"),
+            svg.element("text", line.rank_range, x=PAD + 28, **at, text_anchor="end"),
             svg.element("text", shorten(row["name"], 26), x=PAD + 40, **at, class_="ink"),
-            svg.element("text", row["score"] + table["unit"], x=_SCORE, **at, text_anchor="end", class_="ink strong"),
-            svg.element("text", row["range"], x=_RANGE, **at, text_anchor="end"),
+            svg.element("text", score, x=_SCORE, **at, text_anchor="end", class_="ink strong"),
+            svg.element("text", scale.between(line.lo, line.hi), x=_RANGE, **at, text_anchor="end"),
             _inset(row["plot"], _AXIS, y, width, _ROW),
         ]
     end = HEAD + len(shown) * _ROW
@@ -224,42 +224,32 @@ def _curves(view: BoardView, models: Sequence[str], family: str | None) -> Panel
     drawn = [key for key in product(families, names) if key in points]
     if not drawn:
         return None
-    largest = max(point.x for key in drawn for point in points[key])
-    area = svg.PlotArea(*_FRAME, (1, max(largest, 2)), (0, 1), log=True)
-    series = [
+    lines = [
         svg.Series(key[0] if len(names) == 1 else view.label(key[1]), points[key], i)
         for i, key in enumerate(drawn, start=1)
     ]
     labels = list(dict.fromkeys(shorten(view.label(model), 26) for _, model in drawn))
     of = ", ".join(labels) if len(labels) <= 3 else f"{len(labels)} models"
     name = f"{title(view.board)}: {' and '.join(families)} of {of}"
-    chart = svg.curve_chart(series, area, name, labelled=True, bands=True)
-    return _framed(name, chart)
+    return _framed(name, curve_figure(lines, name, intervals="band"))
 
 
 def _series(view: BoardView, runs: Sequence[str]) -> Panel | None:
-    by_metric = board_series(view)
-    found = next(
-        ([each for each in every if each.model in (runs or [each.model])] for every in by_metric.values()), []
-    )
-    check_names("series", [each.model for every in by_metric.values() for each in every], runs)
-    return (
-        _framed(f"{title(view.board)}: {found[0].metric} over steps", series_chart(view, found, _FRAME))
-        if found
-        else None
-    )
+    check_names("series", view.reader.names("model", "series"), runs)
+    sections = series(view, runs)
+    return _framed(f"{title(view.board)}: {view.metric} over steps", sections[0].figures[0]) if sections else None
 
 
 def _frontier(view: BoardView, measure: str | None) -> Panel | None:
-    rows = board_costs(view)
-    check_names("measure", sorted({row["measure"] for row in rows}), [measure])
-    rows = [row for row in rows if row["measure"] == (measure or rows[0]["measure"])]
-    name = f"{title(view.board)}: score against {measure or (rows and rows[0]['measure'])}"
-    return _framed(name, cost_chart(view, rows, _FRAME)) if rows else None
+    by_measure = board_costs(view)
+    check_names("measure", sorted(by_measure), [measure])
+    chosen = measure or next(iter(by_measure), "")
+    name = f"{title(view.board)}: score against {chosen}"
+    return _framed(name, frontier(view, by_measure[chosen])) if chosen else None
 
 
-def _framed(name: str, chart: Markup) -> Panel:
-    return name, HEAD + _FRAME[0][1], [_inset(chart, PAD, HEAD - 14, *_FRAME[0])]
+def _framed(name: str, figure: Figure) -> Panel:
+    return name, HEAD + _FRAME[0][1], [_inset(figure.draw(_FRAME), PAD, HEAD - 14, *_FRAME[0])]
 
 
 def _matrix(view: BoardView) -> Panel | None:

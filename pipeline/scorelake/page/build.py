@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -18,11 +19,22 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from scorelake import metrics
-from scorelake.page import figures, svg
-from scorelake.page.details import history, packed_pairs, pair_matrix, problems
-from scorelake.page.sections import MANY, MATRIX, BoardView, board_views, budget, curves, leaderboard, subjects
-from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows, facts, opened, overall_rows
-from scorelake.read.format import Scale, labels
+from scorelake.page import svg
+from scorelake.page.details import packed_pairs, pair_matrix, problems
+from scorelake.page.figures import costs, curves, history, series
+from scorelake.page.sections import (
+    MANY,
+    MATRIX,
+    QUERIES,
+    BoardView,
+    board_views,
+    budget,
+    leaderboard,
+    query_section,
+    subjects,
+)
+from scorelake.read.board import BoardRows, Facts, OverallRows, Reader, board_rows, facts, opened, overall_rows
+from scorelake.read.format import labels
 from scorelake.read.report import warnings
 from scorelake.read.sentences import RANK_RANGE, verdict
 from scorelake.read.sentences import title as board_title
@@ -41,6 +53,12 @@ _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_i
 Json = dict[str, Any]
 Part = list[tuple[Json, str, Any]]
 """Entries to add: the dictionary, the key and the value."""
+SECTIONS: dict[str, Callable[[BoardView], Any]] = {
+    **{"board": leaderboard, "curves": curves, "pairs": pair_matrix, "subjects": subjects, "problems": problems},
+    **{"history": history, "series": series, "costs": costs, "budget": budget},
+    **{kind: partial(query_section, kind) for kind in QUERIES},
+}
+"""What the template shows of a board. Those of `Section` are drawn alike, the others have their own markup."""
 MAX_SUBJECT_ROWS = 60_000
 """With more rows by subject and metric there is no need to measure their size: they do not fit."""
 
@@ -72,10 +90,11 @@ def build_page(
         environment = Environment(loader=FunctionLoader(read_file), trim_blocks=True, lstrip_blocks=True, **options)
         environment.filters |= {"breakable": breakable, "visible": escape_controls}
         page = environment.get_template("template.html").render(
-            head=_head(output, reader, title),
+            head=_head(output, reader, views, title),
             warnings=grave,
             notes=notes,
-            overall=[(o.label, *o.cells(), o.notes) for o in overall_rows(reader, output.boards, chosen)],
+            overall=[_overall(each, views) for each in overall_rows(reader, output.boards, chosen)],
+            marker=lambda colour: svg.markers(colour - 1, (7, 7)),
             metric=chosen,
             rank_range=RANK_RANGE,
             boards=boards,
@@ -94,22 +113,24 @@ def build_page(
 
 
 def _sections(view: BoardView) -> Json:
-    return {
+    out = {name: section(view) for name, section in SECTIONS.items()}
+    return out | {
         "title": board_title(view.board),
         "metric": view.metric,
         "verdict": verdict(view.facts, view.board, view.metric),
-        "board": leaderboard(view),
-        "curves": curves(view),
-        "pairs": pair_matrix(view),
-        "subjects": subjects(view),
-        "problems": problems(view),
-        "history": history(view),
-        "budget": budget(view),
-        "figures": figures.sections(view),
     }
 
 
-def _head(output: Facts, reader: Reader, title: str | None) -> Json:
+def _overall(overall: OverallRows, views: list[BoardView]) -> Json:
+    """Return a table of models by benchmarks, whose heads link to the boards."""
+    head, rows = overall.cells()
+    names = [escape_controls(view.board.benchmark) for view in views]
+    boards = [{name, f"{name} ({view.metric})"} for name, view in zip(names, views, strict=True)]
+    links = [next((i for i, texts in enumerate(boards) if text in texts), None) for text in head]
+    return {"label": overall.label, "head": list(zip(head, links, strict=True)), "rows": rows, "notes": overall.notes}
+
+
+def _head(output: Facts, reader: Reader, views: list[BoardView], title: str | None) -> Json:
     """Return the title, the run and the row accounting."""
     run = output.run
     kinds = {"graded": "graded", "ungraded": "ungraded", "duplicates": "duplicate", "rejected": "rejected"}
@@ -123,7 +144,7 @@ def _head(output: Facts, reader: Reader, title: str | None) -> Json:
         "lake": escape_controls(lake),
         "version": run["version"],
         "rows": f"{run['rows_read']:,} attempts = {sums}",
-        "models": len(output.label),
+        "models": len({line.model for view in views for line in view.lines}),
         "problems": reader.rows(_PROBLEMS)[0][0],
         "median": reader.rows(_MEDIAN)[0][0],
     }
@@ -132,8 +153,7 @@ def _head(output: Facts, reader: Reader, title: str | None) -> Json:
 def _settings(output: Facts, reader: Reader) -> str:
     """Return the settings of the run that have a value, one per line."""
     rows = reader.rows("SELECT key, value FROM setting WHERE settings = ?", output.run["settings"])
-    values = {key: json.loads(value) for key, value in rows}
-    given = {key: value for key, value in values.items() if value or value in (0, False)}
+    given = {key: json.loads(value) for key, value in rows if value not in ('""', "null", "[]", "{}")}
     return "\n".join(
         escape_controls(f"{key} = {json.dumps(value, ensure_ascii=False)}") for key, value in given.items()
     )
@@ -159,25 +179,7 @@ def read_file(name: str) -> str:
     return (resources.files("scorelake.page") / name).read_text(encoding="utf-8")
 
 
-def script_data(views: list[BoardView], sections: list[Json], metric: str, max_bytes: int) -> Json:
-    """Return the data for the script that fits into max_bytes."""
-    names = labels(view.board.benchmark for view in views)
-    boards = [_board(view, parts, names[view.board.benchmark]) for view, parts in zip(views, sections, strict=True)]
-    data: Json = {"metric": metric, "top": views[0].top, "matrix": MATRIX, "many": MANY, "markers": svg.MARKERS}
-    data |= {"omitted": [], "boards": boards}
-    left = max_bytes - len(encode(data).encode())
-    for name, part in _optional_parts(views, sections, boards):
-        size = sum(len(encode({key: value}).encode()) for _, key, value in part or ())
-        if part is None or size > left:
-            data["omitted"].append(name)
-            continue
-        left -= size
-        for target, key, value in part:
-            target[key] = value
-    return data
-
-
-def encode(data: Json) -> str:
+def encode(data: Any) -> str:
     """Encode as JSON that no HTML parser takes for markup."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for char in "<>&\u2028\u2029":
@@ -185,63 +187,81 @@ def encode(data: Json) -> str:
     return text
 
 
-def _board(view: BoardView, sections: Json, benchmark: str) -> Json:
-    """Return a board at the metric of the page, with the problems and the history of the first models only."""
-    out: Json = {
-        "benchmark": benchmark,
-        "protocol": view.board.label,
-        "models": [view.label(line.model) for line in view.lines],
-        "overall": {"name": ""} | _scores(view, view.board),
-        "subjects": [],
-        "pairs": {},
-    }
-    if sections["curves"]:
-        out["curves"] = sections["curves"]["data"]
-    for name, rows in (("problems", "cells"), ("history", "rows")):
-        if sections[name]:
-            data = sections[name]["data"]
-            out[name] = data | {rows: data[rows][:MATRIX]}
-    return out
+def script_data(views: list[BoardView], sections: list[Json], metric: str, max_bytes: int) -> Json:
+    """Return the data for the script that fits into max_bytes."""
+    names = labels(view.board.benchmark for view in views)
+    boards = [
+        {
+            "benchmark": names[view.board.benchmark],
+            "protocol": view.board.label,
+            "models": [view.label(line.model) for line in view.lines],
+            "overall": {"name": "", **_scores(view, view.board)},
+            "subjects": [],
+            "pairs": {},
+            "points": {f.source: f.points for s in parts["curves"] for f in s.figures}
+            | {f.source: f.points[:MATRIX] for s in parts["history"] for f in s.figures},
+            "problems": parts["problems"] and _first_cells(parts["problems"]["data"]),
+        }
+        for view, parts in zip(views, sections, strict=True)
+    ]
+    data: Json = {"metric": metric, "top": views[0].top, "matrix": MATRIX, "many": MANY, "markers": svg.MARKERS}
+    data |= {"omitted": [], "boards": boards}
+    left = max_bytes - len(encode(data).encode())
+    for name, entries in _optional_parts(views, sections, boards):
+        size = sum(len(encode({key: value}).encode()) for _, key, value in entries or ())
+        if entries is None or size > left:
+            data["omitted"].append(name)
+            continue
+        left -= size
+        for target, key, value in entries:
+            target[key] = value
+    return data
+
+
+def _first_cells(data: Json) -> Json:
+    return data | {"cells": data["cells"][:MATRIX]}
 
 
 def _optional_parts(
     views: list[BoardView], sections: list[Json], boards: list[Json]
 ) -> Iterator[tuple[str, Part | None]]:
     """Yield the name and the entries of each optional part; None instead of entries that are clearly too large."""
-    paired = list(zip(views, boards, strict=True))
-    scores = [_subjects(view) for view in views]
-    yield "scores by subject", [(out, "subjects", by_name) for out, by_name in zip(boards, scores, strict=True)]
-    others = [(view, out, name) for view, out in paired for name in view.board.lines if name != view.metric]
-    metrics = [(out["overall"]["metrics"], name, _metric(view, view.board, name)) for view, out, name in others]
-    yield "other metrics", metrics
-    yield "pairs of all models", [(out, "pairs", packed_pairs(view)) for view, out in paired]
-    for part, rows in (("history", "rows"), ("problems", "cells")):
-        full = [(out, section[part]["data"]) for out, section in zip(boards, sections, strict=True) if section[part]]
-        yield f"the {part} of all models", [(out[part], rows, data[rows]) for out, data in full]
-    size = sum(len(view.lines) * len(rows) * len(view.board.lines) for view, rows in zip(views, scores, strict=True))
-    yield "other metrics by subject", None if size > MAX_SUBJECT_ROWS else _other_metrics(views, scores)
-
-
-def _subjects(view: BoardView) -> list[Json]:
-    """Return the subjects of a board at the metric of the page."""
-    subjects = _by_subject(view, view.metric)
-    names = labels(str(board.part) for board in subjects)
-    return [{"name": names[str(board.part)]} | _scores(view, board) for board in subjects]
+    shown = list(zip(views, sections, boards, strict=True))
+    subjects = [_by_subject(view, view.metric) for view in views]
+    labelled = [labels(str(part.part) for part in parts) for parts in subjects]
+    scores = [
+        [{"name": names[str(part.part)], **_scores(view, part)} for part in parts]
+        for view, parts, names in zip(views, subjects, labelled, strict=True)
+    ]
+    yield "scores by subject", [(board, "subjects", each) for board, each in zip(boards, scores, strict=True)]
+    others = [(view, board, name) for view, _, board in shown for name in view.board.lines if name != view.metric]
+    yield "other metrics", [(b["overall"]["metrics"], name, _metric(v, v.board, name)) for v, b, name in others]
+    yield "pairs of all models", [(board, "pairs", packed_pairs(view)) for view, _, board in shown]
+    histories = [
+        (b["points"], f.source, f.points) for _, parts, b in shown for s in parts["history"] for f in s.figures
+    ]
+    yield "the history of all models", histories
+    cells = [
+        (b["problems"], "cells", parts["problems"]["data"]["cells"]) for _, parts, b in shown if parts["problems"]
+    ]
+    yield "the problems of all models", cells
+    rows = sum(
+        len(view.lines) * len(parts) * len(view.board.lines) for view, parts in zip(views, subjects, strict=True)
+    )
+    if rows > MAX_SUBJECT_ROWS:
+        yield "other metrics by subject", None
+        return
+    every = [_by_subject(view) for view in views]
+    pairs = [
+        (v, *each) for v, s, parts in zip(views, scores, every, strict=True) for each in zip(s, parts, strict=True)
+    ]
+    by_subject = [(s["metrics"], name, _metric(v, part, name)) for v, s, part in pairs for name in part.lines]
+    yield "other metrics by subject", by_subject
 
 
 def _by_subject(view: BoardView, metric: str | None = None) -> list[BoardRows]:
-    boards = board_rows(view.reader, by_subject=True, metric=metric, of=view.board)
-    return boards if len(boards) > 1 else []
-
-
-def _other_metrics(views: list[BoardView], scores: list[list[Json]]) -> Part:
-    return [
-        (target["metrics"], name, _metric(view, board, name))
-        for view, subjects in zip(views, scores, strict=True)
-        for target, board in zip(subjects, _by_subject(view), strict=True)
-        for name in board.lines
-        if name not in target["metrics"]
-    ]
+    parts = board_rows(view.reader, by_subject=True, metric=metric, of=view.board)
+    return parts if len(parts) > 1 else []
 
 
 def _scores(view: BoardView, board: BoardRows) -> Json:
@@ -253,25 +273,24 @@ def _scores(view: BoardView, board: BoardRows) -> Json:
 
 
 def _metric(view: BoardView, board: BoardRows, name: str) -> Json:
-    """Return a board at one metric, with the models in the order of the page."""
-    scale = board.scale(name)
-    by_model = {line.model: line for line in board.lines[name]}
+    """Return a board at one metric: of each model value, lo, hi, its ranks, and 1 where problems are left out."""
+    scale, by_model = board.scale(name), {line.model: line for line in board.lines[name]}
     lines = [by_model.get(line.model) for line in view.lines]
     family, k = view.facts.families[name]
+    rows = [
+        line
+        and [
+            *scale.pack(line.value, line.lo, line.hi),
+            line.rank,
+            line.rank_lo,
+            line.rank_hi,
+            int(line.problems_scored < line.problems),
+        ]
+        for line in lines
+    ]
     return {
-        "family": family,
-        "k": k,
-        "percent": int(scale.percent),
-        "places": scale.places,
+        **{"family": family, "k": k, "percent": int(scale.percent), "places": scale.places},
         "verdict": verdict(view.facts, board, name),
-        "rows": [_row(line, scale) if line else 0 for line in lines],
-        "reasons": {
-            i: line.explanation for i, line in enumerate(lines) if line and line.rank is None and line.reason
-        },
+        "rows": [row or 0 for row in rows],
+        "reasons": {i: line.reason for i, line in enumerate(lines) if line and line.rank is None and line.reason},
     }
-
-
-def _row(line: Line, scale: Scale) -> list[float | None]:
-    """Return value, lo, hi, rank, rank_lo, rank_hi, and 1 where some problems have too few attempts."""
-    ranks = (line.rank, line.rank_lo, line.rank_hi)
-    return [*scale.pack(line.value, line.lo, line.hi), *ranks, int(line.problems_scored < line.problems)]

@@ -1,4 +1,4 @@
-// Charts and tables below the leaderboard, which follow the pins and the metric: curves, pairs, subjects, problems, history.
+// Charts and tables below the leaderboard, which follow the pins and the metric.
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const colour = (at) => `c${4 + (at % MAX_PINS)}`;
 const shape = (at, points) => draw("path", { class: "mark", d: points.map(([x, y]) => `M${x} ${y}${data.markers[at % data.markers.length]}`).join("") });
@@ -13,30 +13,61 @@ const legend = (list, names) => {
   });
 };
 
-// --- curves of pinned models, and of the one under the pointer ----------------------------------------------------
-const drawCurves = (names) => {
-  const families = board().curves;
-  if (!families) return;
-  for (const figure of all(boardNode(), ".curves figure")) for (const picture of all(figure, "svg.chart")) {
-    const [left, right, top, bottom, most, lo, hi] = picture.dataset.frame.split(" ").map(Number), box = picture.viewBox.baseVal;
-    const x = (k) => left + (most > 1 ? Math.log2(k) / Math.log2(most) : 0.5) * (box.width - left - right);
-    const y = (v) => top + ((hi - v / 1e4) / (hi - lo)) * (box.height - top - bottom);
-    const wide = right > 60;  // room for names at the ends of lines
+// --- pinned models, and the one under the pointer, in every chart that has data of all models -------------------------
+const frameOf = (picture) => {
+  const [left, right, top, bottom, x0, x1, y0, y1, log, percent] = picture.dataset.frame.split(" ").map(Number), box = picture.viewBox.baseVal;
+  const along = (x) => (x1 > x0 ? (log ? Math.log(x / x0) / Math.log(x1 / x0) : (x - x0) / (x1 - x0)) : 0.5);
+  return {
+    x: (value) => left + along(value) * (box.width - left - right),
+    y: (value) => top + ((y1 - value / (percent ? 1e4 : 1)) / (y1 - y0)) * (box.height - top - bottom),
+    wide: right > 60, top, bottom: box.height - bottom,
+  };
+};
+const drawPins = (names) => {
+  for (const picture of all(boardNode(), "svg[data-source]")) {
+    const source = picture.dataset.source, { x, y, wide } = frameOf(picture);
     picture.querySelector(".pins").replaceChildren(...names.flatMap((name, at) => {
-      const points = families[figure.dataset.family][board().models.indexOf(name)] || [];
+      const points = board().points[source][board().models.indexOf(name)] || [];
       if (!points.length) return [];
-      const group = draw("g", { class: colour(at) }), endPoints = (i, list) => list.map((p) => [x(p[0]), y(p[i])]);
-      const full = points.filter((p) => p[4]), partial = points.slice(Math.max(full.length - 1, 0));
-      group.append(draw("path", { class: "band", d: `${pathOf([...endPoints(3, points), ...endPoints(2, [...points].reverse())])}Z` }));
-      if (full.length) group.append(draw("path", { class: "line", d: pathOf(endPoints(1, full)) }));
-      if (partial.length > 1) group.append(draw("path", { class: "line dashed", d: pathOf(endPoints(1, partial)) }));
-      group.append(shape(3 + at, endPoints(1, points).map((p) => p.map((v) => v.toFixed(1)))));
-      const [ex, ey] = endPoints(1, points.slice(-1))[0];
+      const group = draw("g", { class: colour(at) }), ends = (i, list) => list.map((p) => [x(p[0]), y(p[i])]);
+      const full = points.filter((p) => p[4] === 2), partial = points.slice(Math.max(full.length - 1, 0));
+      group.append(draw("path", { class: "band", d: `${pathOf([...ends(3, points), ...ends(2, [...points].reverse())])}Z` }));
+      if (full.length) group.append(draw("path", { class: "line", d: pathOf(ends(1, full)) }));
+      if (partial.length > 1) group.append(draw("path", { class: "line dashed", d: pathOf(ends(1, partial)) }));
+      group.append(shape(3 + at, ends(1, points).map((p) => p.map((v) => v.toFixed(1)))));
+      const [ex, ey] = ends(1, points.slice(-1))[0];
       if (wide) group.append(draw("text", { class: "name", x: ex + 9, y: ey + 4 }, shorten(name.split("/").pop(), 15)));
       return [group];
     }));
   }
-  legend(boardNode().querySelector(".curves .legend"), names);
+  for (const section of all(boardNode(), "section:has(svg[data-source])")) legend(section.querySelector(".legend"), names);
+};
+
+// --- values at one place of a chart, by slider, arrow keys, click or tap: the rows of the table below it --------------
+const attachSlider = (figure) => {
+  const rows = all(figure, "tr[data-x]"), pictures = all(figure, "svg.chart");
+  if (rows.length < 2) return;
+  const heads = [...rows[0].closest("table").tHead.rows[0].cells].map((th) => th.textContent);
+  const slider = make("input", { type: "range", min: 0, max: rows.length - 1, value: rows.length - 1, "aria-label": `${heads[0]}: ${figure.querySelector("figcaption").textContent}` });
+  const readout = make("p", { class: "readout", "aria-live": "polite" }), place = make("p", { class: "slider" });
+  const show = () => {
+    const row = rows[slider.value], cells = [...row.cells].map((cell) => cell.textContent);
+    slider.setAttribute("aria-valuetext", `${heads[0]} ${cells[0]}`);
+    readout.replaceChildren(make("strong", {}, `${heads[0]} ${cells[0]}`), ...cells.slice(1).filter((text) => text).map((text, i) => make("span", {}, `${heads[i + 1]}: ${text}`)));
+    for (const picture of pictures) {
+      const { x, top, bottom } = frameOf(picture), line = picture.querySelector(".at") || picture.appendChild(draw("path", { class: "at" }));
+      line.setAttribute("d", `M${x(Number(row.dataset.x)).toFixed(1)} ${top}V${bottom}`);
+    }
+  };
+  slider.addEventListener("input", show);
+  for (const picture of pictures) picture.addEventListener("click", (e) => {
+    const box = picture.getBoundingClientRect(), { x } = frameOf(picture), clicked = ((e.clientX - box.left) / box.width) * picture.viewBox.baseVal.width;
+    const away = rows.map((row) => Math.abs(x(Number(row.dataset.x)) - clicked));
+    slider.value = away.indexOf(Math.min(...away));
+    show();
+  });
+  place.append(slider);
+  pictures[pictures.length - 1].after(place, readout);
 };
 
 // --- pairwise comparisons: the first models and the pinned ones, at the current metric -----------------------------
@@ -194,40 +225,4 @@ const drawDifferences = () => {
     body.append(tr);
   }
   box.append(table);
-};
-
-// --- scores over runs: the first models and the pinned ones --------------------------------------------------------
-const drawHistory = () => {
-  const section = boardNode().querySelector(".history"), its = board().history;
-  if (!section) return;
-  const picture = section.querySelector("svg.history-chart"), m = board().overall.metrics[defaultMetric()], unit = m.percent ? 1e6 : 1;
-  const pinned = state.pins.filter((name) => !its.first.includes(name) && its.rows[board().models.indexOf(name)]);
-  picture.original = picture.original || [...picture.children];  // as the server wrote them
-  legend(section.querySelector(".legend"), pinned);
-  historyColumns(section.querySelector(".fold table"), m, its, pinned);
-  if (!pinned.length) { picture.replaceChildren(...picture.original); return; }
-  const values = (name) => its.rows[board().models.indexOf(name)].map((v, i) => v && v[0] !== null && [i, ...v.map((end) => (end === null ? null : end / unit))]).filter(Boolean);
-  const names = [...its.first, ...pinned], ends = names.flatMap(values).flatMap((v) => v.slice(1)).filter((v) => v !== null);
-  const tick = ticks(Math.min(...ends), Math.max(...ends)), [lo, hi] = [tick[0], tick[tick.length - 1]], last = its.runs.length - 1;
-  const x = (i) => 46 + (i / last) * 574, y = (v) => 12 + ((hi - v) / (hi - lo || 1)) * 218;
-  const nodes = tick.map((t) => draw("text", { x: 39, y: y(t) + 4, "text-anchor": "end" }, `${Math.round(t * (m.percent ? 100 : 1) * 1e6) / 1e6}${m.percent ? "%" : ""}`));
-  nodes.push(draw("path", { class: "grid", d: tick.map((t) => `M46 ${y(t)}H620`).join("") }));
-  for (const [i, what] of Object.entries(its.changes)) { const mark = draw("path", { class: "changed", d: `M${x(i)} 12V230` }); mark.append(draw("title", {}, `${its.runs[i]}: ${what}`)); nodes.push(mark); }
-  names.forEach((name, at) => {
-    const points = values(name), group = draw("g", { class: at < its.first.length ? `c${at + 1}` : colour(at - its.first.length) });
-    const shift = 4 * (at - (names.length - 1) / 2);  // intervals of one run must not hide each other
-    group.append(draw("path", { class: "bars", d: points.filter((p) => p[2] !== null).map((p) => `M${x(p[0]) + shift} ${y(p[2])}V${y(p[3])}`).join("") }));
-    group.append(draw("path", { class: "line", d: pathOf(points.map((p) => [x(p[0]), y(p[1])])) }));
-    group.append(shape(at < its.first.length ? at : 3 + at - its.first.length, points.map((p) => [x(p[0]).toFixed(1), y(p[1]).toFixed(1)])));
-    nodes.push(group);
-  });
-  nodes.push(draw("text", { x: 46, y: 252 }, its.runs[0]), draw("text", { x: 620, y: 252, "text-anchor": "end" }, its.runs[last]));
-  picture.replaceChildren(...picture.original.slice(0, 2), ...nodes);
-};
-const historyColumns = (table, m, its, names) => {
-  all(table, ".pinned").forEach((cell) => cell.remove());
-  for (const name of names) {
-    table.tHead.rows[0].append(make("th", { scope: "col", class: "pinned" }, name));
-    its.rows[board().models.indexOf(name)].forEach((v, i) => table.tBodies[0].rows[i].append(make("td", { class: "pinned" }, v ? both(m, ...v) : DASH)));
-  }
 };

@@ -29,11 +29,10 @@ const render = (refill) => {
   if (refill) fillTable();
   sortRows();
   filterRows();
-  drawCurves(state.pins);
+  drawPins(state.pins);
   drawPairs();
   drawSubjects();
   if (board().problems) { drawHeatMap(); drawDifferences(); }
-  drawHistory();
   controls();
   saveState();
 };
@@ -78,7 +77,7 @@ const bindPrint = () => {  // all boards, all rows, everything unfolded
   paper.addEventListener("change", () => print(paper.matches));
   if (paper.matches) print(true);
 };
-const phone = matchMedia("(max-width: 52rem)");
+const phone = matchMedia("(max-width: 37.4rem)");
 const enhance = (node, its) => {
   for (const th of all(node, ".scores thead th[data-key]")) {
     const button = make("button", { type: "button" }), key = th.dataset.key;
@@ -89,24 +88,26 @@ const enhance = (node, its) => {
   for (const tr of rows(node)) {
     tr.home = tr.parentNode;
     const name = its.models[Number(tr.dataset.i)], mouse = (e) => e.pointerType === "mouse";
-    tr.addEventListener("pointerenter", (e) => { if (mouse(e)) drawCurves([...new Set([...state.pins, name])]); });
-    tr.addEventListener("pointerleave", (e) => { if (mouse(e)) drawCurves(state.pins); });
+    tr.addEventListener("pointerenter", (e) => { if (mouse(e)) drawPins([...new Set([...state.pins, name])]); });
+    tr.addEventListener("pointerleave", (e) => { if (mouse(e)) drawPins(state.pins); });
     tr.addEventListener("click", (e) => { if (phone.matches && !e.target.closest("button")) pin(name); });
   }
   node.querySelector(".more .all").addEventListener("click", () => update({ all: !state.all }));
   node.querySelector(".save-csv").addEventListener("click", () => saveCsv(node));
   node.querySelector(".copy-md").addEventListener("click", (e) => copyMarkdown(node, e.target));
   attachPairMatrix(node);
+  all(node, "figure").forEach(attachSlider);
   if (its.problems) attachHeatMap(node, its.problems);
 };
 
+for (const link of all(document, ".overall a")) link.addEventListener("click", () => { const b = data.boards[Number(link.hash.slice(2))]; selectBoard(b.benchmark, b.protocol); });
 boards.forEach((node, i) => enhance(node, data.boards[i]));
 bindControls();
 bindTheme();
 $("omitted").hidden = !data.omitted.length;
 $("omitted").textContent = `Omitted to keep the page small: ${data.omitted.join("; ")}. leaderboard.duckdb has all of it.`;
 $("controls").hidden = false;
-$("controls").open = !phone.matches;
+$("controls").open = $("intro").open = !phone.matches;
 document.documentElement.classList.add("js");
 loadState();
 render(location.hash.length > 1);

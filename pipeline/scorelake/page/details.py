@@ -1,17 +1,16 @@
-"""The sections below the leaderboard as plain data for the template: pairs, problems and history."""
+"""The sections below the leaderboard as plain data for the template: pairs and problems."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import chain, pairwise
+from itertools import chain
 from string import ascii_letters, digits
 from typing import Any
 
 from scorelake.page import svg
-from scorelake.page.sections import COLOURED, MANY, MATRIX, BoardView
+from scorelake.page.sections import MANY, MATRIX, BoardView
 from scorelake.read.format import DASH, Scale, shorten
-from scorelake.read.report import changed_settings, movers
 from scorelake.read.sentences import title
 from scorelake.text import escape_controls
 
@@ -26,6 +25,8 @@ LISTED, DRAWN = 24, 1000
 """Problems in a list; problems in the heat map."""
 MAX_CODES = 20_000
 """With more distinct (n, c), cells are rounded to percent."""
+BINS = 20
+"""Columns of the difficulty histogram."""
 JUDGED_FROM = 8
 """Suspicious problems are looked for from this number of models on."""
 
@@ -42,12 +43,6 @@ FROM problem_counts JOIN (
 WHERE benchmark = $benchmark AND protocol = $protocol AND n > 0 AND c IS NOT NULL GROUP BY model
 """
 Cell = tuple[int, int] | None
-RUNS = 60
-"""The last runs are drawn, at most this many."""
-_HISTORY = """
-SELECT run_id, started, model, problems, value, lo, hi FROM history
-WHERE benchmark = ? AND protocol = ? AND metric = ? AND number <= ? ORDER BY number
-"""
 
 
 def _pairs(view: BoardView, metric: str) -> dict[tuple[str, str], Pair]:
@@ -121,21 +116,20 @@ def _pack(value: float, percent: bool) -> float:
 
 
 def problems(view: BoardView) -> dict[str, Any] | None:
-    """Return the section about problems; None where problems are private."""
+    """Return the section about problems; None where problems are private, or with one only."""
     stats = view.dicts(_STATS) if view.problem_names != "none" else []
-    if not stats:
+    if len(stats) < 2:
         return None
     names = _names(view, stats)
     named = list(zip(names, stats, strict=True))
-    bins = svg.bin_difficulties(row["difficulty"] for row in stats)
+    counts = Counter(min(int(row["difficulty"] * BINS), BINS - 1) for row in stats)
     flags = {
         "Never solved": [name for name, row in named if row["never_solved"]][::-1],
         "Always solved by every model": [name for name, row in named if row["saturated"]],
         "Suspicious: solved by weak models, not by strong ones": [name for name, row in named if row["suspicious"]],
     }
     return {
-        "histogram": svg.difficulty_histogram(bins, f"Difficulty of {len(stats):,} problems of {title(view.board)}"),
-        "bins": svg.describe_bins(bins),
+        "bins": [(counts[i], i / BINS, 96 * counts[i] / max(counts.values())) for i in range(BINS)],
         "total": len(stats),
         "flags": [
             (flag, len(flagged), flagged[:LISTED], max(len(flagged) - LISTED, 0)) for flag, flagged in flags.items()
@@ -198,61 +192,3 @@ def _cells(view: BoardView, models: list[str], drawn: list[dict[str, Any]]) -> l
 def _step(n: int, c: int) -> int:
     """Return one of five steps: never, up to a third, up to two thirds, more, always."""
     return 0 if c == 0 else 4 if c == n else 1 + min(3 * c // n, 2)
-
-
-def history(view: BoardView) -> dict[str, Any] | None:
-    """Return the chart, its numbers and the largest changes; None with a single run."""
-    times, problems = {}, dict[str, int]()
-    scores: dict[str, dict[str, tuple[Any, ...]]] = {}
-    for run, started, model, count, *score in view.rows(_HISTORY, view.metric, view.facts.run["number"]):
-        times[run] = f"{started:%Y-%m-%d %H:%M}"
-        problems[run] = max(count, problems.get(run, 0))
-        if score[0] is not None:
-            scores.setdefault(model, {})[run] = tuple(score)
-    runs = list(times)[-RUNS:]
-    lines = [[scores.get(line.model, {}).get(run) for run in runs] for line in view.lines]
-    first = [i for i, line in enumerate(view.lines) if line.rank is not None and any(lines[i])][:COLOURED]
-    if len(runs) < 2 or not first:
-        return None
-    names = [view.label(view.lines[i].model) for i in first]
-    series = [
-        svg.Series(name, [svg.Point(x, *score) for x, score in enumerate(lines[i]) if score], colour)
-        for colour, (name, i) in enumerate(zip(names, first, strict=True), start=1)
-    ]
-    changes = _changes_at_runs(view, runs, problems)
-    scale, started = view.scale, [times[run] for run in runs]
-    title = f"{view.metric} over the last {len(runs)} runs"
-    return {
-        "chart": svg.history_chart(series, started, changes, scale.percent, title),
-        "legend": [(colour, name, svg.markers(colour - 1, (7, 7))) for colour, name in enumerate(names, start=1)],
-        "rows": [
-            (started[x], [scale.both(*score) if score else DASH for score in scores_of_run], changes.get(x, ""))
-            for x, scores_of_run in enumerate(zip(*(lines[i] for i in first), strict=True))
-        ],
-        "names": names,
-        "changed": bool(changes),
-        "movers": movers(view.reader, view.board, view.metric, view.facts.short, 10),
-        "data": {
-            "first": names,
-            "runs": started,
-            "changes": changes,
-            "rows": [[scale.pack(*score) if score else 0 for score in line] for line in lines],
-        },
-    }
-
-
-def _changes_at_runs(view: BoardView, runs: list[str], problems: dict[str, int]) -> dict[int, str]:
-    """Return what changed at a run, by its position: the problems, the settings or the version."""
-    by_id = {run["run_id"]: run for run in view.reader.dicts("FROM run")}
-    out = {}
-    for i, (old, new) in enumerate(pairwise(runs), start=1):
-        notes = []
-        if problems[old] != problems[new]:
-            notes.append(f"{problems[old]:,} problems before, {problems[new]:,} now")
-        if keys := changed_settings(view.reader, by_id[old], by_id[new]):
-            notes.append(f"settings changed: {', '.join(keys)}")
-        if by_id[old]["version"] != by_id[new]["version"]:
-            notes.append(f"scorelake {by_id[new]['version']}")
-        if notes:
-            out[i] = "; ".join(notes)
-    return out

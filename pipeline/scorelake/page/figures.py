@@ -1,116 +1,324 @@
-"""Sections of charts with their numbers in a table: scores over training steps, and score against cost."""
+"""Sections of charts with their numbers in tables: curves over k, history, training steps, and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
 from typing import Any
 
 from markupsafe import Markup
 
 from scorelake.page import svg
-from scorelake.page.sections import BoardView
-from scorelake.read.format import DASH, amount
-from scorelake.read.measures import FRONTIER, HEADS, cells, read_costs
-from scorelake.read.sentences import title
-from scorelake.read.series import RunSeries, read_series
-from scorelake.text import escape_controls
+from scorelake.page.sections import COLOURED, MANY, BoardView, Figure, Grid, Section, board_costs
+from scorelake.page.svg import Point, Series
+from scorelake.read.format import DASH, Scale, amount
+from scorelake.read.measures import FRONTIER, HEADS, cells
+from scorelake.read.report import changed_settings, movers
+from scorelake.read.series import read_series
+from scorelake.text import escape_controls, plural
 
-DRAWN, LISTED, NAMED = 200, 25, 24
-"""Points of a curve that are drawn, steps in a table, and problems in a list."""
-WIDE: svg.Frame = ((520, 320), (46, 122, 12, 30))
-NARROW: svg.Frame = ((328, 250), (42, 12, 12, 28))
+CURVES = {"pass@k": "at least one of k attempts passes", "pass^k": "all k attempts pass"}
+DRAWN, LISTED, COLUMNS, NAMED, RUNS = 200, 100, 12, 24, 60
+"""Points of a curve over steps; rows and columns of a table; problems in a list; runs of the history."""
+_COLOURS, _PERCENT = len(svg.MARKERS), Scale()
+
+_CURVES = """
+WITH made AS (
+    SELECT model, family, k, value, lo, hi, scored FROM curve
+    WHERE benchmark = $benchmark AND protocol = $protocol AND value IS NOT NULL AND family IN ('pass@k', 'pass^k')
+)
+FROM made UNION ALL
+SELECT model, 'pass@k', k, value, lo, hi, 0 FROM forecast WHERE benchmark = $benchmark AND protocol = $protocol
+    AND k > coalesce((SELECT max(k) FROM made WHERE made.model = forecast.model AND family = 'pass@k'), 0)
+ORDER BY k
+"""
+_HISTORY = """
+SELECT run_id, started, model, problems, value, lo, hi FROM history
+WHERE benchmark = ? AND protocol = ? AND metric = ? AND number <= ? ORDER BY number
+"""
+_COST_CURVE = """
+SELECT model, k, value, lo, hi, cost, cost_lo, cost_hi, solved_per_cost, solved_per_cost_lo, solved_per_cost_hi
+FROM cost_curve WHERE benchmark = ? AND protocol = ? AND measure = ? AND value IS NOT NULL AND cost > 0
+ORDER BY model, k
+"""
 _BUDGET = """
-SELECT model, budget, value, lo, hi FROM budget_curve
-WHERE benchmark = ? AND protocol = ? AND measure = ? ORDER BY model, budget
+SELECT model, budget, value, lo, hi FROM budget_curve WHERE benchmark = ? AND protocol = ? AND measure = ?
+    AND budget >= (SELECT min(budget) FROM budget_curve WHERE value > 0 AND measure = $3 AND benchmark = $1)
+    AND budget <= (SELECT max(least_budget) FROM (
+        SELECT arg_min(budget, (-value, budget)) AS least_budget FROM budget_curve
+        WHERE measure = $3 AND benchmark = $1 GROUP BY model))
+ORDER BY model, budget
+"""
+_STEP_COSTS = """
+SELECT s.model, s.step, m.value, m.lo, m.hi
+FROM (SELECT DISTINCT benchmark, protocol, model, step FROM series) AS s
+JOIN measure_summary AS m
+    ON m.benchmark = s.benchmark AND m.protocol = s.protocol AND m.model = concat(s.model, '@', s.step)
+WHERE s.benchmark = ? AND s.protocol = ? AND m.measure = ? ORDER BY ALL
+"""
+_CROSSOVER = """
+SELECT model, metric, metric_k, step_from, step_to, direction, lift, lift_k FROM crossover
+WHERE benchmark = ? AND protocol = ? ORDER BY ALL
 """
 
 
-def sections(view: BoardView) -> list[dict[str, Any]]:
-    """Return the sections that a board has: none without series and measures."""
-    by_measure = groupby(board_costs(view), key=lambda row: row["measure"])
-    return [*_series(view), *(_costs(view, measure, list(rows)) for measure, rows in by_measure)]
+def line_figure(
+    lines: Sequence[Series],
+    caption: str,
+    text: Callable[[Point], str],
+    across: str,
+    y: tuple[float, float] | None = None,
+    scale: Scale = _PERCENT,
+    names: Mapping[float, str] | None = None,
+    **drawn: Any,
+) -> Figure:
+    """Return a chart of lines, with a table of their values: a row for every x, a column for every coloured line.
 
+    `across` names the x axis; `names` are its values as text, and k, budgets and costs have a log axis. Without `y`
+    the other axis follows the values.
+    """
+    points = [p for line in lines for p in line.points]
+    xs = sorted({p.x for p in points})
+    is_log, ends = across in ("k", "Budget", "Cost"), (xs[0], xs[-1])
+    around = svg.value_ticks(x for p in points for x in (p.value, p.lo, p.hi))
+    ticks = svg.log_ticks(*ends) if is_log else svg.linear_ticks(ends)
+    if across == "k":
+        ticks = [(2.0**i, f"{2**i}" if i else "k = 1") for i in range(int(xs[-1]).bit_length())]
+    elif names:
+        ticks = [(end, names[end].partition(": ")[0]) for end in ends]
 
-def board_series(view: BoardView) -> dict[str, list[RunSeries]]:
-    """Return the series of a board by metric."""
-    found = [each for each in read_series(view.reader) if (each.benchmark, each.protocol) == view.key]
-    return {
-        metric: [each for each in found if each.metric == metric] for metric in dict.fromkeys(e.metric for e in found)
-    }
+    def draw(frame: svg.Frame) -> Markup:
+        area = svg.PlotArea(*frame, ends, y or (around[0], around[-1]), ticks, is_log, scale.percent)
+        return svg.line_chart(lines, area, caption, **drawn)
 
-
-def board_costs(view: BoardView) -> list[dict[str, Any]]:
-    return [row for row in read_costs(view.reader) if (row["benchmark"], row["protocol"]) == view.key]
-
-
-def _thin(points: Sequence[Any], count: int) -> list[Any]:
-    """Return at most so many of the points, evenly, the last included."""
-    step = max(1, -(-len(points) // count))
-    return list(points[::-1][::step][::-1])
-
-
-def series_chart(view: BoardView, found: Sequence[RunSeries], frame: svg.Frame, labelled: bool = True) -> Markup:
-    """Draw the curves of runs over their steps, with bands from lo to hi for the first seven."""
-    scale, metric = found[0].scale, found[0].metric
-    lines = [
-        svg.Series(
-            escape_controls(each.model),
-            [svg.Point(*point[:4]) for point in _thin(each.points, DRAWN)],
-            i if i <= len(svg.MARKERS) else None,
-        )
-        for i, each in enumerate(found, start=1)
+    rows, columns = svg.thin(xs, 30 if is_log else LISTED), [line for line in lines if line.has_column]
+    values = [{p.x: text(p) for p in line.points} for line in columns]
+    body = [
+        [names[x] if names else f"{x:g}" if x < 1e6 else f"{x:.0f}", *(row.get(x, DASH) for row in values)]
+        for x in rows
     ]
-    steps = sorted({point[0] for each in found for point in each.points})
-    ends = svg.value_ticks(x for line in lines for point in line.points for x in (point.value, point.lo, point.hi))
-    area = svg.PlotArea(*frame, (steps[0], steps[-1]), (ends[0], ends[-1]))
-    shown = [steps[0]]
-    for step in steps:
-        if min(area.distance(shown[-1], step), area.distance(step, steps[-1])) >= 60:
-            shown.append(step)
-    name = f"{metric} of {title(view.board)} over steps"
-    ticks = [(step, str(step)) for step in dict.fromkeys([*shown, steps[-1]])]
-    return svg.curve_chart(lines, area, name, labelled, bands=True, percent=scale.percent, x_ticks=ticks)
+    table = Grid(caption, [across, *(line.name for line in columns)], body, "Values of this chart", rows)
+    return Figure(caption, draw, table)
 
 
-def _series(view: BoardView) -> list[dict[str, Any]]:
-    by_metric = board_series(view)
-    if not by_metric:
+def curve_points(view: BoardView) -> dict[tuple[str, str], list[Point]]:
+    """Return the points of pass@k and pass^k by family and model, at k = 1, 2, 3, 4, 6, 8, 12, ... and forecasts."""
+    points: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    keys = dict(zip(("benchmark", "protocol"), view.key, strict=True))
+    for model, family, k, value, lo, hi, scored in view.reader.table(_CURVES, keys)[1]:
+        if scored == 0 or k // (k & -k) <= 3:  # the odd part of k is 1 or 3
+            points[family, model].append(Point(k, value, lo, hi, scored))
+    return points
+
+
+def curve_figure(lines: Sequence[Series], caption: str, **drawn: Any) -> Figure:
+    """Return a chart of curves over k."""
+    return line_figure(lines, caption, _curve_cell, "k", (0, 1), **drawn)
+
+
+def _curve_cell(point: Point) -> str:
+    """Return the percentage, with a star where it does not cover all problems."""
+    text = Scale().text(point.value)
+    if point.coverage == 0:
+        return f"forecast {text} ({Scale().between(point.lo, point.hi)})"
+    return text if point.coverage >= 1 else f"{text}*"
+
+
+def curves(view: BoardView) -> list[Section]:
+    """Return pass@k and pass^k over k."""
+    points, models = curve_points(view), [line.model for line in view.lines]
+    largest = max((int(curve[-1].x) for curve in points.values()), default=1)
+    if largest < 2:
         return []
-    first, panels, tables = next(iter(by_metric.values())), [], []
-    for metric, found in by_metric.items():
-        charts = [series_chart(view, found, frame, frame is WIDE) for frame in (WIDE, NARROW)]
-        panels.append((f"{metric} over steps, with intervals", charts[0] + charts[1]))
-        steps = _thin(sorted({point[0] for each in found for point in each.points}), LISTED)
-        values = [
-            {step: each.scale.both(*ends) for step, *ends in (p[:4] for p in each.points)} for each in found[:12]
+    figures = []
+    for family, caption in CURVES.items():
+        lines = [
+            Series(
+                view.label(model),
+                points[family, model],
+                i if i <= COLOURED else None,
+                i <= (COLUMNS if len(models) <= MANY else 6),
+            )
+            for i, model in enumerate(models, start=1)
+            if (family, model) in points
         ]
-        rows = [[str(step), *(row.get(step, DASH) for row in values)] for step in steps]
-        heads = ["Step", *(view.facts.short.get(each.model, escape_controls(each.model)) for each in found[:12])]
-        tables.append((f"Values of {metric}", f"{metric} with interval, at {len(rows)} steps", heads, rows))
-    problems = [
-        (f"{escape_controls(each.model)}: {kind} from the first to the last step", len(names), names)
+        packed = [_pack(points.get((family, model), []), 10_000) for model in models]
+        if lines:
+            figure = curve_figure(lines, f"{family}, %: {caption}", source=family)
+            figures.append(replace(figure, source=family, points=packed))
+    coverages = {point.coverage for curve in points.values() for point in curve}
+    notes = []
+    if any(0 < coverage < 1 for coverage in coverages) or any(curve[-1].x < largest for curve in points.values()):
+        notes.append(
+            "Dashed, *: some problems have fewer than k attempts. A line ends where too few problems have k."
+        )
+    if 0 in coverages:
+        notes.append(
+            "Dotted, with its interval: a forecast for more attempts than were made, from the distribution of "
+            "success rates over problems. It is no part of the leaderboard."
+        )
+    legend = [(i, view.label(model)) for i, model in enumerate(models[:COLOURED], 1)]
+    words, others = _gap(view, models[0], points), max(len(models) - COLOURED, 0)
+    return [Section("curves", "pass@k and pass^k", words, figures, legend, others, notes=notes)]
+
+
+def _pack(points: Iterable[Point], unit: int) -> list[list[float]]:
+    """Return x; value, lo and hi in these units; and 2 where all problems are covered, 0 for a forecast."""
+    ends = [(p.value, p.value if p.lo is None else p.lo, p.value if p.hi is None else p.hi) for p in points]
+    scores = [[round(unit * x) if unit > 1 else x for x in values] for values in ends]
+    return [[int(p.x), *score, p.kind] for p, score in zip(points, scores, strict=True)]
+
+
+def _gap(view: BoardView, model: str, points: Mapping[tuple[str, str], Sequence[Point]]) -> list[str]:
+    """Describe the distance between both curves of a model."""
+    up, down = ({p.x: p for p in points.get((family, model), ()) if p.coverage} for family in CURVES)
+    common = [x for x in up if x in down and up[x].coverage >= 1] or [x for x in up if x in down]
+    if not common or up[common[-1]].value == down[common[-1]].value:
+        return []
+    k, text = int(common[-1]), Scale().text
+    a, b = up[k].value, down[k].value
+    return [
+        f"{view.label(model)} solves {text(a)}% of the problems at least once in {plural(k, 'attempt')} and "
+        f'{text(b)}% every time. {text(a - b)} points separate "solved at least once in {k}" from '
+        '"solved every time".'
+    ]
+
+
+def history(view: BoardView) -> list[Section]:
+    """Return scores over runs, their numbers and the largest changes; nothing with a single run."""
+    times, problems, points = {}, dict[str, int](), defaultdict[str, dict[str, Any]](dict)
+    for run, started, model, count, *score in view.rows(_HISTORY, view.metric, view.facts.run["number"]):
+        times[run] = f"{started:%Y-%m-%d %H:%M}"
+        problems[run] = max(count, problems.get(run, 0))
+        if score[0] is not None:
+            points[model][run] = score
+    runs, scale = list(times)[-RUNS:], view.scale
+    lines = [
+        [Point(x, *points[each.model][run]) for x, run in enumerate(runs) if run in points[each.model]]
+        for each in view.lines
+    ]
+    first = [i for i, line in enumerate(view.lines) if line.rank is not None and lines[i]][:COLOURED]
+    if len(runs) < 2 or not first:
+        return []
+    changes = _changes_at_runs(view, runs, problems)
+    names = {x: ": ".join(filter(None, (times[run], changes.get(x)))) for x, run in enumerate(runs)}
+    ends = svg.value_ticks(x for line in lines for p in line for x in (p.value, p.lo, p.hi))
+    figure = line_figure(
+        [Series(view.label(view.lines[i].model), lines[i], colour) for colour, i in enumerate(first, start=1)],
+        f"{view.metric} with interval, by run",
+        lambda p: scale.both(p.value, p.lo, p.hi),
+        "Run",
+        (ends[0], ends[-1]),
+        scale,
+        {float(x): name for x, name in names.items()},
+        intervals="bars",
+        changes={x: names[x] for x in changes},
+        source="history",
+    )
+    packed = [_pack(line, 10_000 if scale.percent else 1) for line in lines]
+    figure = replace(figure, source="history", points=packed)
+    moved = movers(view.reader, view.board, view.metric, view.facts.short, 10)
+    largest = Grid("Largest changes since the previous run", ["Model", "Before", "Now", "Change", "Note"], moved)
+    words = f"{view.metric} of the first models and of pinned models."
+    words += " Dashed line: problems or settings changed (see the table below)." * bool(changes)
+    legend = [(colour, view.label(view.lines[i].model)) for colour, i in enumerate(first, 1)]
+    notes = [] if moved else ["No score changed since the previous run."]
+    return [Section("history", "History", [words], [figure], legend, tables=[largest] if moved else [], notes=notes)]
+
+
+def _changes_at_runs(view: BoardView, runs: list[str], problems: dict[str, int]) -> dict[int, str]:
+    """Return what changed at a run, by its position: the problems, the settings or the version."""
+    by_id = {run["run_id"]: run for run in view.reader.dicts("FROM run")}
+    out = {}
+    for i, (old, new) in enumerate(pairwise(runs), start=1):
+        keys, version = changed_settings(view.reader, by_id[old], by_id[new]), by_id[new]["version"]
+        notes = [f"{problems[old]:,} problems before, {problems[new]:,} now"] * (problems[old] != problems[new])
+        notes += [f"settings changed: {', '.join(keys)}"] * bool(keys)
+        notes += [f"scorelake {version}"] * (by_id[old]["version"] != version)
+        if notes:
+            out[i] = "; ".join(notes)
+    return out
+
+
+def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
+    """Return the curves of all or of some runs over their training steps, and what they learned and forgot."""
+    ranks = {line.model.rpartition("@")[0]: i for i, line in enumerate(view.lines)}
+    found = [each for each in read_series(view.reader) if (each.benchmark, each.protocol) == view.key]
+    found = sorted((e for e in found if e.model in (runs or [e.model])), key=lambda e: ranks.get(e.model, len(ranks)))
+    if not found:
+        return []
+    figures = []
+    for metric in dict.fromkeys(each.metric for each in found):
+        lines, scale = [], next(each.scale for each in found if each.metric == metric)
+        for i, each in enumerate((each for each in found if each.metric == metric), start=1):
+            points = [Point(*p[:4]) for p in svg.thin(each.points, DRAWN)]
+            band = [Point(p[0], p[1], *p[4:6]) for p in svg.thin(each.points, DRAWN)]
+            lines.append(
+                Series(escape_controls(each.model), points, i if i <= _COLOURS else None, i <= COLUMNS, band)
+            )
+        text = _interval_text(scale)
+        figures.append(
+            line_figure(lines, f"{metric} over steps, with intervals", text, "Step", None, scale, intervals="band")
+        )
+    first = [each for each in found if each.metric == found[0].metric]
+    legend = {each.model: i for i, each in enumerate(first[:_COLOURS], 1)}
+    for measure in board_costs(view):
+        lines = _lines(view, legend, view.rows(_STEP_COSTS, measure))
+        if lines:
+            name = f"{measure} per attempt over steps, with intervals"
+            y = (0, svg.value_ticks([0.0, *(p.hi for line in lines for p in line.points)])[-1])
+            figures.append(line_figure(lines, name, _cost_text, "Step", y, Scale(percent=False), intervals="band"))
+    words = [f"{escape_controls(each.model)}: {each.text()}" for each in first[:_COLOURS]]
+    for run, metric, metric_k, start, end, direction, lift, lift_k in view.rows(_CROSSOVER):
+        signed, other = Scale().signed, "falls" if direction == "rises" else "rises"
+        moved = f"{metric} {direction} ({signed(lift)} points) while {metric_k} {other} ({signed(lift_k)})"
+        words.append(f"{escape_controls(run)}: from step {start} to {end}, {moved}.")
+    lists = [
+        (
+            f"{escape_controls(each.model)}: {kind} from the first to the last step",
+            escape_controls(", ".join(names[:NAMED])),
+        )
         for each in first
         for kind, names in (("learned", each.learned), ("forgotten", each.forgotten))
+        if names and view.problem_names == "ids"
     ]
-    return [
-        {
-            "name": "Training steps",
-            "words": [f"{escape_controls(each.model)}: {each.text()}" for each in first],
-            "panels": panels,
-            "legend": [
-                (i, escape_controls(each.model), svg.markers(i - 1, (7, 7))) for i, each in enumerate(first[:7], 1)
-            ],
-            "tables": tables,
-            "lists": _name_problems(view, problems),
-        }
-    ]
+    names, others = [(i, escape_controls(name)) for name, i in legend.items()], len(first) - len(legend)
+    return [Section("series", "Training steps", words, figures, names, others, lists, has_band=True)]
 
 
-def _name_problems(view: BoardView, lists: list[tuple[str, int, list[str]]]) -> list[tuple[str, int, str]]:
-    """Return how many problems each list has, and the first by name unless the page hides names."""
-    shown = NAMED if view.problem_names == "ids" else 0
-    return [(text, count, escape_controls(", ".join(names[:shown]))) for text, count, names in lists]
+def _interval_text(scale: Scale) -> Callable[[Point], str]:
+    return lambda p: scale.both(p.value, p.lo, p.hi)
+
+
+def _cost_text(point: Point) -> str:
+    return f"{amount(point.value)} ({_range(point.lo, point.hi)})"
+
+
+def _range(lo: float | None, hi: float | None) -> str:
+    return f"{amount(lo)} or more" if hi is None and lo is not None else f"{amount(lo)} to {amount(hi)}"
+
+
+def costs(view: BoardView) -> list[Section]:
+    """Return a section for every measure; all but the first are folded."""
+    return [_costs(view, measure, rows, i > 0) for i, (measure, rows) in enumerate(board_costs(view).items())]
+
+
+def frontier(view: BoardView, rows: Sequence[dict[str, Any]]) -> Figure:
+    """Return a chart of score against cost, with both intervals and the frontier."""
+    places = [
+        (view.label(row["model"]), _ends(row, "cost"), _ends(row, "score"), row["front_by_value"], row["on_front"])
+        for row in rows
+        if row["cost"] and row["score"] is not None
+    ]
+    name, text = f"pass@1 against {rows[0]['measure']} per attempt", Scale().both
+    body = [
+        [view.label(row["model"]), text(row["score"]) if row["score"] is not None else DASH, *cells(row)]
+        for row in rows
+    ]
+    grid = Grid(f"{rows[0]['measure']} by model", ["Model", "pass@1", *HEADS], body, "Values of this chart")
+    return Figure(name, lambda frame: svg.frontier_chart(places, frame, name) if places else Markup(""), grid)
 
 
 def _ends(row: dict[str, Any], name: str) -> tuple[float, ...]:
@@ -118,64 +326,36 @@ def _ends(row: dict[str, Any], name: str) -> tuple[float, ...]:
     return tuple(row[name] if row[f"{name}{end}"] is None else row[f"{name}{end}"] for end in ("", "_lo", "_hi"))
 
 
-def cost_chart(view: BoardView, rows: Sequence[dict[str, Any]], frame: svg.Frame) -> Markup:
-    """Draw score against cost with both intervals, and the frontier."""
-    measure = rows[0]["measure"]
-    points = [
-        svg.Place(
-            view.label(row["model"]),
-            _ends(row, "cost"),
-            _ends(row, "score"),
-            row["front_by_value"],
-            row["on_front"],
-        )
-        for row in rows
-        if row["cost"] and row["score"] is not None
-    ]
-    name = f"Score of {title(view.board)} against {measure} per attempt"
-    return svg.frontier_chart(points, frame, name) if points else Markup("")
-
-
-def _costs(view: BoardView, measure: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    order = [line.model for line in view.lines if line.model in {row["model"] for row in rows}][: len(svg.MARKERS)]
-    curves = {
-        model: [svg.Point(*point[1:]) for point in group]
-        for model, group in groupby(view.rows(_BUDGET, measure), lambda row: row[0])
+def _costs(view: BoardView, measure: str, rows: list[dict[str, Any]], is_folded: bool) -> Section:
+    models = {row["model"] for row in rows}
+    colours = {
+        model: i for i, model in enumerate([line.model for line in view.lines if line.model in models][:_COLOURS], 1)
     }
-    lines = [svg.Series(view.label(model), _used(curves.get(model, [])), i) for i, model in enumerate(order, 1)]
-    lines = [line for line in lines if line.points]
-    panels = [
-        (f"pass@1 against {measure} per attempt", cost_chart(view, rows, WIDE) + cost_chart(view, rows, NARROW))
-    ]
-    if lines:
-        ends = [point.x for line in lines for point in line.points]
-        name = f"Score of {title(view.board)} within a budget"
-        charts = []
-        for frame in (WIDE, NARROW):
-            area = svg.PlotArea(*frame, (min(ends), max(ends)), (0, 1), log=True)
-            charts.append(svg.curve_chart(lines, area, name, frame is WIDE, x_ticks=svg.log_ticks(*area.x)))
-        panels.append((f"pass@1 if an attempt must not cost more than a budget ({measure})", charts[0] + charts[1]))
-    table = [
-        [
-            view.label(row["model"]),
-            view.board.scale(view.metric).both(row["score"]) if row["score"] is not None else DASH,
-            *cells(row),
+    figures, text = [frontier(view, rows)], _interval_text(Scale())
+    if lines := _lines(view, colours, view.rows(_BUDGET, measure)):
+        name = f"pass@1 if an attempt must not cost more than a budget ({measure})"
+        figures.append(line_figure(lines, name, text, "Budget", (0, 1)))
+    sampled = view.rows(_COST_CURVE, measure)
+    lines = _lines(view, colours, [(row[0], row[5], *row[2:5]) for row in sampled])
+    if any(len(line.points) > 1 for line in lines):
+        name = f"pass@k against the {measure} of sampling until solved, at most k times"
+        head = ["Model", "k", "pass@k", f"{measure} until solved", f"solved per {measure}"]
+        body = [
+            [view.label(model), f"{k}", Scale().both(*p), _cost_text(Point(0, *c)), _cost_text(Point(0, *s))]
+            for model, k, p, c, s in ((row[0], row[1], row[2:5], row[5:8], row[8:]) for row in sampled)
+            if model in colours
         ]
-        for row in rows
-    ]
+        figure = line_figure(lines, name, text, "Cost", (0, 1))
+        table = Grid(f"{name}, with intervals", head, body, "Values of this chart")
+        figures.append(replace(figure, table=table))
     total = amount(sum(row["total"] for row in rows))
-    return {
-        "name": f"Score against {measure}",
-        "words": [f"All graded attempts: {total} {measure}. {FRONTIER}"],
-        "panels": panels,
-        "legend": [(line.colour, line.name, svg.markers((line.colour or 1) - 1, (7, 7))) for line in lines],
-        "tables": [(f"Values of {measure}", f"{measure} by model", ["Model", "pass@1", *HEADS], table)],
-        "lists": [],
-    }
+    words = [f"Graded attempts of these models: {total} {measure}." + f" {FRONTIER}" * (not is_folded)]
+    legend = [(colour, view.label(model)) for model, colour in colours.items()]
+    return Section("costs", f"Score against {measure}", words, figures, legend, is_folded=is_folded)
 
 
-def _used(points: list[svg.Point]) -> list[svg.Point]:
-    """Leave out the budgets within which nothing passes, and those beyond the dearest attempt that passed."""
-    return [
-        point for i, point in enumerate(points) if point.value > 0 and (i == 0 or point.value > points[i - 1].value)
-    ]
+def _lines(view: BoardView, colours: Mapping[str, int], rows: Iterable[Sequence[Any]]) -> list[Series]:
+    """Return a line per coloured model from rows of its name, x, value, lo and hi."""
+    points = {model: [Point(*row[1:]) for row in group] for model, group in groupby(rows, lambda row: row[0])}
+    named = {model: view.facts.label.get(model) or escape_controls(model) for model in colours}
+    return [Series(named[model], points[model], i) for model, i in colours.items() if model in points]

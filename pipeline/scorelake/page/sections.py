@@ -1,10 +1,9 @@
-"""The sections of a board as plain data for the template: scores, curves, subjects and budget."""
+"""The sections of a board as plain data for the template: the leaderboard, and those that are tables."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -12,8 +11,10 @@ from markupsafe import Markup
 
 from scorelake.page import svg
 from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows
-from scorelake.read.format import DASH, Scale, shorten
-from scorelake.read.sentences import ADAPTIVE, is_first_for_sure, tiers, title
+from scorelake.read.format import DASH, Scale, amount, shorten
+from scorelake.read.measures import read_costs
+from scorelake.read.plan import BUDGET, width_need
+from scorelake.read.sentences import ADAPTIVE, is_first_for_sure, tiers
 from scorelake.text import escape_controls, plural
 
 COLOURED, MATRIX, SUBJECTS = 3, 40, 24
@@ -24,12 +25,44 @@ SMALL = 20
 """Scores by subject on fewer problems are grey."""
 UNGRADED = 0.05
 """A model is flagged from this share of ungraded attempts on."""
-CURVES = {"pass@k": "at least one of k attempts passes", "pass^k": "all k attempts pass"}
-
-_CURVES = """
-SELECT model, family, k, value, lo, hi, scored FROM curve
-WHERE benchmark = ? AND protocol = ? AND value IS NOT NULL AND family IN ('pass@k', 'pass^k') ORDER BY k
-"""
+QUERIES = {
+    "partial": (
+        "adjusted",
+        "Partially evaluated models",
+        "These models attempted a part of the problems, which may be the easy ones. Their score on all problems is "
+        "estimated by a Rasch model: success depends on the ability of the model minus the difficulty of the "
+        "problem. The estimate is no part of the ranking. A misfit near 1 or below: the Rasch model fits the data.",
+        "Expected pass@1 over all problems, with its interval under the Rasch model",
+        """
+        SELECT model AS "Model", printf('%.0f%%', 100 * share_tried) AS "Problems attempted",
+            round(100 * value, 1) AS "pass@1 on these, %",
+            coalesce(reason, concat(round(100 * value_adjusted, 1), ' (', round(100 * lo_adjusted, 1), ' to ',
+                round(100 * hi_adjusted, 1), ')')) AS "Expected on all, %",
+            adjusted_rank AS "Rank by that", round(misfit, 2) AS "Misfit"
+        FROM adjusted WHERE benchmark = ? AND protocol = ? AND share_tried < 1
+        ORDER BY adjusted_rank NULLS LAST, model
+        """,
+    ),
+    "gates": (
+        "gate",
+        "Gates",
+        "Fail: the score fell below what is allowed, beyond chance. Pass: it did not, beyond chance. Undecided: the "
+        "attempts do not tell.",
+        "Verdicts of the configured gates",
+        """
+        SELECT model AS "Model", verdict AS "Verdict", base AS "Base", metric AS "Metric",
+            coalesce(printf('%+.4f', lift), reason) AS "Change", printf('%+.4f to %+.4f', lo, hi) AS "Interval",
+            printf('%+.4f', -margin) AS "Allowed", rule AS "Rule"
+        FROM gate WHERE benchmark = ? AND protocol = ? ORDER BY verdict = 'pass', verdict, rule, model
+        """,
+    ),
+}
+"""Sections that are one query: the table that must exist, their name, words, caption and query."""
+_BAR = Markup(
+    '<svg class="stack" aria-hidden="true"><rect class="part-b" width="100%" height="100%"/>'
+    '<rect class="part-a" width="{0}" height="100%"/></svg> {0}'
+)
+_Z = NormalDist().inv_cdf(0.975)
 _CHANGES = """
 SELECT c.model, c.change, c.what, list(h.value ORDER BY h.number)[-12:]
 FROM change AS c LEFT JOIN history AS h
@@ -37,10 +70,54 @@ FROM change AS c LEFT JOIN history AS h
     AND h.number <= ?
 WHERE c.benchmark = ? AND c.protocol = ? AND c.metric = ? AND c.what <> 'gone' GROUP BY ALL
 """
-_BUDGET = """
-SELECT model, se, se_endless_attempts, share_attempts, problems, attempts_per_problem FROM budget
-WHERE benchmark = ? AND protocol = ? AND share_attempts IS NOT NULL
-"""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of a section. `fold` is the text by which it is unfolded; it is open without."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    fold: str = ""
+    xs: Sequence[float] = ()
+    """Where the rows are on the x axis of the chart above."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart that is drawn at any size, with its numbers."""
+
+    caption: str
+    draw: Callable[[svg.Frame], Markup]
+    table: Grid
+    source: str = ""
+    points: Sequence[Any] = ()
+    """Data of all models under this name, from which the script draws pinned ones."""
+
+    @property
+    def chart(self) -> Markup:
+        """For a wide and for a narrow window; the page shows one of them."""
+        return self.draw(svg.WIDE) + self.draw(svg.NARROW)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page below the leaderboard; the template draws all of them alike."""
+
+    kind: str
+    name: str
+    words: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    legend: Sequence[tuple[int, str]] = ()
+    """Colours and names."""
+    others: int = 0
+    """Models drawn in grey."""
+    lists: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Grid] = ()
+    notes: Sequence[str] = ()
+    has_band: bool = False
+    is_folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,34 +171,43 @@ def leaderboard(view: BoardView) -> dict[str, Any]:
     axis = (ends[0], ends[-1])
     ranked = [line for line in lines if line.rank is not None]
     tier_class = dict(zip((line.model for line in ranked), _tier_classes(ranked), strict=True))
-    changes, flags = _changes(view), _flags(view)
+    changes, flags, costs = _changes(view), _flags(view), board_costs(view)
+    measure = next(iter(costs), "")
+    cost = {row["model"]: amount(float(f"{row['cost']:.3g}")) for row in costs.get(measure, ())}
     rows = [
         {
             "i": i,
-            "rank": line.rank_range,
+            "line": line,
             "name": view.label(line.model),
-            "score": line.score(scale),
-            "range": scale.between(line.lo, line.hi),
             "plot": svg.whisker(line.value, line.lo, line.hi, axis) if i < view.top else "",
             "tier": tier_class.get(line.model, "t0"),
             "change": changes.get(line.model),
-            "problems": f"{line.problems:,} of {line.problems_of_benchmark:,}",
-            "attempts": f"{line.attempts:,}",
-            "each": f"{line.attempts / line.problems:.1f}" if line.problems else "0",
-            "flags": flags.get(line.model, ""),
-            "reason": line.explanation if line.rank is None else None,
+            "cost": cost.get(line.model, DASH),
+            "flags": flags[line.model],
         }
         for i, line in enumerate(lines)
     ]
     return {
-        "ranked": [row for row, line in zip(rows, lines, strict=True) if line.rank is not None],
-        "unranked": [row for row, line in zip(rows, lines, strict=True) if line.rank is None],
+        "ranked": rows[: len(ranked)],
+        "unranked": rows[len(ranked) :],
+        "scale": scale,
         "axis": svg.axis_labels(axis, scale.percent),
         "has_changes": bool(changes),
-        "unit": scale.unit,
+        "measure": measure,
         "single": len(lines) == 1,
         "few": len(lines) <= FEW,
     }
+
+
+def board_costs(view: BoardView) -> dict[str, list[dict[str, Any]]]:
+    """Return what the models of the board cost, by measure: money first, then time and tokens."""
+    models, by_measure = {line.model for line in view.lines}, dict[str, list[dict[str, Any]]]()
+    for row in sorted(
+        read_costs(view.reader), key=lambda row: view.facts.settings["measures"][row["measure"]]["kind"]
+    ):
+        if (row["benchmark"], row["protocol"]) == view.key and row["model"] in models:
+            by_measure.setdefault(row["measure"], []).append(row)
+    return by_measure
 
 
 def _tier_classes(ranked: list[Line]) -> list[str]:
@@ -161,84 +247,12 @@ def _changes(view: BoardView) -> dict[str, dict[str, Any]]:
     }
 
 
-def curve_points(view: BoardView) -> dict[tuple[str, str], list[svg.Point]]:
-    """Return the points of pass@k and pass^k by family and model, at k = 1, 2, 3, 4, 6, 8, 12, ..."""
-    points: dict[tuple[str, str], list[svg.Point]] = defaultdict(list)
-    for model, family, k, *values in view.rows(_CURVES):
-        if k // (k & -k) <= 3:  # the odd part of k is 1 or 3
-            points[family, model].append(svg.Point(k, *values))
-    return points
-
-
-def curves(view: BoardView) -> dict[str, Any] | None:
-    """Return pass@k and pass^k over k as charts, and as numbers for the first ten models."""
-    points = curve_points(view)
-    ks = sorted({int(p.x) for curve in points.values() for p in curve})
-    if not ks or ks[-1] < 2:
-        return None
-    models = [line.model for line in view.lines]
-    return {
-        "panels": [(family, caption, _panel(view, family, points, ks[-1])) for family, caption in CURVES.items()],
-        "legend": [(i + 1, view.label(model), svg.markers(i, (7, 7))) for i, model in enumerate(models[:COLOURED])],
-        "ks": ks,
-        "rows": [
-            (view.short(model), family, [_curve_cell(points[family, model], k) for k in ks])
-            for model in models[: 10 if len(models) <= MANY else 5]
-            for family in CURVES
-            if (family, model) in points
-        ],
-        "gap": _gap(view, models[0], points),
-        "data": {family: [_pack_curve(points.get((family, model), [])) for model in models] for family in CURVES},
-        "others": max(len(models) - COLOURED, 0),
-    }
-
-
-def _curve_cell(points: list[svg.Point], k: int) -> str:
-    """Return the percentage at k, with a star where it does not cover all problems."""
-    point = next((p for p in points if p.x == k), None)
-    return DASH if point is None else f"{Scale().text(point.value)}{'' if point.coverage >= 1 else '*'}"
-
-
-def _pack_curve(points: list[svg.Point]) -> list[list[int]]:
-    """Return k; value, lo and hi in ten-thousandths; and 1 where all problems are covered."""
-    ends = [(p.value, p.value if p.lo is None else p.lo, p.value if p.hi is None else p.hi) for p in points]
-    scores = [[round(10_000 * x) for x in values] for values in ends]
-    return [[int(p.x), *score, int(p.coverage >= 1)] for p, score in zip(points, scores, strict=True)]
-
-
-def _panel(view: BoardView, family: str, points: dict[tuple[str, str], list[svg.Point]], largest: int) -> Markup:
-    """Draw the curves of one family, in a wide and in a narrow version."""
-    series = [
-        svg.Series(view.label(line.model), points[family, line.model], i + 1 if i < COLOURED else None)
-        for i, line in enumerate(view.lines)
-        if (family, line.model) in points
-    ]
-    name = f"{family} of {title(view.board)}: {CURVES[family]}"
-    wide = svg.PlotArea((520, 320), (46, 122, 12, 30), (1, largest), (0, 1), log=True)
-    narrow = svg.PlotArea((328, 250), (42, 12, 12, 28), (1, largest), (0, 1), log=True)
-    return svg.curve_chart(series, wide, name, labelled=True) + svg.curve_chart(series, narrow, name, labelled=False)
-
-
-def _gap(view: BoardView, model: str, points: dict[tuple[str, str], list[svg.Point]]) -> str | None:
-    """Describe the distance between both curves of a model."""
-    up, down = (points.get((family, model)) for family in CURVES)
-    if not up or not down:
-        return None
-    common = [(a, b) for a, b in zip(up, down, strict=False) if a.coverage >= 1 and a.x == b.x]
-    a, b = common[-1] if common else (up[-1], down[-1])
-    text = Scale().text
-    return (
-        f"{view.label(model)} solves {text(a.value)}% of the problems at least once in {plural(int(a.x), 'attempt')} "
-        f"and {text(b.value)}% every time. {text(a.value - b.value)} points separate "
-        f'"solved at least once in {a.x:g}" from "solved every time".'
-    )
-
-
 def subjects(view: BoardView) -> list[dict[str, Any]]:
     """Return the tables of scores by subject and by every slice; a slice may be called subject, too."""
     slices = view.reader.names("slice", "slice_summary")
-    boards = partial(board_rows, view.reader, metric=view.metric, of=view.board)
-    tables = [("subject", boards(by_subject=True)), *((name, boards(by_slice=name)) for name in slices)]
+    shared: dict[str, Any] = {"metric": view.metric, "of": view.board}
+    tables = [("subject", board_rows(view.reader, by_subject=True, **shared))]
+    tables += [(name, board_rows(view.reader, by_slice=name, **shared)) for name in slices]
     return [_heat_table(view, escape_controls(name), parts) for name, parts in tables if len(parts) > 1]
 
 
@@ -268,22 +282,41 @@ def _heat_cell(view: BoardView, line: Line, others: list[Line]) -> dict[str, Any
     }
 
 
-def budget(view: BoardView) -> dict[str, Any] | None:
-    """Return how far more attempts and more problems would narrow the intervals of the first models."""
-    z = NormalDist().inv_cdf((1 + view.facts.confidence) / 2)
-    parts = {row[0]: row[1:] for row in view.rows(_BUDGET)}
-    rows = []
-    for model in [line.model for line in view.lines[:12] if line.model in parts]:
-        se, endless, share, problems, n = parts[model]
-        widths = [f"\u00b1{100 * z * x:.1f}" for x in (se, endless, se / 2**0.5)]
-        about = f"{100 * share:.0f}% of the variance is from attempts, {100 - 100 * share:.0f}% from problems"
-        bar = svg.share_bar(share, about)
-        rows.append((view.short(model), *widths, bar, f"{100 * share:.0f}%", f"{problems:,} \u00d7 {n:.1f}"))
+def query_section(kind: str, view: BoardView) -> list[Section]:
+    """Return the section of QUERIES, if the table exists and has rows of the board."""
+    table, name, words, caption, sql = QUERIES[kind]
+    if not view.reader.rows("SELECT 1 FROM information_schema.tables WHERE table_name = ?", table):
+        return []
+    head, rows = view.reader.table(sql, view.key)
+    body = [[DASH if cell is None else escape_controls(str(cell)) for cell in row] for row in rows]
+    return [Section(kind, name, [words], tables=[Grid(caption, head, body)])] if rows else []
+
+
+def budget(view: BoardView) -> list[Section]:
+    """Return what more attempts and problems would do for the first models, with the numbers of `scorelake plan`."""
+    planned = {row[2]: row for row in view.reader.rows(BUDGET) if row[:2] == view.key and None not in row[5:]}
+    rows, target = [], 0.0
+    for line in view.lines[:12]:
+        if line.model not in planned:
+            continue
+        *_, problems, n, of_attempts, of_problems = planned[line.model]
+        now, endless = (_Z * x**0.5 for x in (of_attempts + of_problems, of_problems))
+        target = target or max(0.001, float(f"{now / 2:.1g}"))  # half of the first model's, as a round number
+        need = width_need(planned[line.model], target, None)
+        share = f"{of_attempts / (of_attempts + of_problems) if now else 0:.0%}"
+        widths = [f"\u00b1{100 * x:.1f}" for x in (now, endless, now / 2**0.5)]
+        needs = [f"{x:,.0f}" if x else "not possible" for x in (need.problems_needed, need.attempts_needed)]
+        rows.append([view.short(line.model), f"{problems:,} \u00d7 {n:.1f}", *widths, _BAR.format(share), *needs])
     if not rows:
-        return None
-    model, now, attempts, problems, *_ = rows[0]
+        return []
+    (model, _, now, attempts, doubled, *_), goal = rows[0], f"\u00b1{100 * target:g}"
     words = (
         f"For {model}, more attempts narrow the interval of pass@1 from {now} to {attempts} points at best; "
-        f"twice the problems narrow it to {problems}."
+        f"twice the problems narrow it to {doubled}. The last two columns answer scorelake plan "
+        f'"half-width {target:g}": how many problems, or else how many attempts on the present ones, narrow it to '
+        f"{goal} points."
     )
-    return {"rows": rows, "words": words}
+    head = ["Model", "Problems \u00d7 attempts", "Now", "Unlimited attempts", "Twice the problems"]
+    head += ["Variance from attempts", f"Problems for {goal}", f"Attempts for {goal}"]
+    caption = "Approximate half-width of the 95% interval of pass@1 in points, from the standard error"
+    return [Section("budget", "How to narrow the intervals", [words], tables=[Grid(caption, head, rows)])]

@@ -5,12 +5,12 @@ Colours are classes of charts.css. Every number in a chart is also in a table of
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor, log2, log10
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from markupsafe import Markup, escape
 
@@ -29,21 +29,28 @@ MARKERS = (
 Frame: TypeAlias = tuple[tuple[int, int], tuple[int, int, int, int]]
 """Size of an image and its margins."""
 Tick: TypeAlias = tuple[float, str]
+_T = TypeVar("_T")
+WIDE: Frame = ((520, 320), (46, 122, 12, 30))
+NARROW: Frame = ((328, 250), (42, 12, 12, 28))
+_KINDS = (" dotted", " dashed", "")
 MARKED = 40
 """Curves with more points have a marker at the last one only."""
-BINS = 20
-"""Columns of the difficulty histogram."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value with its interval, and the share of problems it is based on."""
+    """A value with its interval, and the share of problems it is based on; 0 for a forecast."""
 
     x: float
     value: float
     lo: float | None = None
     hi: float | None = None
     coverage: float = 1.0
+
+    @property
+    def kind(self) -> int:
+        """0 for a forecast, 1 where some problems are missing, 2 for all problems."""
+        return (self.coverage > 0) + (self.coverage >= 1)
 
 
 @dataclass(frozen=True)
@@ -53,20 +60,10 @@ class Series:
     name: str
     points: Sequence[Point]
     colour: int | None = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """A model in a chart of score against cost: both with the ends of their intervals."""
-
-    name: str
-    cost: tuple[float, ...]
-    score: tuple[float, ...]
-    front_by_value: bool
-    on_front: bool
-
-    def text(self) -> str:
-        return f"{self.name}: {self.score[0]:.3f} at {self.cost[0]:.4g}"
+    has_column: bool = True
+    """Whether its values are in the table below."""
+    outline: Sequence[Point] = ()
+    """The simultaneous band: points with its ends as lo and hi."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,20 @@ class PlotArea:
     """Left, right, top, bottom."""
     x: tuple[float, float]
     y: tuple[float, float]
+    ticks: Sequence[Tick] = ()
+    """Numbers below the x axis."""
     log: bool = False
+    percent: bool = True
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there is room for names at the ends of lines."""
+        return self.size[0] > 400
+
+    @property
+    def frame(self) -> str:
+        """Margins, ranges and kinds of the axes, for the script."""
+        return " ".join(f"{x:.12g}" for x in (*self.margins, *self.x, *self.y, self.log, self.percent))
 
     def position(self, x: float, y: float) -> tuple[float, float]:
         """Convert a data point to image coordinates."""
@@ -86,10 +96,6 @@ class PlotArea:
         share = ((log2(x) - log2(a)) / (log2(b) - log2(a)) if self.log else (x - a) / (b - a)) if b > a else 0.5
         down = top + (self.y[1] - y) / (self.y[1] - self.y[0]) * (height - top - bottom)
         return round(left + share * (width - left - right), 1), round(down, 1)
-
-    def distance(self, a: float, b: float) -> float:
-        """Return how far two values of x are apart in the image."""
-        return abs(self.position(b, self.y[0])[0] - self.position(a, self.y[0])[0])
 
     def path(self, points: Iterable[Point]) -> str:
         """Return the path data of a line through the points."""
@@ -170,42 +176,6 @@ def sparkline(values: Sequence[float | None]) -> Markup:
     return element("svg", line, last, class_="spark", viewBox="0 0 62 20", aria_hidden="true")
 
 
-def share_bar(share: float, title: str) -> Markup:
-    """Draw a bar of two parts; the first has the given share."""
-    full = {"x": "0", "y": "0", "height": "100%"}
-    parts = [
-        element("title", title),
-        element("rect", class_="part-b", width="100%", **full),
-        element("rect", class_="part-a", width=f"{round(100 * share, 1):g}%", **full),
-    ]
-    return element("svg", *parts, class_="stack", role="img")
-
-
-def bin_difficulties(difficulties: Iterable[float]) -> list[int]:
-    """Count the problems in each bin of the difficulty scale."""
-    counts = Counter(min(int(difficulty * BINS), BINS - 1) for difficulty in difficulties)
-    return [counts[i] for i in range(BINS)]
-
-
-def describe_bins(bins: Sequence[int]) -> str:
-    """List the bins that are not empty."""
-    filled = ", ".join(f"{count:,} from {i / BINS:.2f}" for i, count in enumerate(bins) if count)
-    return f"Problems by difficulty: {filled}."
-
-
-def difficulty_histogram(bins: Sequence[int], title: str) -> Markup:
-    """Draw one column per bin, from problems that all attempts solve to problems that none solves."""
-    area = PlotArea((600, 126), (0, 0, 8, 30), (0, BINS), (0, max([*bins, 1])))
-    parts = []
-    for i, count in enumerate(bins):
-        x, y = area.position(i, count)
-        tip = element("title", f"{count:,} problems with difficulty {i / BINS:.2f} to {(i + 1) / BINS:.2f}")
-        parts.append(element("rect", tip, class_="bin", x=x + 1, y=y, width=28, height=round(96 - y, 1)))
-    for label, x, anchor in (("0: all attempts pass", 0, "start"), ("1: no attempt passes", 600, "end")):
-        parts.append(element("text", label, x=x, y=118, text_anchor=anchor))
-    return image(area.size, title, describe_bins(bins), *parts, class_="chart histogram")
-
-
 def heat_map(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: str) -> Markup:
     """Draw models (rows) by problems (columns); a cell is one of five steps, or None if not attempted."""
     width = max((len(row) for row in rows), default=0)
@@ -223,40 +193,48 @@ def heat_map(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: 
     return image(size, title, about, *parts, class_="heat", preserveAspectRatio="none", tabindex="0")
 
 
-def curve_chart(
+def line_chart(
     series: Sequence[Series],
     area: PlotArea,
     title: str,
-    labelled: bool,
-    bands: bool = False,
-    percent: bool = True,
-    x_ticks: Sequence[Tick] = (),
+    intervals: str = "",
+    changes: Mapping[float, str] | None = None,
+    source: str = "",
 ) -> Markup:
-    """Draw curves over k, or over other ticks: coloured ones with markers and names, the others as one grey path.
+    """Draw lines: coloured ones with markers and names, the others as one grey path.
 
-    A curve is dashed where it does not cover all problems, and ends where there is no value. With `bands`, coloured
-    curves have a band from lo to hi.
+    A line is dashed where it does not cover all problems, and dotted where it is a forecast. `intervals` are drawn as
+    a ribbon ("band") or as "bars". `changes` are marked by vertical lines. `source` names the data by which the
+    script adds pinned models.
     """
-    x_ticks = x_ticks or [(2**i, str(2**i) if i else "k = 1") for i in range(int(log2(area.x[1])) + 1)]
     grey = "".join(area.path(s.points) for s in series if s.colour is None)
-    parts = [element("path", d=grey, class_="others")] if grey else []
-    labels = _label_heights([s for s in series if s.colour is not None and s.points], area)
-    parts += [_band(area, s) for s, _ in labels if bands]
-    for s, y in labels:
+    parts = _axes(area)
+    bottom, top = (area.position(area.x[0], end)[1] for end in area.y)
+    for x, change in (changes or {}).items():
+        path = f"M{area.position(x, area.y[0])[0]} {top}V{bottom}"
+        parts.append(element("path", element("title", change), class_="changed", d=path))
+    parts += [element("path", d=grey, class_="others")] if grey else []
+    lines = _label_heights([s for s in series if s.colour is not None and s.points], area)
+    for i, (s, _) in enumerate(lines):
+        shift = 4 * (i - (len(lines) - 1) / 2)  # bars of one x must not hide each other
+        forecast = [p for p in s.points if p.coverage == 0]
+        shape = (
+            _bars(area, s.points, shift) if intervals == "bars" else _band(area, s.points if intervals else forecast)
+        )
+        parts += [element("g", *shape, *_band(area, s.outline, "outline"), class_=f"c{s.colour}")]
+    for s, y in lines:
         parts.append(_coloured_line(area, s))
-        if labelled:
+        if area.is_wide:
             short = shorten(s.name.rsplit("/", maxsplit=1)[-1], 15)
             x = area.position(s.points[-1].x, 0)[0]
             parts.append(element("text", short, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
     about = "; ".join(
         f"{s.name}: {s.points[0].value:.3f} at {s.points[0].x:g}, {s.points[-1].value:.3f} at {s.points[-1].x:g}"
-        for s, _ in labels
+        for s, _ in lines
     )
-    parts = [*_axes(area, axis_ticks(area.y), percent, x_ticks), *parts, element("g", class_="pins")]
-    # For the script, which adds pinned models.
-    frame = " ".join(f"{x:g}" for x in (*area.margins, area.x[1], *area.y))
-    size = "wide" if labelled else "narrow"
-    return image(area.size, title, about or title, *parts, class_=f"chart {size}", data_frame=frame)
+    kind = {"class_": f"chart {'wide' if area.is_wide else 'narrow'}", "data_frame": area.frame}
+    kind |= {"data_source": source} if source else {}
+    return image(area.size, title, about or title, *parts, element("g", class_="pins"), **kind)
 
 
 def markers(shape: int, *points: tuple[float, float]) -> Markup:
@@ -264,20 +242,32 @@ def markers(shape: int, *points: tuple[float, float]) -> Markup:
     return element("path", d="".join(f"M{x} {y}{MARKERS[shape % len(MARKERS)]}" for x, y in points), class_="mark")
 
 
-def _band(area: PlotArea, s: Series) -> Markup:
+def _band(area: PlotArea, points: Sequence[Point], kind: str = "band") -> list[Markup]:
     """Draw the area between lo and hi, as far as there are intervals."""
-    ends = [(p.x, p.lo, p.hi) for p in s.points if p.lo is not None and p.hi is not None]
+    ends = [(p.x, p.lo, p.hi) for p in points if p.lo is not None and p.hi is not None]
     outline = [*(Point(x, hi) for x, _, hi in ends), *(Point(x, lo) for x, lo, _ in reversed(ends))]
-    return element(
-        "g", element("path", d=f"{area.path(outline)}Z" * bool(ends), class_="band"), class_=f"c{s.colour}"
-    )
+    return [element("path", d=f"{area.path(outline)}Z", class_=kind)] if ends else []
+
+
+def _bars(area: PlotArea, points: Sequence[Point], shift: float) -> list[Markup]:
+    path = ""
+    for p in points:
+        if p.lo is not None and p.hi is not None:
+            (x, low), (_, high) = area.position(p.x, p.lo), area.position(p.x, p.hi)
+            path += f"M{round(x + shift, 1)} {low}V{high}"
+    return [element("path", class_="bars", d=path)]
 
 
 def _coloured_line(area: PlotArea, s: Series) -> Markup:
-    full = [p for p in s.points if p.coverage >= 1]
-    partial = s.points[max(len(full) - 1, 0) :] if len(full) < len(s.points) else []
-    parts = [element("path", d=area.path(full), class_="line")] if full else []
-    parts += [element("path", d=area.path(partial), class_="line dashed")] if len(partial) > 1 else []
+    """Draw a line with its markers; each stretch of another kind continues from the last point before it."""
+    parts, start = [], 0
+    for kind, stretch in groupby(s.points, key=lambda p: p.kind):
+        end = start + len(list(stretch))
+        drawn = s.points[max(start - 1, 0) : end] if kind < 2 else s.points[start:end]
+        parts += (
+            [element("path", d=area.path(drawn), class_=f"line{_KINDS[kind]}")] if len(drawn) > 1 - kind // 2 else []
+        )
+        start = end
     marked = s.points if len(s.points) <= MARKED else s.points[-1:]
     parts.append(markers((s.colour or 1) - 1, *(area.position(p.x, p.value) for p in marked)))
     return element("g", *parts, class_=f"c{s.colour}")
@@ -293,32 +283,53 @@ def _label_heights(series: Sequence[Series], area: PlotArea) -> list[tuple[Serie
     return [(s, y - excess) for s, y in out]
 
 
+def thin(points: Sequence[_T], count: int) -> list[_T]:
+    """Return at most so many of the points, evenly, the last included."""
+    step = max(1, -(-len(points) // count))
+    return list(points[::-1][::step][::-1])
+
+
+def linear_ticks(ends: tuple[float, float]) -> list[Tick]:
+    """Return round numbers on an axis; only the ends where these are dates."""
+    if ends[0] == ends[1] or ends[1] >= 1e7:
+        return [(end, f"{end:.0f}") for end in dict.fromkeys(ends)]
+    return [(tick, f"{tick:,g}") for tick in axis_ticks(ends)]
+
+
 def log_ticks(lo: float, hi: float) -> list[Tick]:
     """Return 1, 2, 5, 10, ... on a log axis, or powers of ten if these are many."""
     marks = [(digit, digit * 10.0**e) for e in range(floor(log10(lo)), ceil(log10(hi)) + 1) for digit in (1, 2, 5)]
     inside = [(digit, x) for digit, x in marks if lo <= x <= hi]
+    if len(inside) < 2:
+        return [(tick, f"{tick:.3g}") for tick in axis_ticks((lo, hi))]
     return [(x, f"{x:,g}") for digit, x in inside if digit == 1 or len(inside) <= 6]
 
 
-def frontier_chart(places: Sequence[Place], frame: Frame, title: str) -> Markup:
-    """Draw score against cost on a log axis, with both intervals, and the frontier as a staircase."""
-    costs = [x for place in places for x in place.cost if x > 0]
-    y_ticks = value_ticks(x for place in places for x in place.score)
-    area = PlotArea(*frame, (min(costs) / 1.2, max(costs) * 1.2), (y_ticks[0], y_ticks[-1]), log=True)
-    at = [area.position(place.cost[0], place.score[0]) for place in places]
-    front = sorted(xy for xy, place in zip(at, places, strict=True) if place.front_by_value)
+def frontier_chart(
+    places: Sequence[tuple[str, Sequence[float], Sequence[float], bool, bool]], frame: Frame, title: str
+) -> Markup:
+    """Draw score against cost on a log axis, with both intervals, and the frontier as a staircase.
+
+    A place is a name, cost and score (each with the ends of its interval), and whether it is on the frontier by value
+    and beyond chance.
+    """
+    costs = [x for _, cost, *_ in places for x in cost if x > 0]
+    y_ticks = value_ticks(x for _, _, score, *_ in places for x in score)
+    ends = (min(costs) / 1.2, max(costs) * 1.2)
+    area = PlotArea(*frame, ends, (y_ticks[0], y_ticks[-1]), log_ticks(*ends), log=True)
+    at = [area.position(cost[0], score[0]) for _, cost, score, *_ in places]
+    front = sorted(xy for xy, place in zip(at, places, strict=True) if place[3])
     stairs = "".join(f"{'H' if i else f'M{x} {y}H'}{x}V{y}" for i, (x, y) in enumerate(front))
-    parts = [*_axes(area, axis_ticks(area.y), True, log_ticks(*area.x))]
-    parts += [element("path", class_="line frontier", d=stairs)] if front else []
-    for (x, y), place in zip(at, places, strict=True):
-        left, bottom = area.position(max(place.cost[1], area.x[0]), place.score[1])
-        right, top = area.position(place.cost[2], place.score[2])
+    parts = [*_axes(area), *([element("path", class_="line frontier", d=stairs)] if front else [])]
+    texts = [f"{name}: {score[0]:.3f} at {cost[0]:.4g}" for name, cost, score, *_ in places]
+    for (x, y), text, (_, cost, score, _, on_front) in zip(at, texts, places, strict=True):
+        left, bottom = area.position(max(cost[1], area.x[0]), score[1])
+        right, top = area.position(cost[2], score[2])
         bars = element("path", class_="bars", d=f"M{left} {y}H{right}M{x} {bottom}V{top}")
-        shape, colour = (0, "c1") if place.on_front else (1, "c7")
-        parts.append(element("g", element("title", place.text()), bars, markers(shape, (x, y)), class_=colour))
-    parts += _labels([place.name for place in places], at, area)
-    about = "; ".join(place.text() for place in places)
-    return image(area.size, title, about, *parts, class_=f"chart {'wide' if frame[0][0] > 400 else 'narrow'}")
+        shape, colour = (0, "c1") if on_front else (1, "c7")
+        parts.append(element("g", element("title", text), bars, markers(shape, (x, y)), class_=colour))
+    parts += _labels([place[0] for place in places], at, area)
+    return image(area.size, title, "; ".join(texts), *parts, class_=f"chart {'wide' if area.is_wide else 'narrow'}")
 
 
 def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], area: PlotArea) -> Iterator[Markup]:
@@ -347,42 +358,18 @@ def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], area: PlotA
                 break
 
 
-def _axes(area: PlotArea, y_ticks: Iterable[float], percent: bool, x_ticks: Iterable[Tick] = ()) -> list[Markup]:
+def _axes(area: PlotArea) -> list[Markup]:
     """Draw grid lines with their numbers, and the numbers below the x axis."""
     (width, height), (left, right, _, bottom) = area.size, area.margins
     parts, lines = [], ""
-    for tick in y_ticks:
+    for tick in axis_ticks(area.y):
         y = area.position(area.x[0], tick)[1]
         lines += f"M{left} {y}H{width - right}"
-        label = _tick_label(tick, percent) + "%" * percent
+        label = _tick_label(tick, area.percent) + "%" * area.percent
         parts.append(element("text", label, x=left - 7, y=y + 4, text_anchor="end"))
     parts.append(element("path", class_="grid", d=lines))
-    for value, label in x_ticks:
+    for value, label in area.ticks:
         x = area.position(value, area.y[0])[0]
-        parts.append(element("text", label, x=x, y=height - bottom + 18, text_anchor="middle"))
+        anchor = "middle" if len(label) < 9 else "start" if x == left else "end"
+        parts.append(element("text", label, x=x, y=height - bottom + 18, text_anchor=anchor))
     return parts
-
-
-def history_chart(
-    series: Sequence[Series], runs: Sequence[str], changes: Mapping[int, str], percent: bool, title: str
-) -> Markup:
-    """Draw scores over runs with their intervals, and a dashed line where problems or settings changed."""
-    y_ticks = value_ticks(v for s in series for p in s.points for v in (p.value, p.lo, p.hi))
-    area = PlotArea((640, 260), (46, 20, 12, 30), (0, max(len(runs) - 1, 1)), (y_ticks[0], y_ticks[-1]))
-    parts = _axes(area, y_ticks, percent)
-    for i, change in changes.items():
-        tip = element("title", f"{runs[i]}: {change}")
-        parts.append(element("path", tip, class_="changed", d=f"M{area.position(i, y_ticks[0])[0]} 12V230"))
-    for i, s in enumerate(series):
-        shift = 4 * (i - (len(series) - 1) / 2)  # intervals of one run must not hide each other
-        bars = ""
-        for p in s.points:
-            if p.lo is not None and p.hi is not None:
-                (x, low), (_, high) = area.position(p.x, p.lo), area.position(p.x, p.hi)
-                bars += f"M{round(x + shift, 1)} {low}V{high}"
-        parts.append(element("g", element("path", class_="bars", d=bars), class_=f"c{s.colour}"))
-        parts.append(_coloured_line(area, s))
-    for i, anchor in ((0, "start"), (len(runs) - 1, "end")):
-        parts.append(element("text", runs[i], x=area.position(i, y_ticks[0])[0], y=252, text_anchor=anchor))
-    about = "; ".join(f"{s.name} from {s.points[0].value:.3f} to {s.points[-1].value:.3f}" for s in series)
-    return image(area.size, title, f"{about}.", *parts, class_="chart history-chart")

@@ -32,7 +32,7 @@ _CLOSE = """
     ORDER BY r.rank, r.model
 """
 _BOARDS = "SELECT benchmark, protocol, model FROM leaderboard WHERE metric = 'pass@1' AND rank = 1 ORDER BY ALL"
-_BUDGET = """
+BUDGET = """
     SELECT benchmark, protocol, model, problems, attempts_per_problem, var_attempts, var_problems
     FROM budget ORDER BY ALL
 """
@@ -89,12 +89,12 @@ def plan(
     with opened(folder) as read:
         run_id, models = read.run_id, read.names("model")
         boards, budget = (
-            [row for row in read.rows(sql) if benchmark in (None, row[0])] for sql in (_BOARDS, _BUDGET)
+            [row for row in read.rows(sql) if benchmark in (None, row[0])] for sql in (_BOARDS, BUDGET)
         )
         check_names("benchmark", read.names("benchmark"), [benchmark] if benchmark else [])
         rivals = [(*row[:2], row[2], each[0]) for row in boards for each in read.rows(_CLOSE, *row[:2])]
     if width:
-        return [_width_need(row, float(width[1]), cost_per_problem) for row in budget if row[5] is not None]
+        return [width_need(row, float(width[1]), cost_per_problem) for row in budget if row[5] is not None]
     if question.strip() != "top 1":
         pair = [name.strip() for name in question.split(" vs ")]
         if len(pair) != 2:
@@ -142,7 +142,7 @@ def _pair_need(
     ]
 
 
-def _width_need(row: tuple[Any, ...], width: float, cost: float | None) -> Need:
+def width_need(row: tuple[Any, ...], width: float, cost: float | None) -> Need:
     """Plan the half-width of one model's interval from the parts of its variance."""
     benchmark, protocol, model, problems, n, of_attempts, of_problems = row
     variance = of_attempts * problems * n, of_problems * problems
