@@ -21,7 +21,7 @@ from conftest import ask, attempts, expand, failed_checks, put, run
 from differential import pages
 from scorelake import tasks
 from scorelake.counting.merge import merge, plan_buckets
-from scorelake.errors import DataError
+from scorelake.errors import DataError, UsageError
 from scorelake.lake.listing import listing
 from scorelake.lake.shards import shards
 from scorelake.settings import Settings
@@ -169,6 +169,7 @@ def test_attempts_in_folder_names(lake: Path, out: Path) -> None:
         ("level", "by = ['level']\n", {"Easy": "easy", "hard": "easy"}),
         ("attempt", "", {"1": 1, "2": 3}),
         ("flag", "[columns]\ncarry = ['flag']\n", {"True": True, "False": None}),
+        ("passed", "", {"true": True, "false": True}),
     ],
 )
 def test_any_column_in_conflict_with_its_folder(
@@ -176,13 +177,19 @@ def test_any_column_in_conflict_with_its_folder(
 ) -> None:
     """A temperature of 0 in the folder temperature=0.7 was published as 0."""
     for i, (folder, value) in enumerate(values.items()):
-        rows = attempts(model="m", problem_id=[f"p{i}", f"q{i}"], passed=True, **{key: value})
+        rows = attempts(**{"model": "m", "problem_id": [f"p{i}", f"q{i}"], "passed": True, key: value})
         put(lake, rows, f"{key}={folder}/{i}.parquet")
     assert f"{key}={folder}/1.parquet: 2 rows: in conflict with the folder's name" in refused(tmp_path, config)
     config = f"{config}[policy]\nmax_rejected = 2\n"
     report = run(lake, tmp_path / "out", config, metrics=["pass@1"])
     assert (report.run["graded"], report.run["rejected"]) == (2, 2)
     assert failed_checks(tmp_path / "out") == []
+
+
+def test_a_verdict_cannot_be_a_folder(lake: Path, tmp_path: Path) -> None:
+    put(lake, attempts(model="m", problem_id=["a"]), "passed=true/0.parquet")
+    with pytest.raises(UsageError, match="no column passed and no score; a folder cannot hold it"):
+        run(lake, tmp_path / "out")
 
 
 @pytest.mark.parametrize("apart", [False, True])

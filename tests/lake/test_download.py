@@ -101,21 +101,6 @@ def test_a_file_that_changes_while_it_is_read(bucket: str, proxy: Faulty, tmp_pa
     assert run(url, tmp_path / "out", PATIENT).status == "published"
 
 
-def test_a_third_of_all_requests_fails(bucket: str, proxy: Faulty, tmp_path: Path) -> None:
-    """A third of all answers is lost, refused or cut, and one body stands still."""
-    wide(tmp_path / "lake")
-    for i in range(12):
-        put(tmp_path / "lake", expand([(f"p{i}", 4, i % 5)], model="m"), f"{i}.parquet")
-    url = upload(tmp_path / "lake", f"{bucket}/lake")
-    dice, faults = random.Random(1), ["503", "cut", "lost", *[None] * 6]
-    proxy.plan = lambda method, path: "stall" if len(proxy.requests) == 20 else dice.choice(faults)  # type: ignore
-    report = run(url, tmp_path / "cloud", PATIENT)
-    assert report.files_read == 13
-    assert {"503", "cut", "lost", "stall"} <= {fault for *_, fault in proxy.requests}
-    run(tmp_path / "lake", tmp_path / "disk")
-    assert tables(tmp_path / "cloud") == tables(tmp_path / "disk")
-
-
 def test_damage_is_reported_as_on_a_disk(bucket: str, tmp_path: Path) -> None:
     put(tmp_path / "lake", expand([("a", 4, 2)], model="m"))
     wide(tmp_path / "lake", "cut.parquet")

@@ -355,20 +355,14 @@ def test_object_storage(bucket: str, tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     put(tmp_path, foreign(), "my lake/0.parquet")
     done = cli("init", "my lake", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     last = done.stdout.splitlines()[-1]
     assert last == "next: scorelake score 'my lake' --out out --config scorelake.toml"
-    assert cli("score", "my lake", "--out", "out", "--config", "scorelake.toml", cwd=tmp_path).returncode == 0
-    text = (tmp_path / "scorelake.toml").read_text()
     again = cli("init", "my lake", cwd=tmp_path)
     assert (again.returncode, "scorelake.toml: exists already" in again.stderr) == (2, True)
-    assert cli("init", "my lake", "--force", cwd=tmp_path).returncode == 0
-    assert (tmp_path / "scorelake.toml").read_text() == text
     put(tmp_path, foreign(model_name=None), "none/0.parquet")
-    done = cli("init", "none", "--config", "b.toml", cwd=tmp_path)
+    done = cli("init", "none", "--force", cwd=tmp_path)
     assert (done.returncode, "no column was found for model" in done.stderr) == (3, True)
-    assert cli("init", "nowhere", "--force", cwd=tmp_path).returncode == 5
-    put(tmp_path, foreign().drop("sample_id"), "mixed/0.parquet")
-    put(tmp_path, foreign(), "mixed/1.parquet")
-    done = cli("init", "mixed", "--config", "c.toml", cwd=tmp_path)
-    assert (done.returncode, "mixed: 1 of 2 files cannot be read" in done.stderr) == (3, True)
+    put(tmp_path, foreign().drop("sample_id"), "my lake/1.parquet")
+    done = cli("init", "my lake", "--force", cwd=tmp_path)
+    assert (done.returncode, "my lake: 1 of 2 files cannot be read" in done.stderr) == (3, True)

@@ -63,9 +63,3 @@ def test_memory_of_a_task() -> None:
     assert shards.fitted(Settings(), 3.5).run.memory == 3.5
     own = Settings(run=Run(memory_gb=2))
     assert shards.fitted(own, 3.5) == own
-
-
-def test_paths_mean_the_same_everywhere() -> None:
-    assert shards.everywhere("s3://bucket/lake") == "s3://bucket/lake"
-    assert shards.everywhere("lake").endswith("/lake")
-    assert shards.everywhere("/data/../lake") == "/lake"

@@ -61,6 +61,8 @@ class Canonical:
     """none, ignored or counted."""
     columns: tuple[str, ...]
     """What must be read."""
+    verdicts: tuple[Source, ...] = ()
+    """The columns of verdicts and rewards that folders name too."""
 
     @property
     def outcomes(self) -> str:
@@ -80,17 +82,18 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
     for setting, columns in (("protocol", settings.protocol.columns), ("carry", settings.carried)):
         others[setting] = {name: _any(schema, hive, name, setting, settings, wrong) for name in columns}
     bad = list[pl.Expr]()
-    passed, score = _outcome(settings, schema, bad, wrong)
+    passed, score = _outcome(settings, schema, hive, bad, wrong)
     attempt = _attempt(settings, schema, hive, wrong)
     answers = _answers(settings, schema, wrong)
     _check_measures(settings, schema, wrong)
     if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
+    verdicts = [name for name in (names.passed, names.score) if name in schema]
     read = [
         *(column for column in settings.measured.values() if column in schema),
         *(source.column for sources in keys.values() for source in sources if source.column),
         *(source.column for sources in others.values() for source in sources.values() if source.column),
-        *(name for name in (names.passed, names.score) if name in schema),
+        *verdicts,
         *([attempt.column] if attempt and attempt.column else []),
         *([names.answer] if answers == "counted" else []),
     ]
@@ -106,6 +109,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
         binary=passed is not None,
         answers=answers,
         columns=tuple(dict.fromkeys(read)),
+        verdicts=tuple(Source(name, hive[name], agree=True) for name in verdicts if name in hive),
     )
 
 
@@ -190,7 +194,7 @@ def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> 
 
 
 def _outcome(
-    settings: Settings, schema: Schema, bad: list[pl.Expr], wrong: list[Misfit]
+    settings: Settings, schema: Schema, hive: Hive, bad: list[pl.Expr], wrong: list[Misfit]
 ) -> tuple[pl.Expr | None, pl.Expr | None]:
     """The verdict (boolean) and the reward (float) of an attempt, each null where ungraded or absent."""
     names, policy = settings.columns, settings.policy
@@ -208,7 +212,8 @@ def _outcome(
         own = schema[names.score] if schema[names.score].is_float() else pl.Float64  # a 32-bit 0.7 reaches 0.7
         passed = pl.col(names.score).cast(own) >= pl.lit(policy.pass_threshold).cast(own)
     if not lost and not any(name in schema for name in named.values()):
-        wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}", names.passed))
+        folder = "; a folder cannot hold it" * any(name in hive for name in named.values())
+        wrong.append(Misfit("passed", f"no column {names.passed} and no {names.score}{folder}", names.passed))
     if policy.ungraded == "fail" and not (names.passed in schema and names.score in schema):
         lowest = min(settings.rubric.levels, default=0.0)
         passed = None if passed is None else passed.fill_null(value=False)
@@ -277,7 +282,7 @@ def rejection_reasons(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr
             wrong_keys[reason] = text.is_not_null() & pl.any_horizontal(has_separator)
     every = [source for sources in canonical.keys.values() for source in sources]
     differing = [_text(source).ne_missing(pl.lit(source.value, pl.String)) for source in every if source.agree]
-    others = [*canonical.protocol.values(), *canonical.carried.values(), canonical.attempt]
+    others = [*canonical.protocol.values(), *canonical.carried.values(), *canonical.verdicts, canonical.attempt]
     differing += [_differs(source) for source in others if source is not None and source.agree]
     if differing:
         is_other = pl.any_horizontal(differing) & ~pl.any_horizontal(wrong_keys.values())

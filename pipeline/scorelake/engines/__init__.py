@@ -49,9 +49,9 @@ def connect(
     name: str, address: str | None, settings: Settings, shared: Iterable[str] = ()
 ) -> AbstractContextManager[Engine]:
     """Open an engine by its name; every machine must see the `shared` paths."""
+    if name == "local" and address is not None:
+        raise UsageError("--address is for --engine ray", hint="add --engine ray, or leave the address out")
     if name == "local":
-        if address is not None:
-            raise UsageError("--address is for --engine ray", hint="add --engine ray, or leave the address out")
         return nullcontext(local)
     if name != "ray":
         raise UsageError(f"no engine {name}", hint="known engines: local, ray")

@@ -83,10 +83,8 @@ def _footer_start(path: Path, size: int) -> int:
     return start if 0 < start < tail else tail
 
 
-def _spans(path: Path, file: File, columns: Container[str]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges of columns; all of a file whose footer is damaged, so that the reader reports it."""
-    from scorelake.storage.objects import chunks  # noqa: PLC0415
-
+def _spans(path: Path, file: File, columns: Container[str]) -> list[tuple[int, int]]:
+    """Return the byte ranges of columns; all of a file whose footer is damaged, so that the reader reports it."""
     try:
         metadata = parquet.footer(str(path))
         stored = file.stored_names(metadata.schema.to_arrow_schema()).items()
@@ -100,5 +98,4 @@ def _spans(path: Path, file: File, columns: Container[str]) -> Iterator[tuple[in
             start, previous = joined.pop()
             end = max(end, previous)
         joined.append((start, end))
-    for span in joined:
-        yield from chunks(*span)
+    return joined

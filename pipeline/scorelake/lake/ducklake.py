@@ -26,9 +26,6 @@ from scorelake.storage.files import File, table_columns
 
 CATALOG = "ducklake:"
 USAGE = "ducklake:FILE/SCHEMA.TABLE, ducklake:sqlite:FILE/SCHEMA.TABLE or ducklake:postgres:service=NAME/SCHEMA.TABLE"
-_TYPES: dict[str, Any] = {"boolean": pl.Boolean, "int": pl.Int64, "uint": pl.UInt64, "float": pl.Float64}
-_TYPES |= {"decimal": pl.Float64, "date": pl.Date, "timestamp": pl.Datetime("us")}
-"""How the types of columns begin, and what inlined values become; others become texts."""
 
 
 def table_files(location: str, storage: Storage) -> tuple[str, list[File]]:
@@ -77,8 +74,8 @@ class _Table:
             what = f"the catalog has no such table; it has {', '.join(sorted(names)) or 'none'}"
             raise LakeError(what, where=where, hint=USAGE)
         self._id = names[name]["table_id"]
-        (data,) = query("SELECT value FROM ducklake_metadata WHERE key = 'data_path'")
-        root = data["value"] if is_remote(data["value"]) else os.path.abspath(os.path.join(home, data["value"])) + "/"
+        root = query("SELECT value FROM ducklake_metadata WHERE key = 'data_path'")[0]["value"]
+        root = root if is_remote(root) else os.path.abspath(os.path.join(home, root)) + "/"
         self.root = _join(_join(root, schemas[names[name]["schema_id"]]), names[name])
         self._columns = self._columns_at(self._now)
         self._defaults = {each["column_name"]: each["initial_default"] for each in self._columns.values()}
@@ -97,47 +94,43 @@ class _Table:
             path, values = self._relative(_join(self.root, file)), self._defaults.copy()
             names: dict[str, tuple[str, int | None]]
             names = {each["column_name"]: (each["column_name"], number) for number, each in self._columns.items()}
-            if file["mapping_id"] is not None:  # a file of another writer, without field ids
-                sql = f"SELECT * FROM ducklake_name_mapping WHERE mapping_id = {file['mapping_id']}"
-                for entry in self._query(sql):
-                    if entry["parent_column"] is None and entry["target_field_id"] in self._columns:
-                        name = self._columns[entry["target_field_id"]]["column_name"]
-                        names[name] = entry["source_name"], None
-                        values[name] = File(path, 0, 0).hive.get(entry["source_name"], values[name])
+            # files of other writers have no field ids: None maps nothing
+            sql = f"SELECT * FROM ducklake_name_mapping WHERE mapping_id = {file['mapping_id'] or 'NULL'}"
+            for entry in self._query(f"{sql} AND parent_column IS NULL"):
+                if column := self._columns.get(entry["target_field_id"]):
+                    name, stored = column["column_name"], entry["source_name"]
+                    names[name], values[name] = (stored, None), File(path, 0, 0).hive.get(stored, values[name])
             rows_deleted = np.concatenate([np.empty(0, np.int64), *deleted.get(file["data_file_id"], ())])
             yield File(path, file["file_size_bytes"], 0, table=table_columns(values, names, rows_deleted))
 
     def inlined_files(self) -> Iterator[File]:
         """Write rows that only the catalog has to files in the cache; their columns have the names of their time."""
-        for table in self._query(f"SELECT * FROM ducklake_inlined_data_tables WHERE table_id = {self._id}"):
+        for table in self._select("ducklake_inlined_data_tables", "true"):
             rows = self._query(f'SELECT * FROM "{table["table_name"]}" WHERE {self._now}')
-            if rows and is_remote(self.root):
+            if not rows:
+                continue
+            if is_remote(self.root):
                 what = f"the catalog of this DuckLake table has {len(rows):,} inlined rows, and its files are remote"
                 hint = "CALL ducklake_flush_inlined_data('NAME') in DuckDB writes them to files"
                 raise DataError(what, where=self._where, hint=hint)
-            sql = "SELECT max(snapshot_id) AS id FROM ducklake_snapshot WHERE schema_version"
-            then = self._query(f"{sql} = {table['schema_version']}")[0]["id"]
+            version = f"schema_version = {table['schema_version']}"
+            then = self._query(f"SELECT max(snapshot_id) AS id FROM ducklake_snapshot WHERE {version}")[0]["id"]
             columns = self._columns if then is None else self._columns_at(_valid_at(then))
-            names = {
-                each["column_name"]: (columns[number]["column_name"], None)
-                for number, each in self._columns.items()
-                if number in columns
-            }
+            pairs = [(column, columns[number]) for number, column in self._columns.items() if number in columns]
             buffer = io.BytesIO()
             pl.DataFrame([_series(rows, column) for column in columns.values()]).write_parquet(buffer)
             path = cache_folder() / f"ducklake-{hashlib.sha256(buffer.getvalue()).hexdigest()[:32]}.parquet"
-            if rows and not path.exists():
+            if not path.exists():
                 replace_bytes(path, buffer.getvalue())
-            if rows:
-                about = table_columns(self._defaults, names)
-                yield File(self._relative(str(path)), buffer.tell(), 0, table=about)
+            about = table_columns(self._defaults, {a["column_name"]: (b["column_name"], None) for a, b in pairs})
+            yield File(self._relative(str(path)), buffer.tell(), 0, table=about)
 
-    def _select(self, name: str) -> list[dict[str, Any]]:
-        return self._query(f"SELECT * FROM {name} WHERE table_id = {self._id} AND {self._now}")
+    def _select(self, name: str, valid: str | None = None) -> list[dict[str, Any]]:
+        return self._query(f"SELECT * FROM {name} WHERE table_id = {self._id} AND {valid or self._now}")
 
     def _columns_at(self, valid: str) -> dict[int, dict[str, Any]]:
-        sql = f"SELECT * FROM ducklake_column WHERE table_id = {self._id} AND parent_column IS NULL AND {valid}"
-        return {column["column_id"]: column for column in self._query(sql)}
+        columns = self._select("ducklake_column", f"parent_column IS NULL AND {valid}")
+        return {column["column_id"]: column for column in columns}
 
     def _inlined_deletions(self) -> list[dict[str, Any]]:
         name = f"ducklake_inlined_delete_{self._id}"
@@ -167,5 +160,5 @@ def _series(rows: list[dict[str, Any]], column: Mapping[str, Any]) -> pl.Series:
     """Convert inlined values, of which PostgreSQL keeps texts as bytes, and SQLite booleans as numbers."""
     values = [row[column["column_name"]] for row in rows]
     plain = [bytes(value).decode() if isinstance(value, bytes | memoryview) else value for value in values]
-    kinds = [kind for start, kind in _TYPES.items() if column["column_type"].lower().startswith(start)]
-    return pl.Series(column["column_name"], plain, strict=False).cast(kinds[0] if kinds else pl.String)
+    series = pl.Series(column["column_name"], plain, strict=False)
+    return series.cast(pl.Boolean) if column["column_type"].lower() == "boolean" else series

@@ -175,7 +175,8 @@ def _select_attempts(
 
     invalid, verdict = _outcome(types, text(names.passed), settings, names.score in halves)
     keys = {part for each in COMPOSITE for part in names.parts(each)}
-    others = {*settings.protocol.columns, *settings.carried, *([names.attempt] if has_attempts else [])}
+    others = {*settings.protocol.columns, *settings.carried, names.passed, names.score}
+    others |= {names.attempt} if has_attempts else set()
     for name in sorted((keys | others) & types.keys()):
         has_both = f"map_contains(folders.keys, {text_literal(name)})"
         invalid.append(f"({has_both} AND {_differs(text(name), folder(name), is_key=name in keys)})")

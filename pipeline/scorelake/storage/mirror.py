@@ -25,10 +25,8 @@ from scorelake.storage.objects import ChangedError, Object, Objects
 
 _TOP_LEVEL = (BOARD, MARK, "runs.parquet", "history.parquet")
 """Objects outside of folders. The etag of each local copy is in a hidden file next to it."""
-_LAST_FILE = {"partials": "shard.json", "snapshots": "manifest.json"}
-"""The file that makes a folder complete: uploaded last, deleted first."""
-_NAMES = {"partials": disk.PARTIAL, "snapshots": disk.RUN_ID}
-"""Folders with other names are not ours."""
+_KINDS = {"partials": (disk.PARTIAL, "shard.json"), "snapshots": (disk.RUN_ID, "manifest.json")}
+"""The names of our folders, and the file that makes one complete: uploaded last, deleted first."""
 _NEEDED = ("manifest.json", "model_summary.parquet", "problem_histogram.parquet")
 """Files that a run needs of earlier snapshots."""
 
@@ -70,10 +68,10 @@ class Mirror:
             kind, *inside = each.key.split("/")
             if each.key in top_level:
                 top_level[each.key] = each
-            elif kind in _NAMES and len(inside) > 1 and _NAMES[kind].fullmatch(inside[0]):
+            elif kind in _KINDS and len(inside) > 1 and _KINDS[kind][0].fullmatch(inside[0]):
                 folders[f"{kind}/{inside[0]}"].append(each)
         complete = {name: files for name, files in sorted(folders.items()) if _is_complete(name, files)}
-        for path in [path for kind in _NAMES for path in home.glob(f"{kind}/[!.]*")]:
+        for path in [path for kind in _KINDS for path in home.glob(f"{kind}/[!.]*")]:
             if path.relative_to(home).as_posix() not in complete:
                 shutil.rmtree(path)
         missing = {}
@@ -186,7 +184,7 @@ class Mirror:
 
 
 def _last_file(name: str) -> str:
-    return f"{name}/{_LAST_FILE[name.split('/', maxsplit=1)[0]]}"
+    return f"{name}/{_KINDS[name.split('/', maxsplit=1)[0]][1]}"
 
 
 def _is_complete(name: str, files: Sequence[Object]) -> bool:

@@ -137,20 +137,21 @@ class Objects:
     def copy(self, ranges: Iterable[tuple[Object, Path, int, int]]) -> None:
         """Copy ranges of objects to the same offsets of existing files."""
 
-        async def copy_range(work: tuple[Object, Path, int, int]) -> None:
+        async def copy_chunk(work: tuple[Object, Path, int, int]) -> None:
             source, path, start, end = work
-            data = await self._read(source, start, end)
+            data = await self._read(source, start, min(start + CHUNK_BYTES, end))
             with path.open("r+b") as file:
                 file.seek(start)
                 file.write(data)
 
-        asyncio.run(_run_all(copy_range, ranges))
+        chunks = ((each, path, at, end) for each, path, start, end in ranges for at in range(start, end, CHUNK_BYTES))
+        asyncio.run(_run_all(copy_chunk, chunks))
 
     def fetch(self, wanted: Sequence[tuple[Object, Path]]) -> None:
         """Download objects to new files."""
         for source, path in wanted:
             allocate(path, source.size)
-        self.copy((source, path, *span) for source, path in wanted for span in chunks(0, source.size))
+        self.copy((source, path, 0, source.size) for source, path in wanted)
 
     def send(self, files: Mapping[str, Path | bytes]) -> None:
         """Upload files or bytes to their keys, and overwrite what is there."""
@@ -186,7 +187,10 @@ class Objects:
             now = store.find(key)
             if now is not None and now.size == path.stat().st_size:
                 with path.open("rb") as file:
-                    if all(store.read(now, *span) == file.read(CHUNK_BYTES) for span in chunks(0, now.size)):
+                    if all(
+                        store.read(now, at, min(at + CHUNK_BYTES, now.size)) == file.read(CHUNK_BYTES)
+                        for at in range(0, now.size, CHUNK_BYTES)
+                    ):
                         return now.etag
         except ScorelakeError:
             raise errors.UnsettledError(
@@ -262,12 +266,6 @@ def allocate(path: Path, size: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.truncate(size)
-
-
-def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Split a range of bytes into requests."""
-    for at in range(start, end, CHUNK_BYTES):
-        yield at, min(at + CHUNK_BYTES, end)
 
 
 def _object(meta: Any) -> Object:
