@@ -396,18 +396,16 @@ def test_delta_columns_that_are_mapped_to_other_names(delta: Delta, tmp_path: Pa
 # --- Iceberg ----------------------------------------------------------------------------------------------------
 
 
-def test_iceberg_table_of_a_catalog(iceberg: Iceberg, tmp_path: Path) -> None:
+def test_iceberg_table_of_a_catalog(iceberg: Iceberg, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
     iceberg.create(rows("a", True))
-    run("iceberg:mine/ns.t", tmp_path / "out")
+    assert cli("score", "iceberg:mine/ns.t", "--out", tmp_path / "out").returncode == 0
     assert counted(tmp_path / "out") == expected(iceberg)
-    check_output(tmp_path / "out")
-    for location, error, message in (
-        ("iceberg:mine/ns.other", LakeError, "the catalog has no such table"),
-        ("iceberg:mine", UsageError, "not a table of a catalog"),
-        ("iceberg:unknown/ns.t", StorageError, "the catalog unknown cannot be used"),
-    ):
-        with pytest.raises(error, match=message):
-            listing(location)
+    done = cli("score", "iceberg:mine/ns.other", "--out", tmp_path / "out")
+    assert (done.returncode, "the catalog has no such table" in done.stderr) == (5, True), done.stderr
+    with pytest.raises(UsageError, match="not a table of a catalog"):
+        listing("iceberg:mine")
+    with pytest.raises(StorageError, match="the catalog unknown cannot be used"):
+        listing("iceberg:unknown/ns.t")
 
 
 def test_iceberg_table_that_was_moved(iceberg: Iceberg, tmp_path: Path) -> None:
