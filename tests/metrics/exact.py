@@ -75,6 +75,8 @@ def named(k: int) -> list[tuple[Metric, list[Fraction]]]:
     pairs = [(metrics.parse(f"{f}@{k}"), credit(f, k)) for f in ("pass", "mg-pass", "maj", "auc")]
     pairs.append((metrics.parse(f"pass^{k}"), credit("pass^", k)))
     pairs += [(metrics.parse(f"g-pass@{k}_{tau}"), credit("g-pass", k, tau)) for tau in TAUS]
+    if k == 2:
+        pairs.append((metrics.parse("agree@2"), [Fraction(1), Fraction(0), Fraction(1)]))
     if k == len(SPECTRUM):
         pairs.append((metrics.spectrum(SPECTRUM), credit("spectrum", k)))
     return pairs

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from scorelake import metrics
 
@@ -56,6 +57,18 @@ def test_cover() -> None:
     expected = {(5, 3, 0.5): 0.65625, (5, 3, 0.8): 0.09888, (16, 12, 0.75): 0.4261135911, (16, 16, 0.9): 0.8332281830}
     for (n, c, tau), posterior in expected.items():
         assert metrics.cover(n, c, tau)[1] == pytest.approx(posterior, abs=1e-10)
+        summary = metrics.summarize(f"cover@{tau}", n, c)
+        assert (summary.value, summary.mu) == (float(c / n >= tau), metrics.cover(n, c, tau)[1])
+    assert metrics.summarize("cover@0.6", [5, 5, 0], [3, 2, 0], min_coverage=0.5).value == 0.5, "3 of 5 is 60%"
+
+
+def test_agreement_of_two_attempts() -> None:
+    assert metrics.finite("agree@2", [5, 5, 64, 1], [1, 2, 32, 1]) == pytest.approx(
+        [3 / 5, 2 / 5, 31 / 63, np.nan], nan_ok=True
+    )
+    p, c = 0.3, np.arange(8)
+    weights = binom.pmf(c, 7, p)
+    assert weights @ metrics.finite("agree@2", 7, c) == pytest.approx(p**2 + (1 - p) ** 2), "unbiased at any n"
 
 
 @pytest.mark.parametrize("n", [3, 7, 10, 49, 100])

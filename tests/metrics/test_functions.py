@@ -148,6 +148,9 @@ def test_invalid_arguments_raise(call: Callable[[], object], message: str) -> No
         ("avg@N", ["Avg"]),
         ("bayes@N", ["Bayes@n"]),
         ("max@3", ["best@3"]),
+        ("agree@2", ["Agree"]),
+        ("cover@0.3", ["cover@0.30000000000000004", "Cover@.3"]),
+        ("cover@1.0", ["cover@1"]),
         ("spectrum-steep@4", ["Spectrum-Steep@4"]),
         ("geo-spectrum-steep@4", ["geo-spectrum-steep@4_0.50"]),
         ("geo-spectrum-steep@4_0.3", []),
@@ -178,6 +181,11 @@ def test_names(canonical: str, aliases: list[str]) -> None:
         ("geo-spectrum@8_-0.1", "lambda must be a number in [0, 1]"),
         ("avg@64", "always uses all attempts"),
         ("spectrum@4", "weights come from the config file"),
+        ("agree@4", "agree@4: it always draws 2 attempts"),
+        ("cover@8", "cover@8: tau must be a number in (0, 1], got '8'"),
+        ("cover@0", "tau must be a number in (0, 1], got '0'"),
+        ("cover@8_0.5", "tau must be a number in (0, 1], got '8_0.5'"),
+        ("cover", "tau must be a number in (0, 1], got ''"),
     ],
 )
 def test_bad_names(name: str, says: str) -> None:

@@ -310,10 +310,8 @@ def test_pairs_of_unequal_n_combine_the_intervals_of_both_models(missing: float)
         sides = []
         for side in (a, b):
             error = np.array([side.std(ddof=1) / side.size**0.5])
-            sides.append(
-                [end.item() for end in interval(side[:1] * 0 + side.mean(), error, units, (0, 1), confidence)]
-            )
-        (lo_a, hi_a), (lo_b, hi_b) = sides
+            sides.append(interval(side[:1] * 0 + side.mean(), error, units, (0, 1), confidence, far_problems=0.75))
+        (lo_a, hi_a), (lo_b, hi_b) = ((lo.item(), hi.item()) for lo, hi in sides)
         x, y, u, v = b.mean() - lo_b, hi_a - a.mean(), hi_b - b.mean(), a.mean() - lo_a
         lift = b.mean() - a.mean()
         return lift - (x * x + y * y - 2 * r * x * y) ** 0.5, lift + (u * u + v * v - 2 * r * u * v) ** 0.5

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from scorelake.hashing import Hashes
 from scorelake.metrics.bootstrap import MAX_UNITS
-from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.families import Metric
+from scorelake.metrics.families import Metric, needs_equal_n
 from scorelake.scoring.series import without_earlier_points
 from scorelake.scoring.survey import ALL, Survey
 from scorelake.settings import Compare, Settings

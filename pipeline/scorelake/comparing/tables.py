@@ -45,7 +45,6 @@ from scorelake.settings import Settings
 
 _UNPUBLISHED = {"inner_lo": pl.Float64(), "inner_hi": pl.Float64(), "separated": pl.Boolean()}
 """What claims are made with: ends of the narrower interval that margins are tested with, and Lifts.separated."""
-_INSTEAD = {"bayes@N": "avg@N", "geom@k": "geom-ds@k, pass@k or pass^k"}  # what to use where n must be the same
 CLAIMED = ("improvement", "regression")
 PROBLEM = ("subject", "problem_id")
 
@@ -99,7 +98,7 @@ def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, set
     """Return why pairs are not compared, null where they are."""
     metric = result.metric
     fixed = {"needed": settings.compare.min_problems, "metric": metric.name, "k": metric.draws}
-    fixed["instead"] = _INSTEAD.get(metric.family.name)
+    fixed["instead"] = metric.family.instead
 
     def text(code: int, shared: int, usable: int, i: int, j: int) -> str | None:
         if code == 0:

@@ -225,9 +225,3 @@ def check_enough(name: str, attempts: Ints, k: int) -> None:
             f"{name}: {few if short else 'there are no problems'}",
             hint="summarize() averages over the other problems and counts them",
         )
-
-
-def needs_equal_n(metric: str, n_ratio: ArrayLike) -> NDArray[np.bool_]:
-    """Flag pairs of models that cannot be compared: the metric is biased by n, and n differs."""
-    # Up to a ratio of 1.05 it may differ, for the sake of ungraded attempts.
-    return np.asarray(n_ratio) > (1.05 if metric.startswith(("bayes@", "geom@")) else np.inf)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -75,7 +75,12 @@ def evaluate(
         same_k = [metric for metric in dict.fromkeys(metrics) if metric.draws == k]
         closed = [metric for metric in same_k if metric.has_closed_form]
         summed = [metric for metric in same_k if metric.parts and not metric.has_closed_form]
-        out = {metric: of_levels(metric, levels, counts, pseudo_counts) for metric in same_k if not metric.parts}
+        out = {}
+        for metric in same_k:
+            if metric.family.rate is not None:
+                out[metric] = _single(*metric.family.rate(n, c, alpha, beta, metric.param))
+            elif not metric.parts:
+                out[metric] = of_levels(metric, levels, counts, pseudo_counts)
         out |= _closed_forms(closed, k, n, c, alpha, beta) if closed else {}
         out |= _sums_over_draws(summed, k, n, c, alpha, beta) if summed else {}
         for metric in same_k:
@@ -91,8 +96,8 @@ def evaluate(
 def of_levels(metric: Metric, levels: Floats, counts: Ints, prior: Floats) -> Estimate:
     """Estimate a metric of rewards; levels rise, and there is one row of counts per problem."""
     assert metric.family.rewards is not None
-    value, mean, variance = metric.family.rewards(levels, counts, prior, metric.draws)
-    return Estimate(value[None], mean[None], variance[None, None], bounds=(float(levels[0]), float(levels[-1])))
+    bounds = float(levels[0]), float(levels[-1])
+    return _single(*metric.family.rewards(levels, counts, prior, metric.draws), bounds=bounds)
 
 
 def estimate_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: Counts) -> Estimate:
@@ -172,7 +177,11 @@ def _per_problem(
 def without_posterior(value: Floats, bounds: tuple[float, float] = _UNIT, seen: Floats | None = None) -> Estimate:
     """Return the estimate of a metric that has values only."""
     unknown = np.full(value.size, np.nan)
-    return Estimate(value[None], unknown[None], unknown[None, None], bounds=bounds, seen=seen)
+    return _single(value, unknown, unknown, bounds=bounds, seen=seen)
+
+
+def _single(value: Floats, mean: Floats, variance: Floats, **others: Any) -> Estimate:
+    return Estimate(value[None], mean[None], variance[None, None], **others)
 
 
 def _attempt_noise(n: Ints, c: Ints) -> Floats:
@@ -244,4 +253,4 @@ def _combine(metric: Metric, value: Floats, mean: Floats, covariance: Floats) ->
     product, _ = blend(value, covariance, metric.powers)
     mu, variance = blend(mean, covariance, metric.powers)
     undefined = np.isnan(product) & ~np.isnan(value).any(axis=0)
-    return Estimate(product[None], mu[None], variance[None, None], None, bounds, _UNIT, undefined)
+    return _single(product, mu, variance, bounds=bounds, clip=_UNIT, undefined=undefined)

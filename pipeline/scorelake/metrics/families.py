@@ -17,6 +17,8 @@ from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, betaincc
 
 from scorelake.errors import MetricError
 from scorelake.metrics.beta_powers import any_above, complement, mean_power, per_distinct, power_variance
@@ -26,21 +28,26 @@ from scorelake.metrics.vote import Ballots
 
 @dataclass(frozen=True)
 class Family:
-    """A family of metrics. Exactly one of `credit`, `blend`, `rewards` and `vote` defines its values."""
+    """A family of metrics. Exactly one of `credit`, `blend`, `rate`, `rewards` and `vote` defines its values."""
 
-    name: str  # with k for the number of draws, such as pass@k
+    name: str
+    """With what follows the sign: k for the number of draws (pass@k), a fixed number of them (agree@2), the
+    parameter (cover@tau), or N for all attempts (avg@N)."""
     formula: str
     reference: str
     aliases: tuple[str, ...] = ()
     parameter: str | None = None
     """What follows the k in a name: tau, lambda, powers; or weights, which come from the config file."""
     default: float | None = None
-    takes_k: bool = True
+    examples: tuple[float, ...] = ()  # parameters at which all metrics are computed
+    instead: str | None = None  # biased by n: what to compare models with different n by
     credit: Callable[..., Floats] | None = None
-    """credit(k) or credit(k, parameter) -> the credit a[0..k] for j successes, in [0, 1] and monotone in j."""
+    """credit(k) or credit(k, parameter) -> the credit a[0..k] for j successes, in [0, 1]."""
     blend: tuple[str, str] | None = None
     """Keys of the two credit families whose values are multiplied, each to a power."""
     pooled: bool = False  # whether a blend is of the two group means instead of each problem's two values
+    rate: Callable[..., tuple[Floats, Floats, Floats]] | None = None
+    """rate(n, c, alpha, beta, parameter) -> value, posterior mean and variance per problem."""
     rewards: Callable[[Floats, Any, Floats, int], tuple[Floats, Floats, Floats]] | None = None
     """rewards(levels, counts, prior, k) -> value, posterior mean and variance per problem.
 
@@ -50,8 +57,26 @@ class Family:
     vote: Callable[..., Floats] | None = None  # vote(answers, k) -> the value per problem
 
     @property
+    def stem(self) -> str:
+        """The name up to the sign: pass@ or pass^."""
+        return re.split(r"(?<=[@^])", self.name)[0]
+
+    @property
+    def follows(self) -> str:
+        """What follows the sign: k, N, tau or a number of draws."""
+        return self.name.removeprefix(self.stem).removesuffix("_tau")
+
+    @property
     def key(self) -> str:
-        return normalize(re.sub(r"@?[kN](_tau)?$", "", self.name))
+        return normalize(self.stem)
+
+    def names(self, ks: Sequence[int]) -> list[str]:
+        """Return the names of its metrics at each k, with each of the parameters in `examples`."""
+        if self.follows == "k":
+            return [f"{self.stem}{k}{tau}" for tau in [f"_{each}" for each in self.examples] or [""] for k in ks]
+        if self.follows == "tau":
+            return [f"{self.stem}{tau}" for tau in self.examples]
+        return [self.name] if self.follows == "N" or int(self.follows) <= max(ks) else []
 
 
 def normalize(word: str) -> str:
@@ -87,6 +112,13 @@ def auc(k: int) -> Floats:
 
 def spectrum_credit(k: int, weights: tuple[float, ...]) -> Floats:
     return np.asarray(np.minimum(np.concatenate([[0.0], np.cumsum(weights)]), 1.0))
+
+
+def cover(n: Ints, c: Ints, alpha: Floats, beta: Floats, tau: float) -> tuple[Floats, Floats, Floats]:
+    """Whether c / n is at least tau; NaN without attempts. The posterior is the chance that the success rate is."""
+    value = np.where(n > 0, c >= (tau - 1e-12) * n, np.nan)  # tau has 12 digits: 2 of 49 are .040816326531
+    mean, rest = (np.asarray(chance(alpha, beta, tau), dtype=np.float64) for chance in (betaincc, betainc))
+    return value, mean, mean * rest
 
 
 def avg(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
@@ -147,25 +179,38 @@ _AUC = "trapezoidal mean of Chen et al. 2021 over the draws"
 _OWN = "the user's own weights over thresholds"
 _BEST = "best of k; pass@k when rewards are 0 and 1"
 _BLEND = "geometric blend of the data set's means"
+_LAW = "the mean over tau = 1/n, 2/n, ..., 1 is pass@1"
+_PAIR = "chance that two attempts end alike"
 _ENDS: dict[str, Any] = {"parameter": "powers", "blend": ("pass", "pass^")}
 _STAR: dict[str, Any] = {"parameter": "lambda", "default": 0.5, "blend": ("pass", "mgpass"), "pooled": True}
 
 FAMILIES = (
     Family("pass@k", "1 if j >= 1", _CODEX, credit=lambda k: _at_least(1, k)),
     Family("pass^k", "1 if j = k", _TAU, ("pass-hat", "unanimous"), credit=lambda k: _at_least(k, k)),
-    Family("g-pass@k_tau", "1 if j >= max(1, ceil(tau k))", _STABLE, parameter="tau", credit=g_pass),
+    Family(
+        "g-pass@k_tau", "1 if j >= max(1, ceil(tau k))", _STABLE, parameter="tau", examples=(0.25, 0.5, 0.75),
+        credit=g_pass,
+    ),
     Family("mg-pass@k", "(2/k) max(j - ceil(k/2), 0)", _STABLE, credit=mg_pass),
     Family("maj@k", "1 if j >= floor(k/2) + 1", _MAJORITY, credit=lambda k: _at_least(k // 2 + 1, k)),
     Family("auc@k", "area under pass@1..pass@k of the k draws, trapezoids", _AUC, credit=auc),
     Family("spectrum@k", "w_1 + ... + w_j", _OWN, ("threshold-spectrum",), "weights", credit=spectrum_credit),
-    Family("geom@k", "mean of pass@k^a pass^k^b, a = b = 1/2", "geometric blend per problem", **_ENDS),
+    Family(
+        "geom@k", "mean of pass@k^a pass^k^b, a = b = 1/2", "geometric blend per problem",
+        instead="geom-ds@k, pass@k or pass^k", **_ENDS,
+    ),
     Family("geom-ds@k", "(mean pass@k)^a (mean pass^k)^b, a = b = 1/2", _BLEND, pooled=True, **_ENDS),
     Family("geo-spectrum@k", "(mean pass@k)^L (mean mg-pass@k)^(1-L)", _BLEND, ("geo-spectrum-star",), **_STAR),
-    Family("avg@N", "mean reward of all attempts", _BAYES, ("mean",), takes_k=False, rewards=avg),
-    Family("bayes@N", "posterior mean reward", _BAYES, takes_k=False, rewards=bayes),
+    Family("agree@2", "1 if j = 0 or j = 2", _PAIR, credit=lambda k: np.array([1.0, 0.0, 1.0])),
+    Family(
+        "cover@tau", "share of problems with c / n >= tau", _LAW, parameter="tau", examples=(0.25, 0.5, 0.75, 1.0),
+        instead="pass@1 or agree@2", rate=cover,
+    ),
+    Family("avg@N", "mean reward of all attempts", _BAYES, ("mean",), rewards=avg),
+    Family("bayes@N", "posterior mean reward", _BAYES, instead="avg@N", rewards=bayes),
     Family("max@k", "expected best reward of k draws", _BEST, ("best",), rewards=best),
     Family("vote@k", "the most common answer of k draws is right", _VOTE, ("cons",), vote=Ballots.vote),
-)
+)  # fmt: skip
 
 MAX_K = 2**62  # largest k of metrics in closed form: more attempts than any lake has
 MAX_SUMMED_K = 2**20  # largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here
@@ -185,7 +230,7 @@ _BY_KEY = {normalize(key): family for family in FAMILIES for key in (family.key,
 
 @dataclass(frozen=True)
 class Metric:
-    """A family at one k (None for avg@N and bayes@N), with its parameter (tau, lambda), weights or powers."""
+    """A family at one k (None where it takes no draws), with its parameter (tau, lambda), weights or powers."""
 
     family: Family
     k: int | None
@@ -197,14 +242,14 @@ class Metric:
     @property
     def name(self) -> str:
         """The canonical name, as in the tables."""
-        name = self.family.name.removesuffix("_tau")
-        if self.label:
-            name = name.replace("@", f"-{self.label}@")
-        if self.k is not None:
-            name = name.removesuffix("k") + str(self.k)
+        family = self.family
+        if family.follows == "tau":
+            return f"{family.stem}{self.param}"
+        stem = family.stem.replace("@", f"-{self.label}@") if self.label else family.stem
+        name = stem + (family.follows if self.k is None else str(self.k))
         if self.exponents is not None:
             return f"{name}_{self.exponents[0]}_{self.exponents[1]}"
-        return name if self.param in (None, self.family.default) else f"{name}_{self.param}"
+        return name if self.param in (None, family.default) else f"{name}_{self.param}"
 
     @property
     def draws(self) -> int:
@@ -312,8 +357,10 @@ def _build(name: str, family: Family, k: str | None, parameter: str | None) -> M
             f"{name}: its weights come from the config file",
             hint="[metrics] spectrum = [...], or [spectra] NAME = [...] and spectrum-NAME@k",
         )
-    if family.parameter == "tau" and parameter is None:
+    if family.credit is g_pass and parameter is None:
         family = _BY_KEY["pass^"]  # G-Pass without a threshold is pass^k
+    if family.follows == "tau":
+        k, parameter = None, "_".join(each for each in (k, parameter) if each)
     metric = Metric(family, None, family.default)
     if parameter is not None and family.parameter == "powers":
         powers = _parse_powers(name, parameter)
@@ -322,13 +369,15 @@ def _build(name: str, family: Family, k: str | None, parameter: str | None) -> M
         if family.parameter is None:
             raise MetricError(f"{name}: {family.name} takes no parameter, got {parameter!r}")
         value = _parse_number(parameter)
-        if not 0 <= value <= 1:
-            raise MetricError(f"{name}: {family.parameter} must be a number in [0, 1], got {parameter!r}")
+        if not 0 <= value <= 1 or (value == 0 and family.follows == "tau"):
+            interval = "(0, 1]" if family.follows == "tau" else "[0, 1]"
+            raise MetricError(f"{name}: {family.parameter} must be a number in {interval}, got {parameter!r}")
         metric = replace(metric, param=value)
-    if not family.takes_k:
-        if k not in (None, "n"):
-            raise MetricError(f"{name}: it always uses all attempts", hint=f"write {family.name}")
-        return metric
+    if family.follows != "k":
+        if k not in (None, family.follows.lower()):
+            drawn = f"draws {family.follows} attempts" if family.follows.isdigit() else "uses all attempts"
+            raise MetricError(f"{name}: it always {drawn}", hint=f"write {family.name}")
+        return replace(metric, k=int(family.follows)) if family.follows.isdigit() else metric
     if not re.fullmatch(r"[0-9]{1,4000}", k or "") or int(k or 0) < 1:
         raise MetricError(f"{name}: k must be a whole number >= 1, got {k!r}")
     metric = replace(metric, k=int(k or 0))
@@ -337,6 +386,13 @@ def _build(name: str, family: Family, k: str | None, parameter: str | None) -> M
         hint = None if is_closed else "pass@k, pass^k, geom@k, geom-ds@k and max@k allow a larger k"
         raise MetricError(f"{name}: k must be at most {limit:,}", hint=hint)
     return metric
+
+
+def needs_equal_n(metric: str, n_ratio: ArrayLike) -> NDArray[np.bool_]:
+    """Flag pairs of models that cannot be compared: the metric is biased by n, and n differs."""
+    # Up to a ratio of 1.05 it may differ, for the sake of ungraded attempts.
+    is_biased = metric.startswith(tuple(family.stem for family in FAMILIES if family.instead))
+    return np.asarray(n_ratio) > (1.05 if is_biased else np.inf)
 
 
 def _parse_powers(name: str, text: str) -> tuple[float, float]:

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 from scipy.optimize import fmin, minimize
-from scipy.special import betaincc, betaln, expit, gammaln, log_expit, ndtri, stdtrit, xlog1py, xlogy
+from scipy.special import betaln, expit, gammaln, log_expit, ndtri, stdtrit, xlog1py, xlogy
 
 from scorelake.errors import MetricError
 from scorelake.metrics.counts import check_k, distinct, pairs, whole_numbers
 from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.estimate import finite, posterior
 from scorelake.metrics.interval import interval
 
 _NODES = np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 70, endpoint=False), np.linspace(0.1, 1, 45)])
@@ -75,11 +76,7 @@ def cover(n: ArrayLike, c: ArrayLike, tau: float) -> tuple[Floats, Floats]:
     >>> np.round(sl.metrics.cover(n=[5, 16], c=[3, 12], tau=0.5), 5).tolist()
     [[1.0, 1.0], [0.65625, 0.97548]]
     """
-    if not 0 <= tau <= 1:
-        raise MetricError(f"cover: tau must be a number in [0, 1], got {tau!r}")
-    n_, c_ = (x.astype(np.float64) for x in pairs(n, c))
-    value = np.where(n_ > 0, c_ >= tau * n_ * (1 - 1e-12), np.nan)
-    return value, np.asarray(betaincc(1 + c_, 1 + n_ - c_, tau))
+    return finite(name := f"cover@{tau}", n, c), posterior(name, n, c)[0]
 
 
 def judge_corrected(

@@ -143,6 +143,10 @@ def equivalence_interval(
 _MAX_Z = 7.0  # smaller p-values than this z has (2.6e-12) are given as that
 
 
+_FAR = 0.75
+"""Problems at the far end of each of two means that are compared: with 1/2 equal models were called different in up
+to 6.1% of 72 cells of 1, 2 or 4 attempts against 16, with 3/4 in up to 5.0%."""
+
 Ends = Callable[[float | Floats], tuple[Floats, Floats]]  # returns the ends of intervals at a confidence level
 
 
@@ -163,7 +167,8 @@ def mean_pair_ends(sums: Floats, counts: Floats, units: Floats, bounds: tuple[fl
 
     def ends(confidence: float | Floats) -> tuple[Floats, Floats]:
         levels = np.tile(np.broadcast_to(confidence, lift.shape), 2)
-        (down_a, down_b), (up_a, up_b) = (np.abs(end.reshape(2, -1) - means) for end in interval(*both, levels))
+        sides = interval(*both, levels, far_problems=_FAR)
+        (down_a, down_b), (up_a, up_b) = (np.abs(end.reshape(2, -1) - means) for end in sides)
         return lift - reach(down_b, up_a), lift + reach(up_b, down_a)
 
     return ends

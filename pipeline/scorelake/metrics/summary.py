@@ -215,7 +215,7 @@ def summarize_moments(
     lo, hi = np.where(np.isnan(value), np.nan, np.swapaxes(ends, 0, 1))
     bound_lo, bound_hi = _bounds(lo, hi, 1 - count / problems, kinds)
     noise = np.stack([each[0].noise for each in moments], axis=1)
-    reruns = rerun(value, _variance_of_rerun(noise, count), noise[2], confidence)
+    reruns = rerun(value, _variance_of_rerun(noise, count, value), noise[2], confidence)
     sigma = np.sqrt(variance)
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * sigma
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
@@ -238,13 +238,18 @@ def summarize_moments(
     return [Summaries(*row) for row in zip(*columns, strict=True)]
 
 
-def _variance_of_rerun(sums: Floats, count: Floats) -> Floats:
+def _variance_of_rerun(sums: Floats, count: Floats, value: Floats) -> Floats:
     """Return the variances of means if the same problems were attempted again, from Moments.noise."""
     own, of_attempt, attempts, pooled, inverse, repeated = sums
-    own = own + (count - repeated) * ratio(of_attempt, repeated)  # n = 1: the mean noise of the others
+    # n = 1: the mean noise of the others, of which there may be few, and of four problems at the pooled rate, which
+    # is an upper limit. With 90% of problems at n = 1 the others alone covered .82 in the worst shape.
+    pooled_rate = (value * count + 1) / (count + 2)
+    of_attempt = np.where(repeated > 0, of_attempt + 4 * pooled_rate * (1 - pooled_rate), np.nan) / (repeated + 4)
+    own = own + np.where(count > repeated, (count - repeated) * of_attempt, 0.0)
     # The fewer attempts, the more noise, and the less is seen of it: take what all say together where that is more.
     # 30 problems with n = 1 to 16 covered .886 without it; where all n are equal both are the same.
-    return ratio(np.maximum(own, inverse * ratio(pooled, attempts - count)), count**2)
+    variance = ratio(np.maximum(own, inverse * ratio(pooled, attempts - count)), count**2)
+    return np.where(count > repeated, np.maximum(variance, 1 / np.maximum(attempts, 1) ** 2), variance)
 
 
 def _ends(

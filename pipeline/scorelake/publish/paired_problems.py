@@ -19,9 +19,8 @@ from scipy.special import stdtr, stdtrit
 
 from scorelake.counting.merge import bucket_count
 from scorelake.errors import DataError
-from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Floats, ratio
-from scorelake.metrics.families import Metric
+from scorelake.metrics.families import Metric, needs_equal_n
 from scorelake.metrics.interval import interval
 from scorelake.schemas import KEYS, MODEL
 from scorelake.scoring.choose import Outcomes, choose, split_outcomes

@@ -18,8 +18,8 @@ from scipy.stats import binomtest
 
 from scorelake.comparing.tables import PROBLEM
 from scorelake.errors import UsageError
-from scorelake.metrics.counts import needs_equal_n
 from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.families import needs_equal_n
 from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.metrics.significance import (
     attempts_needed,

@@ -65,7 +65,7 @@ def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: 
         return f"{head} There is no clear winner."
     if first.rank_lo is None:
         return f"{head} Rank ranges were not computed: the metric is not compared, or too few problems are shared."
-    from scorelake.metrics.counts import needs_equal_n  # noqa: PLC0415 - loads scipy
+    from scorelake.metrics.families import needs_equal_n  # noqa: PLC0415 - loads scipy
 
     apart = [line for line in others if needs_equal_n(metric, _n_ratio(first, line))]
     compared = [line for line in others if line not in apart]

@@ -18,7 +18,6 @@ from scorelake.settings import UNIFORM, Settings
 ALL_METRICS = ("all",)  # [metrics] names for every family at k = 1, 2, 4, ...
 _READ = {"pass@k": 1, "pass^k": 2, "maj@k": 4, "avg@N": 1, "bayes@N": 1, "max@k": 1, "vote@k": 1}
 """Families by default, and the smallest k at which they are not another metric: pass^1 is pass@1, maj@2 is pass^2."""
-TAUS = (0.25, 0.5, 0.75)  # default thresholds of g-pass; 0 would be pass@k and 1 pass^k
 
 MAX_DEFAULT_K, MAX_DEFAULT_VOTE_K = 1024, 256
 """Largest k by default: the cost of most families grows faster than k, that of votes faster still."""
@@ -146,14 +145,8 @@ def _defaults(top_n: int) -> list[Metric]:
     for family in metrics.families():
         most = min(top_n, MAX_DEFAULT_VOTE_K if family.vote is not None else MAX_DEFAULT_K)
         ks = [2**i for i in range(max(1, most).bit_length())]
-        if family.parameter == "weights":
-            continue
-        if not family.takes_k:
-            out.append(metrics.parse(family.name))
-        elif family.parameter == "tau":
-            out += [metrics.parse(family.name.replace("k_tau", f"{k}_{tau}")) for tau in TAUS for k in ks]
-        else:
-            out += [metrics.parse(family.name.removesuffix("k") + str(k)) for k in ks]
+        if family.parameter != "weights":
+            out += map(metrics.parse, family.names(ks))
     return out
 
 
