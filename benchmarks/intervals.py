@@ -24,7 +24,7 @@ from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import GROUP
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.overall import overall_table
-from scorelake.scoring.summaries import Grouping, groupings, summarize
+from scorelake.scoring.summaries import Grouping, groupings, sampling, summarize
 from scorelake.scoring.survey import BucketTask, survey_bucket
 from scorelake.scoring.tasks import score_buckets
 from scorelake.settings import Settings
@@ -65,7 +65,7 @@ SHAPES: dict[str, Rates] = {
     "50% 0, 45% 1, rest .5": lumps((0.5, 0, 0), (0.45, 1, 1), (0.05, 0.5, 0.5)),
 }
 """The eight of the specification, and four that are no Beta either."""
-PROBLEMS = (1, 5, 10, 20, 30, 100, 1000)
+PROBLEMS = (1, 5, 10, 20, 30, 100, 300)
 ATTEMPTS = {
     "1": ("pass@1",),
     "4": ("pass@1", "pass@4", "pass^4", "geom@4"),
@@ -86,6 +86,9 @@ class Lakes:
     @classmethod
     def drawn(cls, rates: Rates, attempts: str, size: tuple[int, int], rng: np.random.Generator) -> Lakes:
         p = rates(rng, size)
+        if attempts == "90% 1":  # and four on the others
+            n = np.broadcast_to(np.where(np.arange(size[1]) < 0.9 * size[1], 1, 4), size)
+            return cls(p, n, rng.binomial(n, p).astype(np.int64))
         low, _, high = attempts.partition("-")
         n = rng.integers(int(low), int(high or low) + 1, size)
         return cls(p, n, rng.binomial(n, p).astype(np.int64))
@@ -93,13 +96,17 @@ class Lakes:
 
 def printed(lakes: Lakes, names: Sequence[str], cluster: Ints | None = None, **settings: object) -> pl.DataFrame:
     """model_summary of all lakes at once, by the code that scores real ones."""
+    outcomes = Outcomes(binary=True, rewards=False, top_n=int(lakes.n.max()))
+    chosen = [metrics.parse(name) for name in names]
+    return summarize(chosen, [grouped(lakes, cluster)], Settings.model_validate(settings), outcomes, [])[0]
+
+
+def grouped(lakes: Lakes, cluster: Ints | None = None) -> Grouping:
+    """The histogram of (n, c) of each lake."""
     frame = problems(lakes, {} if cluster is None else {"_cluster": np.broadcast_to(cluster, lakes.n.shape).ravel()})
     keys = (*KEYS, *(["_cluster"] if cluster is not None else []))
     counts = frame.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*keys, "n", "c")
-    grouping = Grouping(KEYS, counts, totals(counts), clustered=cluster is not None)
-    outcomes = Outcomes(binary=True, rewards=False, top_n=int(lakes.n.max()))
-    chosen = [metrics.parse(name) for name in names]
-    return summarize(chosen, [grouping], Settings.model_validate(settings), outcomes, [])[0]
+    return Grouping(KEYS, counts, totals(counts), clustered=cluster is not None)
 
 
 def problems(lakes: Lakes, more: dict[str, object]) -> pl.DataFrame:
@@ -121,7 +128,7 @@ def totals(frame: pl.DataFrame) -> pl.DataFrame:
 
 def expected(name: str, rates: Rates, attempts: str, rng: np.random.Generator) -> float:
     """What the metric would be over endlessly many problems with as many attempts each."""
-    big = Lakes.drawn(rates, attempts, (1, 2_000_000), rng)
+    big = Lakes.drawn(rates, attempts, (1, 1_000_000), rng)
     return metrics.summarize(name, big.n.ravel(), big.c.ravel()).value
 
 
@@ -291,6 +298,31 @@ def macro(lakes: int, rng: np.random.Generator) -> list[Cell]:
     return out
 
 
+def stopping(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list[str]]]:
+    """Attempts that stop at a pass: bias, coverage, coverage of the corrected value, and how often it is noticed."""
+    heads = ["rates", "attempts", "problems", "bias of pass@1", "covered", "corrected", "called adaptive"]
+    rules = (("1 to 16 at random", 0), ("until a pass, at most 16", 1), ("until three passes, at most 16", 3))
+    rows = []
+    for shape, mean in (("Beta(.3, .7)", 0.3), ("Beta(.5, 3)", 1 / 7)):
+        for rule, r in rules:
+            for size in (30, 200):
+                p = SHAPES[shape](rng, (lakes, size))
+                passes = (rng.random((*p.shape, 16)) < p[..., None]).cumsum(axis=-1)
+                n = np.minimum((passes < r).sum(axis=-1) + 1, 16) if r else rng.integers(1, 17, p.shape)
+                drawn = Lakes(p, n, np.take_along_axis(passes, n[..., None] - 1, axis=-1)[..., 0])
+                table, corrected = printed(drawn, ("pass@1",)), "-"
+                if r:
+                    values = metrics.stopped_value(n, drawn.c, r, 16)
+                    se, units = values.std(axis=1, ddof=1) / size**0.5, np.full(lakes, size)
+                    lo, hi = metrics.interval(values.mean(axis=1), se, units)
+                    corrected = f"{((lo <= mean) & (mean <= hi)).mean():.1%}"
+                adaptive = (sampling(grouped(drawn))["sampling"] == "adaptive").mean()
+                bias = float(table["value"].to_numpy().mean()) - mean
+                shares = f"{bias:+.3f}", f"{covered(table, mean):.1%}", corrected, f"{adaptive:.1%}"
+                rows.append([shape, rule, str(size), *shares])
+    return heads, rows
+
+
 def fixed(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list[str]]]:
     """The same problems again: rerun_lo to rerun_hi, and the posterior under three priors."""
     heads = ["rates", "problems", "n", "rerun, pass@1"]
@@ -298,12 +330,12 @@ def fixed(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list[st
     heads += [f"{prior} {name}" for prior in priors for name in ("pass@1", "pass@8")]
     rows = []
     for shape, rates in SHAPES.items():
-        for size, attempts in ((30, "4"), (100, "1-4"), (30, "16"), (300, "16")):
+        for size, attempts in ((30, "4"), (100, "1-4"), (100, "90% 1"), (300, "16")):
             drawn = Lakes.drawn(rates, attempts, (lakes, size), rng)
             truth = {"pass@1": drawn.p.mean(axis=1), "pass@8": (1 - (1 - drawn.p) ** 8).mean(axis=1)}
             shares = [covered(of(printed(drawn, ("pass@1",)), "pass@1"), truth["pass@1"], ("rerun_lo", "rerun_hi"))]
             for prior in priors:
-                some = drawn if prior != "empirical" else Lakes(*(x[:200] for x in (drawn.p, drawn.n, drawn.c)))
+                some = drawn if prior != "empirical" else Lakes(*(x[:EMPIRICAL] for x in (drawn.p, drawn.n, drawn.c)))
                 table = printed(some, tuple(truth), uncertainty={"prior": prior})
                 shares += [covered(of(table, k), truth[k][: some.n.shape[0]], ("mu_lo", "mu_hi")) for k in truth]
             rows.append([shape, str(size), attempts, *(f"{share:.1%}" for share in shares)])
@@ -373,8 +405,15 @@ no less than Student's interval, which falls short where scores pile up at an en
 
 {others}
 
+## Attempts that depend on outcomes
+The truth is the mean success rate. "Corrected" is the interval of `stopped_value`; "called adaptive" is the share of
+lakes with that word in the column `sampling`: a false alarm where n is random.
+
+{stopping}
+
 ## The same problems again: `rerun_lo`, `rerun_hi`, and the posterior: `mu_lo`, `mu_hi`
-The truth is the mean over the lake's own problems. `empirical` is of 200 lakes per row.
+The truth is the mean over the lake's own problems. n = 90% 1: nine problems of ten have one attempt, the others four.
+`empirical` is of {empirical} lakes per row.
 
 {fixed}
 
@@ -384,7 +423,7 @@ pulls do not average out over problems, so the more problems, the narrower the i
 why nothing that ranks or is read at a glance uses the posterior.
 """
 
-START = time.perf_counter()
+START, EMPIRICAL = time.perf_counter(), 60
 
 
 def main(lakes: int) -> None:
@@ -400,10 +439,12 @@ def main(lakes: int) -> None:
         grid=wide(cells),
         others=tall(others),
         fixed=table(heads, rows),
+        stopping=table(*stopping(lakes, rng)),
+        empirical=EMPIRICAL,
     )
     DOC.write_text(text, encoding="utf-8")
     print(text)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400)

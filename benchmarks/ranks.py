@@ -10,10 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
@@ -22,23 +20,22 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake import metrics
-from scorelake.comparing.boards import list_benchmarks
-from scorelake.comparing.compare import BoardResult, compare_boards
-from scorelake.comparing.sums import LakeSums
+from scorelake.comparing.boards import Benchmark, ModelBoard
+from scorelake.comparing.compare import compare_boards
+from scorelake.comparing.sums import BoardMatrix, LakeSums, SumTask
 from scorelake.comparing.tables import pair_table
-from scorelake.engines import local
 from scorelake.metrics.board import sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.paired import MAX_FLIP_RATIO, Lifts, ResamplePlan, compare_scores
 from scorelake.metrics.significance import sign_test
-from scorelake.schemas import MODEL_PAIR
+from scorelake.publish.paired_problems import paired_test
+from scorelake.schemas import MODEL_PAIR, SUBJECT_PAIR
 from scorelake.scoring.choose import Outcomes
-from scorelake.scoring.survey import BucketTask, survey_bucket
 from scorelake.settings import Settings
 
 DOC = Path(__file__).parents[1] / "docs" / "ranks.md"
-PASS = metrics.parse("pass@1")
+PASS, RESAMPLES = metrics.parse("pass@1"), 2000
 
 
 def same(rng: np.random.Generator, models: int, problems: int) -> Floats:
@@ -102,58 +99,111 @@ DESIGNS = (
 )
 
 
-def simulate(task: tuple[int, int]) -> tuple[float, ...]:
-    """One board: is any claim false; which share is; the share of its best models whose range has their rank; width.
+def simulate(which: int, boards: int, batch: int = 20) -> tuple[float, ...]:
+    """Boards of a design: any claim false; which share is; best models whose range has their rank; width of ranges.
 
     A claim is false if it says that the worse of two is better, or that one of two equals is.
     """
-    which, number = task
-    design = DESIGNS[which]
-    rng = np.random.default_rng([which, number])
-    rates = design.rates(rng, design.models, design.problems) - design.behind[:, None]
-    settings = Settings.model_validate({"compare": {"metrics": [PASS.name], "seed": number}})
-    result = compare_board(rng.binomial(design.n, rates.clip(0, 1)), design.n, f"{which} {number}", settings)
-    table = pair_table(MODEL_PAIR, [result], [PASS], ("benchmark",), settings)
-    a, b = (table[name].cast(int).to_numpy() for name in ("model_a", "model_b"))
-    truth = np.sign(design.behind[a] - design.behind[b])
-    said = (table["claim"] == "improvement").to_numpy() * 1 - (table["claim"] == "regression").to_numpy() * 1
-    losers, winners = np.where(said > 0, (a, b), (b, a))[:, said != 0]
-    lost, won = (np.bincount(models, minlength=design.models) for models in (losers, winners))  # ranges count claims
-    covered = lost[design.behind == 0] == 0
-    width = (design.models - 1 - won - lost).mean() / (design.models - 1)
-    false = np.count_nonzero((said != 0) & (said != truth))
-    return float(false > 0), false / max(1, np.count_nonzero(said)), float(covered.mean()), float(width)
+    design, out = DESIGNS[which], []
+    for first in range(0, boards, batch):
+        many = min(batch, boards - first)
+        rng = np.random.default_rng([which, first])
+        rates = np.stack([design.rates(rng, design.models, design.problems) for _ in range(many)])
+        correct = rng.binomial(design.n, (rates - design.behind[:, None]).clip(0, 1))
+        table = claims(correct, np.full((design.models, design.problems), design.n), first)
+        board, a, b = (table[name].cast(int).to_numpy() for name in ("benchmark", "model_a", "model_b"))
+        truth = np.sign(design.behind[a] - design.behind[b])
+        said = (table["claim"] == "improvement").to_numpy() * 1 - (table["claim"] == "regression").to_numpy() * 1
+        false = np.bincount(board, (said != 0) & (said != truth), many)
+        losers, winners = (np.where(said > 0, *pair) for pair in ((a, b), (b, a)))
+        lost, won = np.zeros((2, many, design.models))
+        for counts, models in ((lost, losers), (won, winners)):
+            np.add.at(counts, (board, models), said != 0)
+        covered = (lost[:, design.behind == 0] == 0).mean(axis=1)  # ranges count claims
+        width = (design.models - 1 - won - lost).mean(axis=1) / (design.models - 1)
+        share = false / np.maximum(np.bincount(board, said != 0, many), 1)
+        out.append(np.stack([false > 0, share, covered, width]))
+    return tuple(np.concatenate(out, axis=1).mean(axis=1).tolist())
 
 
-def compare_board(correct: Ints, n: int, name: str, settings: Settings) -> BoardResult:
-    """Compare a simulated board (models x problems) by the code that compares real ones."""
-    models, problems = correct.shape
-    told = {"model": np.repeat(np.arange(models), problems), "problem_id": np.tile(np.arange(problems), models)}
-    frame = pl.DataFrame({**told, "c": correct.ravel().astype(np.int64)}).select(
-        pl.lit("sim").alias("benchmark"),
-        pl.lit("all").alias("subject"),
-        pl.col("model").cast(pl.String).str.zfill(2),
-        pl.lit("").alias("protocol"),
-        pl.format(f"{name} {{}}", "problem_id").alias("problem_id"),
-        pl.lit(n, pl.Int64).alias("n"),
-        "c",
-        pl.lit(0, pl.Int64).alias("ungraded"),
-    )
-    outcomes = Outcomes(binary=True, rewards=False, top_n=n)
-    with TemporaryDirectory() as home:
-        path = Path(home, "part.parquet")
-        frame.write_parquet(path)
-        benchmarks = list_benchmarks(survey_bucket(path, settings), settings)
-        bucket = BucketTask(str(path), frame.height, settings, outcomes)
-        sums = LakeSums.of(local.map, [(bucket,)], benchmarks, in_process=True)
-        ((result,),) = compare_boards(benchmarks, [PASS], lambda board, _: set(board.models), settings, sums)
-    return result
+def claims(correct: Ints, n: Ints, seed: int, subjects: int = 1) -> pl.DataFrame:
+    """The pairs of many boards (boards x models x problems), or of their subjects, by the code of real lakes."""
+    settings = Settings.model_validate({"compare": {"metrics": [PASS.name], "seed": seed, "resamples": RESAMPLES}})
+    _, models, problems = correct.shape
+    model, problem = np.tile(np.arange(models), problems), np.repeat(np.arange(problems), models)
+    rng, per = np.random.default_rng(seed), problems // subjects
+    names, matrices, benchmarks = [f"{i:03d}" for i in range(models)], {}, []
+
+    def board(i: int, subject: str | None, mean_n: Floats, total: int) -> ModelBoard:
+        count = np.full(models, total)
+        return ModelBoard(f"{i:04d}", subject, "", names, total, count, count * 0, mean_n)
+
+    for i, passed in enumerate(correct):
+        keys, score = rng.integers(0, 2**64, problems, dtype=np.uint64), (passed / n).T.ravel()
+        overall = board(i, None, n.mean(axis=1), problems)
+        parts = tuple(board(i, f"s{j:02d}", n.mean(axis=1), per) for j in range(subjects))
+        benchmarks.append(Benchmark(overall, parts, np.unique(keys), False))
+        for number in range(1 + subjects * (subjects > 1)):
+            low, high = (0, problems) if number == 0 else ((number - 1) * per, number * per)
+            at = slice(low * models, high * models)
+            units = Units.within(keys[low:high], np.unique(keys), clustered=False)
+            matrix = [n.T.ravel()[at].astype(float), score[at]]
+            matrices[i, number] = BoardMatrix(model[at], problem[at] - low, matrix, units, models)
+    lake = LakeSums(map, [SumTask((), (), loaded=[matrices])], Outcomes(True, False, int(n.max())))
+    results = compare_boards(benchmarks, [PASS], lambda each, _: set(each.models), settings, lake)
+    if subjects > 1:
+        parts = [each for _, *others in results for each in others]
+        return pair_table(SUBJECT_PAIR, parts, [PASS], ("benchmark", "subject"), settings)
+    return pair_table(MODEL_PAIR, [each for each, *_ in results], [PASS], ("benchmark",), settings)
+
+
+def subject_pages(share: float) -> list[str]:
+    """How often equal models are told apart in any of many subjects: a page would set one of them in bold."""
+    out = []
+    for models, subjects, problems, n in ((2, 57, 20, 1), (2, 57, 20, 4), (10, 57, 20, 1), (10, 14, 50, 4)):
+        pages, wrong = max(20, round(200 * share)), 0
+        rng = np.random.default_rng([models, subjects, n])
+        for first in range(0, pages, 20):
+            rates = rng.beta(0.3, 0.7, (min(20, pages - first), 1, subjects * problems))
+            correct = rng.binomial(n, np.repeat(rates, models, axis=1))
+            table = claims(correct, np.full(correct.shape[1:], n), first, subjects)
+            wrong += table.filter(pl.col("claim").is_in(["improvement", "regression"]))["benchmark"].n_unique()
+        out.append(f"| {models} | {subjects} | {problems} | {n} | {pages} | {wrong / pages:.1%} |")
+        print(out[-1], flush=True)
+    return out
+
+
+def changes(share: float) -> list[str]:
+    """How often the score of a model that did not change is said to have moved, at 5%."""
+    out, lakes = [], max(100, round(1000 * share))
+    for name, rates in SHAPES.items():
+        cells = []
+        for what in ("added", "removed", "replaced", "half replaced", "dropped"):
+            for k, n in (("pass@1", 4), ("pass@4", 8)):
+                rng = np.random.default_rng([n, len(what)])
+                p = np.stack([rates(rng, 100) for _ in range(lakes)])
+                then, now = {"added": (n, 2 * n), "removed": (2 * n, n)}.get(what, (n, n))
+                before = rng.binomial(then, p)
+                if what == "added":
+                    after = before + rng.binomial(n, p)
+                elif what == "removed":
+                    after = rng.hypergeometric(before, then - before, now)
+                else:  # all others are attempted anew
+                    after = rng.binomial(n, p)
+                d = metrics.finite(k, now, after) - metrics.finite(k, then, before)
+                d = d[:, : {"half replaced": 50, "dropped": 80}.get(what, 100)]
+                number = np.full(lakes, float(d.shape[1]))
+                p_value = paired_test(number, d.sum(axis=1), (d**2).sum(axis=1), (0.0, 1.0), 0.95)[3]
+                cells.append(f"{(p_value <= 0.05).mean():.1%}")
+        out.append(f"| {name} | {' | '.join(cells)} |")
+        print(out[-1], flush=True)
+    return out
 
 
 def skewed_tests(share: float) -> list[str]:
     """How often two equally good models are told apart at 5%: by the flips, and by the sign test."""
     out = []
-    rng, lakes = np.random.default_rng(7), max(100, round(4000 * share))
+    rng, lakes = np.random.default_rng(7), max(100, round(1000 * share))
     for problems, n in ((50, 16), (100, 16), (300, 16), (100, 4)):
         tenth = rng.random((lakes, problems)) < 0.1
         a, b = np.full(tenth.shape, 0.5), np.where(tenth, 0.95, 0.45)  # mean difference 0, median -0.05
@@ -180,13 +230,13 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 
 SIZES = (20, 50, 100, 300)
 """Problems of two models."""
-ATTEMPTS = {"1:16": (1, 1), "4:16": (4, 4), "8:16": (8, 8), "1 or 16:16": (1, 16)}
+ATTEMPTS = {"1:16": (1, 1), "4:16": (4, 4), "8:16": (8, 8), "1 or 16:16": (1, 16)}  # ratios 16, 4 and 2
 """Attempts per problem of one model, the least and the most; the other has 16. The last has 16 on a tenth."""
 
 
 def unequal_n(share: float) -> list[str]:
     """How often two equal models are told apart at 5%: one with fewer attempts per problem, one with 16."""
-    out, lakes = [], max(100, round(4000 * share))
+    out, lakes = [], max(100, round(1000 * share))
     for name, rates in SHAPES.items():
         cells = []
         for number, (least, most) in enumerate(ATTEMPTS.values()):
@@ -206,7 +256,7 @@ def unequal_n(share: float) -> list[str]:
 
 def margins(share: float) -> list[str]:
     """How often B is called not worse by a margin that it is worse by: one with 1, 4 or 16 attempts."""
-    out, lakes = [], max(100, round(4000 * share))
+    out, lakes = [], max(100, round(1000 * share))
     for name, rates in SHAPES.items():
         cells, mean = [], rates(np.random.default_rng(0), 1_000_000).mean()
         margin = min(0.05, mean / 2)
@@ -230,33 +280,41 @@ def two_by_two(scores: Floats, rng: np.random.Generator, n_differs: NDArray[np.b
 
 
 def main(share: float) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     lines, boards = [], 0
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for which, design in enumerate(DESIGNS):
-            many = max(4, round(design.boards * share))
-            found = list(pool.map(simulate, [(which, i) for i in range(many)], chunksize=4))
-            false, share_false, covered, width = np.array(found).mean(axis=0)
-            lines.append(
-                f"| {design.name} | {design.problems} | {many} | {false:.1%} | {share_false:.1%} | {covered:.1%} "
-                f"| {width:.2f} |"
-            )
-            boards += many
-            print(lines[-1], flush=True)
-    tests = skewed_tests(share)
-    DOC.write_text(text(lines, tests, unequal_n(share), margins(share), boards), encoding="utf-8")
-    print("\n".join(tests), f"\n{boards:,} boards in {time.perf_counter() - started:.0f} s")
+    for which, design in enumerate(DESIGNS):
+        many = max(4, round(design.boards * share))
+        false, share_false, covered, width = simulate(which, many)
+        lines.append(
+            f"| {design.name} | {design.problems} | {many} | {false:.1%} | {share_false:.1%} | {covered:.1%} "
+            f"| {width:.2f} |"
+        )
+        boards += many
+        print(lines[-1], flush=True)
+    parts = subject_pages(share), skewed_tests(share), unequal_n(share), margins(share), changes(share)
+    DOC.write_text(text(lines, *parts, boards, max(100, round(1000 * share))), encoding="utf-8")
+    print(f"{boards:,} boards, {time.process_time() - started:.0f} s of CPU")
 
 
 def text(
-    lines: Sequence[str], tests: Sequence[str], unequal: Sequence[str], worse: Sequence[str], boards: int
+    lines: Sequence[str],
+    pages: Sequence[str],
+    tests: Sequence[str],
+    unequal: Sequence[str],
+    worse: Sequence[str],
+    moved: Sequence[str],
+    boards: int,
+    lakes: int,
 ) -> str:
     ns = " | ".join(f"{n}, {problems}" for n in ATTEMPTS for problems in SIZES)
     sizes = " | ".join(f"n = {n}, {problems}" for n in (1, 4, 16) for problems in SIZES)
+    kinds = ("attempts added", "removed", "replaced", "half of the problems replaced", "a fifth dropped")
+    changed = " | ".join(f"{kind}, {name}" for kind in kinds for name in ("pass@1", "pass@4"))
     return f"""# Do claims and ranks hold what they promise?
 
 Made by `make coverage` (benchmarks/ranks.py): {boards:,} simulated boards, each compared and ranked by the code that
-does it for real lakes, with the default settings: 95% confidence, 10,000 resamples and flips. A claim needs q <= 5%
+does it for real lakes, at 95% confidence with {RESAMPLES:,} resamples and flips; and {lakes:,} lakes in each cell of
+the tables of two models, where 5% is known to +/- {1.96 * (0.05 * 0.95 / lakes) ** 0.5:.1%}. A claim needs q <= 5%
 over all pairs of the board, and a difference beyond what chance makes between either model and its rivals (max-T).
 Ranges of ranks count the claims.
 
@@ -275,11 +333,21 @@ Ranges of ranks count the claims.
 Where models are equal nothing is settled, and the width is near 1: that is right. Models "equal on average" differ
 from problem to problem, and would score the same on endlessly many.
 
+## Equal models in many subjects
+
+Models that are equal on every problem, compared in each subject by pass@1. A page prints a score in bold, or says
+that a model is better, only where the pair has a claim. The share of pages with any such claim, which is false; to
+be at most 5% (q is over all subjects), 7% at the most.
+
+| models | subjects | problems each | n | pages | a false claim |
+|---|---|---|---|---|---|
+{chr(10).join(pages)}
+
 ## Skewed differences
 
 Two models with the same mean: B is a little worse (.45 to .5) on nine problems of ten, and much better (.95) on the
 tenth. The sign test asks who wins more problems, which is another question; the flips ask for the mean. Told apart at
-p <= 5%, of thousands of such pairs; and how often the interval of the lift covers the true one, 0.
+p <= 5%, of {lakes:,} such pairs; and how often the interval of the lift covers the true one, 0.
 
 | problems | n | sign-flip test | sign test | interval covers |
 |---|---|---|---|---|
@@ -304,8 +372,18 @@ B is worse than A by exactly the margin: 0.05, or half of the mean success rate 
 | success rates | {sizes} |
 |---|{"---|" * 3 * len(SIZES)}
 {chr(10).join(worse)}
+
+## Changes between runs
+
+A model that did not change, 100 problems, paired by problem: attempts are added (n becomes 2n), removed (2n becomes
+n) or replaced by new ones; half of the problems are replaced, or a fifth is dropped, and the others attempted anew.
+How often `change` has p <= 5%; to be 2 to 8%.
+
+| success rates | {changed} |
+|---|---|---|---|---|---|---|---|---|---|---|
+{chr(10).join(moved)}
 """
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 0.5)

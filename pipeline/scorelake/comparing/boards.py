@@ -31,6 +31,7 @@ REASONS = (
     "n is below k = {k} (both models have enough attempts on {usable} problems, {needed} needed)",
     "too few clusters (1 in common, 2 needed)",
 )
+_CHANCE = 1.2  # by which n may vary from problem to problem besides, such as 4 to 8 attempts at random
 SINGLE_CLUSTER = len(REASONS)
 
 
@@ -107,18 +108,22 @@ def _board(benchmark: str, subject: str | None, protocol: str, models: pl.DataFr
     return ModelBoard(benchmark, subject, protocol, names, total, problems, ungraded, graded / problems)
 
 
-def n_ratio(sums: NDArray[np.float32], shared: Counts) -> NDArray[np.float32]:
-    """Return how many times as many attempts one of two models has on the problems they share, on average."""
-    # Takes what sum_n_ratios returns, and the number of shared problems.
+def n_ratios(sums: NDArray[np.float32], shared: Counts) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return how many times as many attempts one of two models has on the problems they share, on average.
+
+    Takes what sum_n_ratios returns, and the number of shared problems. The second ratio leaves out what makes up for
+    itself over problems: 1 where n varies by chance.
+    """
     mean = np.broadcast_to(sums / np.maximum(shared, 1), shared.shape)
-    return np.maximum(mean, mean.T)
+    largest = np.maximum(mean, mean.T)
+    return largest, np.sqrt(largest / np.maximum(np.minimum(mean, mean.T), np.float32(1e-30)))
 
 
 def comparability(
     board: ModelBoard,
     shared: Counts,
     usable: Counts,
-    n_ratio: NDArray[np.float32],
+    n_ratios: tuple[NDArray[np.float32], NDArray[np.float32]],
     metric: Metric,
     settings: Compare,
 ) -> Codes:
@@ -126,7 +131,8 @@ def comparability(
     # `shared` counts the problems that both attempted, `usable` those on which both have a score.
     few = shared < settings.min_problems
     same_problems = few & (shared == board.problems[:, None]) & (shared == board.problems)
-    n_differs = needs_equal_n(metric.name, n_ratio)
+    # The bias of one model over the other follows the second ratio, while the first is small.
+    n_differs = needs_equal_n(metric.name, np.maximum(n_ratios[0] / _CHANCE, n_ratios[1]))
     conditions = [same_problems, few, n_differs, usable < settings.min_problems]
     return np.asarray(np.select(conditions, np.arange(1, 5, dtype=np.int8), np.int8(0)), dtype=np.int8)
 

@@ -17,7 +17,7 @@ from scorelake.comparing.boards import (
     Counts,
     ModelBoard,
     comparability,
-    n_ratio,
+    n_ratios,
     rank_eligibility,
 )
 from scorelake.comparing.sums import BoardId, LakeSums, PairQuery, Sums
@@ -188,10 +188,10 @@ def _metric_tasks(
     models, board, compare = task.board.models, task.board, settings.compare
     shape = (len(models), len(models))
     shared = np.broadcast_to(sums[0], shape)
-    ratio = n_ratio(sums[1], shared)
+    ratios = n_ratios(sums[1], shared)
     for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(board, shared, usable, ratio, metric, compare)
+        codes = comparability(board, shared, usable, ratios, metric, compare)
         a, b = select_pairs(own.averages, task.partners)
         valued = has_value(task.board, metric)
         is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
@@ -200,7 +200,7 @@ def _metric_tasks(
             ranked = ranked[:0]
         resamples = task.plan.resamples
         result = MetricResult(metric, a, b, codes[a, b], shared[a, b], usable[a, b], ranked, resamples)
-        differs = (ratio > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
+        differs = (ratios[0] > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
         bounds = metric_bounds(metric, settings, lake.outcomes)
         yield MetricTask(task, number, own, result, differs, bounds)
 

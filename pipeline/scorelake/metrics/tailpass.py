@@ -10,7 +10,6 @@ problem. All numbers are exact sums over the outcomes that k attempts can have; 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import combinations
 from math import comb
 from statistics import NormalDist
@@ -58,11 +57,11 @@ def tailpass(
     pseudo_counts = np.asarray(prior, dtype=np.float64)
     if pseudo_counts.ndim > 2 or not (np.isfinite(pseudo_counts) & (pseudo_counts > 0)).all():
         raise MetricError(f"tailpass: prior must be numbers > 0, got {prior!r}")
-    earlier = prior_outcome_counts(R0, rewards.size, len(counts))
     try:
-        mass = np.broadcast_to(pseudo_counts, counts.shape) + counts + eta * earlier
+        mass = np.broadcast_to(pseudo_counts, counts.shape) + counts
     except ValueError:
         raise MetricError(f"tailpass: prior has shape {pseudo_counts.shape}, the counts {counts.shape}") from None
+    mass = mass + eta * prior_outcome_counts(R0, rewards.size, len(counts))
     return Profile(size, _check_thresholds(size, thresholds), *_merge_equal(rewards, mass))
 
 
@@ -86,19 +85,15 @@ def tailpass_empirical(
     check_enough("tailpass_empirical", counts.sum(axis=1), size)
     levels, merged = _merge_equal(rewards, counts.astype(np.float64))
     outcomes = _all_outcomes(size, levels.size)
-    tails = _reaches(outcomes @ levels / size, _check_thresholds(size, thresholds))
-    total = np.zeros(tails.shape[1])
-    for rows in blocks(len(merged), len(outcomes)):
-        total += (_probabilities(outcomes, merged[rows], -1) @ tails).sum(axis=0)
-    return total / len(merged)
+    return _expect(_reaches(outcomes @ levels / size, _check_thresholds(size, thresholds)), outcomes, merged, -1)[1]
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Probabilities of k attempts to reach each threshold, averaged over problems, with their posterior covariance.
 
-    Results are computed when first accessed; a variance needs pairs of outcomes and raises MetricError if there are
-    too many. Methods that return two floats return a posterior mean and standard deviation.
+    A variance needs pairs of outcomes and raises MetricError if there are too many. Methods that return two floats
+    return a posterior mean and standard deviation.
     """
 
     k: int
@@ -106,20 +101,20 @@ class Profile:
     levels: Floats = field(repr=False)  # distinct rewards, rising
     mass: Floats = field(repr=False)  # parameters of the Dirichlet posterior, problems x levels
 
-    @cached_property
+    @property
     def problem_mean(self) -> Floats:
         """Posterior mean of every problem's profile, problems x thresholds."""
-        return self._problem_means(self._tails)
+        return _expect(self._tails(), _all_outcomes(self.k, self.levels.size), self.mass, 1)[0]
 
     @property
     def mean(self) -> Floats:
         """Posterior mean, one per threshold."""
         return np.asarray(self.problem_mean.mean(axis=0))
 
-    @cached_property
+    @property
     def covariance(self) -> Floats:
         """Posterior covariance, thresholds x thresholds; problems are independent."""
-        return self._covariance(self._tails)
+        return self._covariance(self._tails())
 
     @property
     def std(self) -> Floats:
@@ -138,54 +133,41 @@ class Profile:
         w = np.asarray(weights, dtype=np.float64)
         if w.shape != self.thresholds.shape or not (w >= 0).all() or abs(w.sum() - 1) > _TOLERANCE:
             raise MetricError(f"weights must be {self.thresholds.size} numbers >= 0 with sum 1, got {weights!r}")
-        return self._moments(self._tails @ w)
+        return self._moments(self._tails() @ w)
 
     def moment(self, lam: float) -> tuple[float, float]:
         """Return the moments of (score of k attempts) ** lam; lam = 1 is bayes@N."""
         if not 0 < lam < np.inf:
             raise MetricError(f"lam must be a number > 0, got {lam!r}")
-        return self._moments(self._scores**lam)
+        return self._moments(self._scores() ** lam)
 
     def discovery(self) -> tuple[float, float]:
         """Return the moments of the probability of any credit: pass@k for rewards 0 and 1."""
-        return self._moments((self._scores > 0).astype(np.float64))
+        return self._moments((self._scores() > 0).astype(np.float64))
 
     def stability(self) -> tuple[float, float]:
         """Return the moments of the probability of full credit every time: pass^k for rewards 0 and 1."""
-        return self._moments((self._scores >= 1 - _TOLERANCE).astype(np.float64))
+        return self._moments((self._scores() >= 1 - _TOLERANCE).astype(np.float64))
 
     def at_k(self, k: int, thresholds: ArrayLike | None = None) -> Profile:
         """Return the same posterior at another k."""
-        size = check_k("tailpass", k)
-        return replace(self, k=size, thresholds=_check_thresholds(size, thresholds))
+        return replace(self, k=check_k("tailpass", k), thresholds=_check_thresholds(k, thresholds))
 
-    @cached_property
-    def _outcomes(self) -> Ints:
-        return _all_outcomes(self.k, self.levels.size)
-
-    @property
     def _scores(self) -> Floats:
-        return np.asarray(self._outcomes @ self.levels / self.k)
+        return np.asarray(_all_outcomes(self.k, self.levels.size) @ self.levels / self.k)
 
-    @property
     def _tails(self) -> Floats:
-        return _reaches(self._scores, self.thresholds)
-
-    def _problem_means(self, payoff: Floats) -> Floats:
-        """Return the expected payoffs (outcomes x payoffs) of every problem."""
-        masses, index = np.unique(self.mass, axis=0, return_inverse=True)
-        means = [_probabilities(self._outcomes, masses[i], 1) @ payoff for i in blocks(len(masses), len(payoff))]
-        return np.concatenate(means)[index.ravel()]
+        return _reaches(self._scores(), self.thresholds)
 
     def _moments(self, payoff: Floats) -> tuple[float, float]:
-        mean = self._problem_means(payoff[:, None]).mean()
-        return float(mean), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
+        mean = _expect(payoff[:, None], _all_outcomes(self.k, self.levels.size), self.mass, 1)[1]
+        return float(mean[0]), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
 
     def _covariance(self, payoff: Floats) -> Floats:
         """Return the covariance of the payoffs' averages over problems."""
         # Two banks of k attempts of one problem share its success probabilities: the covariance is that of their
         # payoffs. Payoffs are centred first, so that no small number is a difference of two large ones.
-        outcomes = self._outcomes
+        outcomes = _all_outcomes(self.k, self.levels.size)
         if len(outcomes) ** 2 > MAX_PAIRS:
             raise MetricError(f"k = {self.k} attempts have {len(outcomes):,} outcomes: too many for a variance")
         masses, problems = np.unique(self.mass, axis=0, return_counts=True)
@@ -210,13 +192,11 @@ def _rewards_and_counts(n: Counts, c: Counts, matrix: Matrix, w: Counts) -> tupl
 def _merge_equal(rewards: Floats, mass: Floats) -> tuple[Floats, Floats]:
     """Return the distinct rewards, rising, and the mass of each; outcomes with equal rewards are merged."""
     levels, index = np.unique(rewards, return_inverse=True)
-    return levels, mass @ (index.ravel()[:, None] == np.arange(levels.size)).astype(np.float64)
+    return levels, mass @ (index[:, None] == np.arange(levels.size)).astype(np.float64)
 
 
 def _check_thresholds(k: int, given: ArrayLike | None) -> Floats:
-    if given is None:
-        return np.arange(1, k + 1) / k
-    out = np.asarray(given, dtype=np.float64)
+    out = np.asarray(np.arange(1, k + 1) / k if given is None else given, dtype=np.float64)
     if out.ndim != 1 or not out.size or not ((out >= 0) & (out <= 1)).all() or (np.diff(out) <= 0).any():
         raise MetricError(f"thresholds must be rising numbers in [0, 1], got {given!r}")
     return out
@@ -234,6 +214,14 @@ def _all_outcomes(k: int, levels: int) -> Ints:
         raise MetricError(f"{k} attempts with {levels} rewards have {many:,} outcomes, at most {MAX_OUTCOMES:,}")
     bars = np.array(list(combinations(range(k + levels - 1), levels - 1)), dtype=np.int64).reshape(many, levels - 1)
     return np.diff(bars, axis=1, prepend=-1, append=k + levels - 1) - 1
+
+
+def _expect(payoff: Floats, outcomes: Ints, start: Floats, step: int) -> tuple[Floats, Floats]:
+    """Return the expected payoffs (outcomes x payoffs) of every problem, and their averages; see _probabilities."""
+    distinct, index = np.unique(start, axis=0, return_inverse=True)
+    each = [_probabilities(outcomes, distinct[i], step) @ payoff for i in blocks(len(distinct), len(payoff))]
+    by_problem = np.concatenate(each)[index.ravel()]
+    return by_problem, by_problem.mean(axis=0)
 
 
 def _probabilities(outcomes: Ints, start: Floats, step: int) -> Floats:
