@@ -1,4 +1,5 @@
-"""Moments of A^k for A ~ Beta(v, w), v > 0, w >= 0: the closed forms of pass@k, pass^k and max@k, at any k and n.
+"""Moments of A^k for A ~ Beta(v, w), v > 0, w >= 0: the closed forms of pass@k, pass^k and max@k, at any k and n; and
+the families of rewards.
 
 log E[A^k] = sum_{i<k} log((v + i) / (v + w + i)), and the probability that k draws without replacement avoid a set
 has the same form. All terms have one sign, so nothing cancels: the first are added, the rest are integrated (Gauss on
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.distributions import Floats, Ints, blocks, gauss_legendre
+from scorelake.metrics.distributions import Floats, Ints, blocks, gauss_legendre, ratio
 
 _DIRECT = 256  # up to this k all terms are added
 _ADDED = 64  # terms added before integrating; the corrections left out are then below 1e-13 of the sum
@@ -113,3 +114,51 @@ def _sum_terms(
             integral = (term(rows, added - 0.5 + offset) * (first + offset) * weight * width).sum(axis=1)
             out[rows] += integral - correction(rows, k - 0.5) + correction(rows, added - 0.5)
     return out
+
+
+def avg(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+    """Plain mean; NaN without attempts. Its variance is that of a flat prior, scaled from pseudo-counts to attempts.
+
+    Prior outcomes are not attempts: they do not change the mean of the attempts.
+    """
+    n = counts.sum(axis=1)
+    mean = ratio((counts * levels).sum(axis=1), n)
+    _, variance = _dirichlet_moments(levels, counts + np.ones(levels.size))
+    return mean, mean, variance * ratio(n + float(levels.size), n) ** 2
+
+
+def bayes(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+    """Posterior mean; no value without attempts, where it would only be the prior's mean."""
+    mean, variance = _dirichlet_moments(levels, counts + prior)
+    return np.where(counts.sum(axis=1) > 0, mean, np.nan), mean, variance
+
+
+def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+    """Expected best of k draws without replacement, and its moments under the Dirichlet posterior."""
+    # With A_l the posterior mass at or below level l, the expected best is levels[0] + sum_l gap_l (1 - A_l^k). For l
+    # <= m the ratio A_l / A_m is independent of A_m, so Cov(A_l^k, A_m^k) = E[A_l^k] (E[A_m^2k] / E[A_m^k] -
+    # E[A_m^k]). The second factor depends on m only: the double sum is one running sum of positive terms.
+
+    def power_moments(v: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
+        below = mean_power(v, w, k)
+        return below, complement(v, w, k), power_variance(v, w, k) / np.where(below > 0, below, 1)
+
+    gap, at_or_below = np.diff(levels), counts.cumsum(axis=1)
+    n = at_or_below[:, -1]
+    below = at_or_below[:, :-1]
+    (reached,) = per_distinct(lambda m, w: (any_above(m, m + w, k),), below, np.maximum(n, k)[:, None] - below)
+    value = np.where(n >= k, levels[0] + (gap * reached).sum(axis=1), np.nan)
+    mass = counts + prior
+    v, w = mass.cumsum(axis=1)[:, :-1], mass[:, ::-1].cumsum(axis=1)[:, -2::-1]  # at or below a level, and above it
+    below, above, excess = per_distinct(power_moments, v, w)
+    weight = gap * below
+    lower = weight.cumsum(axis=1) - weight
+    mean = levels[0] + (gap * above).sum(axis=1)
+    return value, mean, (gap * excess * (weight + 2 * lower)).sum(axis=1)
+
+
+def _dirichlet_moments(levels: Floats, v: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance of the expected reward for category probabilities ~ Dirichlet(v)."""
+    total = v.sum(axis=1)
+    mean = (v * levels).sum(axis=1) / total
+    return mean, (v * (levels - mean[:, None]) ** 2).sum(axis=1) / total / (total + 1)

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
-from scorelake.metrics.distributions import Ints, blocks
+from scorelake.metrics.distributions import Floats, Ints, blocks
 from scorelake.threads import parallel_map
 
 Hashes = NDArray[np.uint64]
@@ -86,3 +87,22 @@ def resample(key: Hashes, resamples: int, seed: int) -> Resamples:
 
     parallel_map(fill, blocks(key.size, resamples))
     return out
+
+
+def percentile_ends(
+    resampled: Floats, value: Floats, units: Floats | Ints, confidence: float
+) -> tuple[Floats, Floats]:
+    """Return percentiles of resampled values (values x resamples, reordered), stretched about the value.
+
+    Percentiles of few units are too narrow; NaN for a single unit. Resamples without any of the units are NaN.
+    """
+    tail, last = (1 - confidence) / 2, resampled.shape[1] - 1
+    low, high = int(tail * last), last - int(tail * last)
+    resampled.partition(sorted({last, low, high}), axis=1)  # a quarter of the time of sorting
+    empty = np.isnan(resampled[:, -1])
+    if empty.any():
+        resampled[empty] = np.sort(np.where(np.isnan(resampled[empty]), value[empty, None], resampled[empty]), axis=1)
+    more = np.where(units > 1, units - 1, np.nan)
+    stretch = np.sqrt(units / more) * stdtrit(more, tail) / ndtri(tail)
+    lo, hi = (value + stretch * (resampled[:, index] - value) for index in (low, high))
+    return lo, hi

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
 
 from scorelake.errors import MetricError
+from scorelake.metrics.bootstrap import percentile_ends
 from scorelake.metrics.counts import pairs, whole_numbers
 from scorelake.metrics.distributions import Floats, ratio
-from scorelake.metrics.interval import interval
+from scorelake.metrics.interval import blend_interval
 
 BINS = 64  # logarithmic bins of a measure, four per doubling
 FIRST_EDGE = {"cost": -48, "tokens": 16, "time": -8}
@@ -72,18 +72,10 @@ def solved_per_cost(
     both = both[:, ~np.isnan(both).any(axis=0)]
     if not both[1].any():
         return np.nan, np.nan, np.nan
-    (a, b), units = both.mean(axis=1), np.array([both.shape[1]])
-    square = np.cov(both, ddof=0) / max(both.shape[1] - 1, 1)
-    se = np.sqrt(np.diag(square))[:, None]
-    r = square[0, 1] / se.prod() if se.all() else 0.0
-    (lo_a,), (hi_a,) = interval(np.array([a]), se[0], units, (0.0, 1.0), confidence)
-    (lo_b,), (hi_b,) = interval(np.array([b]), se[1], units, (0.0, largest), confidence)
-    if a == 0:
-        return 0.0, 0.0, float(hi_a / lo_b)
-    with np.errstate(divide="ignore"):  # an end may be 0
-        logs = np.log([[a / lo_a, hi_b / b], [hi_a / a, b / lo_b]])
-    down, up = np.exp(np.sqrt((logs**2).sum(axis=1) - 2 * r * logs.prod(axis=1)))
-    return float(a / b), float(a / b / down), float(a / b * up)
+    means, units = both.mean(axis=1, keepdims=True), np.array([both.shape[1]])
+    covariance = np.cov(both, ddof=0)[:, :, None] / max(both.shape[1] - 1, 1)
+    lo, hi = blend_interval(means, covariance, units, (1.0, -1.0), confidence, (1.0, largest))
+    return float(means[0, 0] / means[1, 0]), float(lo[0]), float(hi[0])
 
 
 def cost_of_pass(
@@ -100,16 +92,14 @@ def cost_of_pass(
     spent, passed = np.asarray(cost, dtype=np.float64), np.asarray(passes, dtype=np.float64)
     if not passed.any():
         return np.nan, np.nan, np.nan
-    value, units, level = float(spent.sum() / passed.sum()), spent.size, (1 + confidence) / 2
-    drawn = np.asarray(weights, dtype=np.float64)
-    ratios = np.sort(np.nan_to_num(ratio(drawn @ spent, drawn @ passed), nan=np.inf))
-    tail = int((1 - level) * ratios.size)
-    lo, hi = min(float(ratios[tail]), value), max(float(ratios[-1 - tail]), value)
-    if units < 2 or value == 0:
-        return value, lo, hi
-    # percentiles of few problems are too narrow: stretched as those of a lift, on the log scale of a ratio
-    stretch = float(stdtrit(units - 1, level) / ndtri(level) * np.sqrt(units / (units - 1)))
-    return value, value * (lo / value) ** stretch, value * (hi / value) ** stretch
+    value, drawn = float(spent.sum() / passed.sum()), np.asarray(weights, dtype=np.float64)
+    ratios = np.nan_to_num(ratio(drawn @ spent, drawn @ passed), nan=np.inf)
+    if spent.size < 2 or value == 0:
+        return value, min(float(ratios.min()), value), max(float(ratios.max()), value)
+    with np.errstate(divide="ignore"):  # the log scale of a ratio; resamples may cost nothing
+        logs = np.log(ratios)[None]
+    (lo,), (hi,) = percentile_ends(logs, np.log([value]), np.array([spent.size]), confidence)
+    return value, min(float(np.exp(lo)), value), max(float(np.exp(hi)), value)
 
 
 def budget_edges(first: int) -> Floats:

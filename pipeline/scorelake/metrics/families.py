@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc
 
 from scorelake.errors import MetricError
-from scorelake.metrics.beta_powers import any_above, complement, mean_power, per_distinct, power_variance
-from scorelake.metrics.distributions import Floats, Ints, ratio
+from scorelake.metrics.beta_powers import avg, bayes, best
+from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.vote import Ballots
 
 
@@ -121,54 +121,6 @@ def cover(n: Ints, c: Ints, alpha: Floats, beta: Floats, tau: float) -> tuple[Fl
     return value, mean, mean * rest
 
 
-def avg(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
-    """Plain mean; NaN without attempts. Its variance is that of a flat prior, scaled from pseudo-counts to attempts.
-
-    Prior outcomes are not attempts: they do not change the mean of the attempts.
-    """
-    n = counts.sum(axis=1)
-    mean = ratio((counts * levels).sum(axis=1), n)
-    _, variance = _dirichlet_moments(levels, counts + np.ones(levels.size))
-    return mean, mean, variance * ratio(n + float(levels.size), n) ** 2
-
-
-def bayes(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
-    """Posterior mean; no value without attempts, where it would only be the prior's mean."""
-    mean, variance = _dirichlet_moments(levels, counts + prior)
-    return np.where(counts.sum(axis=1) > 0, mean, np.nan), mean, variance
-
-
-def best(levels: Floats, counts: Ints, prior: Floats, k: int) -> tuple[Floats, Floats, Floats]:
-    """Expected best of k draws without replacement, and its moments under the Dirichlet posterior."""
-    # With A_l the posterior mass at or below level l, the expected best is levels[0] + sum_l gap_l (1 - A_l^k). For l
-    # <= m the ratio A_l / A_m is independent of A_m, so Cov(A_l^k, A_m^k) = E[A_l^k] (E[A_m^2k] / E[A_m^k] -
-    # E[A_m^k]). The second factor depends on m only: the double sum is one running sum of positive terms.
-
-    def power_moments(v: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
-        below = mean_power(v, w, k)
-        return below, complement(v, w, k), power_variance(v, w, k) / np.where(below > 0, below, 1)
-
-    gap, at_or_below = np.diff(levels), counts.cumsum(axis=1)
-    n = at_or_below[:, -1]
-    below = at_or_below[:, :-1]
-    (reached,) = per_distinct(lambda m, w: (any_above(m, m + w, k),), below, np.maximum(n, k)[:, None] - below)
-    value = np.where(n >= k, levels[0] + (gap * reached).sum(axis=1), np.nan)
-    mass = counts + prior
-    v, w = mass.cumsum(axis=1)[:, :-1], mass[:, ::-1].cumsum(axis=1)[:, -2::-1]  # at or below a level, and above it
-    below, above, excess = per_distinct(power_moments, v, w)
-    weight = gap * below
-    lower = weight.cumsum(axis=1) - weight
-    mean = levels[0] + (gap * above).sum(axis=1)
-    return value, mean, (gap * excess * (weight + 2 * lower)).sum(axis=1)
-
-
-def _dirichlet_moments(levels: Floats, v: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of the expected reward for category probabilities ~ Dirichlet(v)."""
-    total = v.sum(axis=1)
-    mean = (v * levels).sum(axis=1) / total
-    return mean, (v * (levels - mean[:, None]) ** 2).sum(axis=1) / total / (total + 1)
-
-
 _CODEX = "Chen et al. 2021, Evaluating Large Language Models Trained on Code"
 _TAU = "Yao et al. 2024, tau-bench"
 _MAJORITY = "strict majority of the draws"
@@ -187,25 +139,19 @@ _STAR: dict[str, Any] = {"parameter": "lambda", "default": 0.5, "blend": ("pass"
 FAMILIES = (
     Family("pass@k", "1 if j >= 1", _CODEX, credit=lambda k: _at_least(1, k)),
     Family("pass^k", "1 if j = k", _TAU, ("pass-hat", "unanimous"), credit=lambda k: _at_least(k, k)),
-    Family(
-        "g-pass@k_tau", "1 if j >= max(1, ceil(tau k))", _STABLE, parameter="tau", examples=(0.25, 0.5, 0.75),
-        credit=g_pass,
-    ),
+    Family("g-pass@k_tau", "1 if j >= max(1, ceil(tau k))", _STABLE, parameter="tau", credit=g_pass,
+           examples=(0.25, 0.5, 0.75)),
     Family("mg-pass@k", "(2/k) max(j - ceil(k/2), 0)", _STABLE, credit=mg_pass),
     Family("maj@k", "1 if j >= floor(k/2) + 1", _MAJORITY, credit=lambda k: _at_least(k // 2 + 1, k)),
     Family("auc@k", "area under pass@1..pass@k of the k draws, trapezoids", _AUC, credit=auc),
     Family("spectrum@k", "w_1 + ... + w_j", _OWN, ("threshold-spectrum",), "weights", credit=spectrum_credit),
-    Family(
-        "geom@k", "mean of pass@k^a pass^k^b, a = b = 1/2", "geometric blend per problem",
-        instead="geom-ds@k, pass@k or pass^k", **_ENDS,
-    ),
+    Family("geom@k", "mean of pass@k^a pass^k^b, a = b = 1/2", "geometric blend per problem", **_ENDS,
+           instead="geom-ds@k, pass@k or pass^k"),
     Family("geom-ds@k", "(mean pass@k)^a (mean pass^k)^b, a = b = 1/2", _BLEND, pooled=True, **_ENDS),
     Family("geo-spectrum@k", "(mean pass@k)^L (mean mg-pass@k)^(1-L)", _BLEND, ("geo-spectrum-star",), **_STAR),
     Family("agree@2", "1 if j = 0 or j = 2", _PAIR, credit=lambda k: np.array([1.0, 0.0, 1.0])),
-    Family(
-        "cover@tau", "share of problems with c / n >= tau", _LAW, parameter="tau", examples=(0.25, 0.5, 0.75, 1.0),
-        instead="pass@1 or agree@2", rate=cover,
-    ),
+    Family("cover@tau", "share of problems with c / n >= tau", _LAW, parameter="tau", rate=cover,
+           examples=(0.25, 0.5, 0.75, 1.0), instead="pass@1 or agree@2"),
     Family("avg@N", "mean reward of all attempts", _BAYES, ("mean",), rewards=avg),
     Family("bayes@N", "posterior mean reward", _BAYES, instead="avg@N", rewards=bayes),
     Family("max@k", "expected best reward of k draws", _BEST, ("best",), rewards=best),
@@ -214,10 +160,7 @@ FAMILIES = (
 
 MAX_K = 2**62  # largest k of metrics in closed form: more attempts than any lake has
 MAX_SUMMED_K = 2**20  # largest k of metrics that sum over the draws: their cost grows as k^1.5 and takes minutes here
-_MEANT = {
-    "acc": "pass@1",
-    "exact": "pass@1",
-    "em": "pass@1",
+_MEANT = dict.fromkeys(("acc", "exact", "em"), "pass@1") | {
     "passhat": "pass^",
     "consensus": "vote",
     "average": "avg@N",

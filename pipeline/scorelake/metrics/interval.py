@@ -9,10 +9,8 @@ import numpy as np
 import scipy
 
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.threads import parallel_map
 
 _MIN_CONCENTRATION = 1e-6  # smallest concentration of the Beta distribution, whatever the variance
-_PARALLEL = 1000  # below this number of values a second thread costs more than it saves
 
 
 def interval(
@@ -54,10 +52,7 @@ def _beta_ends(
 ) -> tuple[Floats, Floats]:
     width = high - low
     share, share_se = ratio(value - low, width), ratio(se, width)
-    threads = None if value.size > _PARALLEL else 1
-    mirrored, upper = parallel_map(
-        lambda v: _upper_end(v, share_se, units, confidence, far), (1 - share, share), threads
-    )
+    mirrored, upper = (_upper_end(v, share_se, units, confidence, far) for v in (1 - share, share))
     lo, hi = low + width * (1 - mirrored), low + width * upper
     return np.minimum(lo, value), np.maximum(hi, value)  # rounding must not exclude the value
 
@@ -82,13 +77,20 @@ def _upper_end(v: Floats, se: Floats, units: Floats | Ints, confidence: float | 
 
 
 def blend_interval(
-    parts: Floats, covariance: Floats, units: Floats, powers: tuple[float, float], confidence: float
+    parts: Floats,
+    covariance: Floats,
+    units: Floats | Ints,
+    powers: tuple[float, float],
+    confidence: float,
+    largest: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Floats, Floats]:
     """Return the interval of a product of two means, each to its power, from their own intervals."""
-    # parts: the two means of each group; their covariance is of estimates, 2 x 2 x groups. The ends of the parts are
-    # put together on the logarithmic scale by their correlation: the delta method covered only .50 in some cells.
+    # parts: the two means of each group, from 0 to the largest; their covariance is of estimates, 2 x 2 x groups. The
+    # ends of the parts are put together on the logarithmic scale by their correlation: the delta method covered only
+    # .50 in some cells.
     se, exponent = np.sqrt(np.einsum("iig->ig", covariance)), np.array(powers)[:, None]
-    ends = [interval(*each, units, (0.0, 1.0), confidence) for each in zip(parts, se, strict=True)]
+    both = zip(parts, se, largest, strict=True)
+    ends = [interval(part, error, units, (0.0, end), confidence) for part, error, end in both]
     lower, upper = np.swapaxes(ends, 0, 1)
     worst, best = np.where(exponent >= 0, (lower, upper), (upper, lower))
     correlation = np.nan_to_num(ratio(covariance[0, 1], se[0] * se[1])) * np.sign(powers[0] * powers[1])

@@ -12,11 +12,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, unequal
-from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, resample
+from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, percentile_ends, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.interval import equivalence_interval, invert, mean_pair_ends
 from scorelake.metrics.significance import flip_test, sign_test
@@ -220,7 +219,10 @@ class PairedComparison:
         lifts.problems[pairs], lifts.wins_a[pairs], lifts.wins_b[pairs] = problems, wins.a, wins.b
         lifts.lift[pairs], lifts.t[pairs] = lift, total / np.where(norm > 0, norm, 1)
         units = np.count_nonzero(counts, axis=1) if self.clustered else problems
-        lo, hi = self._ends(lifted, lift, units)
+        lo, hi = percentile_ends(lifted, lift, units, self.confidence)
+        for end, outer in ((lo, np.minimum), (hi, np.maximum)):
+            end[np.abs(end) <= self.quantum] = 0
+            outer(end, lift, out=end)
         size = None if self.clustered else problems
         inner_lo, inner_hi = equivalence_interval(by_unit, counts, size, self.bounds, self.bounded, self.confidence)
         tied = (wins.a + wins.b == 0) & ~np.isnan(lo)  # all resamples are 0, which proves nothing
@@ -265,22 +267,6 @@ class PairedComparison:
             lifted[:, columns] = ratio(top, bottom)
             flipped[:, columns] = (rounded[:pairs] @ signs) / scale[:pairs]
         return lifted, flipped, 2 * np.sqrt(units) / scale[:pairs, 0]
-
-    def _ends(self, lifted: Floats, lift: Floats, units: Floats | Ints) -> list[Floats]:
-        """Return lo and hi: percentiles of the lifts, stretched to contain the lift."""
-        tail, last = (1 - self.confidence) / 2, lifted.shape[1] - 1
-        low, high = int(tail * last), last - int(tail * last)
-        lifted.partition(sorted({last, low, high}), axis=1)  # a quarter of the time of sorting
-        empty = np.isnan(lifted[:, -1])
-        if empty.any():  # resamples without any of the problems
-            lifted[empty] = np.sort(np.where(np.isnan(lifted[empty]), lift[empty, None], lifted[empty]), axis=1)
-        more = np.where(units > 1, units - 1, np.nan)
-        out, stretch = [], np.sqrt(units / more) * scipy.special.stdtrit(more, tail) / scipy.special.ndtri(tail)
-        for index, outer in ((low, np.minimum), (high, np.maximum)):
-            end = lift + stretch * (lifted[:, index] - lift)
-            end[np.abs(end) <= self.quantum] = 0
-            out.append(outer(end, lift))
-        return out
 
     def _coins(self, wins: Wins, by_unit: Floats, counts: Floats) -> tuple[Ints, Ints]:
         """Return the wins of pairs whose differences are all equally large, where only signs count; else -1."""

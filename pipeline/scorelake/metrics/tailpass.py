@@ -50,8 +50,7 @@ def tailpass(
     >>> round(mu, 4)
     0.7
     """
-    size = check_k("tailpass", k)
-    rewards, counts = _rewards_and_counts(n, c, R, w)
+    size, shares, levels, counts, merge = _arguments("tailpass", n, c, k, R, w, thresholds)
     if not 0 <= eta <= 1:
         raise MetricError(f"tailpass: eta must be in [0, 1], got {eta!r}")
     pseudo_counts = np.asarray(prior, dtype=np.float64)
@@ -61,8 +60,8 @@ def tailpass(
         mass = np.broadcast_to(pseudo_counts, counts.shape) + counts
     except ValueError:
         raise MetricError(f"tailpass: prior has shape {pseudo_counts.shape}, the counts {counts.shape}") from None
-    mass = mass + eta * prior_outcome_counts(R0, rewards.size, len(counts))
-    return Profile(size, _check_thresholds(size, thresholds), *_merge_equal(rewards, mass))
+    mass = mass + eta * prior_outcome_counts(R0, counts.shape[1], len(counts))
+    return Profile(size, shares, levels, mass @ merge)
 
 
 @document(_PAPER, "array of float\n    One probability per threshold.")
@@ -80,12 +79,11 @@ def tailpass_empirical(
     >>> sl.metrics.tailpass_empirical(n=[3, 3], c=[2, 3], k=2).round(4).tolist()
     [1.0, 0.6667]
     """
-    size = check_k("tailpass_empirical", k)
-    rewards, counts = _rewards_and_counts(n, c, R, w)
+    size, shares, levels, counts, merge = _arguments("tailpass_empirical", n, c, k, R, w, thresholds)
     check_enough("tailpass_empirical", counts.sum(axis=1), size)
-    levels, merged = _merge_equal(rewards, counts.astype(np.float64))
     outcomes = _all_outcomes(size, levels.size)
-    return _expect(_reaches(outcomes @ levels / size, _check_thresholds(size, thresholds)), outcomes, merged, -1)[1]
+    tails = _reaches(outcomes @ levels / size, shares)
+    return np.asarray(_expect(tails, outcomes, counts @ merge, -1).mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +102,7 @@ class Profile:
     @property
     def problem_mean(self) -> Floats:
         """Posterior mean of every problem's profile, problems x thresholds."""
-        return _expect(self._tails(), _all_outcomes(self.k, self.levels.size), self.mass, 1)[0]
+        return _expect(self._tails, self._outcomes, self.mass, 1)
 
     @property
     def mean(self) -> Floats:
@@ -114,7 +112,7 @@ class Profile:
     @property
     def covariance(self) -> Floats:
         """Posterior covariance, thresholds x thresholds; problems are independent."""
-        return self._covariance(self._tails())
+        return self._covariance(self._tails)
 
     @property
     def std(self) -> Floats:
@@ -133,41 +131,47 @@ class Profile:
         w = np.asarray(weights, dtype=np.float64)
         if w.shape != self.thresholds.shape or not (w >= 0).all() or abs(w.sum() - 1) > _TOLERANCE:
             raise MetricError(f"weights must be {self.thresholds.size} numbers >= 0 with sum 1, got {weights!r}")
-        return self._moments(self._tails() @ w)
+        return self._moments(self._tails @ w)
 
     def moment(self, lam: float) -> tuple[float, float]:
         """Return the moments of (score of k attempts) ** lam; lam = 1 is bayes@N."""
         if not 0 < lam < np.inf:
             raise MetricError(f"lam must be a number > 0, got {lam!r}")
-        return self._moments(self._scores() ** lam)
+        return self._moments(self._scores**lam)
 
     def discovery(self) -> tuple[float, float]:
         """Return the moments of the probability of any credit: pass@k for rewards 0 and 1."""
-        return self._moments((self._scores() > 0).astype(np.float64))
+        return self._moments((self._scores > 0).astype(np.float64))
 
     def stability(self) -> tuple[float, float]:
         """Return the moments of the probability of full credit every time: pass^k for rewards 0 and 1."""
-        return self._moments((self._scores() >= 1 - _TOLERANCE).astype(np.float64))
+        return self._moments((self._scores >= 1 - _TOLERANCE).astype(np.float64))
 
     def at_k(self, k: int, thresholds: ArrayLike | None = None) -> Profile:
         """Return the same posterior at another k."""
         return replace(self, k=check_k("tailpass", k), thresholds=_check_thresholds(k, thresholds))
 
-    def _scores(self) -> Floats:
-        return np.asarray(_all_outcomes(self.k, self.levels.size) @ self.levels / self.k)
+    @property
+    def _outcomes(self) -> Ints:
+        return _all_outcomes(self.k, self.levels.size)
 
+    @property
+    def _scores(self) -> Floats:
+        return np.asarray(self._outcomes @ self.levels / self.k)
+
+    @property
     def _tails(self) -> Floats:
-        return _reaches(self._scores(), self.thresholds)
+        return _reaches(self._scores, self.thresholds)
 
     def _moments(self, payoff: Floats) -> tuple[float, float]:
-        mean = _expect(payoff[:, None], _all_outcomes(self.k, self.levels.size), self.mass, 1)[1]
-        return float(mean[0]), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
+        mean = _expect(payoff[:, None], self._outcomes, self.mass, 1).mean()
+        return float(mean), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
 
     def _covariance(self, payoff: Floats) -> Floats:
         """Return the covariance of the payoffs' averages over problems."""
         # Two banks of k attempts of one problem share its success probabilities: the covariance is that of their
         # payoffs. Payoffs are centred first, so that no small number is a difference of two large ones.
-        outcomes = _all_outcomes(self.k, self.levels.size)
+        outcomes = self._outcomes
         if len(outcomes) ** 2 > MAX_PAIRS:
             raise MetricError(f"k = {self.k} attempts have {len(outcomes):,} outcomes: too many for a variance")
         masses, problems = np.unique(self.mass, axis=0, return_counts=True)
@@ -182,17 +186,17 @@ class Profile:
         return total
 
 
-def _rewards_and_counts(n: Counts, c: Counts, matrix: Matrix, w: Counts) -> tuple[Floats, Ints]:
+def _arguments(
+    name: str, n: Counts, c: Counts, k: int | None, matrix: Matrix, w: Counts, thresholds: Counts
+) -> tuple[int, Floats, Floats, Ints, Floats]:
+    """Return k, thresholds, rising rewards, counts of outcomes, and the matrix that adds up those of equal reward."""
+    size = check_k(name, k)
     rewards, counts = outcome_counts(n, c, matrix, w)
     if not ((rewards >= 0) & (rewards <= 1)).all():
         raise MetricError(f"tailpass: the rewards w must be in [0, 1], got {w!r}")
-    return rewards, counts
-
-
-def _merge_equal(rewards: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Return the distinct rewards, rising, and the mass of each; outcomes with equal rewards are merged."""
     levels, index = np.unique(rewards, return_inverse=True)
-    return levels, mass @ (index[:, None] == np.arange(levels.size)).astype(np.float64)
+    merge = (index[:, None] == np.arange(levels.size)).astype(np.float64)
+    return size, _check_thresholds(size, thresholds), levels, counts, merge
 
 
 def _check_thresholds(k: int, given: ArrayLike | None) -> Floats:
@@ -216,12 +220,11 @@ def _all_outcomes(k: int, levels: int) -> Ints:
     return np.diff(bars, axis=1, prepend=-1, append=k + levels - 1) - 1
 
 
-def _expect(payoff: Floats, outcomes: Ints, start: Floats, step: int) -> tuple[Floats, Floats]:
-    """Return the expected payoffs (outcomes x payoffs) of every problem, and their averages; see _probabilities."""
+def _expect(payoff: Floats, outcomes: Ints, start: Floats, step: int) -> Floats:
+    """Return the expected payoffs (outcomes x payoffs) of every problem; see _probabilities."""
     distinct, index = np.unique(start, axis=0, return_inverse=True)
     each = [_probabilities(outcomes, distinct[i], step) @ payoff for i in blocks(len(distinct), len(payoff))]
-    by_problem = np.concatenate(each)[index.ravel()]
-    return by_problem, by_problem.mean(axis=0)
+    return np.concatenate(each)[index.ravel()]
 
 
 def _probabilities(outcomes: Ints, start: Floats, step: int) -> Floats:

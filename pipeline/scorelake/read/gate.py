@@ -24,6 +24,7 @@ from scorelake.metrics.interval import cluster_spread, interval
 from scorelake.metrics.significance import (
     attempts_needed,
     e_value,
+    joint_verdict,
     pilot_variance,
     problems_needed,
     verdicts,
@@ -43,6 +44,11 @@ from scorelake.version import __version__
 
 _SPLITS, _MAX_DRAWS, _KEPT = 200, 1 << 22, 1000
 _COLUMNS = ("lift", "lower", "upper")
+_RULES = {
+    "pass": "every benchmark passes",
+    "fail": "a benchmark fails after Holm's adjustment",
+    "undecided": "not every benchmark passes, and none fails after Holm's adjustment",
+}
 
 
 @dataclass(frozen=True)
@@ -168,15 +174,12 @@ def decide(
     first, confidence = pairs[0], pairs[0].settings.uncertainty.confidence
     levels = 1 - (1 - confidence) * np.array([1, look_share(looks), 1 / len(pairs)])
     each = tuple(_decide(pair, margin, levels, calibrate, out) for pair in pairs)
-    verdict, rule = "undecided", "not every benchmark passes, and none fails after Holm's adjustment"
-    if all(one.verdict == "pass" for one in each):
-        verdict, rule = "pass", "every benchmark passes"
-    elif any(one.fails_jointly for one in each):
-        verdict, rule = "fail", "a benchmark fails after Holm's adjustment"
+    # Holm's first step: a benchmark fails if its bound at the level divided by the number of benchmarks says so.
+    verdict = joint_verdict([one.verdict for one in each], [0.0 if one.fails_jointly else 1.0 for one in each])
     names, how = first.described, f"at most {margin:g} worse" if margin else "better"
     question = f"is {names['b']} {how} than {names['a']} in {first.metric.name}?"
     pooled = _pool(each, first, confidence) if all(pair.outcomes == first.outcomes for pair in pairs) else {}
-    return Gate(question, first.metric.name, margin, confidence, verdict, rule, looks, pooled, each)
+    return Gate(question, first.metric.name, margin, confidence, verdict, _RULES[verdict], looks, pooled, each)
 
 
 def _bounds(
