@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.json_stream import ZipFile
+from scorelake.ingest.archives import ZipFile
 
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
 Write = Callable[[Path, int], Path]

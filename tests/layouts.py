@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from scorelake.ingest.json_stream import ZipFile
+from scorelake.ingest.archives import ZipFile
 
 Table = dict[str, list[Any]]
 TABLE: Table = {"a__b-1": [1, 0, 1], "c__d-22": [0, 0, 0], "e__f-333": [1, 1, 1], "g__h-4": [0, 1, 0]}

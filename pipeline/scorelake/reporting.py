@@ -227,7 +227,8 @@ def ingested(report: IngestReport, output: CommandOutput) -> None:
         say(format_report(report.total))
     for reason in sorted({*report.ignored.values()}):
         names = [name for name, each in report.ignored.items() if each == reason]
-        say(f"skipped {plural(len(names), 'file')} ({reason}): {', '.join(names[:3])}{', ...' * (len(names) > 3)}")
+        shown = escape_controls(f"({reason}): {', '.join(names[:3])}{', ...' * (len(names) > 3)}")
+        say(f"skipped {plural(len(names), 'file')} {shown}")
     for error in report.refused:
         hint = f" ({error.hint})" if error.hint else ""
         say(f"refused: {error.where}: {error.what}{hint}".replace("\n", " "))

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
+from scorelake.ingest.attempt_stats import compute_stats, find_mixed_rows
 
 
 def stage(
@@ -18,8 +18,8 @@ def stage(
 ) -> Path:
     """Write (problem, attempt, value, error) as a staged file."""
     types: dict[str, Any] = {"problem_hash": pl.UInt64, "attempt_hash": pl.UInt64, "value": pl.Float64}
-    types |= {"error": pl.Boolean, "content_hash": pl.UInt32, "benchmark_code": pl.UInt32}
-    records = [(p, p * 1000 + a, value, error, None, 0) for p, a, value, error in rows]
+    types |= {"error": pl.Boolean, "content_hash": pl.UInt32, "benchmark": pl.String}
+    records = [(p, p * 1000 + a, value, error, None, None) for p, a, value, error in rows]
     frame = pl.DataFrame(records, types, orient="row")
     if contents:
         frame = frame.with_columns(content_hash=pl.Series(contents, dtype=pl.UInt32))
@@ -32,49 +32,51 @@ def test_counts_and_metrics_equal_exact_fractions_in_any_number_of_passes(tmp_pa
     rows = [(*key, value, False) for key, value in verdicts.items()]
     rows += [*rows[::5], (99, 1, None, True), (98, 1, 0.0, True)]
     path = stage(tmp_path / "staged", rows)
-    stats = compute_stats([(path, None)])
-    assert compute_stats([(path, None)], limit=7) == stats
-    assert stats.rows == stats.graded + stats.ungraded + stats.duplicate == len(rows)
-    assert (stats.graded, stats.ungraded, stats.errors) == (len(verdicts) + 1, 1, 2)
-    assert (stats.n_verdicts, stats.total, stats.verdict_total) == (len(verdicts), *[sum(verdicts.values())] * 2)
-    assert stats.first_repeat == (0, len(verdicts))
+    stats, again = compute_stats([(path, None)]), compute_stats([(path, None)], limit=7)
+    order = ("benchmark", "n", "c")
+    assert again.cells.sort(order).equals(stats.cells.sort(order))
+    assert stats.first_repeat == again.first_repeat == (0, len(verdicts))
+    counts = {"rows": len(rows), "graded": len(verdicts) + 1, "ungraded": 1, "errors": 2}
+    assert stats.counts == counts | {"duplicate": len(rows) - len(verdicts) - 2}
+    totals = [stats.total(name) for name in ("verdicts", "total", "verdict_total")]
+    assert totals == [len(verdicts), *[sum(verdicts.values())] * 2]
     problems = [[value for (p, _), value in verdicts.items() if p == problem] for problem in range(40)] + [[0.0]]
     assert stats.histogram == {0: 1, **{n: sum(len(v) == n for v in problems) for n in (1, *range(5, 14))}}
     for name in ("problems", "pass@1", "pass^1"):
-        assert stats.metric(name, 0) == pytest.approx(sum(sum(v) / len(v) for v in problems) / len(problems))
-    assert stats.metric("mean", 0) == stats.total / stats.graded
-    assert (stats.metric("pass@2", 0), AttemptStats().metric("mean", 0)) == (None, None)
+        assert stats.metric(name, "") == pytest.approx(sum(sum(v) / len(v) for v in problems) / len(problems))
+    assert stats.metric("mean", "") == sum(verdicts.values()) / counts["graded"]
+    assert (stats.metric("pass@2", ""), stats.metric("mean", "other")) == (None, None)
     stats = compute_stats([(stage(tmp_path / "staged", rows[: len(verdicts)]), None)])
     for k in (2, 5):
         pass_at = [1 - Fraction(comb(v.count(0.0), k), comb(len(v), k)) for v in problems[:-1]]
         pass_hat = [Fraction(comb(v.count(1.0), k), comb(len(v), k)) for v in problems[:-1]]
-        assert stats.metric(f"pass@{k}", 0) == pytest.approx(float(sum(pass_at) / 40))
-        assert stats.metric(f"pass^{k}", 0) == pytest.approx(float(sum(pass_hat) / 40))
+        assert stats.metric(f"pass@{k}", "") == pytest.approx(float(sum(pass_at) / 40))
+        assert stats.metric(f"pass^{k}", "") == pytest.approx(float(sum(pass_hat) / 40))
 
 
 def test_sources_conflict_only_if_they_have_the_same_identity(tmp_path: Path) -> None:
     one, two = stage(tmp_path / "1", [(1, 1, 1.0, False)]), stage(tmp_path / "2", [(1, 1, 0.0, False)])
     different = compute_stats([(one, "a"), (two, "b")])
-    assert (different.graded, different.conflicts) == (2, [])
+    assert (different.counts["graded"], different.conflicts) == (2, [])
     same = compute_stats([(one, "a"), (two, "a")])
     assert (same.conflicts, same.conflicting_sources) == ([((1, 0), (0, 0))], {0, 1})
-    assert compute_stats([(one, "a"), (one, "a")]).duplicate == 1
-    assert compute_stats([]) == AttemptStats()
+    assert compute_stats([(one, "a"), (one, "a")]).counts["duplicate"] == 1
+    assert set(compute_stats([]).counts.values()) == {0}
 
 
-def test_problem_with_different_contents_is_detected_in_any_number_of_passes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [3, 1000])
+def test_problem_with_different_contents_is_detected_in_any_number_of_passes(limit: int, tmp_path: Path) -> None:
     rows = [(7, i, 0.0, False) for i in range(30)]
     contents: list[int | None] = [5] * 29 + [None]
-    assert compute_stats([(stage(tmp_path / "same", rows, contents), None)], limit=3).mixed_problem is None
+    assert compute_stats([(stage(tmp_path / "same", rows, contents), None)], limit).mixed_problem is None
     contents[20] = 6
     files = [(stage(tmp_path / "mixed", rows, contents), None)]
-    for limit in (3, 1000):
-        problem = compute_stats(files, limit).mixed_problem
-        assert problem is not None
-        assert find_mixed_rows(files, problem) == ((0, 0), (0, 20))
+    problem = compute_stats(files, limit).mixed_problem
+    assert problem is not None
+    assert find_mixed_rows(files, problem) == ((0, 0), (0, 20))
 
 
 def test_rewards_have_a_range_and_no_pass_at_k(tmp_path: Path) -> None:
     rows = [(1, 1, -2.5, False), (1, 2, 1e308, False), (2, 1, 1e308, False), (2, 2, 1.0, False)]
     stats = compute_stats([(stage(tmp_path / "staged", rows), None)])
-    assert (stats.minimum, stats.maximum, stats.non_binary, stats.metric("pass@1", 0)) == (-2.5, 1e308, {0: 3}, None)
+    assert (stats.extent, stats.total("non_binary"), stats.metric("pass@1", "")) == ("from -2.5 to 1e+308", 3, None)

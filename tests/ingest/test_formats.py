@@ -13,10 +13,10 @@ import pytest
 import ingested as lakes
 from layouts import LAYOUTS, TABLE, inspect_header, inspect_sample
 from scorelake.errors import DataError
+from scorelake.ingest.archives import MAX_RECORD, ZipFile
 from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.ingest_report import IngestReport, format_report
 from scorelake.ingest.job import ingest
-from scorelake.ingest.json_stream import MAX_RECORD, ZipFile
 
 Edit = Callable[[Path], None]
 BOTH = {"a": {"value": "C"}, "b": {"value": {"x": 1, "y": 0.5}}}

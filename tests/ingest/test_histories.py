@@ -24,9 +24,9 @@ import pytest
 from conftest import REPO
 from layouts import LAYOUTS, Table
 from scorelake.errors import LakeError, LockedError, ScorelakeError
+from scorelake.ingest.archives import ZipFile
 from scorelake.ingest.contract import IngestOptions
 from scorelake.ingest.job import ingest
-from scorelake.ingest.json_stream import ZipFile
 from scorelake.lake.listing import listing
 
 HISTORIES, KILLS = int(os.environ.get("HISTORIES", "5")), int(os.environ.get("INGEST_KILLS", "3"))

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scorelake.errors import DataError
-from scorelake.ingest.json_stream import ZipFile, lines, load, members, probe
+from scorelake.ingest.archives import ZipFile
+from scorelake.ingest.json_stream import lines, load, members, probe
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -57,7 +58,7 @@ def test_any_document(
     assert out == document
     if text.strip() != "{}":
         path.write_bytes(text.encode()[: data.draw(st.integers(1, len(text.encode()) - 1))])
-        with pytest.raises(DataError, match=r"broken JSON|cannot be read"):
+        with pytest.raises(DataError, match=r"broken JSON|not UTF-8"):
             list(members(path, into, chunk))
 
 
@@ -112,6 +113,8 @@ def test_lines(tmp_path: Path) -> None:
     ("raw", "message"),
     [
         (b'{"a": 1}\n{"a": \n', "line 2, column"),
+        (b'{"a": 1}\n{"a":\n2}\n', "line 2, column 1: the record goes on"),
+        (b'{"a": 1} {"a": 2}\n', "line 1, column 10: text after the record"),
         (b'{"a": 1}\n[1]\n', "line 2 is not an object"),
         (b'{"a": 1}\n{"a": "\xff"}\n', "line 2 is not UTF-8"),
         (b'{"a": 1, "a": 1}\n', "occurs twice"),

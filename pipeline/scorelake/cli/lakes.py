@@ -124,6 +124,7 @@ def ingest(
     ] = None,
     missing: Annotated[Rule | None, Option(help="SWE-bench: problems that were never attempted.")] = None,
     protocol_ignore: Annotated[Names, Option(help="Settings that are not part of the protocol.")] = None,
+    memory: Annotated[float | None, Option(help="Gigabytes to keep to. Default: half of the machine.")] = None,
     skip_refused: Annotated[bool, Option("--skip-refused", help="Skip refused files instead of failing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -134,11 +135,13 @@ def ingest(
 
         lists = {"scorer": scorer, "filter": filter, "metric": metric, "map": map, "true": true}
         lists = {name: value or [] for name, value in {**lists, "ignore": protocol_ignore}.items()}
+        if memory is not None and not memory > 0:
+            raise UsageError("must be above 0", where="--memory")
         names = {"model": model, "benchmark": benchmark, "subject": subject, "split": split, "threshold": threshold}
         rules = {"errors": errors and str(errors), "missing": missing and str(missing)}
         options = contract.IngestOptions.parse(**lists, **names, **rules)
         with reporting.progress_bar() as progress:
-            report = job.ingest(sources, lake, format, options, skip_refused, progress)
+            report = job.ingest(sources, lake, format, options, skip_refused, progress, memory)
     reporting.ingested(report, output)
 
 

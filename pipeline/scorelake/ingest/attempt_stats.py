@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -21,7 +20,10 @@ LIMIT = 1 << 18
 """Attempts that are aggregated at once: 262,144 take about 60 MB."""
 MAX_CONFLICTS = 3
 HASHES = ("problem_hash", "attempt_hash")
-COLUMNS = (*HASHES, "value", "error", "content_hash", "benchmark_code")
+SCHEMA: dict[str, Any] = {"row": pl.UInt32, "problem_hash": pl.UInt64, "attempt_hash": pl.UInt64, "value": pl.Float64}
+SCHEMA |= {"error": pl.Boolean, "content_hash": pl.UInt32, "benchmark": pl.String, "source": pl.Int64}
+SUMS = ("rows", "attempts", "errors", "graded", "total", "verdicts", "verdict_total", "non_binary")
+LOWS, HIGHS = ("minimum", "content_low"), ("maximum", "content_high")
 RowId: TypeAlias = tuple[int, int]
 """Index of the source, and of the row within it."""
 StagedFiles: TypeAlias = Sequence[tuple[Path, object]]
@@ -30,122 +32,108 @@ StagedFiles: TypeAlias = Sequence[tuple[Path, object]]
 
 @dataclass
 class AttemptStats:
-    """rows = graded + ungraded + duplicate. Of an attempt that occurs twice, one row counts."""
+    """Counts of attempts: rows = graded + ungraded + duplicate. Of an attempt that occurs twice, one row counts."""
 
-    rows: int = 0
-    graded: int = 0
-    ungraded: int = 0
-    duplicate: int = 0
-    errors: int = 0
-    """Attempts without a verdict, or with one that the tool made up for an error."""
-    total: float = 0.0
-    """Sum of all values; the number of passes where values are verdicts."""
-    n_verdicts: int = 0
-    """Attempts with a verdict of their own."""
-    verdict_total: float = 0.0
-    """Sum of their values."""
-    minimum: float = math.inf
-    maximum: float = -math.inf
-    non_binary: Counter[int] = field(default_factory=Counter)
-    """Values other than 0 and 1, by benchmark code."""
-    cells: dict[tuple[int, int, float], tuple[int, float]] = field(default_factory=dict)
-    """Number and total value of the problems with (benchmark code, n, c); a c of rewards is rounded down."""
+    cells: pl.DataFrame
+    """SUMS, minimum, maximum and `problems` by benchmark, number of graded attempts and passes (rounded down)."""
+    mixed_problem: int | None = None
+    """Hash of a problem whose rows have different contents."""
     conflicts: list[tuple[RowId, RowId]] = field(default_factory=list)
     """Pairs of rows with different values for one attempt; at most MAX_CONFLICTS."""
     conflicting_sources: set[int] = field(default_factory=set)
     first_repeat: RowId | None = None
     """The first row whose attempt occurred before."""
-    mixed_problem: int | None = None
-    """Hash of a problem whose rows have different contents."""
+
+    def total(self, column: str) -> Any:
+        """Add up a column of all cells."""
+        return self.cells[column].sum()
+
+    @property
+    def extent(self) -> str:
+        """Describe the smallest and the largest value."""
+        ((minimum, maximum),) = self.cells.select(pl.col("minimum").min(), pl.col("maximum").max()).iter_rows()
+        return f"from {minimum:g} to {maximum:g}"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return what became of the rows, and how many attempts have no verdict of their own."""
+        rows, attempts, graded, errors = map(self.total, ("rows", "attempts", "graded", "errors"))
+        counts = {"rows": rows, "graded": graded, "ungraded": attempts - graded, "duplicate": rows - attempts}
+        return counts | {"errors": errors}
 
     @property
     def histogram(self) -> dict[int, int]:
         """Problems by number of graded attempts."""
-        counts: Counter[int] = Counter()
-        for (_, n, _), (problems, _) in self.cells.items():
-            counts[n] += problems
-        return dict(sorted(counts.items()))
+        return dict(self.cells.group_by("n").agg(pl.col("problems").sum()).sort("n").iter_rows())
 
-    def metric(self, name: str, benchmark_code: int) -> float | None:
+    def metric(self, name: str, benchmark: str) -> float | None:
         """Compute a metric of a Claim; None where it is undefined."""
-        cells = [(n, int(c), *both) for (code, n, c), both in self.cells.items() if code == benchmark_code and n > 0]
-        if not cells:
+        cells = self.cells.filter(pl.col("benchmark") == benchmark, pl.col("n") > 0)
+        rows = cells.select("n", "c", "problems", "total").rows()
+        if not rows:
             return None
         if name == "mean":
-            return sum(total for *_, total in cells) / sum(n * count for n, _, count, _ in cells)
-        k = 1 if name == "problems" else int(name[5:])
-        if name != "problems" and (self.non_binary[benchmark_code] or min(n for n, *_ in cells) < k):
-            return None
+            return float(sum(total for *_, total in rows) / sum(n * problems for n, _, problems, _ in rows))
+        n_problems = sum(problems for _, _, problems, _ in rows)
         if name == "problems":
-            sums = [total / n for n, _, _, total in cells]
-        elif name[4] == "@":
-            sums = [count * (1 - math.comb(n - c, k) / math.comb(n, k)) for n, c, count, _ in cells]
-        else:
-            sums = [count * math.comb(c, k) / math.comb(n, k) for n, c, count, _ in cells]
-        return sum(sums) / sum(count for _, _, count, _ in cells)
-
-    def add(self, rows: pl.DataFrame, attempts: pl.DataFrame) -> None:
-        """Add attempts whose rows are all here."""
-        graded = attempts.drop_nulls("high")
-        verdicts = attempts.filter("has_verdict")["high"]
-        self.rows += rows.height
-        self.graded += graded.height
-        self.ungraded += attempts.height - graded.height
-        self.duplicate += rows.height - attempts.height
-        self.errors += int(attempts["is_error"].sum())
-        self.total += float(graded["high"].sum())
-        self.n_verdicts += len(verdicts)
-        self.verdict_total += float(verdicts.sum())
-        self.minimum = min([self.minimum, *graded["low"]])
-        self.maximum = max([self.maximum, *graded["high"]])
-        self.non_binary.update(graded.filter(~pl.col("high").is_in([0.0, 1.0]))["benchmark_code"])
-        if rows.height > attempts.height:
-            repeats = rows.filter(~pl.struct(HASHES).is_first_distinct()).select("source", "row")
-            self.first_repeat = min([repeats.row(0), *([self.first_repeat] if self.first_repeat else [])])
-        if (graded["low"] != graded["high"]).any():
-            value, row_id = pl.col("value"), pl.struct("source", "row")
-            differing = rows.filter(value.min().over(HASHES) != value.max().over(HASHES), value.is_not_null())
-            self.conflicting_sources |= {*differing["source"]}
-            sides = (row_id.get(value.arg_min()).alias("low"), row_id.get(value.arg_max()).alias("high"))
-            pairs = differing.group_by(HASHES, maintain_order=True).agg(sides)
-            shown = pairs.head(MAX_CONFLICTS - len(self.conflicts)).select("low", "high").iter_rows()
-            self.conflicts += [((one["source"], one["row"]), (two["source"], two["row"])) for one, two in shown]
+            return float(sum(total / n for n, _, _, total in rows) / n_problems)
+        k, is_any = int(name[5:]), name[4] == "@"
+        if cells["non_binary"].sum() or min(n for n, *_ in rows) < k:
+            return None
+        ways = ((n, int(n - c if is_any else c), problems) for n, c, problems, _ in rows)
+        share = sum(problems * math.comb(drawn, k) / math.comb(n, k) for n, drawn, problems in ways) / n_problems
+        return float(1 - share if is_any else share)
 
 
 def compute_stats(files: StagedFiles, limit: int = LIMIT) -> AttemptStats:
     """Aggregate the attempts of all files together, at most about `limit` at a time."""
-    out = AttemptStats()
     n_passes = max(1, -(-sum(pq.read_metadata(path).num_rows for path, _ in files) // limit))
-    value, error, content = pl.col("value"), pl.col("error"), pl.col("content_hash")
-    problems: pl.DataFrame | None = None
-    for i in range(n_passes if files else 0):
+    value, error, content, high = pl.col("value"), pl.col("error"), pl.col("content_hash"), pl.col("maximum")
+    has_verdict = (value.is_not_null() & ~error).any()
+    conflicts: list[tuple[RowId, RowId]] = []
+    sources: set[int] = set()
+    repeats: list[RowId] = []
+    parts: list[pl.DataFrame] = []
+    for i in range(n_passes):
         rows = _collect(files, pl.col("attempt_hash") % n_passes == i)
         attempts = rows.group_by(HASHES, maintain_order=True).agg(
-            pl.col("benchmark_code").first(),
-            low=value.min(),
-            high=value.max(),
-            has_verdict=(value.is_not_null() & ~error).any(),
-            is_error=error.all(),
-            n=value.is_not_null().any().cast(pl.Int64),
-            total=value.max().fill_null(0.0),
+            pl.col("benchmark").first(),
+            rows=pl.len().cast(pl.Int64),
+            errors=error.all().cast(pl.Int64),
+            verdicts=has_verdict.cast(pl.Int64),
+            minimum=value.min(),
+            maximum=value.max(),
             content_low=content.min(),
             content_high=content.max(),
         )
-        out.add(rows, attempts)
-        sums = attempts if problems is None else pl.concat([problems, attempts.select(problems.columns)])
-        problems = sums.group_by("problem_hash", maintain_order=True).agg(
-            pl.col("benchmark_code").first(),
-            pl.col("n", "total").sum(),
-            pl.col("content_low").min(),
-            pl.col("content_high").max(),
+        attempts = attempts.with_columns(
+            attempts=pl.lit(1, pl.Int64),
+            graded=high.is_not_null().cast(pl.Int64),
+            total=high.fill_null(0.0),
+            verdict_total=high.fill_null(0.0) * pl.col("verdicts"),
+            non_binary=(high.is_not_null() & ~high.is_in([0.0, 1.0])).cast(pl.Int64),
         )
-    if problems is not None:
-        mixed = problems.filter(pl.col("content_low") != pl.col("content_high"))
-        out.mixed_problem = None if mixed.is_empty() else int(mixed["problem_hash"][0])
-        cells = problems.group_by("benchmark_code", "n", pl.col("total").floor().alias("c"), maintain_order=True)
-        counts = cells.agg(pl.len(), pl.col("total").sum())
-        out.cells = {(code, n, c): (count, total) for code, n, c, count, total in counts.iter_rows()}
-    return out
+        if rows.height > attempts.height:
+            repeats.append(rows.filter(~pl.struct(HASHES).is_first_distinct()).select("source", "row").row(0))
+        if (attempts["minimum"] != attempts["maximum"]).any():
+            differing = rows.filter(value.min().over(HASHES) != value.max().over(HASHES), value.is_not_null())
+            sources |= {*differing["source"]}
+            sides = (pl.col("source", "row").get(at) for at in (value.arg_min(), value.arg_max()))
+            named = [side.name.suffix(f"_{j}") for j, side in enumerate(sides)]
+            pairs = differing.group_by(HASHES, maintain_order=True).agg(*named).drop(HASHES)
+            conflicts += [((a, b), (c, d)) for a, b, c, d in pairs.head(MAX_CONFLICTS - len(conflicts)).iter_rows()]
+        parts = [_merge(pl.concat([*parts, attempts], how="diagonal"), "problem_hash")]
+    problems = parts[0].with_columns(n=pl.col("graded"), c=pl.col("total").floor(), problems=pl.lit(1, pl.Int64))
+    mixed = problems.filter(pl.col("content_low") != pl.col("content_high"))["problem_hash"]
+    cells = _merge(problems, "benchmark", "n", "c", count="problems")
+    return AttemptStats(cells, None if mixed.is_empty() else mixed[0], conflicts, sources, min(repeats, default=None))
+
+
+def _merge(frame: pl.DataFrame, *keys: str, count: str | None = None) -> pl.DataFrame:
+    sums = [*SUMS, *([count] if count else [])]
+    first = [] if "benchmark" in keys else [pl.col("benchmark").first()]
+    groups = frame.group_by(keys, maintain_order=True)
+    return groups.agg(*first, pl.col(sums).sum(), pl.col(LOWS).min(), pl.col(HIGHS).max())
 
 
 def _collect(files: StagedFiles, condition: pl.Expr) -> pl.DataFrame:
@@ -153,13 +141,13 @@ def _collect(files: StagedFiles, condition: pl.Expr) -> pl.DataFrame:
 
     XOR with a digest makes equal hashes of different runs different.
     """
-    frames = []
+    frames = [pl.DataFrame(schema=SCHEMA)]
     for i, (path, key) in enumerate(files):
         digest = hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).digest()
         salt = pl.lit(int.from_bytes(digest[:8], "little"), pl.UInt64)
-        scan = pl.scan_parquet(path, row_index_name="row", glob=False).select("row", *COLUMNS)
-        salted = scan.with_columns(pl.lit(i, pl.Int64).alias("source"), *(pl.col(name) ^ salt for name in HASHES))
-        frames.append(salted.filter(condition).collect(engine="streaming"))
+        scan = pl.scan_parquet(path, row_index_name="row", glob=False).with_columns(source=pl.lit(i, pl.Int64))
+        salted = scan.with_columns(pl.col("benchmark").fill_null(""), *(pl.col(name) ^ salt for name in HASHES))
+        frames.append(salted.select(list(SCHEMA)).filter(condition).collect(engine="streaming"))
     return pl.concat(frames).sort("source", "row")
 
 

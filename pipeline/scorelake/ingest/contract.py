@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from scorelake.errors import DataError, UsageError
 from scorelake.ingest import json_stream
+from scorelake.ingest.archives import Reading
 from scorelake.ingest.json_stream import FileProbe
 
 ErrorRule: TypeAlias = Literal["fail", "ungraded"]
@@ -179,6 +180,8 @@ class RunInfo:
     """An attempt cannot occur twice; if one does, rows differ by something that is not in the file."""
     identity: str = ""
     """The tool's own id of the run, by which a log is recognised that was moved, regraded or retried."""
+    named_models: set[str] = field(default_factory=set)
+    """Models that rows name where --model names another; the first few."""
     precedence: float = 0.0
     """Of several logs of one identity only those with the highest count: a retry replaces what it retries."""
 
@@ -229,8 +232,7 @@ class LogSource:
     """Checksum of all files."""
     tag: str = ""
     """Checksum of the files with attempts: names attempts that have no id, the same for every copy of a file."""
-    opened: list[IO[bytes]] = field(default_factory=list, repr=False, compare=False)
-    """The file that is being read, for progress."""
+    reading: Reading = field(default_factory=Reading, repr=False, compare=False)
 
     @property
     def file(self) -> Path:
@@ -242,15 +244,15 @@ class LogSource:
 
     def lines(self, path: Path | None = None, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (line number, record) of a JSON Lines file; see `json_stream.lines`."""
-        return json_stream.lines(path or self.file, torn, self.opened)
+        return json_stream.lines(path or self.file, torn, self.reading)
 
-    def members(self, *keys: str) -> Iterator[tuple[str, Any, Any]]:
+    def members(self, *keys: str, skip: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
         """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
-        return json_stream.members(self.file, keys, opened=self.opened)
+        return json_stream.members(self.file, keys, reading=self.reading, skip=skip)
 
-    def records(self, key: str, document: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    def records(self, key: str, document: dict[str, Any], skip: Collection[str] = ()) -> Iterator[tuple[Any, Any]]:
         """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""
-        for top, name, value in self.members(key):
+        for top, name, value in self.members(key, skip=skip):
             if top == key and name is not None:
                 yield name, value
             else:

@@ -43,7 +43,7 @@ def discover(
             hint = "give the files or folders of a tool's results"
             raise LakeError("no such file or folder", where=str(root), hint=hint)
         is_named = root.is_file()
-        for path in [root] if is_named else _walk(root, lake.resolve()):
+        for path in [root] if is_named else _walk(root, lake.resolve(), report):
             try:
                 found = _detect(path, only, is_named, bool(mapping))
             except DataError as error:
@@ -82,7 +82,7 @@ def _to_source(item: tuple[tuple[str, Path], list[Path]], depth: int) -> tuple[L
     return FORMATS[name], LogSource(run, *both, digest, tag[:12])
 
 
-def _walk(folder: Path, lake: Path) -> Iterator[Path]:
+def _walk(folder: Path, lake: Path, report: IngestReport) -> Iterator[Path]:
     """Yield files in the order of their paths, without linked folders and the lake itself.
 
     Hidden files and folders are left out, but not below a hidden folder that was named, such as .deepeval.
@@ -93,6 +93,8 @@ def _walk(folder: Path, lake: Path) -> Iterator[Path]:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if with_hidden or not name.startswith("."))
+        links = [Path(parent, name) for name in folders if Path(parent, name).is_symlink()]
+        report.ignored |= {str(path): "a link to a folder: name it to read it" for path in links}
         paths = [Path(parent, name) for name in sorted(names) if with_hidden or not name.startswith(".")]
         yield from (path for path in paths if path.is_file())
 

@@ -9,6 +9,7 @@ from typing import Any
 from scorelake.errors import DataError
 from scorelake.ingest.attempt_stats import AttemptStats
 from scorelake.ingest.staging import StagedSource
+from scorelake.text import escape_controls
 
 
 @dataclass
@@ -50,17 +51,18 @@ class SourceReport:
 
     def set_counts(self, stats: AttemptStats, outcomes: Collection[str]) -> None:
         """Copy the counts of the statistics. Verdicts and rewards have no common mean."""
-        for name in ("rows", "graded", "ungraded", "duplicate", "errors"):
-            setattr(self, name, getattr(stats, name))
+        for name, count in stats.counts.items():
+            setattr(self, name, count)
         self.histogram = {str(n): problems for n, problems in stats.histogram.items()}
         if len(outcomes) > 1:
             return
-        self.passed = None if "score" in outcomes else stats.total
-        self.mean = stats.total / stats.graded if stats.graded else None
-        if stats.n_verdicts + stats.errors:
-            self.mean_errors_failed = stats.verdict_total / (stats.n_verdicts + stats.errors)
-        if stats.n_verdicts:
-            self.mean_errors_ungraded = stats.verdict_total / stats.n_verdicts
+        total, verdicts, verdict_total = map(stats.total, ("total", "verdicts", "verdict_total"))
+        self.passed = None if "score" in outcomes else total
+        self.mean = total / self.graded if self.graded else None
+        if verdicts + self.errors:
+            self.mean_errors_failed = verdict_total / (verdicts + self.errors)
+        if verdicts:
+            self.mean_errors_ungraded = verdict_total / verdicts
 
 
 @dataclass
@@ -95,8 +97,8 @@ def report_source(
 def _compare_claims(staged: StagedSource, report: SourceReport) -> None:
     """Add the tool's own numbers and ours to the report, and a warning for each that differs."""
     for claim in staged.run.claims:
-        code = staged.benchmarks.index(claim.benchmark) if claim.benchmark in staged.benchmarks else 0
-        ours = staged.stats.metric(claim.metric, code)
+        benchmark = claim.benchmark if claim.benchmark in staged.benchmarks else "".join(staged.benchmarks[:1])
+        ours = staged.stats.metric(claim.metric, benchmark)
         if claim.metric.startswith("pass") and ours is None:
             continue  # k is above the smallest n, or the values are rewards
         differ = ours is None or abs(ours - claim.value) > claim.tolerance
@@ -130,4 +132,4 @@ def format_report(report: SourceReport) -> str:
     lines += [f"  agrees    {each['name']} {each['theirs']:.6g}" for each in report.claims if not each["differ"]]
     lines += [f"  warning   {warning}" for warning in report.warnings]
     lines += [f"  note      {note}" for note in report.notes]
-    return "\n".join(lines)
+    return "\n".join(map(escape_controls, lines))  # names come from files

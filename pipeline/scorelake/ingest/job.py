@@ -18,18 +18,21 @@ from typing import Any, TypeAlias
 
 from scorelake.errors import DataError, StorageError, UsageError
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
-from scorelake.ingest.contract import CHOICES, IngestOptions, LogFormat, LogSource, names_task, refusal
+from scorelake.ingest.contract import CHOICES, MEASURES, IngestOptions, LogFormat, LogSource, names_task, refusal
 from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
 from scorelake.ingest.staging import StagedSource, describe_mixed, stage
 from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
+from scorelake.settings import Run
 from scorelake.storage import disk
 
 VERSION = 4
 """Version of the adapters' results; a higher one reads every source again."""
 PARALLEL_BYTES = 16 << 20
 """Size of all sources above which several processes are worth their start."""
+PROCESS_GB = 0.3
+"""Memory of a process without its records."""
 Progress: TypeAlias = Callable[[str, int, int], None]
 Record: TypeAlias = dict[str, Any]
 """What the description of a lake holds of a source."""
@@ -43,18 +46,18 @@ def ingest(
     options: IngestOptions | None = None,
     skip_refused: bool = False,
     progress: Progress = lambda stage, done, of: None,
+    memory_gb: float | None = None,
     workers: int | None = None,
 ) -> IngestReport:
     """Read all results below the paths into the lake.
 
     Parameters
     ----------
-    paths : files and folders of results
-    lake : folder to write to; created if it does not exist
+    paths, lake : files and folders of results; folder to write to, created if it does not exist
     format_name : a format, or auto to recognise it by content
     skip_refused : write the other sources if some are refused
     progress : called with (stage, bytes done, bytes in total)
-    workers : processes; by default one per core for large inputs
+    memory_gb, workers : gigabytes, default half of the machine; processes, default one per core for large inputs
 
     Raises
     ------
@@ -62,7 +65,7 @@ def ingest(
         Refused sources are not raised but listed in the report.
     """
     options = options or IngestOptions()
-    if any(disk.is_remote(location) for location in (lake, *paths)):
+    if any(map(disk.is_remote, (lake, *paths))):
         raise UsageError("ingest reads and writes local files only", where=lake, hint="ingest locally, then upload")
     if format_name not in ("auto", *FORMATS):
         raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of {', '.join(sorted(FORMATS))}")
@@ -72,7 +75,8 @@ def ingest(
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
         keyed = {source_key(*one): one for one in sources}
         records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}
-        read = partial(_stage_all, options=options, report=report, progress=progress, workers=workers)
+        resources = (Run(memory_gb=memory_gb).memory, workers)
+        read = partial(_stage_all, options=options, report=report, progress=progress, resources=resources)
         staged = read([one for key, one in keyed.items() if records[key] is None], folder=folder / "changed")
         related = _list_related(target.sources, records, staged)
         staged += read([keyed[key] for key in related], folder=folder / "related")
@@ -150,7 +154,7 @@ def check_sources(
         if precedence > source.run.precedence:
             source.run.notes.append(f"skipped: {newest} is a newer log of the same run")
             report.sources.append(report_source(source, {}, [], "superseded"))
-        elif not source.stats.rows:
+        elif not source.stats.total("rows"):
             report.sources.append(report_source(source, {}, [], "empty"))
         else:
             kept.append(source)
@@ -215,8 +219,8 @@ def _with_outcomes(kept: list[StagedSource], outcomes: Mapping[str, str], report
             what = f"has verdicts, but the lake has rewards of {wrong[0]}"
             report.refused.append(refusal(what, where, "give another --lake"))
         else:
-            extent = f"from {stats.minimum:g} to {stats.maximum:g}"
-            what = f"{stats.non_binary.total():,} of {stats.graded:,} values are not 0 or 1 ({extent})"
+            counts = f"{stats.total('non_binary'):,} of {stats.total('graded'):,}"
+            what = f"{counts} values are not 0 or 1 ({stats.extent})"
             hint = f"there are verdicts of {wrong[0]}: set the smallest reward that passes with --threshold, "
             hint += "or ingest all logs at once into a new lake"
             report.refused.append(refusal(what, where, hint))
@@ -263,12 +267,16 @@ def _stage_all(
     folder: Path,
     report: IngestReport,
     progress: Progress,
-    workers: int | None,
+    resources: tuple[float, int | None],
 ) -> list[StagedSource]:
     """Read the sources in this process, or in several if there is enough to read. Results keep their order."""
+    memory, workers = resources
     sizes = [sum(path.stat().st_size for path in source.files) for _, source in inputs]
     tasks: list[Task] = [(item.name, source, options, folder / str(i)) for i, (item, source) in enumerate(inputs)]
     n_workers = min(workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1), len(tasks))
+    n_workers = max(1, min(n_workers, int(memory / (2 * PROCESS_GB))))
+    for _, source in inputs:
+        source.reading.fit((memory / n_workers - PROCESS_GB) * 2**30)
     results: dict[int, StagedSource | DataError] = {}
 
     def tick(position: int) -> None:
@@ -330,9 +338,9 @@ def _write(
             "precedence": staged.run.precedence,
             "kinds": staged.kinds,
             "outcomes": own,
-            "has_answers": staged.has_answers,
+            "has_answers": "answer" in staged.filled,
             "carried": list(staged.carried),
-            "measures": list(staged.measures),
+            "measures": [name for name in MEASURES if name in staged.filled],
             "files": source_report.files,
             "report": asdict(source_report),
         }

@@ -8,48 +8,39 @@ U+2028 and similar characters inside of texts.
 from __future__ import annotations
 
 import codecs
-import gzip
 import itertools
 import json
-import lzma
 import re
-import struct
-import sys
-import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
+from scorelake.ingest.archives import (
+    CHUNK,
+    SMALL_RECORD,
+    ZIP,
+    Reading,
+    ZipFile,
+    archive_errors,
+    open_unpacked,
+    too_long,
+)
 from scorelake.ingest.values import quote
-from scorelake.storage.parquet import MACHINE
 
-# Inspect compresses the members of its archives with zstd, which Python's own zipfile reads from 3.14 on.
-if sys.version_info >= (3, 14):
-    from zipfile import BadZipFile, ZipFile
-
-    from compression.zstd import ZstdError, ZstdFile
-else:
-    from backports.zstd import ZstdError, ZstdFile
-    from backports.zstd.zipfile import BadZipFile, ZipFile
-
-__all__ = ["ZipFile"]
-
-CHUNK = 1 << 20
-MAX_RECORD = 1 << 27
-"""Maximum length of one record, in characters: a packed file of 1 MB may have records of 1 GB."""
+LARGE = 1 << 22
+"""Characters above which a list or object is read in parts, where parts of it are enough."""
+OUTLINE, MAX_OUTLINED, MAX_KEY = 32, 100_000, 256
+"""Elements of a list, and keys of an object and their length, that an outline keeps."""
 MAX_KEYS = 1_000_000
 """Keys of one streamed object that are remembered to find repeats; repeated attempts are detected anyway."""
 _EDGE = 16
 """Characters before the end of the buffer within which an error may come from reading in chunks."""
 _SPACE = re.compile(r"[ \t\r\n]*")
-GZIP, ZIP, ZSTD = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd"
-_DAMAGED = (BadZipFile, ZstdError, zlib.error, lzma.LZMAError, EOFError, struct.error, RuntimeError, ValueError)
-"""Errors of unpacking what is truncated, damaged (a negative offset is a ValueError), encrypted, or not UTF-8."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -64,69 +55,9 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
-@contextmanager
-def archive_errors(path: object) -> Iterator[None]:
-    """Turn errors caused by the content of a file into refusals; errors of the machine pass."""
-    try:
-        yield
-    except (OSError, *_DAMAGED) as error:
-        if isinstance(error, OSError) and error.errno in MACHINE:
-            raise
-        reason = str(error) or type(error).__name__
-        if isinstance(error, UnicodeDecodeError):
-            reason = f"not UTF-8: {error.reason} {error.object[error.start : error.start + 4]!r}"
-        what = f"cannot be read to its end ({reason})"
-        raise DataError(what, where=str(path), hint="copy the complete file again") from None
-
-
-@contextmanager
-def open_unpacked(path: Path, opened: list[IO[bytes]] | None = None) -> Iterator[IO[bytes]]:
-    """Open a file; gzip, zstd, and a zip of one file, are unpacked. Damaged archives are refused.
-
-    `archive.zip/folder/a.json` is a file in a zip of several.
-    """
-    archive = next((parent for parent in path.parents if parent.is_file()), None)
-    with ExitStack() as files, archive_errors(path):
-        plain = files.enter_context((archive or path).open("rb"))
-        if opened is not None:
-            opened[:] = [plain]
-        if archive is not None:
-            file = files.enter_context(ZipFile(plain))
-            yield files.enter_context(file.open(path.relative_to(archive).as_posix()))
-            return
-        magic = plain.read(4)
-        plain.seek(0)
-        if magic[:2] == GZIP:
-            yield cast(IO[bytes], files.enter_context(gzip.open(plain)))
-        elif magic == ZSTD:
-            yield cast(IO[bytes], files.enter_context(ZstdFile(plain)))
-        elif magic == ZIP:
-            file = files.enter_context(ZipFile(plain))
-            names = [name for name in file.namelist() if not name.endswith("/")]
-            if len(names) != 1:
-                raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
-            yield files.enter_context(file.open(names[0]))
-        else:
-            yield plain
-
-
-def decode(text: str, where: str, line: int | None = None) -> Any:
-    """Decode one JSON value. Errors name the line: the given one, or that within the text."""
-    try:
-        return DECODER.decode(text)
-    except (ValueError, RecursionError) as error:
-        raise _broken(error, where, line or int(getattr(error, "lineno", 1)), getattr(error, "colno", 1)) from None
-
-
-def _broken(error: Exception | str, where: str, line: int, column: int) -> DataError:
-    what = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
-    hint = "the file is truncated or was edited"
-    return DataError(f"broken JSON at line {line:,}, column {column:,}: {what}", where=where, hint=hint)
-
-
 def load(path: Path) -> Any:
     """Load a small document: a header, a report, a config."""
-    with open_unpacked(path) as file:
+    with open_unpacked(path, Reading()) as file:
         return JsonReader(file, str(path)).document()
 
 
@@ -138,86 +69,90 @@ def load_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def text_lines(path: Path, opened: list[IO[bytes]] | None = None) -> Iterator[tuple[int, str]]:
-    """Yield lines with their numbers, including the line end."""
-    with open_unpacked(path, opened) as file:
-        number = 0
-        while raw := file.readline(MAX_RECORD):
-            number += 1
-            if len(raw) >= MAX_RECORD and not raw.endswith(b"\n"):
-                raise DataError(f"line {number:,} is longer than {MAX_RECORD:,} bytes", where=str(path))
-            if number == 1:
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-            try:
-                text = raw.decode()
-            except UnicodeDecodeError as error:
-                what = f"line {number:,} is not UTF-8: {error.reason}"
-                raise DataError(what, where=str(path), hint="save it as UTF-8") from None
-            yield number, text
-
-
 def lines(
-    path: Path, torn: list[int] | None = None, opened: list[IO[bytes]] | None = None
+    path: Path, torn: list[int] | None = None, reading: Reading | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, record) of JSON Lines. A broken line is refused; a last one may be appended to `torn`."""
-    for number, text in text_lines(path, opened):
-        if not text.strip():
-            continue
-        if number == 1 and text.strip() == "{":  # one indented document
-            yield number, load_object(path)
-            return
-        try:
-            record = decode(text, str(path), number)
-        except DataError as error:
-            if torn is not None and isinstance(error.__context__, json.JSONDecodeError) and not text.endswith("\n"):
+    """Yield (line number, record) of JSON Lines, or of indented objects. A broken record is refused, not skipped.
+
+    If `torn` is given, an incomplete last line ends the file and its number is appended there.
+    """
+    reading = reading or Reading()
+    with open_unpacked(path, reading) as file:
+        reader = JsonReader(file, str(path), max_record=reading.max_record)
+        last, is_indented = 0, False
+        while reader.peek():
+            number, _ = reader.line_and_column()
+            is_indented |= last == 0 and reader.text[reader.at : reader.at + 80].split("\n")[0].strip() == "{"
+            if number == last:
+                raise reader.broken("text after the record")
+            try:
+                record = reader.value()
+            except DataError as error:
+                cause = error.__context__
+                if not isinstance(cause, json.JSONDecodeError):
+                    raise
+                if torn is None or "\n" in reader.text[reader.at :]:
+                    raise reader.broken(cause, number) from None
                 torn.append(number)
                 return
-            raise
-        if not isinstance(record, dict):
-            raise DataError(f"line {number:,} is not an object but {quote(record)}", where=str(path))
-        yield number, record
+            if not isinstance(record, dict):
+                raise DataError(f"line {number:,} is not an object but {quote(record)}", where=str(path))
+            last, _ = reader.line_and_column()
+            if last > number and not is_indented:
+                raise reader.broken("the record goes on in the next line", number)
+            yield number, record
 
 
 def members(
-    path: Path, keys: Collection[str] = (), chunk: int = CHUNK, opened: list[IO[bytes]] | None = None
+    path: Path,
+    keys: Collection[str] = (),
+    chunk: int = CHUNK,
+    reading: Reading | None = None,
+    skip: Collection[str] = (),
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield (key, name, value) of a document. Elements below `keys` come one by one, named by their index or key.
 
     With keys=("rows",): {"a": 1, "rows": [5, 6]} -> ("a", None, 1), ("rows", 0, 5), ("rows", 1, 6). Keys may be
-    dotted. The elements of a list have the key "". A truncated document and text after its end are refused.
+    dotted. The elements of a list have the key "". A truncated document and text after its end are refused. A large
+    element may lack the keys in `skip`, such as transcripts.
     """
-    with open_unpacked(path, opened) as file:
-        yield from JsonReader(file, str(path), chunk).members(keys)
+    reading = reading or Reading()
+    with open_unpacked(path, reading) as file:
+        yield from JsonReader(file, str(path), chunk, reading.max_record).members(keys, skip)
 
 
 class JsonReader:
     """A buffer that moves over a document and decodes one value at a time."""
 
-    def __init__(self, file: IO[bytes], where: str, chunk: int = CHUNK) -> None:
-        self.file, self.where, self.chunk = file, where, chunk
+    def __init__(self, file: IO[bytes], where: str, chunk: int = CHUNK, max_record: int = SMALL_RECORD) -> None:
+        self.file, self.where, self.chunk, self.max_record = file, where, chunk, max_record
         self.decoder = codecs.getincrementaldecoder("utf-8-sig")()
-        self.text, self.at, self.line, self.column = "", 0, 1, 0
+        self.text, self.at, self.passed = "", 0, 0
+        self.line, self.column, self.counted = 1, 0, 0
+        """Line and column of the position up to which they were counted."""
         self.is_complete = False
 
-    def members(self, keys: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
+    def members(self, keys: Collection[str] = (), skip: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
         """Yield (key, name, value); see the function `members`."""
-        opening = self.peek()
+        opening, element = self.peek(), partial(self.value, partial(self.record, skip) if skip else None)
         if opening not in ("[", "{"):
             raise self.broken("neither an object nor a list")
         if opening == "[":
-            yield from (("", index, self.value()) for index in self.items())
+            yield from (("", index, element()) for index in self.items())
         else:
-            yield from self.object_members(keys, "")
+            yield from self.object_members(keys, "", element)
         self.end()
 
-    def object_members(self, keys: Collection[str], above: str) -> Iterator[tuple[str, Any, Any]]:
+    def object_members(
+        self, keys: Collection[str], above: str, element: Callable[[], Any]
+    ) -> Iterator[tuple[str, Any, Any]]:
         """Yield the members of the object that begins here, whose keys are below the dotted key `above`."""
         for name in self.items():
             key = f"{above}{name}"
             if key in keys and self.peek() in ("[", "{"):
-                yield from ((key, inner, self.value()) for inner in self.items())
+                yield from ((key, inner, element()) for inner in self.items())
             elif self.peek() == "{" and any(other.startswith(f"{key}.") for other in keys):
-                yield from self.object_members(keys, f"{key}.")
+                yield from self.object_members(keys, f"{key}.", element)
             else:
                 yield key, None, self.value()
 
@@ -235,7 +170,7 @@ class JsonReader:
     def items(self) -> Iterator[Any]:
         """Yield every index of the list, or key of the object, that begins here; the caller takes each value."""
         closing = "]" if self.peek() == "[" else "}"
-        seen: set[str] = set()
+        seen: set[int] = set()
         self.at += 1
         for index in itertools.count():
             following = self.peek()
@@ -247,15 +182,15 @@ class JsonReader:
             self.at += index > 0
             yield index if closing == "]" else self.key(seen)
 
-    def key(self, seen: set[str]) -> str:
+    def key(self, seen: set[int]) -> str:
         """Read a key and the colon after it."""
         if self.peek() != '"':
             raise self.broken("a key is missing")
         key: str = self.value()
-        if key in seen:
+        if hash(key) in seen:
             raise self.broken(f"key {key!r:.80} occurs twice in one object")
         if len(seen) < MAX_KEYS:
-            seen.add(key)
+            seen.add(hash(key))
         if self.peek() != ":":
             raise self.broken("':' is missing")
         self.at += 1
@@ -270,9 +205,43 @@ class JsonReader:
                 return self.text[self.at : self.at + 1]
             self.read_more()
 
-    def value(self) -> Any:
-        """Decode the value that begins here; read on until it is complete."""
-        self.peek()
+    def outline(self, left: int = 2 * LARGE) -> Any:
+        """Read a list or object of any size: keep its keys or first elements, with values that are not too long."""
+        kept: dict[Any, Any] = {}
+        opening = self.peek()
+        for name in self.items():
+            value = self.value(partial(self.outline, left // 2))
+            if (size := len(json.dumps(value))) <= left // 2:
+                left -= size
+            else:
+                value = None
+            if len(kept) < (OUTLINE if opening == "[" else MAX_OUTLINED) and len(str(name)) <= MAX_KEY:
+                kept[name] = value
+        return list(kept.values()) if opening == "[" else kept
+
+    def record(self, skip: Collection[str]) -> dict[Any, Any]:
+        """Read a large object one value at a time, without the values of some keys."""
+        kept: dict[Any, Any] = {}
+        end = self.passed + self.at + self.max_record
+        for name in self.items():
+            if name in skip:
+                start = self.passed + self.at
+                self.value(self.discard)
+                end += self.passed + self.at - start
+            else:
+                kept[name] = self.value()
+            if self.passed + self.at > end:
+                raise too_long("one record", self.max_record, self.where)
+        return kept
+
+    def discard(self) -> None:
+        """Read a list or object of any size and keep nothing."""
+        for _ in self.items():
+            self.value(self.discard)
+
+    def value(self, read_large: Callable[[], Any] | None = None) -> Any:
+        """Decode the value that begins here, reading on until it is complete; `read_large` reads a large one."""
+        opening = self.peek()
         while True:
             try:
                 value, stop = DECODER.raw_decode(self.text, self.at)
@@ -286,33 +255,42 @@ class JsonReader:
                 if self.is_complete or not may_be_cut:
                     self.at = max(at, self.at)
                     raise self.broken(error) from None
+            if read_large and opening in ("[", "{") and len(self.text) - self.at > min(LARGE, self.max_record // 2):
+                return read_large()
             self.read_more()
 
     def read_more(self) -> None:
         """Read as much again as is waiting, so that a large value is decoded only a few times."""
         waiting = len(self.text) - self.at
-        if waiting > MAX_RECORD:
-            raise DataError(f"one record is longer than {MAX_RECORD:,} characters", where=self.where)
-        raw = self.file.read(min(max(self.chunk, waiting), MAX_RECORD + 1 - waiting))
+        if waiting > self.max_record:
+            raise too_long("one record", self.max_record, self.where)
+        raw = self.file.read(min(max(self.chunk, waiting), self.max_record + 1 - waiting))
         self.is_complete = not raw
-        self.line, self.column = self.line_and_column()
-        self.text = self.text[self.at :] + self.decoder.decode(raw, final=self.is_complete)
-        self.at = 0
+        self.line_and_column()
+        try:
+            self.text = self.text[self.at :] + self.decoder.decode(raw, final=self.is_complete)
+        except UnicodeDecodeError as error:
+            line = self.line + self.text.count("\n", self.at) + error.object.count(b"\n", 0, error.start)
+            what = f"line {line:,} is not UTF-8: {error.reason}"
+            raise DataError(what, where=self.where, hint="save it as UTF-8") from None
+        self.passed += self.at
+        self.at = self.counted = 0
 
     def line_and_column(self) -> tuple[int, int]:
         """Return the line from 1 and the column from 0 of the current position."""
-        past = self.text[: self.at]
-        breaks = past.count("\n")
-        return self.line + breaks, len(past) - past.rfind("\n") - 1 if breaks else self.column + len(past)
+        breaks = self.text.count("\n", self.counted, self.at)
+        start = self.text.rfind("\n", self.counted, self.at) + 1 if breaks else self.counted
+        self.line, self.column = self.line + breaks, self.at - start + (0 if breaks else self.column)
+        self.counted = self.at
+        return self.line, self.column
 
-    def broken(self, error: Exception | str) -> DataError:
-        """Build the error for the current position."""
+    def broken(self, error: Exception | str, first_line: int = 0) -> DataError:
+        """Build the error for the current position, or for the first line of a record that goes on below it."""
         line, column = self.line_and_column()
-        return _broken(error, self.where, line, column + 1)
-
-
-OUTLINE = 32
-"""Elements of a list or object that a probe keeps."""
+        line, column = (first_line, 0) if 0 < first_line < line else (line, column)
+        what = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
+        hint = "the file is truncated or was edited"
+        return DataError(f"broken JSON at line {line:,}, column {column + 1:,}: {what}", where=self.where, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -354,18 +332,20 @@ def probe(path: Path) -> FileProbe:
     """
     if path.is_file() and (seen := _probe_binary(path)) is not None:  # else a file of a zip
         return seen
-    with open_unpacked(path) as file:
-        reader = JsonReader(file, str(path))
+    with open_unpacked(path, Reading()) as file:
+        reader, start = JsonReader(file, str(path)), cast(Any, file).peek(16)
         try:
             opening = reader.peek()
-        except UnicodeDecodeError:
+        except DataError:
+            if start.removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"[", b"{"):
+                raise
             return FileProbe(path, "text")
         if opening == "[":
-            first = next((reader.value() for _ in reader.items()), None)
+            first = next((reader.value(reader.outline) for _ in reader.items()), None)
             return FileProbe(path, "list", first if isinstance(first, dict) else {})
         if opening != "{":
             return FileProbe(path, "text" if opening else "empty")
-        first = {name: _outline(reader) for name in reader.items()}
+        first = reader.outline()
         return FileProbe(path, "lines" if reader.peek() == "{" else "object", first)
 
 
@@ -381,15 +361,3 @@ def _probe_binary(path: Path) -> FileProbe | None:
             names = tuple(name for name in archive.namelist() if not name.endswith("/"))
         return None if len(names) == 1 else FileProbe(path, "zip", members=names)
     return FileProbe(path, "pointer") if start.startswith(b"version https://git-lfs") else None
-
-
-def _outline(reader: JsonReader) -> Any:
-    """Read a value; of a long list or object, also of one in an object, keep the first elements."""
-    opening = reader.peek()
-    if opening not in ("[", "{"):
-        return reader.value()
-    kept: dict[Any, Any] = {}
-    for name in reader.items():
-        value = _outline(reader) if opening == "{" else reader.value()
-        kept |= {name: value} if len(kept) < OUTLINE else {}
-    return list(kept.values()) if opening == "[" else kept

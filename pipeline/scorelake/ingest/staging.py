@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,13 @@ from scorelake.ingest import values
 from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 
-BATCH = 1 << 14
-"""Attempts that are held in memory."""
+BATCH = 1 << 12
+"""Attempts that are held in memory, of up to 20 kB each: names, an answer and settings have maximum lengths."""
 NAMES = ("subject", "benchmark", "model")
 PROBLEM = (*NAMES, "protocol", "problem_id")
-_TYPES = {"value": pa.float64(), "error": pa.bool_(), "content_hash": pa.uint32()}
-_TYPES |= dict.fromkeys(MEASURES, pa.float64()) | {"step": pa.int64()}
+_COLUMNS: dict[str, Any] = dict.fromkeys((*PROBLEM, "attempt", "answer"), pa.string())
+_COLUMNS |= dict.fromkeys((*MEASURES, "value"), pa.float64()) | {"step": pa.int64()}
+_COLUMNS |= {"error": pa.bool_(), "content_hash": pa.uint32()}
 _MAX_MEASURE = 1e8
 """The largest that `score` accepts."""
 MALFORMED = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
@@ -46,22 +46,23 @@ class StagedSource:
     format: str
     path: Path
     run: RunInfo
-    benchmarks: list[str]
-    """Benchmarks that rows name, in the order of their codes; "" for rows that name none."""
     carried: tuple[str, ...]
-    has_answers: bool
-    has_subjects: bool
-    measures: tuple[str, ...]
-    """Those of MEASURES that any attempt has."""
+    filled: tuple[str, ...]
+    """Optional columns that any attempt has: MEASURES, answer, subject."""
     stats: AttemptStats
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """List the benchmarks that rows name; "" for rows that name none."""
+        return sorted({*self.stats.cells["benchmark"]})
 
     @property
     def kinds(self) -> dict[str, str]:
         """Whether the values of each benchmark are verdicts (passed), rewards (score), or may be either."""
         kind = "passed" if self.run.outcome == "passed" else "either"
-        names = [name or self.run.benchmark or "" for name in self.benchmarks]
-        rewards = {names[code] for code in self.stats.non_binary} if kind == "either" else set()
-        return {name: "score" if name in rewards else kind for name in names}
+        rewards = self.stats.cells.filter(pl.col("non_binary") > 0)["benchmark"] if kind == "either" else ()
+        own = self.run.benchmark or ""
+        return {name or own: kind for name in self.benchmarks} | {name or own: "score" for name in rewards}
 
     @property
     def run_key(self) -> str:
@@ -101,27 +102,27 @@ def stage(
         run.outcome = "score"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "attempts.parquet"
-    carried: tuple[str, ...] = ()
-    codes: dict[str, int] = {}
     try:
-        rows = format.read(source, options, run)
+        # Converted one by one: a batch of rows as they are in the log may hold gigabytes of text.
+        rows = (_to_record(row, run, format.passes) for row in format.read(source, options, run))
+        carried: tuple[str, ...] = ()
         with ExitStack() as files:
             writer: pq.ParquetWriter | None = None
             while (batch := list(islice(rows, BATCH))) or writer is None:
                 count += len(batch)
-                carried = carried if writer else tuple({name: 0 for row in batch for name in row.carried or ()})
-                table = _to_table(batch, run, format.passes, carried, codes)
+                carried = carried if writer else tuple({name: 0 for record in batch for name in record["carried"]})
+                table = _to_table(batch, carried)
                 if writer is None:
                     writer = pq.ParquetWriter(path, table.schema, compression="lz4", use_dictionary=False)
                     files.enter_context(writer)
                 writer.write_table(table)
                 if len(batch) == BATCH:
-                    tick(sum(file.tell() for file in source.opened if not file.closed))
-        frame = pl.scan_parquet(path, glob=False).select(pl.col(*NAMES, *MEASURES, "answer").count()).collect()
-        named = frame.row(0, named=True)
-        _resolve(run, [name for name in ("benchmark", "model") if named[name] < count])
-        has = named["answer"] > 0, named["subject"] > 0, tuple(name for name in MEASURES if named[name])
-        out = StagedSource(source, format.name, path, run, list(codes), carried, *has, compute_stats([(path, None)]))
+                    tick(source.reading.position)
+        optional = (*NAMES, *MEASURES, "answer")
+        n_filled = pl.scan_parquet(path, glob=False).select(pl.col(optional).count()).collect().row(0, named=True)
+        _resolve(run, [name for name in ("benchmark", "model") if n_filled[name] < count])
+        filled = tuple(name for name in optional if n_filled[name])
+        out = StagedSource(source, format.name, path, run, carried, filled, compute_stats([(path, None)]))
         _check(out)
         return out
     except DataError as error:
@@ -134,7 +135,7 @@ def stage(
             reason = f"{values.quote(error.args[0])} is missing or unknown"
         raise refusal(f"not in the layout of {format.name} ({reason:.120}){_after(count)}", source.path) from None
     finally:
-        source.opened.clear()  # an open file cannot be sent from a worker process
+        source.reading.file = None  # an open file cannot be sent from a worker process
 
 
 def _after(count: int) -> str:
@@ -146,8 +147,8 @@ def _resolve(run: RunInfo, unnamed: list[str]) -> None:
     options = run.options
     for column in NAMES:
         given, own = options.fixed_name(column), getattr(run, column)
-        if column == "model" and given and own and given != own:
-            run.notes.append(f"the file names the model {own}; --model makes it {given}")
+        if column == "model" and given and (others := {*run.named_models, own or given} - {given}):
+            run.notes.append(f"the file names the model {', '.join(sorted(others))}; --model makes it {given}")
         name = None if column == "benchmark" and run.rows_name_benchmark else given or own or None
         setattr(run, column, None if name is None else values.to_name(name, column))
     if missing := [column for column in unnamed if getattr(run, column) is None]:
@@ -180,67 +181,53 @@ def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: Staged
     return f"problem_id {name} has conflicting contents (attempt {row + 1:,} and attempt {other + 1:,}{there})"
 
 
-def _to_table(
-    rows: list[AttemptRow],
-    run: RunInfo,
-    passes: Callable[[float], bool] | None,
-    carried: Sequence[str],
-    codes: dict[str, int],
-) -> pa.Table:
-    """Check and convert a batch of attempts. New benchmarks are added to the codes."""
-    options = run.options
-    raw = dict(zip(AttemptRow._fields, zip(*rows, strict=True) if rows else repeat(()), strict=bool(rows)))
-    errors = [row.value is None if row.error is None else row.error for row in rows]
-    on_error = 0.0 if run.errors == "fail" else None
-    passes = options.threshold.__le__ if run.outcome == "score" and options.threshold is not None else passes
-    columns: dict[str, Any] = {
-        "problem_id": _to_names(raw["problem_id"], "problem id"),
-        "attempt": _to_names(raw["attempt"], "attempt"),
-        "value": [
-            on_error if error else value if passes is None or value is None else float(passes(value))
-            for value, error in zip(raw["value"], errors, strict=True)
-        ],
-        "error": errors,
-        "answer": [values.to_answer(answer) for answer in raw["answer"]],
-        "protocol": [
-            json.dumps(_to_settings(each, options), sort_keys=True) if each else None for each in raw["protocol"]
-        ],
-        "content_hash": [
-            None if content is None else zlib.crc32(str(content).encode("utf-8", "backslashreplace"))
-            for content in raw["content"]
-        ],
+def _to_record(row: AttemptRow, run: RunInfo, passes: Callable[[float], bool] | None) -> dict[str, Any]:
+    """Check and convert one attempt to the columns of a staged file, with its carried columns."""
+    options, measures = run.options, row.measures or {}
+    error, value = row.value is None if row.error is None else row.error, row.value
+    if run.outcome == "score" and options.threshold is not None:
+        passes = options.threshold.__le__
+    if error:
+        value = 0.0 if run.errors == "fail" else None
+    elif passes is not None and value is not None:
+        value = float(passes(value))
+    record: dict[str, Any] = {
+        "problem_id": values.to_name(row.problem_id, "problem id"),
+        "attempt": values.to_name(row.attempt, "attempt"),
+        "value": value,
+        "error": error,
+        "answer": values.to_answer(row.answer),
+        "protocol": json.dumps(_to_settings(row.protocol, options), sort_keys=True) if row.protocol else None,
+        "content_hash": None if row.content is None else zlib.crc32(values.to_text(str(row.content)).encode()),
+        "carried": {name: values.to_answer(each) for name, each in (row.carried or {}).items()},
     }
     for name in NAMES:
+        own = getattr(row, name)
         is_fixed = options.fixed_name(name) is not None and not (name == "benchmark" and run.rows_name_benchmark)
-        columns[name] = [None] * len(rows) if is_fixed else _to_names(raw[name], name, is_optional=True)
-    for name in MEASURES:
-        numbers = [values.to_number((measures or {}).get(name), name) for measures in raw["measures"]]
+        if is_fixed and name == "model" and own is not None and len(run.named_models) < 4:
+            run.named_models.add(str(own))
+        record[name] = None if is_fixed or own is None else values.to_name(own, name)
+    for name in measures.keys() & {*MEASURES}:
+        number = values.to_number(measures[name], name)
         # A clock that was set back gives a negative time, which is no measurement.
-        columns[name] = [x if x is None or name == "step" or 0 <= x <= _MAX_MEASURE else None for x in numbers]
-    columns["model"] = list(map(partial(_at_step, run), columns["model"], columns["step"]))
-    for name in carried:
-        columns[name] = [values.to_answer((each or {}).get(name)) for each in raw["carried"]]
-    table = pa.table({name: pa.array(each, _TYPES.get(name, pa.string())) for name, each in columns.items()})
+        is_valid = number is None or name == "step" or 0 <= number <= _MAX_MEASURE
+        record[name] = number if is_valid else None
+    model, step = options.model or record["model"] or run.model, record.get("step")
+    if step is not None and model is not None:
+        record["model"] = f"{model}@step {step:.0f}"  # also where --model names the run
+    return record
+
+
+def _to_table(records: list[dict[str, Any]], carried: tuple[str, ...]) -> pa.Table:
+    """Build the table of a batch, with hashes of problem and attempt."""
+    columns = {name: pa.array([record.get(name) for record in records], type_) for name, type_ in _COLUMNS.items()}
+    columns |= {name: pa.array([record["carried"].get(name) for record in records], pa.string()) for name in carried}
+    table = pa.table(columns)
     frame = pl.DataFrame(pl.from_arrow(table))
-    benchmarks = frame["benchmark"].fill_null("")
-    for benchmark in benchmarks.unique().sort():
-        codes.setdefault(benchmark, len(codes))
     # Hashes are stable within one version of Polars, which is enough for files that the same run reads.
     table = table.append_column("problem_hash", frame.select(PROBLEM).hash_rows(seed=1).to_arrow())
-    table = table.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
-    benchmark_codes = benchmarks.replace_strict(codes, return_dtype=pl.UInt32)
-    return table.append_column("benchmark_code", benchmark_codes.to_arrow())
-
-
-def _at_step(run: RunInfo, model: str | None, step: float | None) -> str | None:
-    """Name the model of one training step, also where --model names the run."""
-    name = run.options.model or model or run.model
-    return model if step is None or name is None else f"{name}@step {step:.0f}"
+    return table.append_column("attempt_hash", frame.select(*PROBLEM, "attempt").hash_rows(seed=2).to_arrow())
 
 
 def _to_settings(protocol: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:
     return {key: values.to_setting(value) for key, value in protocol.items() if key not in options.ignore}
-
-
-def _to_names(column: Sequence[Any], what: str, is_optional: bool = False) -> list[str | None]:
-    return [None if is_optional and name is None else values.to_name(name, what) for name in column]

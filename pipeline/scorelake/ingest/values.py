@@ -85,7 +85,7 @@ def to_answer(value: Any) -> str | None:
     """Convert an answer to text. A long one is cut and gets a digest, so that different answers stay different."""
     if value is None or isinstance(value, list | dict):
         return None
-    text = _to_text(json.dumps(value) if isinstance(value, bool | int | float) else str(value))
+    text = to_text(json.dumps(value) if isinstance(value, bool | int | float) else str(value))
     is_short = len(text) <= _MAX_ANSWER
     return text if is_short else f"{text[:_MAX_ANSWER]}... {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -94,14 +94,14 @@ def to_setting(value: Any) -> Any:
     """Convert a protocol setting: short values are kept, long ones are replaced by a digest."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = _to_text(
+    text = to_text(
         value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
     )
     is_short = len(text) <= _MAX_SETTING and "\n" not in text
     return text if is_short else f"#{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
-def _to_text(text: str) -> str:
+def to_text(text: str) -> str:
     """Escape unpaired surrogates, which cannot be stored."""
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -19,19 +19,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow as pa
-import pyarrow.compute
+import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake.errors import DataError, LockedError, UsageError
+from scorelake.errors import DataError, LockedError, StorageError, UsageError
 from scorelake.ingest import values
 from scorelake.ingest.contract import KINDS, MEASURES, LogFormat, LogSource, refusal
 from scorelake.ingest.staging import StagedSource
 from scorelake.storage import disk
 from scorelake.storage.files import HIVE_NULL
 
-pc: Any = pyarrow.compute
-"""Untyped: its stubs accept neither texts nor numbers as arguments."""
 DESCRIPTION, WORK = "_scorelake.json", "_ingest"
 _FILE = re.compile(r"[0-9a-f]{32}\.parquet")
 """Name of a file that ingest writes. No other file is ever removed."""
@@ -99,6 +96,9 @@ def open_lake(root: Path) -> Iterator[tuple[TargetLake, Path]]:
     if root.exists() and not root.is_dir():
         raise UsageError("is a file", where=str(root), hint="--lake is a folder")
     work, staged = root / WORK, root / WORK / "staged"
+    for path in (work, *root.glob("benchmark=*")):
+        if path.is_symlink():  # files elsewhere would be replaced or removed
+            raise StorageError("is a link to another folder", where=str(path), hint="remove the link")
     with disk.storage_errors(root):
         work.mkdir(parents=True, exist_ok=True)
         lock = disk.open_real(work / "lock")
@@ -182,30 +182,23 @@ def write_files(
         raise refusal(f"{len(staged.benchmarks):,} benchmarks", staged.source.path, "map another column")
     folder.mkdir()
     out: dict[str, Path] = {}
-    writers: dict[str, pq.ParquetWriter] = {}
+    writers: dict[Any, pq.ParquetWriter] = {}
     with ExitStack() as open_files:
         for batch in staged.batches(_GROUP_ROWS, _GROUP_BYTES):
-            column = pc.fill_null(batch.column("benchmark"), staged.run.benchmark or "")
-            for benchmark in column.unique().to_pylist():
-                outcome = outcomes[benchmark]
-                table = _to_table(batch.filter(pc.equal(column, benchmark)), staged, outcome)
-                if benchmark not in writers:
+            benchmark = pl.col("benchmark").fill_null(staged.run.benchmark or "")
+            attempts = pl.DataFrame(pl.from_arrow(batch)).with_columns(benchmark)
+            for (name,), rows in attempts.partition_by("benchmark", maintain_order=True, as_dict=True).items():
+                table = _to_lake_columns(rows, staged, outcomes[name]).to_arrow()
+                if name not in writers:
                     # Content and metadata: two models may have the same verdicts.
-                    parts = [
-                        options_digest,
-                        outcome,
-                        staged.format,
-                        staged.source.digest,
-                        benchmark,
-                        staged.run.run_id,
-                    ]
-                    digest = hashlib.sha256(json.dumps([*parts, *map(str, staged.identity)]).encode()).hexdigest()
-                    path = folder / f"{digest[:32]}.parquet"
-                    out[f"benchmark={folder_name(benchmark)}/{path.name}"] = path
+                    parts = [options_digest, outcomes[name], staged.format, staged.source.digest, name]
+                    parts += [staged.run.run_id, *map(str, staged.identity)]
+                    path = folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.parquet"
+                    out[f"benchmark={folder_name(name)}/{path.name}"] = path
                     # Page checksums let `score` detect a damaged file instead of counting wrong values.
-                    writer = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
-                    writers[benchmark] = open_files.enter_context(writer)
-                writers[benchmark].write_table(table)
+                    options: Any = {"compression": "zstd", "write_page_checksum": True, "store_schema": False}
+                    writers[name] = open_files.enter_context(pq.ParquetWriter(path, table.schema, **options))
+                writers[name].write_table(table)
     return out
 
 
@@ -220,20 +213,23 @@ def folder_name(benchmark: str) -> str:
     return out
 
 
-def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
-    """Convert staged attempts to the columns of the lake."""
-    run = staged.run
-    columns: dict[str, Any] = {}
-    if staged.has_subjects or run.subject:
-        columns["subject"] = pc.fill_null(batch.column("subject"), run.subject or "all")
-    columns["model"] = batch.column("model") if run.model is None else pc.fill_null(batch.column("model"), run.model)
-    columns |= {name: batch.column(name) for name in ("problem_id", "attempt")}
-    value = batch.column("value")
-    columns[outcome] = value if outcome == "score" else pc.equal(value, 1.0)
-    if staged.has_answers:
-        columns["answer"] = batch.column("answer")
-    columns |= _protocol_columns(batch.column("protocol"), run.protocol)
-    columns |= {name: batch.column(name) for name in (*MEASURES, *staged.carried)}
+def _to_lake_columns(rows: pl.DataFrame, staged: StagedSource, outcome: str) -> pl.DataFrame:
+    """Convert staged attempts to the columns of the lake.
+
+    PROTOCOL is temperature, where it is a number, grader, and the other settings of source and row as one text.
+    """
+    run, optional = staged.run, []
+    if "subject" in staged.filled or run.subject:
+        optional.append(pl.col("subject").fill_null(run.subject or "all"))
+    labels = []
+    for text in rows["protocol"].unique():
+        both = run.protocol | json.loads(text or "{}")
+        settings = {key: value for key, value in both.items() if value is not None}
+        is_number = type(settings.get("temperature")) in (int, float)
+        temperature = float(settings.pop("temperature")) if is_number else None
+        grader = settings.pop("grader", None)
+        labels.append((text, temperature, None if grader is None else str(grader), format_settings(settings)))
+    types = {"protocol": pl.String, "temperature": pl.Float64, "grader": pl.String, "setup": pl.String}
     constants = {
         "source": staged.source.path.name.encode("utf-8", "backslashreplace").decode(),
         "run": run.run_id or None,
@@ -241,27 +237,16 @@ def _to_table(batch: Any, staged: StagedSource, outcome: str) -> pa.Table:
         "tool": run.tool,
         "provenance": format_settings(run.provenance),
     }
-    columns |= {name: pa.repeat(pa.scalar(text, pa.string()), len(batch)) for name, text in constants.items()}
-    return pa.table(columns)
-
-
-def _protocol_columns(rows: Any, protocol: dict[str, Any]) -> dict[str, Any]:
-    """Combine the settings of the source with those of its rows, once per distinct text.
-
-    PROTOCOL is temperature, where it is a number, grader, and the other settings as one text.
-    """
-    encoded = rows.dictionary_encode()
-    labels = []
-    for text in [*encoded.dictionary.to_pylist(), None]:
-        settings = {key: value for key, value in (protocol | json.loads(text or "{}")).items() if value is not None}
-        is_number = type(settings.get("temperature")) in (int, float)
-        temperature = float(settings.pop("temperature")) if is_number else None
-        grader = settings.pop("grader", None)
-        labels.append((temperature, None if grader is None else str(grader), format_settings(settings)))
-    codes = pc.fill_null(encoded.indices, len(labels) - 1)
-    types: list[Any] = [pa.float64(), pa.string(), pa.string()]
-    columns = [pa.array(column, type_) for column, type_ in zip(zip(*labels, strict=True), types, strict=True)]
-    return {name: column.take(codes) for name, column in zip(PROTOCOL, columns, strict=True)}
+    protocols = pl.DataFrame(labels, types, orient="row")
+    return rows.join(protocols, on="protocol", how="left", nulls_equal=True, maintain_order="left").select(
+        *optional,
+        pl.col("model").fill_null(pl.lit(run.model, pl.String)),
+        *("problem_id", "attempt"),
+        (pl.col("value") if outcome == "score" else pl.col("value") == 1.0).alias(outcome),
+        *(["answer"] if "answer" in staged.filled else []),
+        *(*PROTOCOL, *MEASURES, *staged.carried),
+        *(pl.lit(text, pl.String).alias(name) for name, text in constants.items()),
+    )
 
 
 def format_settings(settings: dict[str, Any]) -> str | None:

@@ -88,9 +88,7 @@ def plan(
     width = re.fullmatch(r"half-width\s+([0-9.]+)", question.strip())
     with opened(folder) as read:
         run_id, models = read.run_id, read.names("model")
-        boards, budget = (
-            [row for row in read.rows(sql) if benchmark in (None, row[0])] for sql in (_BOARDS, BUDGET)
-        )
+        boards, budget = ([row for row in read.rows(sql) if benchmark in (None, row[0])] for sql in (_BOARDS, BUDGET))
         check_names("benchmark", read.names("benchmark"), [benchmark] if benchmark else [])
         rivals = [(*row[:2], row[2], each[0]) for row in boards for each in read.rows(_CLOSE, *row[:2])]
     if width:

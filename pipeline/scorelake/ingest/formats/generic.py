@@ -7,6 +7,7 @@ the path, `parent.task` a key of the document around the records, and `value` a 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -14,13 +15,14 @@ import sys
 from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
+from scorelake.ingest.archives import Reading, archive_errors, open_unpacked, too_long
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import FileProbe, archive_errors, probe, text_lines
+from scorelake.ingest.json_stream import FileProbe, probe
 from scorelake.ingest.json_stream import members as json_members
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
@@ -241,7 +243,7 @@ def _read_records(
         yield from ((i, None, record) for i, record in enumerate(read_parquet(probe.path, columns), 1))
     elif probe.shape == "text":
         value = _read_scalar(probe.path)
-        rows = _read_csv(probe.path, source.opened) if value is None else iter([{"value": value}])
+        rows = _read_csv(probe.path, source.reading) if value is None else iter([{"value": value}])
         yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines(probe.path))
@@ -254,18 +256,18 @@ def _read_records(
 
 def _read_scalar(path: Path) -> bool | float | None:
     """Return the number or verdict that is all of a file; None for any other text."""
-    for number, text in text_lines(path):
-        try:
-            value = json.loads(text.strip().lower()) if number == 1 and len(text) < 40 else None
-        except ValueError:
-            value = None
-        return value if isinstance(value, bool | int | float) else None
-    return None
+    with open_unpacked(path, Reading()) as file:
+        line = file.readline(40)
+    try:
+        value = json.loads(line.decode("utf-8-sig").strip().lower()) if len(line) < 40 else None
+    except ValueError:
+        return None
+    return value if isinstance(value, bool | int | float) else None
 
 
 def _read_document(source: LogSource, path: Path, below: str | None, has_values: bool) -> Iterator[Record]:
     has_key = below is None
-    members = json_members(path, [below] if below else [], opened=source.opened)
+    members = json_members(path, [below] if below else [], reading=source.reading)
     for i, (key, name, value) in enumerate(members, 1):
         if below and key != below:
             continue
@@ -283,19 +285,24 @@ def read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any
     """Yield the rows of a Parquet file with these columns, where it has them."""
     with archive_errors(path), pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
         names = [name for name in file.schema_arrow.names if name in columns]
-        for batch in file.iter_batches(4096, columns=names, use_threads=False):
+        for batch in file.iter_batches(64, columns=names, use_threads=False):  # texts of 1 MB may compress to nothing
             yield from batch.to_pylist()
 
 
-def _read_csv(path: Path, opened: list[IO[bytes]]) -> Iterator[dict[str, Any]]:
+def _read_csv(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV. The last line must end with a newline, since a truncated number is a number."""
-    csv.field_size_limit(sys.maxsize)
-    last = "\n"
+    csv.field_size_limit(sys.maxsize)  # a row is limited below: one with line breaks in quotes is read line by line
+    last, length = "\n", 0
 
     def read_lines() -> Iterator[str]:
-        nonlocal last
-        for _, last in text_lines(path, opened):
-            yield last
+        nonlocal last, length
+        with open_unpacked(path, reading) as file:
+            text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+            while last_read := text.readline(reading.max_record - length):
+                last, length = last_read, length + len(last_read)
+                if length >= reading.max_record:
+                    raise too_long("one row", reading.max_record, path)
+                yield last
 
     rows = read_lines()
     head = next(rows, "")
@@ -305,6 +312,7 @@ def _read_csv(path: Path, opened: list[IO[bytes]]) -> Iterator[dict[str, Any]]:
         if len(set(header)) != len(header) or not all(header):
             raise refusal(f"the first line has empty or repeated column names: {quote(header)}", path)
         for i, cells in enumerate(filter(None, reader), 2):
+            length = 0
             if len(cells) != len(header):
                 raise refusal(f"row {i:,} has {len(cells)} cells, the first line {len(header)}", path)
             yield dict(zip(header, cells, strict=True))

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from scorelake.ingest.archives import ZipFile, archive_errors
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
-from scorelake.ingest.json_stream import FileProbe, JsonReader, ZipFile, archive_errors
+from scorelake.ingest.json_stream import FileProbe, JsonReader
 from scorelake.ingest.values import get_object, quote, to_number, to_setting, to_timestamp
 
 VERSIONS = (2, 3)
@@ -38,7 +39,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     header: dict[str, Any] = {}
     names: dict[str, None] = {}
     scorer = ""
-    records = _read_archive(source.file, header) if is_archive else source.records("samples", header)
+    records = _read_archive(source, header) if is_archive else source.records("samples", header, TRANSCRIPT)
     for _, sample in records:
         if not run.run_id:
             _add_names(header, run, source.path)
@@ -81,8 +82,9 @@ def _to_measures(sample: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _read_archive(source: LogSource, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     """Read the summaries of a finished log, else the journal, else single samples."""
+    path = source.file
     with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
@@ -92,11 +94,11 @@ def _read_archive(path: Path, header: dict[str, Any]) -> Iterator[tuple[Any, Any
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
             with archive.open(name) as file:
-                reader = JsonReader(file, f"{path}: {name}")
+                reader = JsonReader(file, f"{path}: {name}", max_record=source.reading.max_record)
                 if prefix == SAMPLES:  # transcripts are read element by element
                     yield name, {key: value for key, i, value in reader.members(TRANSCRIPT) if i is None}
                 else:
-                    yield from ((name, sample) for *_, sample in reader.members())
+                    yield from ((name, sample) for *_, sample in reader.members(skip=TRANSCRIPT))
 
 
 def _score_names(scores: dict[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
 from scorelake.ingest.formats.generic import read_parquet
-from scorelake.ingest.json_stream import FileProbe, decode, probe, records_with
+from scorelake.ingest.json_stream import DECODER, FileProbe, probe, records_with
 from scorelake.ingest.values import get_object, to_name, to_number
 
 STEP = re.compile(r"step_(\d+)")
@@ -106,7 +106,7 @@ def _get_reward(record: dict[str, Any], metric: str, line: int, path: Path) -> A
         return record[metric or "reward"]
     metrics = record.get("metrics")
     if isinstance(metrics, str):  # hosted runs store JSON as text
-        metrics = decode(metrics, f"{path}: line {line:,}: metrics")
+        metrics = DECODER.decode(metrics)
     metrics = get_object({"metrics": metrics}, "metrics")
     if metric not in metrics:
         names = sorted({*metrics, *(key for key, value in record.items() if isinstance(value, int | float))})
