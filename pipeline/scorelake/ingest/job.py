@@ -75,11 +75,10 @@ def ingest(
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
         keyed = {source_key(*one): one for one in sources}
         records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}
-        resources = (Run(memory_gb=memory_gb).memory, workers)
-        read = partial(_stage_all, options=options, report=report, progress=progress, resources=resources)
-        staged = read([one for key, one in keyed.items() if records[key] is None], folder=folder / "changed")
+        read = partial(_stage_all, options, (Run(memory_gb=memory_gb).memory, workers), report, progress)
+        staged = read(folder / "changed", [one for key, one in keyed.items() if records[key] is None])
         related = _list_related(target.sources, records, staged)
-        staged += read([keyed[key] for key in related], folder=folder / "related")
+        staged += read(folder / "related", [keyed[key] for key in related])
         records |= dict.fromkeys(related)
         others = _retain(target.sources, sources, records, staged, report)
         accepted, outcomes = check_sources(staged, others, report)
@@ -262,12 +261,12 @@ def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[
 
 
 def _stage_all(
-    inputs: Sequence[tuple[LogFormat, LogSource]],
     options: IngestOptions,
-    folder: Path,
+    resources: tuple[float, int | None],
     report: IngestReport,
     progress: Progress,
-    resources: tuple[float, int | None],
+    folder: Path,
+    inputs: Sequence[tuple[LogFormat, LogSource]],
 ) -> list[StagedSource]:
     """Read the sources in this process, or in several if there is enough to read. Results keep their order."""
     memory, workers = resources
