@@ -20,11 +20,13 @@ def home(tmp_path: Path) -> Path:
     rows = pl.read_parquet(FIXTURES / "results.parquet")
     rows.write_parquet(tmp_path / "table.parquet")
     rows.write_csv(tmp_path / "table.csv")
+    rows.write_csv(tmp_path / "table.tsv", separator="\t")
     rows.write_ndjson(tmp_path / "table.jsonl")
+    rows.write_json(tmp_path / "table.json")
     return tmp_path
 
 
-@pytest.mark.parametrize("source", ["lake", "table.parquet", "table.csv", "table.jsonl"])
+@pytest.mark.parametrize("source", ["lake", "table.parquet", "table.csv", "table.tsv", "table.json", "table.jsonl"])
 def test_a_table_and_a_lake_give_the_same_board(source: str, home: Path, cli: Any) -> None:
     done = cli("quick", source, cwd=home)
     assert done.returncode == 0, done.stderr
@@ -35,6 +37,16 @@ def test_a_table_and_a_lake_give_the_same_board(source: str, home: Path, cli: An
                 "scorelake-out", cwd=home)  # fmt: skip
     assert "No changes" in again.stderr, "the output remembers the columns"
     assert cli("quick", source, cwd=home).returncode == 0
+
+
+def test_names_in_a_csv_survive(home: Path, cli: Any) -> None:
+    """007 and 7 are two problems; a table from a spreadsheet has semicolons."""
+    (home / "t.csv").write_text("\ufeffmodel;problem_id;passed;note\nm;007;TRUE;1.5\nm;7;FALSE;\n")
+    assert cli("quick", "t.csv", cwd=home).returncode == 0
+    assert ask(home / "scorelake-out", "SELECT problem_id, c FROM problem_counts ORDER BY 1") == [
+        ("007", 1),
+        ("7", 0),
+    ]
 
 
 def test_an_edited_config_is_kept(home: Path, cli: Any) -> None:

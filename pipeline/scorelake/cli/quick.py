@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scorelake.settings import Settings
 
-TABLES = (".csv", ".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 
 
 @app.command()
@@ -95,14 +95,33 @@ def _read_table(path: Path) -> pl.DataFrame:
     import polars.selectors as cs
 
     try:
-        read = pl.read_csv if path.suffix == ".csv" else pl.read_ndjson
-        rows = read(path, infer_schema_length=None)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        if path.suffix in (".csv", ".tsv"):
+            with path.open(encoding="utf-8-sig") as file:
+                separator = max(",\t;|", key=file.readline().count)
+            texts = pl.read_csv(path, separator=separator, infer_schema=False)
+            rows = texts.select(_parse(column) for column in texts)
+        else:
+            read = pl.read_json if path.suffix == ".json" else pl.read_ndjson
+            rows = read(path, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
         hint = "scorelake ingest generic reads other files; docs/ingest.md lists the logs that are recognized"
         raise DataError(
             f"is neither a log that is recognized nor a table: {error}", where=str(path), hint=hint
         ) from None
     return rows.select(~(cs.nested() | cs.binary()))
+
+
+def _parse(texts: pl.Series) -> pl.Series:
+    """Convert a column of numbers or booleans; names such as 007 stay as they are."""
+    import polars as pl
+
+    for kind in (pl.Int64, pl.Float64):
+        numbers = texts.cast(kind, strict=False)
+        if numbers.null_count() == texts.null_count() and not texts.str.contains(r"^[+-]?0\d").any():
+            return numbers
+    if texts.str.to_lowercase().is_in(["true", "false"]).all():
+        return texts.str.to_lowercase() == "true"
+    return texts
 
 
 def _configure(lake: str, out: str) -> Path | None:
