@@ -231,6 +231,13 @@ class Board(AbstractContextManager["Board"]):
         ----------
         run : str
             The name of its points without the step.
+
+        Examples
+        --------
+        >>> rollouts = {"model": "rl", "step": [0, 0, 10, 10], "problem_id": ["a", "b"] * 2, "passed": [0, 0, 1, 0]}
+        >>> steps = sl.score(pl.DataFrame(rollouts), columns={"step": "step"}, metrics="pass@1")
+        >>> steps.series("rl").select("step", "value").rows()
+        [(0, 0.0), (10, 0.5)]
         """
         points = self.table("series")
         check_names("series", points["model"].unique().sort(), [run])
@@ -243,6 +250,14 @@ class Board(AbstractContextManager["Board"]):
         ----------
         measure : str, optional
             By default all measures.
+
+        Examples
+        --------
+        >>> attempts = {"model": ["a", "a", "b", "b"], "problem_id": [1, 2] * 2, "passed": [1, 0, 1, 1]}
+        >>> priced = pl.DataFrame(attempts | {"usd": [0.25, 0.75, 1.0, 3.0]})
+        >>> paid = sl.score(priced, config={"measures": {"usd": {"kind": "cost"}}}, metrics="pass@1")
+        >>> paid.costs("usd").select("model", "value", "per_pass", "total").rows()
+        [('a', 0.5, 1.0, 1.0), ('b', 2.0, 2.0, 4.0)]
         """
         return self._of_measure("measure_summary", measure)
 
@@ -253,6 +268,11 @@ class Board(AbstractContextManager["Board"]):
         ----------
         measure : str, optional
             By default all measures.
+
+        Examples
+        --------
+        >>> paid.frontier().select("model", "score", "cost", "on_front").rows()
+        [('a', 0.5, 0.5, True), ('b', 1.0, 2.0, True)]
         """
         return self._of_measure("frontier", measure)
 

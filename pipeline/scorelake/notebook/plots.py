@@ -165,6 +165,11 @@ class Plots:
             Names of runs; by default all.
         benchmark : str, optional
             By default all benchmarks.
+
+        Examples
+        --------
+        >>> steps.plot.series()
+        Drawing: default: pass@1 over steps
         """
         return self._draw(lambda view: _series(view, as_tuple(runs)), None, benchmark)
 
@@ -174,9 +179,14 @@ class Plots:
         Parameters
         ----------
         measure : str, optional
-            By default the first measure.
+            By default money, else the first measure.
         benchmark : str, optional
             By default all benchmarks.
+
+        Examples
+        --------
+        >>> paid.plot.frontier()
+        Drawing: default: score against usd
         """
         return self._draw(lambda view: _frontier(view, measure), None, benchmark)
 

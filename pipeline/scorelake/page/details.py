@@ -163,7 +163,8 @@ def _heat_map(view: BoardView, stats: list[dict[str, Any]], names: list[str]) ->
     order = sorted(frequency, key=lambda cell: (-frequency[cell], cell))  # frequent cells get one byte in UTF-8
     code = dict(zip(order, chain(ascii_letters + digits, map(chr, range(0x4E00, 0x4E00 + len(order)))), strict=False))
     labels = [view.label(model) for model in models[:MATRIX]]
-    steps = [[cell and _step(*cell) for cell in row] for row in cells[:MATRIX]]
+    # 0 never, 1 below a third, 2 below two thirds, 3 more, 4 always
+    steps = [[cell and (cell[1] > 0) + 3 * cell[1] // cell[0] for cell in row] for row in cells[:MATRIX]]
     return {
         "heat_map": svg.heat_map(steps, labels, f"Models by problems of {title(view.board)}"),
         "names": [shorten(label, 28) for label in labels],
@@ -187,8 +188,3 @@ def _cells(view: BoardView, models: list[str], drawn: list[dict[str, Any]]) -> l
         for position, n, c in zip(*columns, strict=True) if model in cells else ():
             cells[model][position] = (n, c)
     return list(cells.values())
-
-
-def _step(n: int, c: int) -> int:
-    """Return one of five steps: never, up to a third, up to two thirds, more, always."""
-    return 0 if c == 0 else 4 if c == n else 1 + min(3 * c // n, 2)

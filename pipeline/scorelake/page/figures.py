@@ -56,7 +56,9 @@ SELECT s.model, s.step, m.value, m.lo, m.hi
 FROM (SELECT DISTINCT benchmark, protocol, model, step FROM series) AS s
 JOIN measure_summary AS m
     ON m.benchmark = s.benchmark AND m.protocol = s.protocol AND m.model = concat(s.model, '@', s.step)
-WHERE s.benchmark = ? AND s.protocol = ? AND m.measure = ? ORDER BY ALL
+WHERE s.benchmark = ? AND s.protocol = ? AND m.measure = ?
+QUALIFY row_number() OVER (PARTITION BY s.model, s.step ORDER BY m.problems DESC) = 1  -- not the subjects
+ORDER BY s.model, s.step
 """
 _CROSSOVER = """
 SELECT model, metric, metric_k, step_from, step_to, direction, lift, lift_k FROM crossover
@@ -67,10 +69,10 @@ WHERE benchmark = ? AND protocol = ? ORDER BY ALL
 def line_figure(
     lines: Sequence[Series],
     caption: str,
-    text: Callable[[Point], str],
     across: str,
     y: tuple[float, float] | None = None,
     scale: Scale = _PERCENT,
+    text: Callable[[Point], str] | None = None,
     names: Mapping[float, str] | None = None,
     **drawn: Any,
 ) -> Figure:
@@ -94,7 +96,8 @@ def line_figure(
         return svg.line_chart(lines, area, caption, **drawn)
 
     rows, columns = svg.thin(xs, 30 if is_log else LISTED), [line for line in lines if line.has_column]
-    values = [{p.x: text(p) for p in line.points} for line in columns]
+    write = text or (lambda p: scale.both(p.value, p.lo, p.hi))
+    values = [{p.x: write(p) for p in line.points} for line in columns]
     body = [
         [names[x] if names else f"{x:g}" if x < 1e6 else f"{x:.0f}", *(row.get(x, DASH) for row in values)]
         for x in rows
@@ -115,7 +118,7 @@ def curve_points(view: BoardView) -> dict[tuple[str, str], list[Point]]:
 
 def curve_figure(lines: Sequence[Series], caption: str, **drawn: Any) -> Figure:
     """Return a chart of curves over k."""
-    return line_figure(lines, caption, _curve_cell, "k", (0, 1), **drawn)
+    return line_figure(lines, caption, "k", (0, 1), text=_curve_cell, **drawn)
 
 
 def _curve_cell(point: Point) -> str:
@@ -208,11 +211,10 @@ def history(view: BoardView) -> list[Section]:
     figure = line_figure(
         [Series(view.label(view.lines[i].model), lines[i], colour) for colour, i in enumerate(first, start=1)],
         f"{view.metric} with interval, by run",
-        lambda p: scale.both(p.value, p.lo, p.hi),
         "Run",
         (ends[0], ends[-1]),
         scale,
-        {float(x): name for x, name in names.items()},
+        names={float(x): name for x, name in names.items()},
         intervals="bars",
         changes={x: names[x] for x in changes},
         source="history",
@@ -258,10 +260,8 @@ def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
             lines.append(
                 Series(escape_controls(each.model), points, i if i <= _COLOURS else None, i <= COLUMNS, band)
             )
-        text = _interval_text(scale)
-        figures.append(
-            line_figure(lines, f"{metric} over steps, with intervals", text, "Step", None, scale, intervals="band")
-        )
+        name = f"{metric} over steps, with intervals"
+        figures.append(line_figure(lines, name, "Step", None, scale, intervals="band"))
     first = [each for each in found if each.metric == found[0].metric]
     legend = {each.model: i for i, each in enumerate(first[:_COLOURS], 1)}
     for measure in board_costs(view):
@@ -269,7 +269,8 @@ def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
         if lines:
             name = f"{measure} per attempt over steps, with intervals"
             y = (0, svg.value_ticks([0.0, *(p.hi for line in lines for p in line.points)])[-1])
-            figures.append(line_figure(lines, name, _cost_text, "Step", y, Scale(percent=False), intervals="band"))
+            money = Scale(percent=False)
+            figures.append(line_figure(lines, name, "Step", y, money, _cost_text, intervals="band"))
     words = [f"{escape_controls(each.model)}: {each.text()}" for each in first[:_COLOURS]]
     for run, metric, metric_k, start, end, direction, lift, lift_k in view.rows(_CROSSOVER):
         signed, other = Scale().signed, "falls" if direction == "rises" else "rises"
@@ -286,10 +287,6 @@ def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
     ]
     names, others = [(i, escape_controls(name)) for name, i in legend.items()], len(first) - len(legend)
     return [Section("series", "Training steps", words, figures, names, others, lists, has_band=True)]
-
-
-def _interval_text(scale: Scale) -> Callable[[Point], str]:
-    return lambda p: scale.both(p.value, p.lo, p.hi)
 
 
 def _cost_text(point: Point) -> str:
@@ -331,10 +328,10 @@ def _costs(view: BoardView, measure: str, rows: list[dict[str, Any]], is_folded:
     colours = {
         model: i for i, model in enumerate([line.model for line in view.lines if line.model in models][:_COLOURS], 1)
     }
-    figures, text = [frontier(view, rows)], _interval_text(Scale())
+    figures = [frontier(view, rows)]
     if lines := _lines(view, colours, view.rows(_BUDGET, measure)):
         name = f"pass@1 if an attempt must not cost more than a budget ({measure})"
-        figures.append(line_figure(lines, name, text, "Budget", (0, 1)))
+        figures.append(line_figure(lines, name, "Budget", (0, 1)))
     sampled = view.rows(_COST_CURVE, measure)
     lines = _lines(view, colours, [(row[0], row[5], *row[2:5]) for row in sampled])
     if any(len(line.points) > 1 for line in lines):
@@ -345,7 +342,7 @@ def _costs(view: BoardView, measure: str, rows: list[dict[str, Any]], is_folded:
             for model, k, p, c, s in ((row[0], row[1], row[2:5], row[5:8], row[8:]) for row in sampled)
             if model in colours
         ]
-        figure = line_figure(lines, name, text, "Cost", (0, 1))
+        figure = line_figure(lines, name, "Cost", (0, 1))
         table = Grid(f"{name}, with intervals", head, body, "Values of this chart")
         figures.append(replace(figure, table=table))
     total = amount(sum(row["total"] for row in rows))

@@ -259,26 +259,15 @@ def subjects(view: BoardView) -> list[dict[str, Any]]:
 def _heat_table(view: BoardView, name: str, parts: list[BoardRows]) -> dict[str, Any]:
     """Return models by parts of the benchmark; a cell is None where there is no score."""
     columns = [part.lines[view.metric] for part in parts[:SUBJECTS]]
-    names = [shorten(escape_controls(str(part.part)), 40) for part in parts]
-    cells = [{line.model: _heat_cell(view, line, lines) for line in lines} for lines in columns]
+    cells = [{line.model: (line, is_first_for_sure(line, lines)) for line in lines} for lines in columns]
     models = [line.model for line in view.lines][: SUBJECTS if len(view.lines) <= MANY else SUBJECTS // 2]
+    names = [shorten(escape_controls(str(part.part)), 40) for part in parts]
     return {
         "by": name,
         "small": SMALL,
         "names": [(name, max(line.problems for line in lines)) for name, lines in zip(names, columns, strict=False)],
         "rows": [(view.short(model), [column.get(model) for column in cells]) for model in models],
         "omitted": (len(view.lines) - len(models), len(parts) - len(columns)),
-    }
-
-
-def _heat_cell(view: BoardView, line: Line, others: list[Line]) -> dict[str, Any] | None:
-    if line.value is None:
-        return None
-    return {
-        "text": view.scale.text(line.value),
-        "class": f"h{min(int(line.value * 5), 4)}" * view.scale.percent + " small" * (line.problems < SMALL),
-        "bold": is_first_for_sure(line, others),
-        "about": f"{view.scale.both(line.value, line.lo, line.hi)}, {line.problems:,} problems",
     }
 
 

@@ -33,6 +33,10 @@ _T = TypeVar("_T")
 WIDE: Frame = ((520, 320), (46, 122, 12, 30))
 NARROW: Frame = ((328, 250), (42, 12, 12, 28))
 _KINDS = (" dotted", " dashed", "")
+_SPARK = Markup(
+    '<svg class="spark" viewBox="0 0 62 20" aria-hidden="true"><path d="M{}" class="line"/>'
+    '<circle cx="{}" cy="{}" r="2.5" class="dot"/></svg>'
+)
 MARKED = 40
 """Curves with more points have a marker at the last one only."""
 
@@ -171,9 +175,8 @@ def sparkline(values: Sequence[float | None]) -> Markup:
     low, span = min(present), max(present) - min(present) or 1.0
     step = 56 / (len(values) - 1)
     points = [(2 + i * step, 16 - 12 * (v - low) / span) for i, v in enumerate(values) if v is not None]
-    line = element("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), class_="line")
-    last = element("circle", cx=f"{points[-1][0]:.1f}", cy=f"{points[-1][1]:.1f}", r="2.5", class_="dot")
-    return element("svg", line, last, class_="spark", viewBox="0 0 62 20", aria_hidden="true")
+    path, (x, y) = "L".join(f"{x:.1f} {y:.1f}" for x, y in points), points[-1]
+    return _SPARK.format(path, round(x, 1), round(y, 1))
 
 
 def heat_map(rows: Sequence[Sequence[int | None]], names: Sequence[str], title: str) -> Markup:
