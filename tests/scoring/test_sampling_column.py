@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from conftest import ask, expand, run
+from scorelake.read.report import report as markdown
 
 
 def _stopped(rng: np.random.Generator, problems: int, cap: int) -> list[tuple[str, int, int]]:
@@ -27,6 +28,18 @@ def test_sampling_that_stops_at_a_pass_is_found(out: Path) -> None:
     assert labels == {"retried": "adaptive", "even": "fixed", "ragged": "unknown"}
     (warning,) = [text for text in report.warnings if "stop after a pass" in text]
     assert warning.startswith("default: attempts of retried seem to stop")
+
+
+def test_no_headline_names_a_leader_whose_attempts_stop_after_a_pass(out: Path) -> None:
+    """Its score is biased upwards: .40 where the success rate is .30."""
+    rng = np.random.default_rng(1)
+    fixed = [(f"p{i}", 4, int(rng.binomial(4, rng.beta(0.3, 0.9)))) for i in range(60)]
+    frames = [expand(_stopped(rng, 60, 16), model="retried"), expand(fixed, model="fixed")]
+    run(pl.concat(frames), out, metrics=["pass@1"])
+    text = markdown(out, None, None)
+    assert "retried has the highest score" in text
+    assert "no leader is named" in text
+    assert "leads" not in text
 
 
 def test_ungraded_problems_are_not_counted_as_attempts(out: Path) -> None:

@@ -59,6 +59,9 @@ def _leader(facts: Facts, ranked: list[Line], where: str, scale: Scale, metric: 
         return f"One problem says nothing about others. On it, {name} {has} the highest score at {metric}: {score}."
     if len(ranked) == 1:
         return f"{name} scores {score} on {where}. There is no other ranked model to compare it with."
+    if any(line.sampling == "adaptive" for line in tied):
+        has = "has" if len(tied) == 1 else "share"
+        return f"{name} {has} the highest score on {where}, {score}, but {ADAPTIVE}: no leader is named."
     leads = "leads" if len(tied) == 1 else "share the first place on"
     head = f"{name} {leads} {where}: {score}."
     if not others:
@@ -134,7 +137,8 @@ def tiers(ranked: Sequence[Line]) -> list[int]:
 def is_first_for_sure(line: Line, lines: Sequence[Line]) -> bool:
     """Return whether a model is claimed better than every other model with a value: q <= 1 - confidence for each."""
     others = [other for other in lines if other.value is not None and other.model != line.model]
-    return line.rank_hi == 1 and bool(others) and all(other.rank_lo is not None for other in others)
+    is_fair = line.sampling != "adaptive"
+    return is_fair and line.rank_hi == 1 and bool(others) and all(other.rank_lo is not None for other in others)
 
 
 def pair_conclusion(
