@@ -13,10 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from scorelake.errors import UsageError
 
+GOLD_COLUMNS = ("gold_n", "gold_c", "gold_judged", "gold_both")
+"""Columns of problem_counts: graded attempts with a trusted grade; those passed by it, as judged and both ways."""
 RESERVED = (
     *("benchmark", "subject", "model", "protocol", "problem_id", "n", "c", "ungraded", "k", "_group", "_name"),
     *("rewards", "reward_counts", "answer_counts", "answer_passes", "reward_mean", "reward_max", "metric", "value"),
     *("prior_n", "prior_c", "prior_rewards", "prior_reward_counts", "pass_at_k", "pass_hat_k"),
+    *GOLD_COLUMNS,
 )
 """Names of our own output columns, which a carried column cannot take."""
 _SUMS = ("sum", "squares", "count")
@@ -27,7 +30,7 @@ PRIORS = {"uniform": UNIFORM, "jeffreys": (0.5, 0.5), "empirical": None}
 """Named priors. The empirical prior is estimated per model and benchmark."""
 COMPOSITE = ("model", "benchmark", "subject", "problem_id")
 """Keys of [columns] that may name several columns."""
-NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster", "step")
+NAMING = (*COMPOSITE, "attempt", "passed", "score", "answer", "cluster", "step", "gold")
 
 
 def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,6 +62,7 @@ class Columns(Part):
     fail_values: tuple[str, ...] = ()  # texts that mean failed; texts in neither list are rejected
     cluster: str | None = None
     step: str | None = None  # training step or date, appended to the model: run@100
+    gold: str | None = None  # trusted grade of some attempts, written like `passed`: judges `passed`
     carry: tuple[str, ...] = ()
 
     def parts(self, key: str) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     lowest = min(settings.rubric.levels, default=0.0) if settings.policy.ungraded == "fail" else None
     measures = tuple((name, FIRST_EDGE[measure.kind]) for name, measure in settings.measures.items())
     where = (out.partials, partials, folder / FOLDER)
-    buckets = plan_buckets(*where, rule, settings.answers, size, lowest, measures)
+    buckets = plan_buckets(*where, rule, settings.answers, size, lowest, measures, settings.columns.gold is not None)
     mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []

@@ -107,6 +107,19 @@ def with_answers(frame: pl.DataFrame, attempts: OrderedAttempts) -> pl.DataFrame
     )
 
 
+def with_gold(frame: pl.DataFrame, attempts: OrderedAttempts) -> pl.DataFrame:
+    """How many graded attempts have a trusted grade; how many of those passed by it, as judged, and both ways."""
+    gold = attempts.rows["gold"]
+    labelled = attempts.add_up(np.add, gold.is_not_null().to_numpy().astype(np.int64))
+    passed = attempts.add_up(np.add, gold.fill_null(0).to_numpy().astype(np.int64))
+    return frame.with_columns(
+        gold_n=labelled[:, FAILED] + labelled[:, PASSED],
+        gold_c=passed[:, FAILED] + passed[:, PASSED],
+        gold_judged=labelled[:, PASSED],
+        gold_both=passed[:, PASSED],
+    )
+
+
 def with_measure(frame: pl.DataFrame, attempts: OrderedAttempts, name: str, edges: Floats) -> pl.DataFrame:
     """Sums, squares and numbers of a measure over graded, passed and ungraded attempts; bins of the passed ones."""
     column, counts = attempts.rows[MEASURE_PREFIX + name], attempts.counts

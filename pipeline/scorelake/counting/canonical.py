@@ -52,10 +52,10 @@ class Canonical:
     """What tells attempts apart, where that is wanted."""
     answer: str | None
     measures: dict[str, str]
-    """The column of each measure."""
     kind: pl.Expr
     """The outcome as a number."""
     score: pl.Expr | None
+    gold: pl.Expr | None
     binary: bool
     answers: str
     """none, ignored or counted."""
@@ -83,9 +83,10 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
         others[setting] = {name: _any(schema, hive, name, setting, settings, wrong) for name in columns}
     bad = list[pl.Expr]()
     passed, score = _outcome(settings, schema, hive, bad, wrong)
+    gold = _passed("gold", names, schema, bad, wrong) if names.gold in schema else None
     attempt = _attempt(settings, schema, hive, wrong)
     answers = _answers(settings, schema, wrong)
-    _check_measures(settings, schema, wrong)
+    _check_optional(settings, schema, wrong)
     if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     verdicts = [name for name in (names.passed, names.score) if name in schema]
@@ -94,6 +95,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
         *(source.column for sources in keys.values() for source in sources if source.column),
         *(source.column for sources in others.values() for source in sources.values() if source.column),
         *verdicts,
+        *([names.gold] if names.gold and gold is not None else []),
         *([attempt.column] if attempt and attempt.column else []),
         *([names.answer] if answers == "counted" else []),
     ]
@@ -106,6 +108,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
         measures=settings.measured,
         kind=_kind(passed, score, bad),
         score=None if score is None else pl.when(score == 0).then(0.0).otherwise(score),  # one zero, not two
+        gold=gold,
         binary=passed is not None,
         answers=answers,
         columns=tuple(dict.fromkeys(read)),
@@ -175,12 +178,14 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
     return "counted" if settings.answers else "ignored"
 
 
-def _check_measures(settings: Settings, schema: Schema, wrong: list[Misfit]) -> None:
-    for column in settings.measured.values():
+def _check_optional(settings: Settings, schema: Schema, wrong: list[Misfit]) -> None:
+    """Measures and trusted grades are null where a file lacks them; some file must have them."""
+    optional = [("measures", column) for column in settings.measured.values()]
+    for key, column in [*optional, *([("gold", settings.columns.gold)] if settings.columns.gold else [])]:
         if column not in schema:
-            wrong.append(_missing(column, "measures", others_may_have=True))  # null where a file lacks it
-        elif not (schema[column].is_numeric() or schema[column] == pl.Null):
-            wrong.append(Misfit("measures", f"column {column} is {schema[column]}; it must be a number"))
+            wrong.append(_missing(column, key, others_may_have=True))
+        elif key == "measures" and not (schema[column].is_numeric() or schema[column] == pl.Null):
+            wrong.append(Misfit(key, f"column {column} is {schema[column]}; it must be a number"))
 
 
 def _kind(passed: pl.Expr | None, score: pl.Expr | None, bad: list[pl.Expr]) -> pl.Expr:
@@ -207,7 +212,7 @@ def _outcome(
     if names.score in schema:
         score = _score(settings, schema[names.score], bad, wrong)
     if names.passed in schema:
-        passed = _passed(names, schema[names.passed], bad, wrong)
+        passed = _passed("passed", names, schema, bad, wrong)
     elif score is not None and policy.pass_threshold is not None:
         own = schema[names.score] if schema[names.score].is_float() else pl.Float64  # a 32-bit 0.7 reaches 0.7
         passed = pl.col(names.score).cast(own) >= pl.lit(policy.pass_threshold).cast(own)
@@ -221,20 +226,21 @@ def _outcome(
     return passed, score
 
 
-def _passed(names: Names, kind: pl.DataType, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
-    column = pl.col(names.passed)
+def _passed(key: str, names: Names, schema: Schema, bad: list[pl.Expr], wrong: list[Misfit]) -> pl.Expr:
+    name = getattr(names, key)
+    column, kind = pl.col(name), schema[name]
     spellings = {"true", "false"} if kind == pl.Boolean else {"0", "1"}
     is_inverted = not (kind in _TEXTS or kind.is_nested()) and not spellings.isdisjoint(names.pass_values)
     if kind in (pl.Null, pl.Boolean) and not is_inverted:
         return column.cast(pl.Boolean)
     if (kind in _TEXTS and names.pass_values) or is_inverted:
-        text = _protocol_text(names.passed) if is_inverted else column.cast(pl.String)
+        text = protocol_expr(pl.col(name)) if is_inverted else column.cast(pl.String)
         if names.fail_values:
             bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
         return text.is_in(names.pass_values)
     if not kind.is_numeric():
         wanted = "boolean, 0/1, 0.0/1.0, or a text with [columns] pass_values"
-        wrong.append(Misfit("passed", f"column {names.passed} is {kind}; it must be {wanted}"))
+        wrong.append(Misfit(key, f"column {name} is {kind}; it must be {wanted}"))
     bad.append((column != 0) & (column != 1))
     return column == 1
 
@@ -301,19 +307,20 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     outcome = pl.when(rejected).then(pl.lit(REJECTED, pl.UInt8)).otherwise(canonical.kind)
     columns = {key: _key_text(key, sources, schema) for key, sources in canonical.keys.items()}
     for name, source in canonical.protocol.items():
-        text = pl.lit(source.value, pl.String) if source.column is None else _protocol_text(source.column)
+        text = pl.lit(source.value, pl.String) if source.column is None else protocol_expr(pl.col(source.column))
         columns[PROTOCOL_PREFIX + name] = text.cast(CATEGORIES["protocol"])
     columns["outcome"] = outcome
     if canonical.attempt is not None:
         if canonical.attempt.column is None:
-            folder = pl.Series([canonical.attempt.value], dtype=pl.String)
-            columns["attempt"] = pl.lit(_text_attempt_ids(folder).item(), pl.Int64)
+            columns["attempt"] = pl.lit(_text_attempt_ids(pl.Series([canonical.attempt.value])).item(), pl.Int64)
         else:
             columns["attempt"] = _attempt_id(pl.col(canonical.attempt.column), schema[canonical.attempt.column])
     if canonical.score is not None:
         columns["score"] = canonical.score
     if canonical.answer is not None:
         columns["answer"] = pl.col(canonical.answer).map_batches(answer_ids, pl.UInt64)
+    if canonical.gold is not None:
+        columns["gold"] = canonical.gold.cast(pl.UInt8)
     for name, source in canonical.carried.items():
         columns[CARRY_PREFIX + name] = _carried(source, schema)
     for name in canonical.measures:
@@ -353,14 +360,10 @@ def _text(source: Source) -> pl.Expr:
     return pl.lit(source.value, pl.String) if source.column is None else pl.col(source.column).cast(pl.String)
 
 
-def _protocol_text(column: str) -> pl.Expr:
-    return protocol_expr(pl.col(column))
-
-
 def _differs(source: Source) -> pl.Expr:
     """Whether a column has another value than the folder: 0.7 and 0.70 are one value, and so are true and True."""
     assert source.column is not None
-    text = _protocol_text(source.column).str.to_lowercase()
+    text = protocol_expr(pl.col(source.column)).str.to_lowercase()
     value = None if source.value is None else source.value.lower()
     with suppress(TypeError, ValueError):
         number = pl.lit(float(value))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ PROBLEM = "problem"
 
 
 def resolve(rows: pl.DataFrame, rule: str, answers: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return one row per attempt (problem, outcome, score, answer, measures), and the conflicting attempts.
+    """Return one row per attempt (problem, outcome, score, answer, gold, measures), and the conflicting attempts.
 
     In: one row per row of the lake, with `problem`, `outcome` and what the lake has of attempt, score, answer and
     row order. `first` and `last` follow the order of files, then of rows. An ungraded row never overrules a graded
@@ -27,7 +27,7 @@ def resolve(rows: pl.DataFrame, rule: str, answers: bool) -> tuple[pl.DataFrame,
     rows = rows.with_columns(
         pl.lit(None, kind).alias(name) for name, kind in kinds.items() if name not in rows.columns
     )
-    measures = [name for name in rows.columns if name.startswith(MEASURE_PREFIX)]
+    measures = [name for name in rows.columns if name.startswith(MEASURE_PREFIX) or name == "gold"]
     columns = [PROBLEM, "outcome", "score", "answer", *measures]
     repeated = _repeated_problems(rows)
     if not repeated.size:
@@ -54,7 +54,7 @@ def _repeated_problems(rows: pl.DataFrame) -> NDArray[np.uint32]:
 
 
 def _merge_rows(named: pl.DataFrame, rule: str, measures: Sequence[str]) -> pl.DataFrame:
-    """One row per attempt, by the rule; where rows of an attempt differ in a measure, the largest is paid."""
+    """One row per attempt, by the rule; where its rows differ in a measure or in gold, the largest counts."""
     is_graded = pl.col("outcome") < UNGRADED
     outcome, score, answer = (pl.col(name).filter(is_graded) for name in ("outcome", "score", "answer"))
     if rule in ("first", "last"):

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake.counting.attempt_values import OrderedAttempts, with_answers, with_measure, with_rewards
+from scorelake.counting.attempt_values import OrderedAttempts, with_answers, with_gold, with_measure, with_rewards
 from scorelake.counting.canonical import (
     CATEGORIES,
     FAILED,
@@ -36,7 +36,7 @@ from scorelake.counting.query import FLOATS, HASH, NUMBERS, ORDER, SUPERTYPES, k
 from scorelake.counting.scan import BITS_PER_WORD, FILE_SHIFT, LISTED, ROW
 from scorelake.metrics.costs import budget_edges
 from scorelake.schemas import COUNTS, EARLIER, KEYS, LISTS
-from scorelake.settings import MEASURE_COLUMNS
+from scorelake.settings import GOLD_COLUMNS, MEASURE_COLUMNS
 from scorelake.storage.disk import remove, storage_errors, temp_path
 
 SORT = "\0"
@@ -69,6 +69,8 @@ class Bucket:
     """The score of an attempt without one, where ungraded attempts are failed ones."""
     measures: tuple[tuple[str, int], ...] = ()
     """Measures, and where the bins of each start."""
+    gold: bool = False
+    """Some attempts have a trusted grade."""
 
     @property
     def weight(self) -> int:
@@ -119,6 +121,7 @@ def plan_buckets(
     rows_per_bucket: int = ROWS_PER_BUCKET,
     ungraded_score: float | None = None,
     measures: tuple[tuple[str, int], ...] = (),
+    gold: bool = False,
 ) -> list[Bucket]:
     """Cut the hashes into a power of two of equal ranges, by the number of rows of the lake alone."""
     kinds = benchmark_kinds(partials, answers)
@@ -133,7 +136,7 @@ def plan_buckets(
     return [
         Bucket(
             *(str(folder), filled, low, high - 1, str(out / f"part-{i:05d}.parquet"), rule),
-            *(kinds, ungraded_score, measures),
+            *(kinds, ungraded_score, measures, gold),
         )
         for i, (low, high) in enumerate(pairwise(edges))
     ]
@@ -160,9 +163,8 @@ def merge(bucket: Bucket) -> Merged:
     frame = frame.with_columns(problems[f"min:{name}"].alias(name) for name in carried)
     if not all(kind.verdicts for kind in bucket.kinds.values()):
         frame = frame.with_columns(pl.when(bucket.of_kind(lambda kind: kind.verdicts)).then("c"))
-    _write(
-        frame, [*carried, *(f"{name}_{end}" for name, _ in bucket.measures for end in MEASURE_COLUMNS)], bucket.path
-    )
+    measured = [f"{name}_{end}" for name, _ in bucket.measures for end in MEASURE_COLUMNS]
+    _write(frame, [*carried, *measured, *(GOLD_COLUMNS if bucket.gold else ())], bucket.path)
     named = conflicts.join(problems.select(PROBLEM, *KEYS), on=PROBLEM).select(*KEYS, "attempt")
     shown = named.sort(pl.all()).head(_EXAMPLES).iter_rows()
     return Merged(
@@ -208,7 +210,7 @@ def _read(bucket: Bucket) -> pl.DataFrame:
             part = part.with_columns(pl.col(ROW).list.eval(lake_row.cast(pl.UInt64)))
         frames.append(part)
     rows = pl.concat(_split_sorts(frames), how="diagonal_relaxed").cast(SUPERTYPES).collect(engine="streaming")
-    wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers
+    wanted = ["score"] * bucket.scores + ["answer"] * bucket.answers + ["gold"] * bucket.gold
     absent = set(["outcome", *wanted] if wanted else []).difference(rows.columns)  # all buckets have the same columns
     rows = rows.with_columns(pl.lit(None, pl.List(LISTED[name])).alias(name) for name in sorted(absent))
     return rows.with_columns(pl.Series(ORDER, key_order(rows)))
@@ -336,6 +338,8 @@ def _add_lists(frame: pl.DataFrame, problems: pl.DataFrame, attempts: pl.DataFra
         frame = with_rewards(frame, ordered)
     if bucket.answers:
         frame = with_answers(frame, ordered)
+    if bucket.gold:
+        frame = with_gold(frame, ordered)
     for name, first in bucket.measures:
         frame = with_measure(frame, ordered, name, budget_edges(first))
     return frame

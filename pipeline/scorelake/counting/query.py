@@ -55,19 +55,20 @@ _HAS = dict.fromkeys((FAILED, PASSED), "passed+score") | dict.fromkeys((UNGRADED
 def layout_of(files: Sequence[LakeFile], ordered: bool) -> PartialLayout:
     """Choose the layout by the columns of all files.
 
-    Attempts are kept as a list only where something depends on them: rewards, answers, measures, the order of rows,
-    attempt ids that are not small numbers. Small numbers are bits. Without attempt ids only counts are kept.
+    Attempts are kept as a list only where something depends on them: rewards, answers, gold, measures, the order of
+    rows, attempt ids that are not small numbers. Small numbers are bits. Without attempt ids only counts are kept.
     """
     canonicals = [file.canonical for file in files]
     columns = {
         "attempt": any(c.attempt is not None for c in canonicals),
         "score": any(c.score is not None for c in canonicals),
         "answer": any(c.answer is not None for c in canonicals),
+        "gold": any(c.gold is not None for c in canonicals),
     }
     measures = tuple(MEASURE_PREFIX + name for name in (canonicals[0].measures if canonicals else ()))
     if not any(columns.values()) and not measures:
         return PartialLayout()
-    if not measures and not ordered and not columns["score"] and not columns["answer"]:
+    if not measures and not ordered and not any(columns[name] for name in ("score", "answer", "gold")):
         words = _words(files)
         if words:
             return PartialLayout(words)

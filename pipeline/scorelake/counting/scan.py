@@ -31,6 +31,7 @@ LISTED = {
     "outcome": pl.UInt8(),
     "score": pl.Float64(),
     "answer": pl.UInt64(),
+    "gold": pl.UInt8(),
     ROW: pl.UInt64(),
 }
 """Columns that are kept as lists, one element per attempt, where counts alone do not say everything. Measures, which
