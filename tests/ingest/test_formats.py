@@ -135,7 +135,7 @@ B, M, BM = {"benchmark": "b"}, {"model": "m"}, {"benchmark": "b", "model": "m"}
         ("swebench_report", CONTRADICTION, B, "1 instances are resolved and unresolved, such as a__b-1"),
         ("swebench_report", edit(lambda _: {"resolved": ["a__b-1"]}), BM, "no list of submitted instances"),
         ("swebench_report", rename_report, B, "does not show where the model ends (give --model)"),
-        ("verifiers", update(metrics="{}"), {"metric": ("x",)}, "no metric x in line 1"),
+        ("verifiers", update(metrics="{}"), {"metric": ("x",)}, "no metric x (available: reward)"),
         ("prime_rl", cut_first_line, {}, "broken JSON at line 1"),
         ("prime_rl", edit_lines(add_judge), {"scorer": ("toy=x",)}, "no agent x (available: agent, judge)"),
         ("evalplus", NEW_STATUS, {}, '"maybe" is missing or unknown'),

@@ -325,6 +325,11 @@ def list_with(*keys: str) -> Callable[[FileProbe], bool]:
     return lambda probe: probe.shape == "list" and probe.has(*keys)
 
 
+def parquet_with(*columns: str) -> Callable[[FileProbe], bool]:
+    """Detect a Parquet file by its columns."""
+    return lambda probe: probe.shape == "parquet" and probe.has(*columns)
+
+
 def probe(path: Path) -> FileProbe:
     """Inspect a file. Raises DataError for an archive that cannot be unpacked, and for broken JSON.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -115,3 +115,8 @@ def get_object(record: Any, *keys: str) -> dict[str, Any]:
         if not isinstance(record, dict):
             raise DataError(f"{key} is {quote(record)}, not an object")
     return dict(record)
+
+
+def pick(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of a record under our names, by theirs."""
+    return {ours: record.get(theirs) for ours, theirs in names.items()}

@@ -1,15 +1,19 @@
-"""Code: HumanEval-style JSON Lines, EvalPlus, whose samples are attempts at two benchmarks, and LiveCodeBench."""
+"""Code: HumanEval-style JSON Lines, EvalPlus, whose samples are attempts at two benchmarks, and LiveCodeBench.
+
+BFCL: a score file has totals in the first line, then failures only; the result file lists all problems.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import fsum
+from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import FileProbe, list_with, records_with
-from scorelake.ingest.values import get_object, quote, to_verdict
+from scorelake.ingest.values import get_object, quote, to_name, to_verdict
 
 BENCHMARKS = {"HumanEval": "humaneval", "Mbpp": "mbpp", "MBPP": "mbpp"}
 TEXTS = ("completion", "solution", "generation")
@@ -113,3 +117,59 @@ IS_HUMANEVAL, IS_LIVECODEBENCH = records_with("task_id", "passed"), list_with("q
 HUMANEVAL = LogFormat("humaneval", "passed", "ungraded", IS_HUMANEVAL, read_humaneval, explain=explain)
 EVALPLUS = LogFormat("evalplus", "passed", "ungraded", detect_evalplus, read_evalplus)
 LIVECODEBENCH = LogFormat("livecodebench", "passed", "ungraded", IS_LIVECODEBENCH, read_livecodebench)
+
+
+BFCL_SCORE, BFCL_OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"
+
+BFCL_GROUPS = ("live", "non_live", "multi_turn", "agentic")
+"""Folders of categories below that of the model."""
+
+
+def list_bfcl_results(path: Path) -> Iterable[Path]:
+    """List the result files of the same category: in the same folder, or in the tree `result` next to `score`."""
+    category = path.name.removesuffix(BFCL_SCORE)
+    parts = path.parts
+    # Folders of runs are also called score_2024 or fc-score.
+    trees = [i for i, part in enumerate(parts[:-1]) if "score" in part.lower()]
+    folders = [
+        path.parent,
+        *(Path(*parts[:i], parts[i].replace("score", "result"), *parts[i + 1 : -1]) for i in trees),
+    ]
+    return [folder / f"{prefix}{category}_result.json" for folder in folders for prefix in ("", BFCL_OLD_PREFIX)]
+
+
+def read_bfcl(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark, run.tool = source.digest[:12], "bfcl", "bfcl"
+    folders = [folder.name for folder in (source.folder, *source.folder.parents)]
+    run.model = next(name for name in folders if name not in BFCL_GROUPS)
+    run.subject = source.file.name.removesuffix(BFCL_SCORE)
+    if len(source.companions) != 1:
+        what = "several result files" if source.companions else "no result file"
+        hint = f"put {run.subject}_result.json next to it"
+        raise refusal(f"{what} next to it, and only failures are listed here", source.path, hint)
+    results = source.companions[0]
+    problems = [
+        to_name(record.get("id", record.get("idx")), f"line {line:,}: id") for line, record in source.lines(results)
+    ]
+    records = source.lines()
+    _, totals = next(records)
+    total, passed = totals["total_count"], totals["correct_count"]
+    run.add_claim("accuracy", float(totals["accuracy"]), tolerance=1e-3)
+    failed: set[str] = set()
+    for line, record in records:
+        problem = get_object(record, "prompt").get("id", record.get("id"))
+        if isinstance(problem, int) and 1 <= problem <= len(problems):
+            problem = problems[problem - 1]  # in 2024 a failure without a prompt has the line of its result
+        failed.add(to_name(problem, f"line {line:,}: id"))
+        run.model = record.get("model_name") or run.model
+    if unknown := sorted(failed - set(problems)):
+        raise refusal(f"failure {unknown[0]} is not in {results.name}", source.path)
+    n_problems = len(set(problems))
+    if (n_problems, n_problems - len(failed)) != (total, passed):
+        what = f"{total} problems and {passed} passes by the first line, {n_problems} and {n_problems - len(failed)}"
+        raise refusal(f"{what} by the records", source.path, "one of the two files is truncated")
+    yield from (AttemptRow(problem, run.run_id, float(problem not in failed)) for problem in problems)
+
+
+IS_BFCL = records_with("accuracy", "correct_count", "total_count")
+BFCL = LogFormat("bfcl", "passed", "fail", IS_BFCL, read_bfcl, companions=list_bfcl_results)

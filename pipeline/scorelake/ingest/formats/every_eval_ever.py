@@ -9,8 +9,9 @@ from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import FileProbe, load_object
-from scorelake.ingest.values import get_object, quote, to_verdict
+from scorelake.ingest.values import get_object, pick, quote, to_verdict
 
+TOKENS = {"input_tokens": "input_tokens", "output_tokens": "output_tokens"}
 SAMPLES = "_samples.jsonl"
 VERSION = re.compile(r"0\.(2\.[2-9]|3)(\..*)?.*")
 
@@ -85,9 +86,7 @@ def _read_samples(
             benchmark=name,
             model=record.get("model_id"),
             content=record.get("sample_hash"),
-            measures={
-                name: get_object(record, "token_usage").get(name) for name in ("input_tokens", "output_tokens")
-            },
+            measures=pick(get_object(record, "token_usage"), TOKENS),
             protocol=get_object(results.get(name) or {}, "generation_config") or None,
         )
     for name in skipped.keys() - chosen.keys():

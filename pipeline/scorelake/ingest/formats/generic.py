@@ -6,24 +6,21 @@ the path, `parent.task` a key of the document around the records, and `value` a 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
-import sys
 from collections.abc import Collection, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
-from scorelake.ingest.archives import Reading, archive_errors, open_unpacked, too_long
+from scorelake.ingest.archives import Reading, open_unpacked
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import FileProbe, probe
 from scorelake.ingest.json_stream import members as json_members
+from scorelake.ingest.tables import read_csv, read_parquet
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
@@ -33,9 +30,8 @@ PROTOCOL = ("temperature", "grader", "setup")
 COUNTS = ("n", "c", "rate")
 RECORDS = "records"
 """Maps the key of a document at which the records are."""
-TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", "provenance", *RESERVED} - {
-    *(*FIELDS, *OUTCOMES, *COUNTS)
-}
+TAKEN = {"value", "error", "protocol", "source", "run", "format", "tool", "provenance", *RESERVED}
+TAKEN -= {*FIELDS, *OUTCOMES, *COUNTS}
 """Names that a carried column cannot have."""
 MAX_COUNT = 1_000_000
 """Maximum number of attempts in a row of counts."""
@@ -243,7 +239,7 @@ def _read_records(
         yield from ((i, None, record) for i, record in enumerate(read_parquet(probe.path, columns), 1))
     elif probe.shape == "text":
         value = _read_scalar(probe.path)
-        rows = _read_csv(probe.path, source.reading) if value is None else iter([{"value": value}])
+        rows = read_csv(probe.path, source.reading) if value is None else iter([{"value": value}])
         yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines(probe.path))
@@ -257,9 +253,9 @@ def _read_records(
 def _read_scalar(path: Path) -> bool | float | None:
     """Return the number or verdict that is all of a file; None for any other text."""
     with open_unpacked(path, Reading()) as file:
-        line = file.readline(40)
+        text = file.read(40)
     try:
-        value = json.loads(line.decode("utf-8-sig").strip().lower()) if len(line) < 40 else None
+        value = json.loads(text.decode("utf-8-sig").strip().lower()) if len(text) < 40 else None
     except ValueError:
         return None
     return value if isinstance(value, bool | int | float) else None
@@ -279,48 +275,6 @@ def _read_document(source: LogSource, path: Path, below: str | None, has_values:
         yield i, name if isinstance(name, str) else None if below else key or None, record
     if not has_key:
         raise refusal(f"no key {below}", path)
-
-
-def read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet file with these columns, where it has them."""
-    with archive_errors(path), pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
-        names = [name for name in file.schema_arrow.names if name in columns]
-        for batch in file.iter_batches(64, columns=names, use_threads=False):  # texts of 1 MB may compress to nothing
-            yield from batch.to_pylist()
-
-
-def _read_csv(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV. The last line must end with a newline, since a truncated number is a number."""
-    csv.field_size_limit(sys.maxsize)  # a row is limited below: one with line breaks in quotes is read line by line
-    last, length = "\n", 0
-
-    def read_lines() -> Iterator[str]:
-        nonlocal last, length
-        with open_unpacked(path, reading) as file:
-            text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-            while last_read := text.readline(reading.max_record - length):
-                last, length = last_read, length + len(last_read)
-                if length >= reading.max_record:
-                    raise too_long("one row", reading.max_record, path)
-                yield last
-
-    rows = read_lines()
-    head = next(rows, "")
-    try:
-        reader = csv.reader(chain([head], rows), delimiter=max(",\t;", key=head.count), strict=True)
-        header = next(reader, [])
-        if len(set(header)) != len(header) or not all(header):
-            raise refusal(f"the first line has empty or repeated column names: {quote(header)}", path)
-        for i, cells in enumerate(filter(None, reader), 2):
-            length = 0
-            if len(cells) != len(header):
-                raise refusal(f"row {i:,} has {len(cells)} cells, the first line {len(header)}", path)
-            yield dict(zip(header, cells, strict=True))
-    except csv.Error as error:
-        raise refusal(f"broken CSV: {error}", path) from None
-    if not last.endswith("\n"):
-        hint = "append a newline if the file is complete"
-        raise refusal("the last line has no end, so the file may be truncated", path, hint)
 
 
 FORMAT = LogFormat("generic", "passed", "ungraded", lambda probe: False, read)

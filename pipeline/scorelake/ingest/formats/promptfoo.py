@@ -12,12 +12,15 @@ from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import FileProbe, probe
-from scorelake.ingest.values import get_object, quote, to_number, to_verdict
+from scorelake.ingest.values import get_object, pick, quote, to_number, to_setting
 
 VERSIONS = (2, 3)
 ERROR = 2
 """failureReason of a test that was not graded; an assertion that failed is 1."""
 SUCCESS = "success"
+TOKENS = {"input_tokens": "prompt", "output_tokens": "completion"}
+MEASURED = {"input_tokens": "inputTokenCount", "output_tokens": "outputTokenCount"}
+MEASURED |= {"cost_usd": "tokenCost", "seconds": "completionTime"}
 
 
 def detect(probe: FileProbe) -> bool:
@@ -36,31 +39,22 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         test, provider, prompt = get_object(row, "testCase"), row["provider"], get_object(row, "prompt")
         usage = get_object(row, "tokenUsage") or get_object(row, "response", "tokenUsage")
         named = {SUCCESS: row[SUCCESS]} | get_object(row, "namedScores")
+        time = row["latencyMs"] / 1000 if isinstance(row.get("latencyMs"), int | float) else None
+        template = row.get("promptId") or prompt.get("id") or prompt.get("label") or prompt.get("display")
         metric = run.choose("metric", "", [SUCCESS, *named], order="the file: the verdict of a test")
         # A failed assertion also has a text in `error`.
-        reason = row.get("failureReason")
-        is_error = reason == ERROR if reason is not None else bool(row.get("error")) and not row.get("gradingResult")
+        reason = row.get("failureReason", ERROR if row.get("error") and not row.get("gradingResult") else None)
         variables = row.get("vars") or test.get("vars") or {}
         label = test.get("description") or next((value for value in variables.values() if value), "test")
         yield AttemptRow(
             name_test(label, [variables, test.get("assert")]),
             str(row.get("id") or f"{source.tag}:{i}"),
             to_number(named[metric], f"result {i}: {metric}"),
-            error=is_error,
+            error=reason == ERROR,
             model=(provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider,
             subject=get_object(test, "metadata").get(options.subject_key or ""),
-            protocol={
-                "prompt": str(
-                    row.get("promptId") or prompt.get("id") or prompt.get("label") or prompt.get("display")
-                ),
-                "grader": metric,
-            },
-            measures={
-                "cost_usd": row.get("cost"),
-                "seconds": to_seconds(row.get("latencyMs")),
-                "input_tokens": usage.get("prompt"),
-                "output_tokens": usage.get("completion"),
-            },
+            protocol={"prompt": template, "grader": metric},
+            measures=pick(usage, TOKENS) | {"cost_usd": row.get("cost"), "seconds": time},
         )
     version = document.get(f"{above}version")
     if version not in VERSIONS:
@@ -76,11 +70,6 @@ def name_test(label: Any, content: Any) -> str:
     text = " ".join((label if isinstance(label, str) else json.dumps(label)).split())
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{text[:60]} #{digest[:8]}"
-
-
-def to_seconds(milliseconds: Any) -> float | None:
-    number = to_number(milliseconds, "latencyMs")
-    return None if number is None else number / 1000
 
 
 def claim_share(run: RunInfo, name: str, passed: Any, *others: Any) -> None:
@@ -113,30 +102,21 @@ def read_deepeval(source: LogSource, options: IngestOptions, run: RunInfo) -> It
         scores = [f"{name}.score" for name in metrics]
         metric = run.choose("metric", "", [SUCCESS, *metrics, *scores], order="the file: the verdict of a test")
         name = metric.removesuffix(".score") if metric not in metrics else metric
-        graded = case if metric == SUCCESS else metrics[name]
-        value = to_number(graded.get("score"), f"{case['name']}: {metric}") if metric != name else None
-        if metric == name:
-            value = to_verdict(graded.get(SUCCESS), f"{case['name']}: {metric}")
+        graded = case if metric == SUCCESS else metrics.get(name, {})
+        value = graded.get(SUCCESS if metric == name else "score")
         asked = [case.get(key) for key in ("input", "expectedOutput", "scenario", "expectedOutcome", "context")]
         is_numbered = str(case["name"]).startswith(("test_case_", "conversational_test_case_"))
         yield AttemptRow(
             name_test(asked[0] or asked[2] or case["name"] if is_numbered else case["name"], asked),
             f"{source.tag}:{key}:{i}",
-            value,
+            to_number(value, f"{case['name']}: {metric}"),
             error=value is None or bool(graded.get("error")),
             subject=get_object(case, "metadata").get(options.subject_key or ""),
             protocol={
-                "grader": " ".join(
-                    str(each) for each in (metric, graded.get("evaluationModel"), graded.get("threshold")) if each
-                ),
-                "metrics": sorted(metrics) if metric == SUCCESS else None,
+                **pick(graded, {"judge": "evaluationModel", "threshold": "threshold"}),
+                "grader": metric if metric != SUCCESS else f"{SUCCESS} {to_setting(sorted(metrics))}",
             },
-            measures={
-                "cost_usd": case.get("tokenCost"),
-                "seconds": case.get("completionTime"),
-                "input_tokens": case.get("inputTokenCount"),
-                "output_tokens": case.get("outputTokenCount"),
-            },
+            measures=pick(case, MEASURED),
         )
     model = get_object(document, "hyperparameters").get("model")
     run.model = model if isinstance(model, str) else None

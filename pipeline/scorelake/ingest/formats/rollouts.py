@@ -11,14 +11,13 @@ import math
 import re
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
-from scorelake.ingest.formats.generic import read_parquet
-from scorelake.ingest.json_stream import DECODER, FileProbe, probe, records_with
+from scorelake.ingest.json_stream import DECODER, FileProbe, parquet_with, probe, records_with
+from scorelake.ingest.tables import read_parquet
 from scorelake.ingest.values import get_object, to_name, to_number
 
 STEP = re.compile(r"step_(\d+)")
@@ -36,23 +35,22 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
     run.tool, run.run_id = "verifiers", source.folder.name
     run.model = metadata.get("model") or hosted.get("base_model")
     run.benchmark = metadata.get("env_id") or metadata.get("env")
-    metric = options.choice("metric", str(run.benchmark or ""))[1]
     run.protocol = {
         "temperature": sampling.pop("temperature", metadata.get("temperature")),
         "sampling_args": {key: value for key, value in sampling.items() if value not in (None, {})} or None,
         "env_args": metadata.get("env_args") or None,
         "env_version": metadata.get("env_version"),
         "max_tokens": metadata.get("max_tokens") or hosted.get("max_tokens"),
-        "grader": metric or "reward",
+        "grader": options.choice("metric", str(run.benchmark or ""))[1] or "reward",
     }
     key, is_reliable, rows = _check_ids(source, run)
     problems = set()
     for line, record in source.lines():
         problem = to_name(record[key], f"line {line:,}: {key}") if is_reliable else f"content-{_digest(record)}"
         problems.add(problem)
-        reward = _get_reward(record, metric, line, source.file)
-        value = to_number(reward, f"line {line:,}: {metric or 'reward'}")
-        step = record.get("step")
+        values = _list_values(record)
+        metric = _choose(run, str(run.benchmark or ""), values, "reward")
+        value = to_number(values[metric], f"line {line:,}: {metric}")
         yield AttemptRow(
             problem,
             f"{source.tag}:{line}",
@@ -60,12 +58,10 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             error=value is None or bool(record.get("error")) or record.get("is_completed") is False,
             benchmark=record.get("env_name") if run.benchmark is None else None,
             # Hosted runs write 0 where the number of tokens is not known.
-            measures={
-                "step": step,
-                **{key: record.get(f"num_{key}") or get_object(record, "token_usage").get(key) for key in TOKENS},
-            },
+            measures={key: record.get(f"num_{key}") or get_object(record, "token_usage").get(key) for key in TOKENS}
+            | {"step": record.get("step")},
         )
-    if not metric:
+    if run.protocol["grader"] == "reward":
         run.add_claim("avg_reward", metadata.get("avg_reward"))
     plan: list[Any] = [metadata.get(key) for key in ("num_examples", "rollouts_per_example")]
     if all(isinstance(count, int) for count in plan) and [len(problems), rows] != [plan[0], math.prod(plan)]:
@@ -100,18 +96,18 @@ def _digest(record: dict[str, Any], keys: tuple[str, ...] = ("prompt", "answer",
     return hashlib.sha256(content.encode()).hexdigest()[:15]
 
 
-def _get_reward(record: dict[str, Any], metric: str, line: int, path: Path) -> Any:
-    """Return the reward, or the metric of --metric: a key of the row, or one of its metrics."""
-    if not metric or metric in record:
-        return record[metric or "reward"]
+def _choose(run: RunInfo, task: str, values: dict[str, Any], reward: str) -> str:
+    """Return the number that counts: the reward, or the one that --metric names."""
+    return run.choose("metric", task, values) if run.options.choice("metric", task)[1] else reward
+
+
+def _list_values(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the reward and the metrics of a rollout."""
     metrics = record.get("metrics")
     if isinstance(metrics, str):  # hosted runs store JSON as text
         metrics = DECODER.decode(metrics)
-    metrics = get_object({"metrics": metrics}, "metrics")
-    if metric not in metrics:
-        names = sorted({*metrics, *(key for key, value in record.items() if isinstance(value, int | float))})
-        raise refusal(f"no metric {metric} in line {line:,}", path, f"available: {', '.join(names)[:200]}")
-    return metrics[metric]
+    numbers = {key: value for key, value in record.items() if isinstance(value, int | float)}
+    return get_object({"metrics": metrics}, "metrics") | numbers | {"reward": record["reward"]}
 
 
 def detect_traces(probe: FileProbe) -> bool:
@@ -129,8 +125,7 @@ def read_traces(source: LogSource, options: IngestOptions, run: RunInfo) -> Iter
         where = f"line {line:,}"
         task, benchmark = get_object({"task": episode["task"]}, "task"), get_object(episode, "env").get("id")
         agent, trace = _select_trace(episode, str(benchmark or ""), run, where)
-        metric = options.choice("metric", str(benchmark or ""))[1]
-        value = None if trace is None else _trace_reward(trace, metric, where, source.path)
+        metric, value = ("reward", None) if trace is None else _trace_reward(trace, str(benchmark or ""), run, where)
         step = get_object(episode, "run", "work").get("step", steps[-1] if steps else None)
         model, sampling = _get_model([trace] if trace else episode["traces"])
         yield AttemptRow(
@@ -143,7 +138,7 @@ def read_traces(source: LogSource, options: IngestOptions, run: RunInfo) -> Iter
             benchmark=benchmark,
             model=model,
             measures={"step": None if step is None else int(step)},
-            protocol={"temperature": sampling.get("temperature"), "grader": metric or "reward", "agent": agent},
+            protocol={"temperature": sampling.get("temperature"), "grader": metric, "agent": agent},
         )
     if torn:
         run.excluded_rows += 1
@@ -162,20 +157,18 @@ def _select_trace(episode: Any, task: str, run: RunInfo, where: str) -> tuple[st
     return agent if len(rewarded) > 1 else None, rewarded[agent]
 
 
-def _trace_reward(trace: Any, metric: str, where: str, path: Path) -> float | None:
-    """Return the weighted sum of all rewards, or the reward or metric that --metric names."""
+def _trace_reward(trace: Any, task: str, run: RunInfo, where: str) -> tuple[str, float | None]:
+    """Return the weighted sum of all rewards, or the reward or metric that --metric names, and its name."""
     rewards, metrics = get_object(trace, "rewards"), get_object(trace, "metrics")
+    metric = _choose(run, task, metrics | rewards, "")
     if metric:
-        if metric not in {*rewards, *metrics}:
-            hint = f"available: {', '.join([*rewards, *metrics])}"
-            raise refusal(f"{where}: no metric {metric}", path, hint)
         value = rewards.get(metric, metrics.get(metric))
-        return to_number(value["score"] if isinstance(value, dict) else value, f"{where}: {metric}")
+        return metric, to_number(value["score"] if isinstance(value, dict) else value, f"{where}: {metric}")
     scores = [None if reward is None else to_number(reward["score"], where) for reward in rewards.values()]
     if not rewards or None in scores:
-        return None
+        return "reward", None
     weights = [to_number(reward.get("weight", 1.0), where) or 0.0 for reward in rewards.values()]
-    return sum(score * weight for score, weight in zip(scores, weights, strict=True) if score is not None)
+    return "reward", sum(score * weight for score, weight in zip(scores, weights, strict=True) if score is not None)
 
 
 def _get_model(traces: list[Any]) -> tuple[str | None, dict[str, Any]]:
@@ -194,6 +187,7 @@ CONTENT = {"verl": ("input", "gts"), "slime": ("prompt", "label"), "trl": ("prom
 """What identifies a problem."""
 REWARD = {"verl": "score", "slime": "reward", "trl": ""}
 NOT_REWARDS = ("step", "advantage", "prompt")
+NUMBERS = ("double", "float", "int64")
 NOT_FINISHED = ("pending", "aborted")
 
 
@@ -207,20 +201,15 @@ def explain_slime(probe: FileProbe) -> str | None:
     return "a PyTorch file, which is not loaded since it may run code: save the samples as JSON" * is_torch or None
 
 
-def detect_trl(probe: FileProbe) -> bool:
-    return probe.shape == "parquet" and probe.has("step", "prompt", "completion")
-
-
 def read_training(tool: str, source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
     run.benchmark = run.tool = tool
     run.run_id, document = source.folder.name, probe(source.file).first
     for line, record in _list_rollouts(tool, source, document):
-        values = {key: value for key, value in record.items() if key not in NOT_REWARDS}
-        reward, order = REWARD[tool], "a rollout: the reward" * bool(REWARD[tool])
-        if reward:
-            values = {reward: record[reward]} | values | (record[reward] if isinstance(record[reward], dict) else {})
-        metric = run.choose("metric", tool, values, "reward", order)
+        values, reward = {key: each for key, each in record.items() if key not in NOT_REWARDS}, REWARD[tool]
+        values |= values[reward] if tool == "slime" and isinstance(values[reward], dict) else {}
+        metric = _choose(run, tool, values, reward) if reward else run.choose("metric", tool, values, "reward")
         value = to_number(values.get(metric), f"line {line:,}: {metric}")
+        step = record.get("step", record.get("rollout_id", document.get("rollout_id")))
         yield AttemptRow(
             f"content-{_digest(record, CONTENT[tool])}",
             f"{source.tag}:{line}",
@@ -228,28 +217,24 @@ def read_training(tool: str, source: LogSource, options: IngestOptions, run: Run
             error=value is None or record.get("status") in NOT_FINISHED,
             benchmark=record.get("data_source"),
             protocol={"grader": metric or None},
-            measures={
-                "step": record.get("step", record.get("rollout_id", document.get("rollout_id"))),
-                "output_tokens": record.get("response_length"),
-            },
+            measures={"step": step, "output_tokens": record.get("response_length")},
         )
 
 
 def _list_rollouts(tool: str, source: LogSource, document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     if tool == "trl":
-        numbers = [
-            each.name for each in pq.read_schema(source.file) if str(each.type) in ("double", "float", "int64")
-        ]
-        yield from enumerate(read_parquet(source.file, [*numbers, "prompt"]), 1)
+        names = [each.name for each in pq.read_schema(source.file) if str(each.type) in NUMBERS]
+        yield from enumerate(read_parquet(source.file, [*names, "prompt"]), 1)
     elif "samples" in document:
         yield from ((i + 1, sample) for i, sample in source.records("samples", {}))
     else:
         yield from source.lines()
 
 
+IS_TRL = parquet_with("step", "prompt", "completion")
 IS_VERL = records_with("input", "output", "score", "step")
 VERL = LogFormat("verl", "score", "ungraded", IS_VERL, partial(read_training, "verl"))
 SLIME = LogFormat("slime", "score", "ungraded", detect_slime, partial(read_training, "slime"), explain=explain_slime)
-TRL = LogFormat("trl", "score", "ungraded", detect_trl, partial(read_training, "trl"))
+TRL = LogFormat("trl", "score", "ungraded", IS_TRL, partial(read_training, "trl"))
 VERIFIERS = LogFormat("verifiers", "score", "fail", detect, read, companions=siblings("metadata.json"))
 PRIME_RL = LogFormat("prime-rl", "score", "fail", detect_traces, read_traces)

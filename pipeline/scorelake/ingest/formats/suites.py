@@ -1,4 +1,4 @@
-"""Suites of benchmarks: EvalScope reviews, OpenCompass results with details, lighteval details."""
+"""Suites of benchmarks: EvalScope reviews, OpenCompass results with details, lighteval details, HELM run folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo
-from scorelake.ingest.formats.generic import read_parquet
-from scorelake.ingest.json_stream import FileProbe, load_object, probe, records_with
-from scorelake.ingest.values import get_object, to_number, to_verdict
+from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
+from scorelake.ingest.json_stream import FileProbe, load, load_object, probe, records_with
+from scorelake.ingest.tables import read_parquet
+from scorelake.ingest.values import get_object, pick, to_number, to_verdict
 
 CORRECT = ("cascade_correct", "correct", "is_correct")
 """Verdicts of OpenCompass, the last of several graders first."""
@@ -22,9 +22,6 @@ def in_tree(path: Path, tree: str, other: str) -> Path | None:
     parts = path.absolute().parent.parts
     at = max((i for i, part in enumerate(parts) if part == tree), default=None)
     return None if at is None else Path(*parts[:at], other, *parts[at + 1 :])
-
-
-# --- EvalScope ----------------------------------------------------------------------------------------------------
 
 
 def list_reports(path: Path) -> Iterable[Path]:
@@ -57,19 +54,14 @@ def read_evalscope(source: LogSource, options: IngestOptions, run: RunInfo) -> I
         if names:
             metric = run.choose("metric", str(run.benchmark), names, order="the review: the main score")
         ids = [review.get("group_id"), review.get("sample_id"), record["index"]]
-        yield AttemptRow(
+        problem, value = (
             next(each for each in ids if each is not None),
-            f"{source.tag}:{line}",
-            to_number(values.get(metric), f"line {line:,}: {metric}"),
-            answer=score.get("extracted_prediction"),
-            subject=get_object(review, "sample_metadata").get(options.subject_key) if options.subject_key else None,
+            to_number(values.get(metric), f"line {line:,}"),
         )
+        yield AttemptRow(problem, f"{source.tag}:{line}", value, answer=score.get("extracted_prediction"))
     run.protocol["grader"] = metric or None
     for name in (metric, f"mean_{metric}"):
         run.add_claim(f"{name} of the report", scores.get(name), tolerance=1e-4)
-
-
-# --- OpenCompass --------------------------------------------------------------------------------------------------
 
 
 def _first_detail(probe: FileProbe) -> dict[str, Any]:
@@ -91,7 +83,8 @@ def read_opencompass(source: LogSource, options: IngestOptions, run: RunInfo) ->
         if not isinstance(detail, dict):  # {"type": "GEN"} beside the details
             continue
         key = next((key for key in CORRECT if detail.get(key) is not None), CORRECT[1])
-        verdicts, answers = _to_list(detail.get(key)), _to_list(detail.get("pred"))
+        both = detail.get(key), detail.get("pred")
+        verdicts, answers = (each if isinstance(each, list) else [each] for each in both)
         for j, verdict in enumerate(verdicts):
             value = to_verdict(verdict, f"detail {i}: {key}")
             answer = answers[j] if len(answers) == len(verdicts) else None
@@ -99,13 +92,6 @@ def read_opencompass(source: LogSource, options: IngestOptions, run: RunInfo) ->
     names = [name for name in document if re.fullmatch(r"(accuracy|score)( \(\d+ runs average\))?", name)]
     if names and isinstance(document[names[0]], int | float):
         run.add_claim(names[0], document[names[0]] / 100)
-
-
-def _to_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-# --- lighteval ----------------------------------------------------------------------------------------------------
 
 
 def list_results(path: Path) -> Iterable[Path]:
@@ -158,3 +144,71 @@ OPENCOMPASS = LogFormat(
     explain=explain_opencompass,
 )
 LIGHTEVAL = LogFormat(*("lighteval", "score", "ungraded", detect_lighteval, read_lighteval), companions=list_results)
+
+
+HELM_SETTINGS = ("method", "max_train_instances", "num_outputs", "max_tokens", "stop_sequences", "num_train_trials")
+HELM_MEASURED = {
+    "input_tokens": "num_prompt_tokens",
+    "output_tokens": "num_output_tokens",
+    "seconds": "inference_runtime",
+}
+HELM_PROMPT = (
+    *("global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
+    *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "substitutions"),
+)
+
+
+def read_helm(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    spec = source.companion("run_spec.json")
+    adapter = get_object(spec, "adapter_spec")
+    run.tool, run.model = "helm", adapter.get("model")
+    run.run_id = str(spec.get("name") or source.folder.name)
+    run.benchmark = str((spec.get("groups") or [run.run_id.partition(":")[0]])[0])
+    args = get_object(spec, "scenario_spec", "args")
+    run.subject = args.get("subject") or args.get("dataset")
+    run.protocol = {key: adapter.get(key) for key in (*HELM_SETTINGS, "temperature")}
+    run.protocol["prompt"] = [adapter.get(key) for key in HELM_PROMPT]
+    metric, split = None, options.split
+    for _, i, record in source.members():
+        stats = [(get_object(stat, "name"), stat) for stat in record["stats"] if isinstance(stat, dict)]
+        if metric is None:
+            # exact_match@5 and the like are computed from several outputs and are not attempts.
+            names = {str(name["name"]) for name, _ in stats if "@" not in str(name.get("name"))}
+            metric = run.choose("metric", run.benchmark, names)
+        splits = {str(name.get("split")) for name, _ in stats}
+        if options.split is None:
+            split = split or next(iter(splits), None)
+            if splits - {split}:
+                several = sorted(splits | {str(split)})
+                what = f"{len(several)} splits: {', '.join(several)}"
+                raise refusal(what, source.path, "choose one with --split")
+        elif options.split not in splits:
+            continue
+        selected = [item for item in stats if (item[0].get("name"), item[0].get("split")) == (metric, split)]
+        if len(selected) > 1:
+            raise refusal(f"record {i} has {metric} of {split} twice", source.path)
+        name, stat = selected[0] if selected else ({}, {})
+        perturbation = get_object(record, "perturbation") or get_object(name, "perturbation")
+        yield AttemptRow(
+            record["instance_id"],
+            f"{run.run_id}:{record['train_trial_index']}",
+            to_number(stat.get("mean"), f"record {i}: {metric}"),
+            measures=pick({str(name.get("name")): stat.get("mean") for name, stat in stats}, HELM_MEASURED),
+            protocol={"perturbation": perturbation.get("name")} if perturbation else None,
+        )
+    run.protocol |= {"grader": metric, "split": split}
+    for path in source.companions:
+        for stat in load(path) if path.name == "stats.json" else []:
+            name = get_object(stat, "name")
+            if (name.get("name"), name.get("split")) == (metric, split) and not name.get("perturbation"):
+                run.add_claim(f"{metric} of {split}", to_number(stat.get("mean"), "mean"))
+
+
+def detect_helm(probe: FileProbe) -> bool:
+    """Accept lists of statistics; those of display_predictions.json are an object for every instance."""
+    has_keys = probe.shape == "list" and probe.has("instance_id", "train_trial_index")
+    return has_keys and isinstance(probe.first.get("stats"), list)
+
+
+HELM_COMPANIONS = siblings("run_spec.json", "stats.json")
+HELM = LogFormat("helm", "score", "ungraded", detect_helm, read_helm, companions=HELM_COMPANIONS)

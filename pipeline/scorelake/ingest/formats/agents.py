@@ -1,6 +1,7 @@
-"""Harbor: a job folder with one result.json per trial, or the job's own result.json where there are no trials.
+"""Agents: Harbor, a job folder with one result.json per trial, or the job's own result.json where there are none.
 
-Terminal-Bench 1, from which it came: results.json of a run, next to run_metadata.json.
+Terminal-Bench 1, from which it came: results.json of a run, next to run_metadata.json. tau-bench: a list of runs.
+tau2-bench: results.json with all simulations, or with a folder of them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
-from scorelake.ingest.json_stream import FileProbe, load_object, probe
-from scorelake.ingest.values import get_object, to_duration, to_number, to_verdict
+from scorelake.ingest.json_stream import FileProbe, list_with, load, load_object, probe
+from scorelake.ingest.values import get_object, pick, to_duration, to_number, to_verdict
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
 JOB = ("n_total_trials", "stats")
+MEASURED = {"cost_usd": "cost_usd", "input_tokens": "n_input_tokens", "output_tokens": "n_output_tokens"}
+TOKENS = {"input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
 CUT = 32
 """Length to which the name of a trial cuts that of its task."""
 TIME = re.compile(r"\d{4}-\d\d-\d\d__\d\d-\d\d-\d\d")
@@ -80,7 +83,11 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 def _to_row(
     trial: dict[str, Any], path: Path, run: RunInfo, config: dict[str, Any], details: dict[str, set[str]]
 ) -> AttemptRow:
-    agent, task = get_object(trial, "agent_info"), trial.get("task_id")
+    agent, task, execution = (
+        get_object(trial, "agent_info"),
+        trial.get("task_id"),
+        get_object(trial, "agent_execution"),
+    )
     commit = task.get("git_commit_id") if isinstance(task, dict) else None
     for key, detail in (("tasks", commit), ("agent_version", agent.get("version"))):
         details[key] |= set() if detail is None else {str(detail)}
@@ -97,12 +104,7 @@ def _to_row(
         model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
         benchmark=benchmark,
         carried={"task_checksum": trial.get("task_checksum")},
-        measures={
-            "cost_usd": result.get("cost_usd"),
-            "input_tokens": result.get("n_input_tokens"),
-            "output_tokens": result.get("n_output_tokens"),
-            "seconds": to_duration(get_object(trial, "agent_execution"), "started_at", "finished_at"),
-        },
+        measures=pick(result, MEASURED) | {"seconds": to_duration(execution, "started_at", "finished_at")},
         content=trial.get("task_checksum"),
     )
 
@@ -164,8 +166,7 @@ def read_terminal_bench(source: LogSource, options: IngestOptions, run: RunInfo)
     document: dict[str, Any] = {}
     for _, trial in source.records("results", document):
         value = to_verdict(trial["is_resolved"], f"{trial['trial_name']}: is_resolved")
-        measures = {f"{name}_tokens": trial.get(f"total_{name}_tokens") for name in ("input", "output")}
-        measures["seconds"] = to_duration(trial, "agent_started_at", "agent_ended_at")
+        measures = pick(trial, TOKENS) | {"seconds": to_duration(trial, "agent_started_at", "agent_ended_at")}
         yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value, measures=measures)
     run.add_claim("accuracy", document.get("accuracy"))
     for k, value in get_object(document, "pass_at_k").items():
@@ -178,3 +179,90 @@ TERMINAL_BENCH = LogFormat(
     *("terminal-bench", "passed", "fail", detect_terminal_bench, read_terminal_bench),
     companions=siblings("run_metadata.json"),
 )
+
+
+TAU1_NAME = re.compile(
+    r"(?P<strategy>act|react|tool-calling|few-shot)-(?P<model>.+)-(?P<temperature>\d+(?:\.\d+)?)_range_.+_"
+    r"user-(?P<user>.+)-(?P<user_strategy>[a-z_]+)_\d+\.json"
+)
+
+
+def read_tau1(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark = source.tag, "tau-bench"
+    name = TAU1_NAME.fullmatch(source.file.name)
+    if name:
+        run.model = name["model"]
+        run.protocol = {key: name[key] for key in ("strategy", "user", "user_strategy")}
+        run.protocol["temperature"] = float(name["temperature"])
+    for _, i, record in source.members():
+        reward = to_number(record["reward"], f"run {i}: reward")
+        is_error = reward is None or "error" in get_object(record, "info")
+        attempt = f"{source.tag}:{record.get('trial', 0)}"
+        yield AttemptRow(record["task_id"], attempt, reward, error=is_error)
+
+
+def passes_tau(reward: float) -> bool:
+    """Apply the rule of both tools: an attempt passes with a reward of 1, give or take a millionth."""
+    return abs(reward - 1) <= 1e-6
+
+
+def detect_tau2(probe: FileProbe) -> bool:
+    info = probe.first.get("info")
+    return probe.shape == "object" and isinstance(info, dict) and {"agent_info", "environment_info"} <= info.keys()
+
+
+def list_simulations(path: Path) -> Iterable[Path]:
+    return sorted((path.parent / "simulations").glob("*.json"))
+
+
+def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+    run.benchmark = run.tool = "tau2"
+    document: dict[str, Any] = {}
+    index: list[Any] = []
+    has_simulations = False
+    for key, name, value in source.members("simulations", "simulation_index"):
+        if key == "simulations" and isinstance(name, int):
+            has_simulations = True
+            yield _to_tau2_row(value, source.tag)
+        elif key == "simulation_index" and isinstance(name, int):
+            index.append(value)
+        else:
+            document[key] = value
+    if not has_simulations:
+        # An index has all that is needed; without one, every simulation is a file of its own.
+        simulations = index or (load(path) for path in source.companions)
+        yield from (_to_tau2_row(simulation, source.tag) for simulation in simulations)
+        has_folder = (source.file.parent / "simulations").is_dir()
+        if not index and not has_folder and document.get("simulations", "none") == "none":
+            what = "has no simulations, and there is no folder simulations next to it"
+            raise refusal(what, source.path, "copy the folder as well")
+    info = get_object(document, "info")
+    agent, user = get_object(info, "agent_info"), get_object(info, "user_info")
+    run.model = agent.get("llm")
+    run.subject = get_object(info, "environment_info").get("domain_name")
+    run.run_id = run.identity = str(document.get("timestamp") or "")
+    args = get_object(agent, "llm_args")
+    run.protocol = {
+        "temperature": args.pop("temperature", None),
+        "llm_args": args or None,
+        "agent": agent.get("implementation"),
+        "user": user.get("llm"),
+        "user_args": user.get("llm_args"),
+        "user_implementation": user.get("implementation"),
+        "max_steps": info.get("max_steps"),
+    }
+    run.provenance = {"git_commit": info.get("git_commit")}
+
+
+def _to_tau2_row(simulation: Any, tag: str) -> AttemptRow:
+    reward = get_object(simulation, "reward_info").get("reward", simulation.get("reward"))
+    value = to_number(reward, f"task {simulation['task_id']}: reward")
+    is_error = value is None or str(simulation.get("termination_reason")) == "infrastructure_error"
+    attempt = str(simulation.get("id") or f"{tag}:{simulation.get('trial', 0)}")
+    measures = {"cost_usd": simulation.get("agent_cost"), "seconds": simulation.get("duration")}
+    return AttemptRow(simulation["task_id"], attempt, value, error=is_error, measures=measures)
+
+
+IS_TAU1 = list_with("task_id", "reward", "info", "traj")
+TAU1 = LogFormat("tau-bench", "passed", "fail", IS_TAU1, read_tau1, passes=passes_tau)
+TAU2 = LogFormat("tau2", "passed", "ungraded", detect_tau2, read_tau2, companions=list_simulations, passes=passes_tau)
