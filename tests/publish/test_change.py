@@ -15,12 +15,11 @@ from scipy import stats
 from conftest import ask, expand, put, run, snapshot
 from scorelake import metrics
 from scorelake.errors import DataError
-from scorelake.publish.change import change_table, changed_settings, compare_files
+from scorelake.publish.change import change_table, changed_settings
 from scorelake.publish.paired_problems import PAIRED, RunCounts, pair_problems, paired_test
 from scorelake.schemas import HISTORY
 from scorelake.scoring.choose import Outcomes
 from scorelake.settings import load
-from scorelake.storage.files import File
 
 NAMES = ("pass@1", "pass@2", "pass^2", "bayes@N", "avg@N")
 
@@ -163,19 +162,6 @@ def test_a_year_of_looks_shares_the_level() -> None:
             for p in (share * 0.999, share * 1.001)
         ]
         assert alarms == [True, False]
-
-
-class Counted:
-    def __init__(self, name: str, *files: File) -> None:
-        self.name, self.files = name, files
-
-
-def test_files() -> None:
-    a, b, c = (File(name, 1, 1) for name in "abc")
-    changed = File("b", 2, 2)
-    one = compare_files([Counted("x", a), Counted("y", b)], [Counted("x", a), Counted("z", changed), Counted("w", c)])  # type: ignore[list-item]
-    assert (one.new, one.changed, one.gone) == (1, 1, 0)
-    assert compare_files([Counted("x", a)], [Counted("y", b)]).gone == 1  # type: ignore[list-item]
 
 
 def test_settings() -> None:

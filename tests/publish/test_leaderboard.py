@@ -5,14 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import polars as pl
 import pytest
 
-from conftest import FIXTURES, REPO, ask, expand, put, run
+from conftest import FIXTURES, REPO, ask, run
 from scorelake import metrics
 from scorelake.publish import leaderboard
-from scorelake.publish.leaderboard import qualified, view_files
+from scorelake.publish.leaderboard import qualified
 from scorelake.publish.views import MACROS, PUBLIC, SOURCES, VIEWS
 from scorelake.schemas import KEYS
 
@@ -67,23 +66,6 @@ def test_macros_at_any_n(out: Path) -> None:
         assert ask(out, f"SELECT {call}")[0][0] == pytest.approx(want, rel=1e-11), call
 
 
-ANY_K = """
-SELECT model, sum(problems * pass_at_k(n, c, 5)) / sum(problems) FILTER (n >= 5)
-FROM problem_histogram GROUP BY model
-"""
-
-
-@pytest.mark.slow
-def test_any_k_from_the_histogram(out: Path, lake: Path, tmp_path: Path) -> None:
-    for model, value in ask(out, ANY_K):
-        n, c, times = np.array(ask(out, "SELECT n, c, problems FROM problem_histogram WHERE model = ?", model)).T
-        assert value == pytest.approx(metrics.summarize("pass@5", n, c, times).value, rel=1e-12)
-    put(lake, expand([("one", 5, 5), *((f"p{i}", 2, 0) for i in range(4))], model="m"))
-    run(lake, tmp_path / "out", "[uncertainty]\nmin_coverage = 0", metrics=["pass@5"])
-    for sql in (ANY_K, "SELECT model, value FROM model_summary"):
-        assert ask(tmp_path / "out", sql) == [("m", 1.0)], "the mean of problems with five attempts"
-
-
 @pytest.mark.slow
 def test_columns_are_those_of_the_schemas(out: Path) -> None:
     """Every table has the columns of its schema, in their order; every table, view, macro and column a comment."""
@@ -100,11 +82,6 @@ def test_columns_are_those_of_the_schemas(out: Path) -> None:
     macros = "SELECT function_name FROM duckdb_functions() WHERE function_type LIKE '%macro' AND NOT internal"
     assert {name for (name,) in ask(out, macros)} == {macro.split()[-1] for macro in MACROS}
     assert ask(out, f"{macros} AND comment IS NULL") == []
-
-
-def test_tables_for_users_are_listed_first(out: Path) -> None:
-    schemas = [schema for _, schema, *_ in ask(out, "SHOW ALL TABLES")]
-    assert schemas == ["main"] * len(PUBLIC) + ["source"] * len(SOURCES)
 
 
 def test_every_table_is_documented() -> None:
@@ -128,15 +105,6 @@ def test_old_readers_can_open_it(out: Path) -> None:
     head = (out / "leaderboard.duckdb").read_bytes()[:20]
     assert head[8:12] == b"DUCK"
     assert int.from_bytes(head[12:20], "little") == 64, "the storage version of DuckDB 1.0"
-
-
-def test_the_files_run_by_hand(out: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.duckdb"
-    copy.write_bytes((out / "leaderboard.duckdb").read_bytes())
-    with duckdb.connect(str(copy)) as db:
-        for path in sorted((REPO / "sql").glob("*.sql")):
-            db.execute(path.read_text())
-    assert [name for name, _ in view_files()] == [path.name for path in sorted((REPO / "sql").glob("*.sql"))]
 
 
 def query_forever(db: duckdb.DuckDBPyConnection) -> None:

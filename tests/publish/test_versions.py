@@ -9,15 +9,15 @@ import polars as pl
 import pytest
 
 import scorelake
-from conftest import ask, nights
+from conftest import REPO, ask, nights
 from scorelake.errors import DataError, UsageError
 from scorelake.publish.leaderboard import qualified
 from scorelake.publish.publication import rollback
 from scorelake.publish.snapshot import Output
-from scorelake.publish.views import BOARD
+from scorelake.publish.views import BOARD, PUBLIC, SOURCES
 from scorelake.read.session import reading
 from scorelake.read.show import show_leaderboard
-from scorelake.schemas import SCHEMA_VERSION
+from scorelake.schemas import MEASURE_TABLES, SCHEMA_VERSION
 from scorelake.storage.disk import checksum
 
 
@@ -97,3 +97,20 @@ def test_a_board_of_another_schema_says_how_to_build_it_again(tmp_path: Path) ->
     with reading(str(out)) as folder, pytest.raises(UsageError, match="another version") as raised:
         show_leaderboard(folder)
     assert "scorelake score" in str(raised.value)
+
+
+def test_the_schema_version_is_raised_when_a_column_is_renamed_removed_or_retyped() -> None:
+    """columns.txt lists the columns of SCHEMA_VERSION. New ones are appended, without a new version."""
+    first, *lines = (REPO / "tests" / "publish" / "columns.txt").read_text().splitlines()
+    known = {
+        f"{name}.{column}" for name, columns in (line.split(": ") for line in lines) for column in columns.split(", ")
+    }
+    tables = {table.name: table.schema for table in (*PUBLIC, *SOURCES, *MEASURE_TABLES)}
+    now = {
+        f"{name}.{column} {str(kind).replace(', ', ',')}"
+        for name, schema in tables.items()
+        for column, kind in schema.items()
+    }
+    assert first == f"schema version {SCHEMA_VERSION}", "write columns.txt anew"
+    assert sorted(known - now) == [], "raise SCHEMA_VERSION"
+    assert sorted(now - known) == [], "append these to columns.txt"

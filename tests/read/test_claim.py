@@ -6,10 +6,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 from counted import Row, claims, lake, rows, scored
-from scorelake.cli import app
 from scorelake.errors import UsageError
 from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
@@ -161,16 +159,6 @@ def test_two_runs(tmp_path: Path) -> None:
         claims(str(out), PairRequest("a", "b", runs=(first, first)))
 
 
-def test_why_an_interval_off_zero_is_not_a_claim(tmp_path: Path) -> None:
-    """One pair of many has a lift that looks good; q says that many were looked at."""
-    counts = [*_model("a", [0] * 40), *_model("b", [1] * 6 + [0] * 34)]
-    counts += [row for i in range(8) for row in _model(f"m{i}", ([0] * (3 * i) + [1] * 6 + [0] * 40)[:40])]
-    text = claim(scored(tmp_path, counts), "a", "b")
-    assert text.splitlines()[0].endswith("inconclusive")
-    want = "no claim: the interval excludes zero, but q is above 0.05; with 45 pairs this happens by chance"
-    assert _lines(text)["shows"] == want
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("c", "margin", "verdict", "turned"),
@@ -188,16 +176,6 @@ def test_margins(tmp_path: Path, c: list[int], margin: float, verdict: str, turn
         text = claim(out, *names)
         assert text.splitlines()[0].endswith(f": {want}"), text
         assert (f"margin of {margin}" in text) == (want in ("equivalent", "not worse"))
-
-
-def test_the_command(out: str) -> None:
-    got = CliRunner().invoke(app, ["compare", out, "a", "b"])
-    assert got.exit_code == 0
-    assert got.stdout.startswith("b against a (default, pass@1): inconclusive\n")
-    assert CliRunner().invoke(app, ["compare", out, "a", "b", "--benchmark", "none"]).exit_code == 2
-    typo = CliRunner().invoke(app, ["compare", out, "a", "tup"])
-    assert typo.exit_code == 2
-    assert "did you mean: top, " in typo.stderr
 
 
 def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_the_report(out: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_sentence_follows_from_the_tables(tmp_path: Path, seed: int) -> None:
     """Random boards: headline, rank ranges, bars, bold and colours agree with values and claims."""
     rng = np.random.default_rng(seed)
@@ -148,10 +148,9 @@ def test_the_report_links_to_the_page(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_movers(tmp_path: Path) -> None:
-    put(tmp_path / "lake", expand([(f"p{i}", 4, 1) for i in range(12)], model="m"), "0.parquet")
-    run(tmp_path / "lake", tmp_path / "out")
-    put(tmp_path / "lake", expand([(f"p{i}", 4, 4) for i in range(12)], model="m"), "1.parquet")
-    run(tmp_path / "lake", tmp_path / "out")
+    for i, c in enumerate((1, 4)):
+        put(tmp_path / "lake", expand([(f"p{i}", 4, c) for i in range(12)], model="m"), f"{i}.parquet")
+        run(tmp_path / "lake", tmp_path / "out", metrics=["pass@1"])
     assert "| m | 25.0 | 62.5 | +37.5 | significant change |" in _call("report", tmp_path / "out")
 
 
