@@ -175,9 +175,8 @@ def _select_attempts(
 
     invalid, verdict = _outcome(types, text(names.passed), settings, names.score in halves)
     keys = {part for each in COMPOSITE for part in names.parts(each)}
-    others = {*settings.protocol.columns, *settings.carried, names.passed, names.score}
-    others |= {names.attempt} if has_attempts else set()
-    for name in sorted((keys | others) & types.keys()):
+    others = {names.passed, names.score, *settings.protocol.columns, *settings.carried}
+    for name in sorted((keys | others | ({names.attempt} if has_attempts else set())) & types.keys()):
         has_both = f"map_contains(folders.keys, {text_literal(name)})"
         invalid.append(f"({has_both} AND {_differs(text(name), folder(name), is_key=name in keys)})")
     invalid += [f"contains({text(part)}, '@')" for each in COMPOSITE for part in names.parts(each)[1:]]
