@@ -185,3 +185,9 @@ def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) 
     for metric in ("pass@1", "pass@2"):
         text = claim(out, "a", "b", metric, "x")
         assert "not comparable: too few problems (0 in common, 20 needed)" in text
+
+
+def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
+    rows_ = [{"model": m, "problem_id": i, "passed": True} for m in ("a\n  shows  better", "b") for i in range(3)]
+    out = scored(tmp_path, pl.DataFrame(rows_))
+    assert claim(out, "a\n  shows  better", "b").startswith("b against a\\n  shows  better (default, pass@1): ")

@@ -92,7 +92,7 @@ def test_tables_are_cut_and_spreadsheets_are_csv(out: Path, cli: Cli) -> None:
     done = cli("sql", out, "SELECT range AS x FROM range(5000)")
     assert done.stdout.count("\n") < 1_020
     assert "these are the first 1,000 rows" in done.stderr
-    assert cli("sql", out, "SELECT '=1' AS x", "--spreadsheet").stdout == "x\n'=1\n"
+    assert cli("sql", out, "SELECT '=1' AS x, 'm;=1+1' AS y", "--spreadsheet").stdout == "x,y\n'=1,m;'=1+1\n"
     assert cli("sql", out, "SELECT 1", "--spreadsheet", "--format", "json").returncode == 2
 
 

@@ -14,6 +14,7 @@ from scorelake.read.board import Reader, opened
 from scorelake.read.format import canonical, check_names, matches_protocol
 from scorelake.read.measures import compare_costs
 from scorelake.read.sentences import pair_conclusion
+from scorelake.text import escape_controls
 
 POWER = 0.8
 _PAIRS = """
@@ -65,7 +66,7 @@ class PairResult:
     def text(self) -> str:
         """Return the claim with its numbers, one per line; one line if the models are not comparable."""
         row, margin = self.row, self.settings["compare"].get("margin")
-        head = f"{self.b} against {self.a} ({self.where}): {row['claim']}"
+        head = escape_controls(f"{self.b} against {self.a} ({self.where}): {row['claim']}")
         if row["lift"] is None:
             return head
         confidence = self.settings["uncertainty"]["confidence"]

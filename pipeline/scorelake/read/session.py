@@ -187,7 +187,8 @@ def to_csv(columns: list[str], rows: Rows, spreadsheet: bool = False) -> str:
 
 
 def _without_formula(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    # Some spreadsheets also split at semicolons and tabs.
+    return re.sub(r"(^|[;\t])(?=[=+@\t\r-])", r"\1'", cell) if isinstance(cell, str) else cell
 
 
 def to_json(columns: list[str], rows: Rows) -> str:
