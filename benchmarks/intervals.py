@@ -159,18 +159,18 @@ def grid(lakes: int, rng: np.random.Generator) -> list[Cell]:
 
 
 def clusters(lakes: int, rng: np.random.Generator) -> list[Cell]:
-    """Problems in fours that share a rate, and the lake tells so or does not."""
+    """Problems in fours that share a rate, declared as clusters or not."""
     out: list[Cell] = []
     for shape in ("Beta(.3, .7)", "60% .05, 40% .9", "95% .97, 5% .02", "logistic of N(-1, 2)"):
         for size in (120, 400):
             p = np.repeat(SHAPES[shape](rng, (lakes, size // 4)), 4, axis=1)
             n = np.full(p.shape, 4)
             drawn = Lakes(p, n, rng.binomial(n, p).astype(np.int64))
-            for told, cluster in (("told", np.arange(size) // 4), ("not told", None)):
+            for declared, cluster in (("declared", np.arange(size) // 4), ("not declared", None)):
                 table = printed(drawn, ("pass@1", "pass@4"), cluster)
                 for name in ("pass@1", "pass@4"):
                     truth = expected(name, SHAPES[shape], "4", rng)
-                    out.append((f"{shape}, clusters {told}", size, "4", name, covered(of(table, name), truth)))
+                    out.append((f"{shape}, clusters {declared}", size, "4", name, covered(of(table, name), truth)))
     return out
 
 
@@ -398,7 +398,7 @@ problems of the same kind, with as many attempts each.
 {grid}
 
 ## Clusters, votes, scores, averages over benchmarks
-Clusters: problems come in fours that share a rate. Where the lake does not tell (`[columns] cluster`), no
+Clusters: problems come in fours that share a rate. Where they are not declared (`[columns] cluster`), no
 interval can know. Scores without known bounds have half a problem at the smallest and the largest score seen, and
 no less than Student's interval, which falls short where scores pile up at an end or have long tails;
 `[rubric] bounds` or levels mend the first.
@@ -431,7 +431,7 @@ def main(lakes: int) -> None:
     cells = grid(lakes, rng)
     others = [cell for made in (clusters, subjects, votes, rewards, skewed, macro) for cell in made(lakes, rng)]
     heads, rows = fixed(lakes, rng)
-    honest = [cell for cell in others if not any(x in cell[0] for x in ("not told", "not known", "not declared"))]
+    honest = [cell for cell in others if not any(x in cell[0] for x in ("not known", "not declared"))]
     text = TEXT.format(
         lakes=lakes,
         noise=1.96 * (0.95 * 0.05 / lakes) ** 0.5,
