@@ -39,13 +39,14 @@ from scorelake.schemas import (
     OVERALL,
     PROBLEM_HISTOGRAM,
     PROBLEM_SCORE,
+    SUBJECT_SUMMARY,
 )
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.measures import measure_tables
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.series import series_tables, without_earlier_points
-from scorelake.scoring.summaries import GroupMoments, add_moments, sampling_warnings, summary_tables
+from scorelake.scoring.summaries import GroupMoments, add_moments, sampling_warnings, subject_warnings, summary_tables
 from scorelake.scoring.survey import ALL, FOLDER, BucketTask, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import Noise, count_scores, listed_metrics, noise_table, score_buckets
 from scorelake.scoring.values import follow_from_counts
@@ -264,7 +265,7 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     models, settings = tables[MODEL_SUMMARY.name], space.settings
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
-    return tables, warnings + sampling_warnings(models)
+    return tables, warnings + sampling_warnings(models) + subject_warnings(tables[SUBJECT_SUMMARY.name], settings)
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:

@@ -98,27 +98,14 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("b", "why"),
-    [
-        (
-            _model("b", [1] * 10),
-            "not comparable: problem sets differ (10 of 40 and 10 problems in common, 20 needed)",
-        ),
-    ],
-)
-def test_what_differs_is_said_instead_of_a_number(tmp_path: Path, b: list[Row], why: str) -> None:
-    (row,) = rows(scored(tmp_path, [*_model("a", [0, 1] * 20), *b]), "FROM comparison WHERE metric = 'pass@1'")
-    assert row["claim"] == why
-    numbers = ("lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
-    assert {row[name] for name in numbers} == {None}
-
-
-@pytest.mark.slow
 def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
     few = [*_model("a", [0] * 5), *_model("b", [1] * 5)]
-    (row,) = rows(scored(tmp_path / "few", few), "FROM comparison WHERE metric = 'pass@1'")
+    few += [{**row, "benchmark": "c"} for row in (*_model("a", [0, 1] * 20), *_model("b", [1] * 10))]
+    differ, row = rows(scored(tmp_path / "few", few), "FROM comparison WHERE metric = 'pass@1' ORDER BY benchmark")
     assert row["claim"] == "not comparable: too few problems (5 in common, 20 needed)"
+    assert differ["claim"] == "not comparable: problem sets differ (10 of 40 and 10 problems in common, 20 needed)"
+    numbers = ("lift", "lo", "hi", "wins_a", "wins_b", "ties", "p_one_sided", "p_two_sided", "p_holm", "q")
+    assert {row[name] for name in numbers} == {differ[name] for name in numbers} == {None}
     ragged = [*_model("a", [2] * 30, n=4), *_model("b", [2] * 25, n=2), *_model("b", [2] * 30, n=4)[25:]]
     out = scored(tmp_path / "ragged", ragged, compare={"metrics": ["pass@1", "pass@4"]})
     one, four = rows(out, "FROM comparison ORDER BY metric")
@@ -147,6 +134,18 @@ def test_unequal_n_is_noticed_problem_by_problem(tmp_path: Path) -> None:
     bayes, first = rows(out, "FROM comparison ORDER BY metric")
     assert first["resamples"] is None
     assert bayes["claim"].startswith("not comparable: n differs")
+
+
+def test_n_that_varies_by_chance_does_not_bias_bayes(tmp_path: Path) -> None:
+    """Models with 4 to 8 attempts at random per problem; one of them had two more, which is no chance."""
+    rng = np.random.default_rng(0)
+    counts = [
+        {"model": model, "problem_id": p, "n": (n := int(rng.integers(4, 9)) + more), "c": int(rng.binomial(n, 0.5))}
+        for model, more in (("a", 0), ("b", 0), ("c", 2))
+        for p in range(60)
+    ]
+    found = rows(scored(tmp_path, counts), "FROM comparison WHERE metric = 'bayes@N' ORDER BY model_a, model_b")
+    assert [row["lift"] is None for row in found] == [False, True, True]
 
 
 def test_protocols_are_never_pooled_and_the_gap_is_named(tmp_path: Path) -> None:

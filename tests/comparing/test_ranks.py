@@ -109,7 +109,7 @@ def test_models_are_ranked_whatever_their_n_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_ranges_claims_and_the_headline_come_from_one_rule(
     tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -191,7 +191,7 @@ def test_a_range_is_widened_to_the_rank_by_value(tmp_path: Path) -> None:
     assert (found["a"][:3], found["b"][:3]) == ((1, 1, 2), (2, 1, 2))
 
 
-@settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.slow
 def test_every_table_keeps_its_promises(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

@@ -41,6 +41,7 @@ def test_nothing_and_everything_solved(c: int) -> None:
     assert value == pytest.approx(c / 8, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_forecasts_cover() -> None:
     rng = np.random.default_rng(1)
     covered = []

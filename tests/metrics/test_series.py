@@ -54,6 +54,7 @@ def test_learned_is_fishers_exact_test() -> None:
     assert (q >= p).all()
 
 
+@pytest.mark.slow
 def test_the_band_holds_the_whole_curve() -> None:
     """20 steps, 100 problems whose rates rise at different times."""
     rng = np.random.default_rng(2)
@@ -69,6 +70,7 @@ def test_the_band_holds_the_whole_curve() -> None:
     assert 0.92 <= np.mean(inside) <= 0.995
 
 
+@pytest.mark.slow
 def test_the_best_step_is_not_the_luckiest() -> None:
     rng = np.random.default_rng(3)
     weights = rng.poisson(size=(400, 60))

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from scorelake import metrics
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.estimate import Estimate, evaluate
+from scorelake.metrics.estimate import Estimate
 from scorelake.metrics.summary import Moments, aggregate, problem_histogram, summarize_moments
 
 
@@ -84,23 +84,6 @@ def test_a_blend_of_nothing_is_zero() -> None:
     assert (got.value, got.se) == (0, 0)
     mean, variance = metrics.posterior("geo-spectrum@1", 3, 2)  # mg-pass@1 is 0 by definition
     assert (mean, variance) == (0, 0)
-
-
-def test_groups_are_independent() -> None:
-    rng = np.random.default_rng(7)
-    n = rng.integers(1, 30, 60)
-    c = rng.integers(0, n + 1)
-    times = rng.integers(1, 5, 60)
-    starts = np.array([0, 7, 8, 40])
-    group = np.repeat(np.arange(4), np.diff(starts, append=60))
-    histogram = problem_histogram(group, np.arange(60), times, (4, 60))
-    for name in ("pass@2", "geom@2", "geom-ds@2", "avg@N", "max@3"):
-        (estimate,) = evaluate([metrics.parse(name)], n, c, (1.0, 1.0))
-        (many,) = aggregate([estimate], histogram, min_coverage=0.2)
-        for i, (a, b) in enumerate(zip(starts, [*starts[1:], 60], strict=True)):
-            one = metrics.summarize(name, n[a:b], c[a:b], times[a:b], min_coverage=0.2)
-            for field, number in vars(one).items():
-                assert getattr(many, field)[i] == pytest.approx(number, rel=1e-12, nan_ok=True)
 
 
 def test_confidence_widens_and_clips() -> None:

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from counted import Row, rows, scored
 from scorelake import metrics
 from scorelake.metrics.distributions import Floats
+from scorelake.scoring.summaries import subject_warnings
+from scorelake.settings import Settings
 
 
 def _counts() -> list[Row]:
@@ -83,3 +86,24 @@ def test_subjects_as_clusters(tmp_path: Path) -> None:
     sql = "FROM subject_summary ORDER BY ALL"
     assert rows(named, sql) == rows(plain, sql)
     assert {row["claim"] for row in rows(named, "FROM subject_comparison")} == {"improvement"}
+
+
+def test_subjects_that_are_alike_should_be_clusters() -> None:
+    """Against the ratio of both standard errors by hand; nothing is said of subjects that say little."""
+    rng = np.random.default_rng(0)
+
+    def table(rates: np.ndarray) -> pl.DataFrame:
+        passed = rng.random((rates.size, 20)) < rates[:, None]
+        keys = {"benchmark": "b", "protocol": "", "metric": "pass@1", "model": "m"}
+        scores = {"value": passed.mean(axis=1), "se": passed.std(axis=1, ddof=1) / 20**0.5, "problems_scored": 20}
+        every, by_subject = passed.std(ddof=1) / passed.size**0.5, passed.mean(axis=1).std(ddof=1) / rates.size**0.5
+        ratios.append(by_subject / every)
+        return pl.DataFrame(scores).with_columns(**{name: pl.lit(text) for name, text in keys.items()})
+
+    ratios: list[float] = []
+    (warning,) = subject_warnings(table(rng.beta(1, 1, 15)), Settings())
+    assert f"{ratios[0]:.1f} times as wide" in warning
+    assert subject_warnings(table(np.full(15, 0.5)), Settings()) == []
+    assert subject_warnings(table(rng.beta(1, 1, 5)), Settings()) == [], "too few to tell"
+    clustered = Settings.model_validate({"columns": {"cluster": "subject"}})
+    assert subject_warnings(table(rng.beta(1, 1, 15)), clustered) == []

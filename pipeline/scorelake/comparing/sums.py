@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.comparing.boards import Benchmark
-from scorelake.metrics.board import Differences, ModelSums, Wins, count_shared, sum_n_ratios
+from scorelake.metrics.board import ModelSums, count_shared, count_wins, sum_differences, sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.schemas import KEYS
@@ -41,7 +41,7 @@ class PairQuery:
 
 Request = BoardId | PairQuery
 """A board asks for the problems that every two models attempted, their sum_n_ratios and each metric's ModelSums;
-pairs ask for their Wins, and for their Differences if they need own sums."""
+pairs ask for count_wins, and for sum_differences if they need own sums."""
 Sums = list[Any]
 
 
@@ -72,8 +72,8 @@ class BoardMatrix:
             by_metric = [ModelSums.of(scores, unit, units) for scores in dense[1:]]
             return [count_shared(~np.isnan(dense[0])), sum_n_ratios(dense[0]), *by_metric]
         (scores,), a, b = dense, request.a, request.b
-        wins = Wins.of(scores, a, b, request.tolerance)
-        return [wins, Differences.of(scores, unit, units, a, b)] if request.own_sums else [wins]
+        wins = count_wins(scores, a, b, request.tolerance)
+        return [wins, sum_differences(scores, unit, units, a, b)] if request.own_sums else [wins]
 
 
 Matrices = dict[BoardId, BoardMatrix]

@@ -115,14 +115,11 @@ def _refusals(board: ModelBoard, result: MetricResult, one: Ints, two: Ints, set
 
 def _adjust(rows: pl.DataFrame) -> pl.DataFrame:
     """Adjust p-values over the tested pairs of a benchmark, protocol and metric (of all its subjects)."""
-    p = rows["p_two_sided"].to_numpy()
-    family = rows.select(pl.struct("benchmark", "protocol", "metric").rank("dense")).to_series().to_numpy()
-    tested = np.flatnonzero(~np.isnan(p))
-    tested = tested[np.argsort(family[tested], kind="stable")]
-    by_holm, q = np.full((2, p.size), np.nan)
-    for at in np.split(tested, np.flatnonzero(np.diff(family[tested])) + 1):
-        by_holm[at], q[at] = holm(p[at]), benjamini_hochberg(p[at])
-    return rows.with_columns(pl.Series("p_holm", by_holm).fill_nan(None), pl.Series("q", q).fill_nan(None))
+    p = pl.col("p_two_sided")
+    family = ("benchmark", "protocol", "metric", p.is_null())
+    q = p.map_batches(lambda each: pl.Series(benjamini_hochberg(each)), pl.Float64).over(family)
+    by_holm = p.map_batches(lambda each: pl.Series(holm(each)), pl.Float64).over(family)
+    return rows.with_columns(q=q.fill_nan(None), p_holm=by_holm.fill_nan(None))
 
 
 def _add_claims(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:

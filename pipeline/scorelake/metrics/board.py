@@ -91,81 +91,52 @@ def sum_n_ratios(n: Floats) -> NDArray[np.float32]:
     return np.asarray((filled @ inverse.T).astype(np.float32))
 
 
-@dataclass(frozen=True)
-class Wins:
-    """Problems on which one model of a pair scores higher than the other; one entry per pair."""
+def count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> Floats:
+    """Count the problems on which one model of a pair (a, b) of rows scores higher; a difference up to the tolerance
+    is a tie.
 
-    a: Ints
-    b: Ints
-    size: Floats
-    """Sum of absolute differences, and of their squares; of some problems only, if these differ in size already."""
-    square: Floats
-
-    @classmethod
-    def of(cls, scores: Floats, a: Ints, b: Ints, tolerance: float) -> Wins:
-        """Count the wins of pairs (a, b) of rows; a difference up to the tolerance is a tie."""
-        slices, threads = [slice(i, i + _PAIRS) for i in range(0, max(1, a.size), _PAIRS)], _threads(scores)
-        parts = parallel_map(lambda at: _count_wins(scores, a[at], b[at], tolerance), slices, threads)
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def __add__(self, other: Wins) -> Wins:
-        return Wins(self.a + other.a, self.b + other.b, self.size + other.size, self.square + other.square)
-
-    def take(self, at: slice) -> Wins:
-        return Wins(self.a[at], self.b[at], self.size[at], self.square[at])
+    Returns 4 x pairs: wins of a and of b, the sum of absolute differences and that of their squares. The last two are
+    of some problems only, if these differ in size already.
+    """
+    slices = [slice(i, i + _PAIRS) for i in range(0, max(1, a.size), _PAIRS)]
+    parts = parallel_map(lambda at: _count_wins(scores, a[at], b[at], tolerance), slices, _threads(scores))
+    return np.concatenate(parts, axis=1)
 
 
 def _threads(scores: Floats) -> int | None:
     return None if scores.size > 1 << 16 else 1  # small work is done before a thread has started
 
 
-def _count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> tuple[Ints, Ints, Floats, Floats]:
-    wins_a, wins_b = np.zeros((2, a.size), dtype=np.int64)
-    size, square = np.zeros((2, a.size))
+def _count_wins(scores: Floats, a: Ints, b: Ints, tolerance: float) -> Floats:
+    out = np.zeros((4, a.size))
     for columns in blocks(scores.shape[1], 4 * a.size):
         gap = scores[b, columns] - scores[a, columns]  # NaN is neither higher nor lower
         more, less = gap < -tolerance, gap > tolerance
-        if not unequal(wins_a + wins_b, size, square).all():  # once they are unequal, they stay so
+        if not unequal(*out).all():  # once they are unequal, they stay so
             gap[~(more | less)] = 0.0
-            np.abs(gap, out=gap)
-            size += gap.sum(axis=1)
-            square += np.einsum("ij,ij->i", gap, gap)
-        wins_a += np.count_nonzero(more, axis=1)
-        wins_b += np.count_nonzero(less, axis=1)
-    return wins_a, wins_b, size, square
+            out[2:] += np.abs(gap).sum(axis=1), np.einsum("ij,ij->i", gap, gap)
+        out[:2] += np.count_nonzero(more, axis=1), np.count_nonzero(less, axis=1)
+    return out
 
 
-def unequal(wins: Ints, size: Floats, square: Floats) -> NDArray[np.bool_]:
+def unequal(wins_a: Floats, wins_b: Floats, size: Floats, square: Floats) -> NDArray[np.bool_]:
     """Flag pairs whose nonzero differences are not all equally large, by Cauchy and Schwarz."""
-    return wins * square > (1 + _SAME_SIZE) * size**2
+    return (wins_a + wins_b) * square > (1 + _SAME_SIZE) * size**2
 
 
-@dataclass(frozen=True)
-class Differences:
-    """Row b minus row a over the problems that both are scored on, row a alone, and their number: pairs x units."""
+def sum_differences(scores: Floats, unit: Ints, units: int, a: Ints, b: Ints) -> Floats:
+    """Add up by unit row b minus row a over the problems that both are scored on, row a alone, and their number."""
+    out, onto = np.empty((3, a.size, units)), unit_matrix(unit, units)
 
-    sums: Floats
-    first: Floats
-    counts: Floats
+    def fill(at: slice) -> None:
+        base = scores[a[at]]
+        gap = (scores[b[at]] - base).T
+        both = ~np.isnan(gap)
+        for part, each in zip(out, (np.where(both, gap, 0.0), np.where(both, base.T, 0.0), both), strict=True):
+            part[at] = (onto @ each.astype(np.float64)).T
 
-    @classmethod
-    def of(cls, scores: Floats, unit: Ints, units: int, a: Ints, b: Ints) -> Differences:
-        out = cls(*(np.empty((a.size, units)) for _ in range(3)))
-        onto = unit_matrix(unit, units)
-
-        def fill(at: slice) -> None:
-            base = scores[a[at]]
-            gap = (scores[b[at]] - base).T
-            both = ~np.isnan(gap)
-            out.sums[at] = (onto @ np.where(both, gap, 0.0)).T
-            out.first[at] = (onto @ np.where(both, base.T, 0.0)).T
-            out.counts[at] = (onto @ both.astype(np.float64)).T
-
-        parallel_map(fill, blocks(a.size, 4 * scores.shape[1]), _threads(scores))
-        return out
-
-    def __add__(self, other: Differences) -> Differences:
-        return Differences(self.sums + other.sums, self.first + other.first, self.counts + other.counts)
+    parallel_map(fill, blocks(a.size, 4 * scores.shape[1]), _threads(scores))
+    return out
 
 
 def distances(rows: Floats) -> Floats:

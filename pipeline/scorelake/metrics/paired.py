@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorelake.metrics.board import Differences, ModelSums, Wins, distances, pair_batches, unequal
+from scorelake.metrics.board import ModelSums, count_wins, distances, pair_batches, sum_differences, unequal
 from scorelake.metrics.bootstrap import MAX_WEIGHT, Resamples, Units, percentile_ends, resample
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.interval import equivalence_interval, invert, mean_pair_ends
@@ -120,10 +120,10 @@ def compare_scores(
     with single_threaded_blas():  # several threads would add in another order
         comparison = PairedComparison(sums, a, b, chosen, drawn, plan.confidence, units.clustered, n_differs, bounds)
         same, *batches = pair_batches(comparison.has_own_sums, PAIRS_WITH_OWN_SUMS)
-        comparison.compare(same, Wins.of(scores, a[same], b[same], sums.tolerance))
+        comparison.compare(same, count_wins(scores, a[same], b[same], sums.tolerance))
         for at in batches:
-            wins = Wins.of(scores, a[at], b[at], sums.tolerance)
-            comparison.compare(at, wins, Differences.of(scores, units.index, units.key.size, a[at], b[at]))
+            wins = count_wins(scores, a[at], b[at], sums.tolerance)
+            comparison.compare(at, wins, sum_differences(scores, units.index, units.key.size, a[at], b[at]))
         lifts, ranks = comparison.finish()
     decided = lifts.separated & np.isin(a, chosen) & np.isin(b, chosen)
     losers, winners = np.where(lifts.lift > 0, (a, b), (b, a))[:, decided]
@@ -192,13 +192,13 @@ class PairedComparison:
         self.means[:, columns] = ratio(self.sums @ weights, self.counts @ weights)
         self.flipped[:, columns] = self.sums @ signs
 
-    def compare(self, pairs: Ints, wins: Wins, differences: Differences | None = None) -> None:
+    def compare(self, pairs: Ints, wins: Floats, differences: Floats | None = None) -> None:
         """Compare pairs, by number: either all scored on the same problems, or all with differences of their own."""
         step = max(1, _BLOCK // self.drawn.size) if differences is None else PAIRS_WITH_OWN_SUMS
         slices = [slice(first, first + step) for first in range(0, pairs.size, step)]
-        parallel_map(lambda at: self._compare(pairs[at], wins.take(at), at, differences), slices, self.threads)
+        parallel_map(lambda at: self._compare(pairs[at], wins[:, at], at, differences), slices, self.threads)
 
-    def _compare(self, pairs: Ints, wins: Wins, at: slice, differences: Differences | None) -> None:
+    def _compare(self, pairs: Ints, wins: Floats, at: slice, differences: Floats | None) -> None:
         a, b, lifts = self.a[pairs], self.b[pairs], self.lifts
         if differences is None:
             by_unit, counts = self.sums[b] - self.sums[a], self.counts[a if len(self.counts) > 1 else a * 0]
@@ -209,14 +209,14 @@ class PairedComparison:
             problems = counts.sum(axis=1)
             grain = problems * self.quantum
         else:
-            by_unit, counts = differences.sums[at][:, self.present], differences.counts[at][:, self.present]
+            by_unit, first, counts = differences[:, at][:, :, self.present]
             problems = counts.sum(axis=1)
             lifted, flipped, rounding = self._resample(by_unit, counts)
             grain = problems * self.quantum + rounding
         total = by_unit.sum(axis=1)
         total[np.abs(total) <= problems * self.quantum] = 0  # rounding: equal, not a tiny winner
         lift, norm = total / problems, np.sqrt(np.einsum("ij,ij->i", by_unit, by_unit))
-        lifts.problems[pairs], lifts.wins_a[pairs], lifts.wins_b[pairs] = problems, wins.a, wins.b
+        lifts.problems[pairs], lifts.wins_a[pairs], lifts.wins_b[pairs] = problems, wins[0], wins[1]
         lifts.lift[pairs], lifts.t[pairs] = lift, total / np.where(norm > 0, norm, 1)
         units = np.count_nonzero(counts, axis=1) if self.clustered else problems
         lo, hi = percentile_ends(lifted, lift, units, self.confidence)
@@ -225,12 +225,12 @@ class PairedComparison:
             outer(end, lift, out=end)
         size = None if self.clustered else problems
         inner_lo, inner_hi = equivalence_interval(by_unit, counts, size, self.bounds, self.bounded, self.confidence)
-        tied = (wins.a + wins.b == 0) & ~np.isnan(lo)  # all resamples are 0, which proves nothing
+        tied = (wins[0] + wins[1] == 0) & ~np.isnan(lo)  # all resamples are 0, which proves nothing
         lifts.lo[pairs], lifts.hi[pairs] = np.where(tied, inner_lo, lo), np.where(tied, inner_hi, hi)
         lifts.inner_lo[pairs], lifts.inner_hi[pairs] = inner_lo, inner_hi
         unequal_n = np.flatnonzero(self.n_differs[a, b])
         if unequal_n.size:
-            own = self.sums[a] if differences is None else differences.first[at][:, self.present]
+            own = self.sums[a] if differences is None else first
             self._compare_means(pairs, np.stack([own, own + by_unit])[:, unequal_n], counts, units, unequal_n)
         self.coins_a[pairs], self.coins_b[pairs] = self._coins(wins, by_unit, counts)
         np.abs(flipped, out=flipped)
@@ -268,14 +268,12 @@ class PairedComparison:
             flipped[:, columns] = (rounded[:pairs] @ signs) / scale[:pairs]
         return lifted, flipped, 2 * np.sqrt(units) / scale[:pairs, 0]
 
-    def _coins(self, wins: Wins, by_unit: Floats, counts: Floats) -> tuple[Ints, Ints]:
+    def _coins(self, wins: Floats, by_unit: Floats, counts: Floats) -> Floats:
         """Return the wins of pairs whose differences are all equally large, where only signs count; else -1."""
-        wins_a, wins_b, size, square = wins.a, wins.b, wins.size, wins.square
         if self.clustered:  # signs are of clusters
-            wins_a, wins_b = ((sign * by_unit > counts * self.quantum).sum(axis=1) for sign in (-1, 1))
-            size, square = np.abs(by_unit).sum(axis=1), np.einsum("ij,ij->i", by_unit, by_unit)
-        equal = ~unequal(wins_a + wins_b, size, square)
-        return np.where(equal, wins_a, -1), np.where(equal, wins_b, -1)
+            a, b = ((sign * by_unit > counts * self.quantum).sum(axis=1) for sign in (-1, 1))
+            wins = np.stack([a, b, np.abs(by_unit).sum(axis=1), np.einsum("ij,ij->i", by_unit, by_unit)])
+        return np.where(unequal(*wins), -1, wins[:2])
 
     def _add_rivals(self, a: Ints, b: Ints, flipped: Floats, norm: Floats) -> None:
         """Update the farthest flips of ranked models by those of a block of pairs; scales `flipped`."""

@@ -21,6 +21,7 @@ from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.estimate import Estimate, Prior, evaluate, of_ends
 from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import fit_beta_mixture
+from scorelake.metrics.interval import cluster_spread
 from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
@@ -36,6 +37,7 @@ OF_BENCHMARK = "problems_of_benchmark"
 _METRIC = ("metric", "family", "k", "param")
 EXTRA = ("units", "low", "high")
 """Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
+_MIN_SUBJECTS, _ALIKE = 10, 1.5  # see subject_warnings
 EVERY_K = 64  # every k up to here; then four in each doubling
 
 
@@ -144,6 +146,30 @@ def sampling_warnings(models: pl.DataFrame) -> list[str]:
         f"{benchmark}: attempts of {', '.join(names[:5])}{' and others' * (len(names) > 5)} seem to stop after "
         "a pass, which biases their scores upwards (column sampling of model_summary)"
         for benchmark, names in found.agg(pl.col("model").unique(maintain_order=True)).iter_rows()
+    ]
+
+
+def subject_warnings(scores: pl.DataFrame, settings: Settings) -> list[str]:
+    """Warn where the problems of a subject are so alike that they should be a cluster, from subject_summary."""
+    # By subjects as clusters, the standard error is at least 1.5 times that of independent problems: for the median
+    # of the models, and with ten subjects or more, since few subjects say little about others.
+    if settings.columns.cluster is not None:
+        return []
+    ratios: dict[str, list[float]] = {}
+    rows = scores.filter(pl.col("metric").is_in(["pass@1", "avg@N"])).drop_nulls("value")
+    for part in rows.partition_by("benchmark", "protocol", "metric", "model", maintain_order=True):
+        counts, value = (part[name].to_numpy().astype(np.float64) for name in ("problems_scored", "value"))
+        se = np.nan_to_num(part["se"].to_numpy().astype(np.float64), nan=0.0)
+        if counts.size >= _MIN_SUBJECTS:
+            mean, error = np.average(value, weights=counts), float(cluster_spread(counts * value, counts)[0])
+            square = (se**2 * counts * (counts - 1) + counts * (value - mean) ** 2).sum()
+            alone = (square / counts.sum() / max(counts.sum() - 1, 1)) ** 0.5
+            ratios.setdefault(part["benchmark"][0], []).append(error / alone if alone > 0 else 1.0)
+    return [
+        f"{benchmark}: problems of a subject are alike; if subjects are a sample, intervals should be {ratio:.1f} "
+        'times as wide: [columns] cluster = "subject"'
+        for benchmark, each in ratios.items()
+        if (ratio := float(np.median(each))) >= _ALIKE
     ]
 
 
