@@ -13,33 +13,48 @@ from counted import Row, rows, scored
 from scorelake.read.board import facts, opened
 from scorelake.read.sentences import verdict
 
-_PLACE = (
-    "SELECT model, rank, rank_lo, rank_hi, could_be_best, p_best, reason FROM leaderboard WHERE metric = 'pass@1'"
-)
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    """Two models that tie problem by problem, one clearly behind."""
-    scores = {"a": [1, 0] * 20, "b": [1, 0] * 20, "c": [0, 0] * 20}
-    counts = [
-        {"model": model, "subject": "xy"[i % 2], "problem_id": i, "n": 2, "c": 2 * x}
-        for model, c in scores.items()
-        for i, x in enumerate(c)
-    ]
-    return scored(tmp_path, counts)
+_PLACE = "SELECT model, rank, rank_lo, rank_hi, could_be_best, p_best, reason FROM leaderboard"
 
 
 def _model(name: str, c: list[int], n: int = 1, first: int = 0, **also: object) -> list[Row]:
     return [{"model": name, "problem_id": first + i, "n": n, "c": x, **also} for i, x in enumerate(c)]
 
 
-def _places(out: Path) -> dict[str, tuple[object, ...]]:
-    return {row.pop("model"): tuple(row.values()) for row in rows(out, _PLACE)}
+def _boards() -> dict[str, list[Row]]:
+    rng = np.random.default_rng(1)
+    easy = [1] * 30 + rng.binomial(1, 0.3, 70).tolist()
+    hard = [1] * 25 + rng.binomial(1, 0.3, 75).tolist()
+    ties = [row for name, c in (("a", [2, 0]), ("b", [2, 0]), ("c", [0, 0])) for row in _model(name, c * 20, n=2)]
+    short = [*_model("a", [4] * 30, n=4), *_model("b", [2] * 20, n=2), *_model("b", [2] * 10, n=4, first=20)]
+    night = (("large", [6, 7], 8), ("small", [4, 6], 16), ("middle", [3, 2], 12))
+    return {
+        "ties": [{**row, "subject": "xy"[row["problem_id"] % 2]} for row in ties],
+        "easiest": [*_model("whole", easy), *_model("other", hard), *_model("picker", [1] * 30)],
+        "night": [row for name, c, n in night for row in _model(name, c * 20, n=n)],
+        "far": [*_model("one", [1] * 40), *_model("four", [0, 1] * 20, n=4), *_model("five", [0] * 40, n=5)],
+        "few": [*_model("a", [1] * 19), *_model("b", [0] * 19)],
+        "alone": _model("a", [1]),
+        # b wins every problem that the two share and differ on, but a left out those that nobody solves
+        "widened": [*_model("a", [0] * 8 + [1] * 172), *_model("b", [1] * 180 + [0] * 20)],
+        "short": short,
+    }
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every board is a benchmark."""
+    counts = [{"subject": "x", **row, "benchmark": name} for name, board in _boards().items() for row in board]
+    named = {"names": ["pass@1", "pass@2", "pass@4"]}
+    return scored(tmp_path_factory.mktemp("boards"), counts, metrics=named, compare={"metrics": ["pass@1", "pass@4"]})
+
+
+def _places(out: Path, benchmark: str = "default") -> dict[str, tuple[object, ...]]:
+    where = f"WHERE metric = 'pass@1' AND benchmark = '{benchmark}'"
+    return {row.pop("model"): tuple(row.values()) for row in rows(out, f"{_PLACE} {where}")}
 
 
 def test_ties_are_shown_as_ties(out: Path) -> None:
-    assert _places(out) == {
+    assert _places(out, "ties") == {
         "a": (1, 1, 2, True, 0.5, None),
         "b": (1, 1, 2, True, 0.5, None),
         "c": (3, 3, 3, False, 0.0, None),
@@ -61,13 +76,14 @@ def test_sums_that_differ_in_their_last_digits_are_ties(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_is_not_compared_has_a_rank_but_no_range(out: Path) -> None:
-    where = "metric = 'pass@2' AND subject = 'x' ORDER BY model"
+    where = "benchmark = 'ties' AND metric = 'pass@2' AND subject = 'x' ORDER BY model"
     got = rows(out, f"SELECT model, rank, rank_lo, could_be_best FROM subject_leaderboard WHERE {where}")
     assert [tuple(row.values()) for row in got] == [("a", 1, None, None), ("b", 1, None, None), ("c", 3, None, None)]
 
 
 def test_subjects_have_ranks_of_their_own(out: Path) -> None:
     sql = "SELECT subject, model, rank, rank_lo, rank_hi, p_best FROM subject_leaderboard WHERE metric = 'pass@1'"
+    sql += " AND benchmark = 'ties'"
     found = {(row["subject"], row["model"]): tuple(row.values())[2:] for row in rows(out, sql)}
     assert found["x", "a"] == (1, 1, 2, 0.5)
     assert found["x", "c"] == (3, 3, 3, 0)
@@ -75,14 +91,9 @@ def test_subjects_have_ranks_of_their_own(out: Path) -> None:
         assert found["y", model] == (1, 1, 3, pytest.approx(1 / 3))
 
 
-@pytest.mark.slow
-def test_a_model_that_tried_the_easiest_problems_does_not_lead(tmp_path: Path) -> None:
+def test_a_model_that_tried_the_easiest_problems_does_not_lead(out: Path) -> None:
     """Thirty of a hundred, or only what it solved: it stands below, with the reason."""
-    rng = np.random.default_rng(1)
-    easy = [1] * 30 + rng.binomial(1, 0.3, 70).tolist()
-    hard = [1] * 25 + rng.binomial(1, 0.3, 75).tolist()
-    counts = [*_model("whole", easy), *_model("other", hard), *_model("picker", [1] * 30)]
-    found = _places(scored(tmp_path, counts))
+    found = _places(out, "easiest")
     assert found["picker"] == (None, None, None, None, None, "attempted 30 of 100 problems, 90 needed to be ranked")
     assert {found["whole"][0], found["other"][0]} == {1, 2}
     assert found["whole"][4] + found["other"][4] == pytest.approx(1)  # type: ignore[operator]
@@ -90,21 +101,21 @@ def test_a_model_that_tried_the_easiest_problems_does_not_lead(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_smaller_share_can_be_asked_for(tmp_path: Path) -> None:
-    counts = [*_model("whole", [1, 0] * 50), *_model("most", [1, 0] * 30)]
-    found = _places(scored(tmp_path / "one", counts, compare={"min_share": 0.6}))
-    assert [found[name][0] for name in ("whole", "most")] == [1, 1]
-    found = _places(scored(tmp_path / "two", counts, compare={"min_share": 0.61}))
-    assert found["most"][-1] == "attempted 60 of 100 problems, 61 needed to be ranked"
+    counts = [
+        {**row, "benchmark": f"{many}"}
+        for many in (100, 101)
+        for row in (*_model("whole", ([1, 0] * 51)[:many]), *_model("most", [1, 0] * 30))
+    ]
+    out = scored(tmp_path, counts, compare={"min_share": 0.6})
+    assert [_places(out, "100")[name][0] for name in ("whole", "most")] == [1, 1]
+    assert _places(out, "101")["most"][-1] == "attempted 60 of 101 problems, 61 needed to be ranked"
 
 
-@pytest.mark.slow
-def test_models_are_ranked_whatever_their_n_is(tmp_path: Path) -> None:
+def test_models_are_ranked_whatever_their_n_is(out: Path) -> None:
     """A missed night does not hide the leader."""
-    night = _model("large", [6, 7] * 20, n=8), _model("small", [4, 6] * 20, n=16), _model("middle", [3, 2] * 20, n=12)
-    found = _places(scored(tmp_path, [row for rows in night for row in rows]))
+    found = _places(out, "night")
     assert [found[name][0] for name in ("large", "small", "middle")] == [1, 2, 3]
-    far = [*_model("one", [1] * 40), *_model("four", [0, 1] * 20, n=4), *_model("five", [0] * 40, n=5)]
-    found = _places(scored(tmp_path / "far", far))
+    found = _places(out, "far")
     assert [found[name][:3] for name in ("one", "four", "five")] == [(1, 1, 1), (2, 2, 2), (3, 3, 3)]
 
 
@@ -158,16 +169,13 @@ def test_ungraded_problems_are_not_called_unattempted(tmp_path: Path) -> None:
     assert reason == "has graded attempts on 29 of 40 problems and only ungraded ones on 12, 36 needed to be ranked"
 
 
-def test_no_value_no_rank(tmp_path: Path) -> None:
+def test_no_value_no_rank(out: Path) -> None:
     """The value, the rank and the range are of the same models."""
-    counts = [*_model("a", [4] * 30, n=4), *_model("b", [2] * 20, n=2), *_model("b", [2] * 10, n=4, first=20)]
-    out = scored(tmp_path, counts, metrics={"names": ["pass@4"]})
-    got = rows(out, "SELECT model, rank, rank_lo, rank_hi, value, reason FROM leaderboard ORDER BY model")
+    where = "WHERE benchmark = 'short' AND metric = 'pass@4' ORDER BY model"
+    got = rows(out, f"SELECT model, rank, rank_lo, rank_hi, value, reason FROM leaderboard {where}")
     assert tuple(got[0].values()) == ("a", 1, 1, 1, 1.0, None)
-    assert tuple(got[1].values()) == (
-        *("b", None, None, None, None),
-        "no value: 10 of 30 problems have enough attempts, 90% needed",
-    )
+    reason = "no value: 10 of 30 problems have enough attempts, 90% needed"
+    assert tuple(got[1].values()) == ("b", None, None, None, None, reason)
 
 
 @pytest.mark.slow
@@ -177,17 +185,14 @@ def test_a_model_without_any_verdict_is_told(tmp_path: Path) -> None:
     assert _places(scored(tmp_path, frame))["u"][-1] == "no graded attempt"
 
 
-@pytest.mark.slow
-def test_too_few_problems_give_no_ranges(tmp_path: Path) -> None:
-    found = _places(scored(tmp_path, [*_model("a", [1] * 19), *_model("b", [0] * 19)]))
+def test_too_few_problems_give_no_ranges(out: Path) -> None:
+    found = _places(out, "few")
     assert found == {"a": (1, None, None, None, None, None), "b": (2, None, None, None, None, None)}
-    assert _places(scored(tmp_path / "alone", _model("a", [1]))) == {"a": (1, None, None, None, None, None)}
+    assert _places(out, "alone") == {"a": (1, None, None, None, None, None)}
 
 
-def test_a_range_is_widened_to_the_rank_by_value(tmp_path: Path) -> None:
-    """B wins every problem that the two share and differ on, but A left out those that nobody solves."""
-    counts = [*_model("a", [0] * 8 + [1] * 172), *_model("b", [1] * 180 + [0] * 20)]
-    found = _places(scored(tmp_path, counts))
+def test_a_range_is_widened_to_the_rank_by_value(out: Path) -> None:
+    found = _places(out, "widened")
     assert (found["a"][:3], found["b"][:3]) == ((1, 1, 2), (2, 1, 2))
 
 
