@@ -383,8 +383,8 @@ How often `change` has p <= 5%; to be 2 to 8%.
 |---|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(moved)}
 
-Where nearly all values are 1 (Beta(8, 1.2), pass@4) the differences of few problems decide and are skewed: Student's t
-is then too sure.
+Where nearly all values are 1 (Beta(8, 1.2), pass@4) the differences of few problems decide and are skewed: Student's
+t is then too sure.
 """
 
 
