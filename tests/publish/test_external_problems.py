@@ -1,5 +1,6 @@
 """A leaderboard whose problems stay in the files of the snapshot ([publish] max_problems)."""
 
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -119,13 +120,10 @@ def test_a_query_of_a_user_reaches_no_file(both: tuple[Path, Path]) -> None:
 def test_a_query_of_a_user_for_problems_names_the_files(both: tuple[Path, Path]) -> None:
     internal, external = both
     with scorelake.open(external) as board:
-        for view in ("problem_counts", "problem_stats", "problem_scores", "head_to_head('a', 'b')"):
-            for ask in (board.sql, board.rows):
-                with pytest.raises(UsageError, match=r"are in files \(.*snapshots.*parquet\)") as raised:
-                    ask(f"FROM {view}")
-                assert "board.table" in str(raised.value)
+        for view, ask in product(("problem_counts", "head_to_head('a', 'b')"), (board.sql, board.rows)):
+            with pytest.raises(UsageError, match=r"are in files \(.*snapshots.*parquet\)(.|\n)*board.table"):
+                ask(f"FROM {view}")
         assert board.sql("FROM pair ORDER BY ALL").height
-        assert board.sql("FROM leaderboard").height
         assert board.table("problem_counts").height == 120
     with scorelake.open(internal) as board:
         assert board.sql("FROM problem_counts").height == 120

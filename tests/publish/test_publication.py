@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from conftest import ask, expand, failed_checks, night, nights, put, run, tables
+from conftest import Cli, ask, expand, failed_checks, night, nights, put, run, tables
 from scorelake import pipeline as module
 from scorelake.errors import DataError, LakeError, LockedError, StorageError, UsageError
 from scorelake.publish.publication import collect_garbage, rollback
@@ -68,56 +70,44 @@ def test_somebody_else_has_published_all_the_same(
 HOLDER = """
 import duckdb, sys
 db = duckdb.connect(sys.argv[1])
+db.execute(sys.argv[2])
 print("open", flush=True)
-for line in sys.stdin:
-    db.execute(line)
-    print("done", flush=True)
+input()
 """
 
 
-class Session:
-    """Somebody's notebook: a session with DuckDB's default mode, which locks the file against other processes."""
-
-    def __init__(self, out: Path) -> None:
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        command = [sys.executable, "-c", HOLDER, str(out / "leaderboard.duckdb")]
-        self.process = subprocess.Popen(command, **pipes)
-        assert self.process.stdout.readline() == "open\n"  # type: ignore[union-attr]
-
-    def execute(self, sql: str) -> None:
-        self.process.stdin.write(f"{sql}\n")  # type: ignore[union-attr]
-        self.process.stdin.flush()  # type: ignore[union-attr]
-        assert self.process.stdout.readline() == "done\n"  # type: ignore[union-attr]
-
-    def close(self) -> None:
-        self.process.communicate()
+@contextmanager
+def session(out: Path, sql: str = "SELECT 1") -> Iterator[None]:
+    """Hold a session with DuckDB's default mode, which locks the file against other processes."""
+    command = [sys.executable, "-c", HOLDER, str(out / "leaderboard.duckdb"), sql]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        yield
+        process.communicate("\n")
 
 
-def test_a_session_that_somebody_left_open(lake: Path, out: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_a_session_that_somebody_left_open(lake: Path, out: Path, cli: Cli) -> None:
     nights(lake, out)
-    session = Session(out)
     night(lake, 1)
     (out / "published.json").unlink()  # as on another machine
-    assert cli("score", lake, "--out", out).returncode == 0
-    session.close()
-    session = Session(out)
-    for command in (("show", out), ("sql", out, "SELECT 1"), ("check", out), ("runs", out), ("gc", out)):
-        done = cli(*command)
-        assert done.returncode == 0, (command, done.stderr)
-    session.close()
+    with session(out):
+        assert cli("score", lake, "--out", out).returncode == 0
+    with session(out):
+        for command in (("show", out), ("sql", out, "SELECT 1"), ("check", out), ("runs", out), ("gc", out)):
+            done = cli(*command)
+            assert done.returncode == 0, (command, done.stderr)
     assert passes(out) == [("m", 0.5, 2)]
 
 
 def test_what_a_session_wrote_does_not_reach_the_next_board(lake: Path, out: Path) -> None:
     """DuckDB keeps changes in a file beside, and applies them to whatever lies there under the board's name."""
     nights(lake, out)
-    session = Session(out)
-    session.execute("UPDATE model_summary SET value = 0.99")
-    assert (out / "leaderboard.duckdb.wal").exists()
-    assert failed_checks(out) == ["leaderboard.duckdb"]
-    assert any("leaderboard.duckdb.wal" in warning for warning in run(lake, out).warnings)
-    assert ask(out, "SELECT DISTINCT value FROM model_summary WHERE metric = 'pass@1'") == [(0.5,)]
-    session.close()
+    with session(out, "UPDATE model_summary SET value = 0.99"):
+        assert (out / "leaderboard.duckdb.wal").exists()
+        assert failed_checks(out) == ["leaderboard.duckdb"]
+        assert any("leaderboard.duckdb.wal" in warning for warning in run(lake, out).warnings)
+        assert ask(out, "SELECT DISTINCT value FROM model_summary WHERE metric = 'pass@1'") == [(0.5,)]
     assert failed_checks(out) == []
 
 
@@ -170,7 +160,7 @@ def test_a_board_that_was_replaced(lake: Path, out: Path, how: str) -> None:
 # --- ours or not ------------------------------------------------------------------------------------------------
 
 
-def test_gc_of_a_folder_that_is_none_of_ours(lake: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_gc_of_a_folder_that_is_none_of_ours(lake: Path, tmp_path: Path, cli: Cli) -> None:
     put(tmp_path / "data" / "snapshots" / "20260101T000000Z-0123abcd", expand([("a", 4, 2)], model="m"))
     put(tmp_path / "data" / "partials" / ("0" * 32), expand([("a", 4, 2)], model="m"))
     before = sorted(tmp_path.rglob("*"))
@@ -356,7 +346,7 @@ def test_undo(lake: Path, out: Path) -> None:
     assert shown(out) == report.run["run_id"]
 
 
-def test_undo_on_the_command_line(lake: Path, out: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_undo_on_the_command_line(lake: Path, out: Path, cli: Cli) -> None:
     for i in range(2):
         night(lake, i)
         assert cli("score", lake, "--out", out).returncode == 0
