@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 from scorelake import metrics
 from scorelake.errors import MetricError, ScorelakeError
+from scorelake.metrics.families import needs_equal_n
 
 
 def same(ours: object, theirs: object) -> None:
@@ -159,6 +160,14 @@ def test_invalid_arguments_raise(call: Callable[[], object], message: str) -> No
 def test_names(canonical: str, aliases: list[str]) -> None:
     spectra = {"steep": [0.1, 0.2, 0.3, 0.4]}
     assert {metrics.parse(name, spectra).name for name in (canonical, *aliases)} == {canonical}
+
+
+def test_metrics_that_are_biased_by_n_say_what_to_use_instead() -> None:
+    """Every other one is unbiased at any n; n that differs by a twentieth is no reason to refuse."""
+    biased = {family.name: family.instead for family in metrics.families() if family.instead}
+    assert biased.keys() == {"geom@k", "bayes@N", "cover@tau"}
+    for name, differs in (("bayes@N", True), ("geom@8_0.3_0.7", True), ("cover@0.5", True), ("geom-ds@8", False)):
+        assert (bool(needs_equal_n(name, 1.04)), bool(needs_equal_n(name, 2))) == (False, differs)
 
 
 @pytest.mark.parametrize(

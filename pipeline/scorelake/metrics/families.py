@@ -2,9 +2,11 @@
 
 To add a metric, add an entry with its credit function; names, aliases, the command line, tables, intervals and the
 posterior follow. A credit function of k (and of the parameter, if there is one) returns the credit a[j] for
-j = 0..k successes among k draws, in [0, 1] and monotone in j. At least two successes:
+j = 0..k successes among k draws, in [0, 1]. At least two successes:
 
     Family("twice@k", "1 if j >= 2", "an example", credit=lambda k: _at_least(2, k))
+
+A metric that takes no k has something else after the sign of its name, see Family.name.
 """
 
 from __future__ import annotations
