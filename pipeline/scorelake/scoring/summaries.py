@@ -21,7 +21,6 @@ from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.estimate import Estimate, Prior, evaluate, of_ends
 from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import fit_beta_mixture
-from scorelake.metrics.interval import cluster_spread
 from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
@@ -155,21 +154,23 @@ def subject_warnings(scores: pl.DataFrame, settings: Settings) -> list[str]:
     # of the models, and with ten subjects or more, since few subjects say little about others.
     if settings.columns.cluster is not None:
         return []
-    ratios: dict[str, list[float]] = {}
-    rows = scores.filter(pl.col("metric").is_in(["pass@1", "avg@N"])).drop_nulls("value")
-    for part in rows.partition_by("benchmark", "protocol", "metric", "model", maintain_order=True):
-        counts, value = (part[name].to_numpy().astype(np.float64) for name in ("problems_scored", "value"))
-        se = np.nan_to_num(part["se"].to_numpy().astype(np.float64), nan=0.0)
-        if counts.size >= _MIN_SUBJECTS:
-            mean, error = np.average(value, weights=counts), float(cluster_spread(counts * value, counts)[0])
-            square = (se**2 * counts * (counts - 1) + counts * (value - mean) ** 2).sum()
-            alone = (square / counts.sum() / max(counts.sum() - 1, 1)) ** 0.5
-            ratios.setdefault(part["benchmark"][0], []).append(error / alone if alone > 0 else 1.0)
+    size, value, se = pl.col("problems_scored").cast(pl.Float64), pl.col("value"), pl.col("se").fill_null(0.0)
+    mean, problems = (size * value).sum() / size.sum(), size.sum()
+    moved = size * (mean - value) / (problems - size)  # by leaving out one subject at a time
+    by_subject = (1 - 1 / pl.len()) * ((moved - moved.mean()) ** 2).sum()
+    alone = (se**2 * size * (size - 1) + size * (value - mean) ** 2).sum() / problems / (problems - 1)
+    found = (
+        scores.filter(pl.col("metric").is_in(["pass@1", "avg@N"])).drop_nulls("value")
+        .group_by("benchmark", "protocol", "metric", "model", maintain_order=True)
+        .agg(subjects=pl.len(), ratio=(by_subject / alone).sqrt().fill_nan(1.0))
+        .filter(pl.col("subjects") >= _MIN_SUBJECTS)
+        .group_by("benchmark", maintain_order=True).agg(pl.col("ratio").median())
+        .filter(pl.col("ratio") >= _ALIKE)
+    )  # fmt: skip
     return [
         f"{benchmark}: problems of a subject are alike; if subjects are a sample, intervals should be {ratio:.1f} "
         'times as wide: [columns] cluster = "subject"'
-        for benchmark, each in ratios.items()
-        if (ratio := float(np.median(each))) >= _ALIKE
+        for benchmark, ratio in found.iter_rows()
     ]
 
 
