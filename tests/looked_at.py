@@ -88,6 +88,26 @@ def busy(home: Path) -> Path:
     return home / "out"
 
 
+def measured(home: Path) -> Path:
+    """Two runs at four steps, with the cost of every attempt."""
+    rows = [
+        {
+            "model": run,
+            "step": step,
+            "problem_id": f"p{i}",
+            "attempt": j,
+            "passed": (i * 7 + j * 5) % 29 < rate + step,
+        }
+        | {"usd": (1 + step / 40) * (1 + (i + j) % 5) / 1000}
+        for run, rate in (("base", 3), ("kl-0.1", 8))
+        for step in (0, 5, 10, 15)
+        for i in range(24)
+        for j in range(4)
+    ]
+    kinds: dict[str, Any] = {"columns": {"step": "step"}, "measures": {"usd": {"kind": "cost"}}}
+    return scored(home, pl.DataFrame(rows), metrics={"names": ["pass@1", "pass@4"]}, **kinds)
+
+
 def heavy(home: Path) -> Path:
     """300 models of ten makers, 60 problems, two attempts each."""
     rows: list[Row] = []

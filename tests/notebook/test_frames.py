@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import polars as pl
 import pytest
 
 import scorelake as sl
-from conftest import FIXTURES, ask, attempts, expand
+from conftest import FIXTURES, attempts
 from scorelake.errors import DataError, ScorelakeError, UsageError
 
 TABLES = ("model_summary", "subject_summary", "problem_counts", "leaderboard", "pair", "curve")
@@ -81,18 +83,14 @@ def test_a_frame_is_scored_as_a_lake_of_its_rows(
     ("frame", "config"),
     [
         (attempts(model="m", problem_id=["a", "b"], passed=[1.0, float("nan")]), {}),
-        (attempts(model="m", problem_id=["a", "b"], passed=[1, 2]), {}),
-        (attempts(model="m", problem_id=["a", None], passed=[True, False]), {}),
         (attempts(model="m", problem_id=["a", "b"], passed=[True, None]), {"policy": {"ungraded": "error"}}),
         (attempts(model="m", problem_id=["a", "a"], attempt=[1, 1], passed=[True, False]), {}),
         (attempts(model="m", colour=["a"], passed=[True]), {}),
-        (attempts(model="m", problem_id=["a"], passed=["maybe"]), {}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"columns": {"passed": "psased"}}),
         (attempts(model="m", problem_id=["a"], passed=[True]), {"policy": {"ungarded": "fail"}}),
-        (attempts(model="m", problem_id=["a"], passed=[True]), {"metrics": {"names": ["pas@1"]}}),
         (attempts(model="m", problem_id=pl.Series([], dtype=pl.String), passed=pl.Series([], dtype=pl.Boolean)), {}),
     ],
-    ids=["nan", "two", "no id", "ungraded", "conflict", "no column", "texts", "typo", "setting", "metric", "empty"],
+    ids=["nan", "ungraded", "conflict", "no column", "typo", "setting", "empty"],
 )
 def test_errors_are_those_of_a_lake(
     frame: pl.DataFrame, config: dict[str, Any], tmp_path: Path, temporary: Path
@@ -142,13 +140,7 @@ def test_columns_are_inferred_as_by_init(tmp_path: Path, cli: Cli, caplog: pytes
     ("columns", "given", "message"),
     [
         ({"model": "m", "problem_id": ["a"], "passed": [True], "category": "x"}, {}, None),
-        (
-            {"llm": "m", "id": ["a"], "correct": [True]},
-            {"model": "llm", "problem_id": "id", "passed": "correct"},
-            None,
-        ),
         ({"model": "m", "problem_id": ["a"], "passed": ["C"]}, {}, 'columns={"pass_values": ["C"]}'),
-        ({"model": "m", "problem_id": ["a"], "passed": ["C"]}, {"pass_values": ["C"]}, None),
         (
             {"llm": "m", "id": ["a", "b"], "passed": ["C", "I"]},
             {"pass_values": ["I"]},
@@ -160,7 +152,7 @@ def test_columns_are_inferred_as_by_init(tmp_path: Path, cli: Cli, caplog: pytes
             'columns={"model": "llm", "problem_id": "id"}, config={"protocol": {"columns": ["temperature"]}}',
         ),
     ],
-    ids=["canonical", "given", "verdicts", "given verdicts", "verdicts kept", "protocol"],
+    ids=["canonical", "verdicts", "verdicts kept", "protocol"],
 )
 def test_only_what_is_missing_is_inferred(columns: dict[str, Any], given: Any, message: str | None) -> None:
     messages: list[str] = []
@@ -198,17 +190,11 @@ def test_a_matrix_has_a_row_per_problem_and_an_entry_per_attempt() -> None:
     }
     with sl.score(matrices, **QUICK) as board:
         counts = board.table("problem_counts").sort("model", "problem_id")
-        assert counts.select("model", "problem_id", "n", "c", "ungraded").rows() == [
-            ("a", "0", 2, 1, 1),
-            ("a", "1", 2, 2, 0),
-            ("a", "2", 1, 0, 0),
-            ("b", "0", 3, 3, 0),
-            ("b", "1", 3, 0, 0),
-            ("b", "2", 3, 2, 0),
-            ("c", "0", 2, 1, 1),
-            ("c", "1", 3, 0, 0),
-            ("c", "2", 2, 1, 1),
-        ]
+        expected = {"a": ["211", "220", "100"], "b": ["320", "300", "320"], "c": ["211", "300", "211"]}
+        assert {
+            m: [f"{n}{c}{u}" for *_, n, c, u in rows]
+            for m, rows in groupby(counts.select("model", "problem_id", "n", "c", "ungraded").rows(), itemgetter(0))
+        } == expected  # n, c and ungraded of each problem
         assert board.report is not None
         assert (board.report.run["lake"], board.report.run["rows_read"]) == ("matrix", 24)
     with sl.score(np.eye(3, dtype=bool), metrics=["pass@1"]) as board:
@@ -252,34 +238,17 @@ def test_a_matrix_of_rewards() -> None:
         ([[0, 1], [0.5, 1]], "matrix: 1 rows: not a valid outcome"),
         ([[1.0, float("inf")]], "not a valid outcome(?!.*folder)"),
         ([[1.0, float("nan")], [float("nan")] * 2], "row 1 has no attempts"),
-        ([[0, 1], "01"], "R is no matrix of attempts"),
         ({"a": [["x"]]}, "the matrix of a: an entry must be"),
         ({}, "no matrix"),
         (np.zeros((2, 2, 2)), "3 dimensions"),
         (17, "cannot score a int"),
-        (None, "cannot score a NoneType"),
         ([{"model": "a"}], "R: an entry must be"),
-        ({"model": ["a"], "passed": [True]}, "an entry must be"),
     ],
 )
 def test_other_values_are_refused(given: Any, message: str, temporary: Path) -> None:
     with pytest.raises((UsageError, DataError), match=message):
         sl.score(given)
     assert not list(temporary.iterdir())
-
-
-@pytest.mark.slow
-def test_a_frame_can_be_published(out: Path, temporary: Path) -> None:
-    first = sl.score(expand([("p", 4, 1), ("q", 4, 4)], model="m"), out=out, **QUICK)
-    assert first.report is not None
-    assert first.report.status == "published"
-    second = sl.score(expand([("p", 4, 2), ("q", 4, 4)], model="m"), out=out, **QUICK)
-    assert ask(out, "SELECT lake, rows_read, graded FROM run ORDER BY number") == [("frame", 8, 8)] * 2
-    assert second.table("change").filter(pl.col("metric") == "pass@1")["change"].to_list() == [0.125]
-    for board in (first, second):
-        board.close()
-    assert not list(temporary.iterdir())
-    assert out.exists()
 
 
 def test_an_unused_column_of_mixed_types_is_no_obstacle() -> None:

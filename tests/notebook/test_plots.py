@@ -74,13 +74,6 @@ def test_curves_of_several_models_have_bands(board: sl.Board) -> None:
     assert {"pass@k", "pass^k"} <= set(texts(board.plot.curve("model-00")))
 
 
-def test_long_names_of_curves_differ() -> None:
-    """They are cut in the middle, where names of one family differ least."""
-    names = [f"lab/a-very-long-name-of-model-{i}" for i in range(3)]
-    with sl.score({name: [[1, 0], [0, 1]] for name in names}, metrics="pass@1") as board:
-        assert {f"a-very-\u2026model-{i}" for i in range(3)} <= set(texts(board.plot.curve()))
-
-
 def test_the_style_is_restricted_to_our_drawings() -> None:
     rules = re.findall(r"([^{}]+)\{[^{}]*\}", chart_style())
     assert len(rules) > 20
@@ -106,14 +99,6 @@ def test_a_notebook_displays_verdict_and_chart(board: sl.Board) -> None:
     assert "2,858 attempts = 2,804 graded" in shown
     assert "model-00 leads synth" in shown
     assert board.plot.leaderboard(top=20).svg in shown
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("right", [0, 1, 2])
-def test_a_single_value_has_an_axis(right: int) -> None:
-    with sl.score(expand([("p", 2, right)], model="m"), metrics=["pass@1"]) as board:
-        assert f"{50 * right}.0%" in texts(board.plot.leaderboard())
-        assert f"{50 * right}.0" in build_page(board.folder)
 
 
 def test_a_board_without_curves_is_refused() -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from counted import rows
-from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, plain
+from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, measured, plain
 from scorelake.page.build import build_page
 from scorelake.read.format import shorten
 
@@ -56,7 +56,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("outputs")
-    made = {"plain": plain, "hostile": hostile, "busy": busy, "heavy": heavy}  # heavy: 300 models
+    made = {"plain": plain, "hostile": hostile, "busy": busy, "heavy": heavy, "measured": measured}
     return {name: make(home / name) for name, make in made.items()}
 
 
@@ -272,6 +272,30 @@ def test_a_pinned_model_joins_the_history(page: Page) -> None:
     assert page.is_quiet()
 
 
+def test_a_chart_is_read_by_slider_and_click(page: Page) -> None:
+    """The values are the cells of the table below it; the band of all steps is shown on demand."""
+    page.open("measured")
+    figure = "document.querySelector('.series figure')"
+    slide = f"const s = {figure}.querySelector('.slider input'); s.value = 1; s.dispatchEvent(new Event('input'));"
+    page.js(slide)
+    cells = page.js(f"return [...{figure}.querySelectorAll('tbody tr')[1].cells].map(c => c.textContent)")
+    heads = page.js(f"return [...{figure}.querySelectorAll('thead th')].map(c => c.textContent)")
+    expected = f"Step {cells[0]}" + "".join(f"{h}: {c}" for h, c in zip(heads[1:], cells[1:], strict=True))
+    assert page.js(f"return {figure}.querySelector('.readout').textContent") == expected
+    end = "const s = document.querySelector('.costs figure:nth-of-type(2) svg.wide'), b = s.getBoundingClientRect();"
+    page.js(f"{end} s.dispatchEvent(new MouseEvent('click', {{clientX: b.right - 1, clientY: b.top + 9}}))")
+    assert page.js("return document.querySelector('.costs .readout strong').textContent").startswith("Budget 0.00")
+    band = "return getComputedStyle(document.querySelector('.series svg.wide .outline')).display"
+    assert page.js(band) == "none"
+    page.js("document.querySelector('.show-band').click()")
+    assert page.js(band) == "inline"
+    page.open("busy")
+    page.js("document.querySelector('.overall a[href=\"#t1\"]').click()")
+    page.until(lambda: "benchmark=maths" in page.hash())
+    assert page.all("h2")[0].text.startswith("maths")
+    assert page.is_quiet()
+
+
 def test_a_link_with_unknown_names_is_ignored(page: Page) -> None:
     state = "benchmark=constructor&subject=__proto__&metric=constructor&sort=constructor&pin=nobody&axis="
     page.open("plain", state + quote("</script>"))
@@ -372,8 +396,8 @@ def test_hostile_names_do_nothing(page: Page) -> None:
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
-    [("plain", 1280, "dark"), ("hostile", 360, "light"), ("busy", 768, "light"), ("busy", 768, "dark"),
-     ("heavy", 1440, "light")],
+    [("plain", 1280, "dark"), ("hostile", 360, "light"), ("busy", 768, "light"), ("measured", 360, "dark"),
+     ("measured", 1280, "light"), ("heavy", 1440, "light")],
 )  # fmt: skip
 def test_accessible(page: Page, name: str, width: int, scheme: str) -> None:
     """axe-core, levels A and AA, with all details open."""

@@ -12,7 +12,7 @@ from counted import scored
 from looked_at import HOSTILE, Tables, hostile, model, plain, script_data
 from scorelake.cli import app
 from scorelake.page.build import build_page
-from scorelake.page.svg import axis_labels, axis_ticks
+from scorelake.page.svg import axis_ticks, linear_ticks, log_ticks, value_ticks
 from scorelake.read.format import Scale, millionths, ticks
 
 
@@ -118,10 +118,17 @@ def test_digits_follow_the_interval() -> None:
     assert Scale.of([(37.0, 30.0, 44.0)]) == Scale(False, 1)
 
 
-def test_no_tick_is_beyond_the_axis() -> None:
+def test_ticks_are_round_within_the_axis_and_enclose_a_single_value() -> None:
     assert ticks(0.45, 0.65) == [0.45, 0.5, 0.55, 0.6, 0.65]
     assert ticks(-2, 6) == [-2, 0, 2, 4, 6]
     assert axis_ticks((0.1, 0.7)) == [0.2, 0.4, 0.6]
-    assert (axis_ticks((0.0, 1.0))[0], axis_ticks((0.0, 1.0))[-1]) == (0.0, 1.0)
-    labels = axis_labels((0.1, 0.7), percent=True)
-    assert (">20<" in labels, ">0<" in labels) == (True, False)
+    assert (value_ticks([0.5])[0], value_ticks([0.5])[-1], value_ticks([])) == (0.0, 1.0, [0.0, 1.0])
+    assert [label for _, label in linear_ticks((20260901, 20261101))] == ["20260901", "20261101"]
+    assert [label for _, label in log_ticks(0.003, 0.004)] == [
+        "0.003",
+        "0.0032",
+        "0.0034",
+        "0.0036",
+        "0.0038",
+        "0.004",
+    ]

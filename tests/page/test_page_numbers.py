@@ -12,7 +12,7 @@ import pytest
 
 import scorelake as sl
 from counted import Row, rows
-from looked_at import LONG, Tables, busy, script_data
+from looked_at import Tables, busy, script_data
 from scorelake.page.build import build_page
 from scorelake.read.format import shorten
 
@@ -238,11 +238,3 @@ def test_subjects_and_slices(by: str, table: str, column: str, out: Path, parts:
     for model, *cells in body:
         expected = [scores.get((model, name)) for name in names]
         assert cells == [_percent(row["value"]) if row else "\u2013" for row in expected]
-
-
-def test_long_names_and_unranked_models(parts: dict[Board, str], page: str) -> None:
-    part = parts["maths", "0.2"]
-    assert "<wbr>" in part
-    assert LONG in [row[1] for row in Tables(part).of("scores")]
-    assert "Not ranked: attempted 6 of 33 problems" in part
-    assert page.count("<h1>") == 1

@@ -100,7 +100,12 @@ const enhance = (node, its) => {
   if (its.problems) attachHeatMap(node, its.problems);
 };
 
-for (const link of all(document, ".overall a")) link.addEventListener("click", () => { const b = data.boards[Number(link.hash.slice(2))]; selectBoard(b.benchmark, b.protocol); });
+for (const link of all(document, ".overall a")) link.addEventListener("click", (e) => {
+  const b = data.boards[Number(link.hash.slice(2))];
+  e.preventDefault();  // the part after # is the state
+  selectBoard(b.benchmark, b.protocol);
+  boardNode().scrollIntoView();
+});
 boards.forEach((node, i) => enhance(node, data.boards[i]));
 bindControls();
 bindTheme();
