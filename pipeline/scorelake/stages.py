@@ -17,6 +17,7 @@ from scorelake import gates, tasks
 from scorelake.comparing.boards import list_benchmarks
 from scorelake.comparing.sums import LakeSums
 from scorelake.comparing.tables import comparison_tables, overall_ranges
+from scorelake.counting.attempt_order import retried_groups
 from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.shard import newest
@@ -46,7 +47,14 @@ from scorelake.scoring.estimates import adjusted_table, forecast_table
 from scorelake.scoring.measures import measure_tables
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.series import series_tables, without_earlier_points
-from scorelake.scoring.summaries import GroupMoments, add_moments, sampling_warnings, subject_warnings, summary_tables
+from scorelake.scoring.summaries import (
+    GroupMoments,
+    add_moments,
+    mark_retried,
+    sampling_warnings,
+    subject_warnings,
+    summary_tables,
+)
 from scorelake.scoring.survey import ALL, FOLDER, BucketTask, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import Noise, count_scores, listed_metrics, noise_table, score_buckets
 from scorelake.scoring.values import follow_from_counts
@@ -86,6 +94,8 @@ class MergedCounts:
     kinds: dict[str, Kind]
     """What the attempts of each benchmark have."""
     warnings: list[str]
+    retried: frozenset[tuple[str, ...]]
+    """Benchmark, model and protocol whose order of attempts suggests retries."""
 
     def mixed_kinds(self, settings: Settings) -> dict[str, str]:
         """Return the kind of every benchmark in words; none if all are of one kind."""
@@ -229,7 +239,9 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     tasks.wait_until_visible([path for path, _ in files])
     rows = gates.balance(partials, merged)
     gates.refuse_ungraded(rows["ungraded"], settings)
-    return MergedCounts(files, rows, add_surveys(surveys), kinds, _merge_warnings(merged, settings, answers))
+    warnings = _merge_warnings(merged, settings, answers)
+    retried = retried_groups(each.order for each in merged)
+    return MergedCounts(files, rows, add_surveys(surveys), kinds, warnings, retried)
 
 
 def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool) -> list[str]:
@@ -262,7 +274,8 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
         space.progress("scoring", i, len(parts))
     if len(parts) > 1:
         tables = {name: _in_order(rows) for name, rows in tables.items()}
-    models, settings = tables[MODEL_SUMMARY.name], space.settings
+    models, settings = mark_retried(tables[MODEL_SUMMARY.name], merged.retried), space.settings
+    tables[MODEL_SUMMARY.name] = models
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
     return tables, warnings + sampling_warnings(models) + subject_warnings(tables[SUBJECT_SUMMARY.name], settings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from scorelake.counting.attempt_order import OrderSums, order_sums
 from scorelake.counting.attempt_values import OrderedAttempts, with_answers, with_gold, with_measure, with_rewards
 from scorelake.counting.canonical import (
     CATEGORIES,
@@ -105,6 +106,8 @@ class Merged:
     """Keys and attempt of the first few conflicts."""
     differing: dict[str, int]
     """For each carried column, how many problems have more than one value."""
+    order: OrderSums = field(default_factory=dict)
+    """What the order of attempts says of retries."""
 
 
 def bucket_count(rows: int, rows_per_bucket: int | None = None) -> int:
@@ -175,6 +178,7 @@ def merge(bucket: Bucket) -> Merged:
         duplicates=int(frame["duplicates"].sum()),
         conflicts=conflicts.height,
         examples=tuple((*keys, str(number) if abs(number) < 1 << 48 else "(a text id)") for *keys, number in shown),
+        order=order_sums(problems, bits, bucket.rule) if bits else {},
         differing={name: int(problems[f"differs:{name}"].sum()) for name in carried},
     )
 

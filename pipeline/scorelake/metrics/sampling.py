@@ -56,20 +56,39 @@ def order_statistics(
     >>> round(z1, 2), round(z2, 2)
     (2.36, -1.33)
     """
+    return deviates(*(float(term.sum()) for term in order_terms(n, c, m, first_passes, last)))
+
+
+def order_terms(
+    n: ArrayLike, c: ArrayLike, m: ArrayLike, first_passes: ArrayLike, last: ArrayLike
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the difference and variance of the last attempt, and those of the first m, by problem."""
     attempts, passes = (x.astype(np.float64) for x in pairs(n, c))
     if (attempts < 1).any():
         raise MetricError("order_statistics: every problem needs an attempt")
     rate, drawn = passes / attempts, np.asarray(m, dtype=np.float64)
     spread = rate * (1 - rate)
     others = np.where(attempts > 1, (attempts - drawn) / np.maximum(attempts - 1, 1), 0.0)
-    gaps = (np.asarray(last) - rate, spread), (np.asarray(first_passes) - drawn * rate, drawn * spread * others)
-    z1, z2 = (float(np.nan_to_num(ratio(gap.sum(), np.sqrt(variance.sum())))) for gap, variance in gaps)
+    return np.asarray(last) - rate, spread, np.asarray(first_passes) - drawn * rate, drawn * spread * others
+
+
+def deviates(last: float, last_variance: float, first: float, first_variance: float) -> tuple[float, float]:
+    """Return the normal deviates of sums of order_terms."""
+    z1, z2 = np.nan_to_num(ratio(np.array([last, first]), np.sqrt([last_variance, first_variance]))).tolist()
     return z1, z2
 
 
 def depends_on_outcomes(z1: float, z2: float) -> bool:
     """Return whether two deviates of order_statistics say so: at level .05 over both."""
     return bool(2 * ndtr(-max(abs(z1), abs(z2))) <= LEVEL / 2)
+
+
+def suggests_retries(z1: float, z2: float) -> bool:
+    """Return whether they say that attempts were made until they passed: the last too good, or the first too bad.
+
+    The other direction is no retry: logs that give only counts are often written with the passes first.
+    """
+    return depends_on_outcomes(max(z1, 0.0), min(z2, 0.0))
 
 
 def stopped_value(n: ArrayLike, c: ArrayLike, r: int, cap: int) -> Floats:

@@ -6,7 +6,7 @@ Metrics that depend on more are evaluated per problem, bucket by bucket, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial, reduce
 from itertools import count, takewhile
@@ -136,6 +136,15 @@ def sampling(models: Grouping) -> pl.DataFrame:
         is_adaptive = min(n) < max(n) and stops_after(np.repeat(n, problems), np.repeat(c, problems)) > 0
         labels.append("adaptive" if is_adaptive else "unknown" if min(n) < max(n) else "fixed")
     return rows.select(*MODEL, pl.Series("sampling", labels, pl.String))
+
+
+def mark_retried(models: pl.DataFrame, retried: Collection[tuple[str, ...]]) -> pl.DataFrame:
+    """Call the sampling of groups adaptive whose order of attempts suggests retries, where n differs."""
+    groups = pl.DataFrame(sorted(retried), schema=dict.fromkeys(MODEL, pl.String), orient="row")
+    marked = models.join(groups.with_columns(_retried=True), on=MODEL, how="left", maintain_order="left")
+    is_retried = pl.col("_retried").is_not_null() & (pl.col("sampling") == "unknown")
+    label = pl.when(is_retried).then(pl.lit("adaptive")).otherwise("sampling").alias("sampling")
+    return marked.with_columns(label).drop("_retried")
 
 
 def sampling_warnings(models: pl.DataFrame) -> list[str]:

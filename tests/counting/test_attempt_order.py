@@ -1,0 +1,76 @@
+"""Attempts that are made until they pass are found by their order, where they are numbered."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from conftest import ask, run
+from scorelake import metrics
+from scorelake.counting.attempt_order import add_sums, order_sums, retried_groups
+from scorelake.metrics.sampling import deviates
+from scorelake.schemas import KEYS
+
+SHAPES = {"Beta(.3, .7)": (0.3, 0.7), "Beta(2, 2)": (2, 2), "Beta(.5, 3)": (0.5, 3)}
+
+
+def problems_of(verdicts: NDArray[np.int64], words: int) -> pl.DataFrame:
+    """Problems of one model, from verdicts by problem and attempt number: 1 passed, 0 failed, -1 not made."""
+    bits = {}
+    for name, verdict in (("passed", 1), ("failed", 0), ("ungraded", -2)):
+        padded = np.zeros((len(verdicts), 64 * words), np.uint8)
+        padded[:, : verdicts.shape[1]] = verdicts == verdict
+        packed = np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+        bits |= {f"{name}_bits_{i}": np.ascontiguousarray(packed[:, i]) for i in range(words)}
+    keys = {key: "x" for key in KEYS if key != "problem_id"} | {"problem_id": [str(i) for i in range(len(verdicts))]}
+    return pl.DataFrame({**keys, **bits}).with_columns(pl.col(KEYS).cast(pl.Categorical))
+
+
+@pytest.mark.parametrize("words", [1, 3])
+def test_sums_are_those_of_the_verdicts_in_order(words: int) -> None:
+    rng = np.random.default_rng(words)
+    verdicts = rng.integers(0, 2, (200, 64 * words))
+    verdicts[rng.random(verdicts.shape) < rng.random((200, 1))] = -1  # numbers may have gaps
+    verdicts[0] = -1
+    verdicts[1] = 1
+    frame = problems_of(verdicts, words)
+    made = [row[row >= 0] for row in verdicts if (row >= 0).any()]
+    n, c, last = ([f(row) for row in made] for f in (len, sum, lambda row: row[-1]))
+    first = [row[: min(n)].sum() for row in made]
+    halves = [order_sums(part, frame.columns[len(KEYS) :], "error") for part in (frame, frame[:0])]
+    (sums,) = add_sums(halves).values()
+    assert deviates(*sums) == pytest.approx(metrics.order_statistics(n, c, min(n), first, last))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_retries_are_found_in_lakes_of_30_problems(shape: str) -> None:
+    """Attempts until a pass, at most 16; and numbers of attempts that do not depend on them."""
+    rng, found, false = np.random.default_rng(1), [], []
+    for _ in range(400):
+        verdicts = (rng.random((30, 16)) < rng.beta(*SHAPES[shape], (30, 1))).astype(np.int64)
+        passes_before = verdicts.cumsum(axis=1) - verdicts
+        n = rng.integers(4, 17, (30, 1))
+        for made, out in ((passes_before == 0, found), (np.arange(16) < n, false)):
+            frame = problems_of(np.where(made, verdicts, -1), 1)
+            out.append(bool(retried_groups([order_sums(frame, frame.columns[len(KEYS) :], "error")])))
+    assert np.mean(found) >= 0.9
+    assert np.mean(false) <= 0.06
+
+
+def test_retries_are_named_by_the_job(tmp_path: Path, out: Path) -> None:
+    """Up to three more attempts where the first four failed: counts alone do not show it."""
+    rng, rows = np.random.default_rng(3), []
+    for model in ("retried", "ragged", "passes first"):
+        for problem, rate in enumerate(rng.beta(1, 3, 80)):
+            verdicts = (rng.random(12) < rate).tolist()
+            more = next((i + 1 for i in range(4, 12) if verdicts[i]), 12)
+            n = (4 if sum(verdicts[:4]) > 1 else more) if model == "retried" else int(rng.integers(4, 13))
+            made = sorted(verdicts[:n], reverse=True) if model == "passes first" else verdicts[:n]
+            rows += [(model, f"p{problem}", i, passed) for i, passed in enumerate(made)]
+    frame = pl.DataFrame(rows, schema=["model", "problem_id", "attempt", "passed"], orient="row")
+    report = run(frame, out, metrics=["pass@1"])
+    labels = dict(ask(out, "SELECT DISTINCT model, sampling FROM model_summary"))
+    assert labels == {"retried": "adaptive", "ragged": "unknown", "passes first": "unknown"}
+    assert any("attempts of retried seem to stop" in text for text in report.warnings)
