@@ -65,6 +65,7 @@ def test_rewards_and_other_files(tmp_path: Path) -> None:
     columns = described(str(tmp_path), PATIENCE)["columns"]
     assert (columns["score"], columns["passed"]) == ("score_match", "")
     put(tmp_path / "other", pl.DataFrame({"model": "m", "task_id": "x", "success": [True]}))
+    put(tmp_path / "other", pl.DataFrame(SCOUT), "_hidden/a.parquet")
     assert described(str(tmp_path / "other"), PATIENCE) == {}
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     assert described(str(tmp_path), PATIENCE) == {}

@@ -54,7 +54,7 @@ def _first_file(location: str) -> str:
     if Path(location).is_file():
         return location if location.endswith(".parquet") else ""
     for folder, folders, names in os.walk(location):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         files = [name for name in names if name.endswith(".parquet") and not name.startswith(("_", "."))]
         if files:
             return os.path.join(folder, min(files))
