@@ -141,15 +141,20 @@ class RayEngine:
         Ray 2.60 ends the driver if a cancellation meets the result of its task ("Tried to complete task that was not
         pending"). So the last tasks, which still wait, are cancelled first, and the others get a moment to finish.
         """
-        running = 2 * self.at_once if refs else 0
-        for ref in reversed(refs[running:]):
+        left = _unfinished(refs, 0)
+        running = 2 * self.at_once if left else 0
+        for ref in reversed(left[running:]):
             ray.cancel(ref)
-        left = refs[:running]
+        left = left[:running]
         for timeout_s, force in ((0.3, False), (GRACE_S, True)):
-            left = ray.wait(left, num_returns=len(left), timeout=timeout_s)[1] if left else []
+            left = _unfinished(left, timeout_s)
             for ref in left:
                 with contextlib.suppress(Exception):
                     ray.cancel(ref, force=force)
+
+
+def _unfinished(refs: list[Any], timeout_s: float) -> list[Any]:
+    return ray.wait(refs, num_returns=len(refs), timeout=timeout_s)[1] if refs else []
 
 
 def _nodes() -> list[dict[str, float]]:
