@@ -141,10 +141,8 @@ def _walk(root: Path, out: str | None, left_out: list[tuple[str, str]]) -> Itera
             name = path.relative_to(root).as_posix() + "/" * is_folder
             refuse_table(name, str(root))
             target = path.resolve() if entry.is_symlink() else path
-            if entry.name.startswith(HIDDEN):
-                left_out.append((name, "its name starts with _ or ."))
-            elif not is_folder and not entry.name.lower().endswith(SUFFIXES):
-                left_out.append((name, "no Parquet file by its name"))
+            if (reason := _why_no_file(name)) is not None:
+                left_out.append((name, reason))
             elif entry.is_symlink() and not target.exists():
                 left_out.append((name, "a link to a missing file"))
             elif entry.is_symlink() and _is_listed(target, inside, is_folder):
@@ -160,13 +158,19 @@ def _walk(root: Path, out: str | None, left_out: list[tuple[str, str]]) -> Itera
                 left_out.append((name, "a link to a folder that is read already"))
 
 
+def _why_no_file(path: str) -> str | None:
+    """Return why a path is not part of a lake by its name, or None; folders end in a slash."""
+    if any(part.startswith(HIDDEN) for part in path.split("/")):
+        return "its name starts with _ or ."
+    return None if path.lower().endswith((*SUFFIXES, "/")) else "no Parquet file by its name"
+
+
 def _is_listed(target: Path, root: Path, is_folder: bool) -> bool:
     """Return whether the target of a link is part of the lake by itself; caches keep files in hidden folders."""
     if not target.is_relative_to(root):
         return False
-    parts = target.relative_to(root).parts
-    is_parquet = is_folder or target.name.lower().endswith(SUFFIXES)
-    return is_parquet and not any(part.startswith(HIDDEN) for part in parts)
+    path = target.relative_to(root).as_posix() + "/" * is_folder
+    return target == root or _why_no_file(path) is None
 
 
 def _without_repeats(files: list[File], left_out: list[tuple[str, str]]) -> Iterator[File]:
@@ -209,13 +213,10 @@ def _list_objects(url: str, storage: Storage, out: str | None) -> LakeListing:
         if key.startswith(tuple(outputs)):
             continue
         refuse_table(key, url)
-        *folders, name = key.split("/")
-        if not name:
+        if key.endswith("/"):
             continue
-        if any(part.startswith(HIDDEN) for part in (*folders, name)):
-            left_out.append((key, "its name starts with _ or ."))
-        elif not name.lower().endswith(SUFFIXES):
-            left_out.append((key, "no Parquet file by its name"))
+        if (reason := _why_no_file(key)) is not None:
+            left_out.append((key, reason))
         # Consoles create an empty object with a trailing slash for a folder, and the slash is not listed.
         elif each.size or store.find(key) is not None:
             files.append(each.as_file())
