@@ -83,7 +83,7 @@ class Paused:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # Ray starts slowly on a busy machine
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
