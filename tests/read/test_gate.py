@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import scorelake as sl
 from conftest import REPO, Cli, attempts, expand, put, run
@@ -96,6 +97,8 @@ def test_undecided_says_what_would_decide(lake: Path, out: Path) -> None:
     assert one.calibration is not None
     share, lo, hi = one.calibration["fail"]
     assert (one.calibration["splits"], lo <= share <= hi <= 0.05) == (400, True), "a model is not worse than itself"
+    wilson = binomtest(round(share * 400), 400).proportion_ci(method="wilson")
+    assert (lo, hi) == pytest.approx(tuple(wilson), abs=1e-12)
     kept = out / "calibration.json"
     for margin, entries in ((0.02, 1), (0.03, 2)):
         sl.gate(out, "base", "new", margin=margin)
