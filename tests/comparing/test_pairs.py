@@ -99,8 +99,8 @@ def test_a_blend_of_group_means_cannot_be_paired(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_too_few_problems_and_too_few_attempts(tmp_path: Path) -> None:
-    few = [*_model("a", [0] * 5), *_model("b", [1] * 5)]
-    few += [{**row, "benchmark": "c"} for row in (*_model("a", [0, 1] * 20), *_model("b", [1] * 10))]
+    few = [*_model("a", [0] * 5, benchmark="few"), *_model("b", [1] * 5, benchmark="few")]
+    few += [*_model("a", [0, 1] * 20, benchmark="differ"), *_model("b", [1] * 10, benchmark="differ")]
     differ, row = rows(scored(tmp_path / "few", few), "FROM comparison WHERE metric = 'pass@1' ORDER BY benchmark")
     assert row["claim"] == "not comparable: too few problems (5 in common, 20 needed)"
     assert differ["claim"] == "not comparable: problem sets differ (10 of 40 and 10 problems in common, 20 needed)"

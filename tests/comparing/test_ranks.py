@@ -120,7 +120,7 @@ def test_models_are_ranked_whatever_their_n_is(out: Path) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_ranges_claims_and_the_headline_come_from_one_rule(
     tmp_path_factory: pytest.TempPathFactory, seed: int

@@ -47,7 +47,7 @@ def test_forecasts_cover() -> None:
     covered = []
     for shape in ((0.3, 0.7), (0.5, 3), (2, 2)):
         true = 1 - np.prod((shape[1] + np.arange(16)) / (sum(shape) + np.arange(16)))
-        for _ in range(20):
+        for _ in range(10):
             c = rng.binomial(8, rng.beta(*shape, 100))
             _, lo, hi = metrics.forecast(np.full(100, 8), c, 16)
             covered.append(lo <= true <= hi)
