@@ -30,9 +30,9 @@ from scorelake.ingest.job import ingest
 from scorelake.lake.listing import listing
 
 HISTORIES, KILLS = int(os.environ.get("HISTORIES", "5")), int(os.environ.get("INGEST_KILLS", "3"))
-TABLES = [name for name in LAYOUTS if name.startswith("generic")]
-LOGS = [name for name in LAYOUTS if name not in TABLES]
-RUN_PER_ATTEMPT = ("harbor", "lm_eval", "swebench", "bfcl")
+TABLES = [name for name, layout in LAYOUTS.items() if layout.options == LAYOUTS["generic_csv"].options]
+LOGS = [name for name, layout in LAYOUTS.items() if layout.format != "generic"]
+RUN_PER_ATTEMPT = ("harbor", "lm_eval", "swebench", "bfcl", "lighteval")
 """The second attempts are a source of their own, and one that is deleted stays in the lake."""
 HAVE_IDS = ("inspect", "terminal_bench", "tau2", "lm_eval", "every_eval_ever")
 """Formats with an id of the run, by which a log is recognised that was moved and changed at once."""

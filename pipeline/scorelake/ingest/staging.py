@@ -207,7 +207,9 @@ def _to_record(row: AttemptRow, run: RunInfo, passes: Callable[[float], bool] | 
         if is_fixed and name == "model" and own is not None and len(run.named_models) < 4:
             run.named_models.add(str(own))
         record[name] = None if is_fixed or own is None else values.to_name(own, name)
-    for name in measures.keys() & {*MEASURES}:
+    for name in measures:
+        if name not in MEASURES:
+            continue
         number = values.to_number(measures[name], name)
         # A clock that was set back gives a negative time, which is no measurement.
         is_valid = number is None or name == "step" or 0 <= number <= _MAX_MEASURE
