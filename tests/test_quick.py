@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from conftest import FIXTURES, ask
+from layouts import LAYOUTS, TABLE
 
 VALUES = "SELECT model, round(value, 4) FROM leaderboard WHERE metric = 'pass@1' ORDER BY rank"
 pytestmark = pytest.mark.slow
@@ -47,6 +48,15 @@ def test_names_in_a_csv_survive(home: Path, cli: Any) -> None:
         ("007", 1),
         ("7", 0),
     ]
+
+
+def test_a_parquet_file_that_is_a_log_and_names_that_it_lacks(home: Path, cli: Any) -> None:
+    LAYOUTS["trl"].write(home / "trl", TABLE)
+    assert "no model in the file (give --model)" in cli("quick", "trl", cwd=home).stderr
+    assert cli("quick", "trl", "--model", "m", "--metric", "correct", cwd=home).returncode == 0
+    assert ask(home / "scorelake-out", VALUES) == [("m@step 7", 0.5)]
+    done = cli("quick", "table.parquet", "--model", "m", cwd=home)
+    assert (done.returncode, "these options are for logs" in done.stderr) == (2, True)
 
 
 def test_an_edited_config_is_kept(home: Path, cli: Any) -> None:

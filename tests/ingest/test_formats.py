@@ -671,7 +671,7 @@ def test_lighteval_metrics_are_chosen_and_torch_files_are_refused(tmp_path: Path
 
 def test_bfcl_result_files_in_a_tree_of_their_own(tmp_path: Path) -> None:
     path = write(tmp_path, "bfcl")
-    for name, folder in (("simple_score.json", "score"), ("simple_result.json", "result")):
+    for name, folder in (("simple_score.json", "score_2024"), ("simple_result.json", "result_2024")):
         new = tmp_path / "logs" / folder / "m" / name
         new.parent.mkdir(parents=True)
         path.with_name(name).rename(new)

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from scorelake import reporting
-from scorelake.cli.app import app
+from scorelake.cli.app import Names, app
 from scorelake.cli.lakes import CONFIG, GUARDED, find_config, load_settings, run_job, write_inferred_config
 from scorelake.errors import DataError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
@@ -17,6 +17,7 @@ from scorelake.storage.disk import is_remote, replace_text
 if TYPE_CHECKING:
     import polars as pl
 
+    from scorelake.ingest.contract import IngestOptions
     from scorelake.settings import Settings
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
@@ -27,6 +28,10 @@ def quick(
     context: typer.Context,
     sources: Annotated[list[str], Argument(help="Logs; a Parquet, CSV or JSON Lines file; or a lake.")],
     out: Annotated[str, Option(help="Output folder of the leaderboard and its page.")] = "scorelake-out",
+    model: Annotated[str | None, Option(help="Model, where a log names none.")] = None,
+    benchmark: Annotated[str | None, Option(help="Benchmark, where a log names none.")] = None,
+    metric: Annotated[Names, Option(help="Which of several metrics counts. Or TASK=METRIC. Repeatable.")] = None,
+    map: Annotated[Names, Option(help="Columns of any table, as for ingest. Repeatable.")] = None,  # noqa: A002
 ) -> None:
     """Score logs, a table of attempts, or a lake, with columns inferred; print the leaderboard and write its page.
 
@@ -40,7 +45,13 @@ def quick(
     def work(full: bool) -> int:
         with reporting.failures(output := reporting.CommandOutput(lake=lake, out=out)):
             if lake != sources[0]:
-                _make_lake(sources, lake)
+                from scorelake.ingest.contract import IngestOptions
+
+                names = {"model": model, "benchmark": benchmark, "metric": metric or [], "map": map or []}
+                _make_lake(sources, lake, IngestOptions.parse(**names))
+            elif model or benchmark or metric or map:
+                what = "a lake names its models and columns; these options are for logs"
+                raise UsageError(what, where=lake, hint="name them in its config: scorelake init")
             chosen = settings()
             from scorelake import pipeline
             from scorelake.page.build import build_page
@@ -64,13 +75,25 @@ def quick(
 
 def _is_lake(source: str) -> bool:
     """Return whether a source is read as it is: a Parquet file, a folder with some, or a table of a catalog."""
-    path = Path(source)
     if is_remote(source) or source.startswith(("iceberg:", "ducklake:")):
         return True
-    return path.suffix == ".parquet" or (path.is_dir() and next(path.rglob("*.parquet"), None) is not None)
+    path = Path(source)
+    file = path if path.suffix == ".parquet" else next(path.rglob("*.parquet"), None) if path.is_dir() else None
+    return file is not None and not _is_log(file)
 
 
-def _make_lake(sources: list[str], lake: str) -> None:
+def _is_log(path: Path) -> bool:
+    """Return whether a Parquet file is a log that ingest reads, and no attempts as they are."""
+    from scorelake.ingest.formats import FORMATS
+    from scorelake.ingest.json_stream import probe
+
+    try:
+        return any(format_.detect(probe(path)) for format_ in FORMATS.values())
+    except (DataError, OSError):
+        return False
+
+
+def _make_lake(sources: list[str], lake: str, options: IngestOptions) -> None:
     """Write the attempts of logs, or of one table, into a new lake."""
     if mixed := [source for source in sources if _is_lake(source)]:
         hint = "put Parquet files into one folder, and name the folder"
@@ -78,10 +101,10 @@ def _make_lake(sources: list[str], lake: str) -> None:
     from scorelake.ingest import discovery, job
     from scorelake.ingest.ingest_report import IngestReport
 
-    is_log = discovery.discover(sources, None, {}, Path(lake), IngestReport())
+    is_log = discovery.discover(sources, None, dict(options.map), Path(lake), IngestReport())
     if is_log or len(sources) > 1 or Path(sources[0]).suffix not in TABLES:
         with reporting.progress_bar() as progress:
-            report = job.ingest(sources, lake, progress=progress)
+            report = job.ingest(sources, lake, options=options, progress=progress)
         reporting.ingested(report, reporting.CommandOutput())
         return
     rows = _read_table(Path(sources[0]))

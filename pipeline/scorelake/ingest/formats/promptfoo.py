@@ -41,7 +41,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         named = {SUCCESS: row[SUCCESS]} | get_object(row, "namedScores")
         time = row["latencyMs"] / 1000 if isinstance(row.get("latencyMs"), int | float) else None
         template = row.get("promptId") or prompt.get("id") or prompt.get("label") or prompt.get("display")
-        metric = run.choose("metric", "", [SUCCESS, *named], order="the file: the verdict of a test")
+        metric = run.choose("metric", "", [SUCCESS, *named], order="the verdicts of a test")
         # A failed assertion also has a text in `error`.
         reason = row.get("failureReason", ERROR if row.get("error") and not row.get("gradingResult") else None)
         variables = row.get("vars") or test.get("vars") or {}
@@ -100,7 +100,7 @@ def read_deepeval(source: LogSource, options: IngestOptions, run: RunInfo) -> It
             continue
         metrics = {str(each["name"]): each for each in case.get("metricsData") or []}
         scores = [f"{name}.score" for name in metrics]
-        metric = run.choose("metric", "", [SUCCESS, *metrics, *scores], order="the file: the verdict of a test")
+        metric = run.choose("metric", "", [SUCCESS, *metrics, *scores], order="the verdicts of a test")
         name = metric.removesuffix(".score") if metric not in metrics else metric
         graded = case if metric == SUCCESS else metrics.get(name, {})
         value = graded.get(SUCCESS if metric == name else "score")

@@ -19,7 +19,7 @@ DETAILS = re.compile(r"details_(?P<task>.+)_(?P<time>\d{4}-\d\d-\d\dT\d\d-\d\d-\
 
 def in_tree(path: Path, tree: str, other: str) -> Path | None:
     """Return the folder of a path below another tree: reviews/m -> reports/m."""
-    parts = path.absolute().parent.parts
+    parts = path.parent.parts if tree in path.parent.parts else path.absolute().parent.parts
     at = max((i for i, part in enumerate(parts) if part == tree), default=None)
     return None if at is None else Path(*parts[:at], other, *parts[at + 1 :])
 
@@ -52,7 +52,7 @@ def read_evalscope(source: LogSource, options: IngestOptions, run: RunInfo) -> I
         values = get_object(score, "value")
         names = [*([score["main_score_name"]] if score.get("main_score_name") in values else []), *values]
         if names:
-            metric = run.choose("metric", str(run.benchmark), names, order="the review: the main score")
+            metric = run.choose("metric", str(run.benchmark), names, order="the scores of a review")
         ids = [review.get("group_id"), review.get("sample_id"), record["index"]]
         problem, value = (
             next(each for each in ids if each is not None),
