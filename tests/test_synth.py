@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from conftest import ask, run
 from scorelake import synth
 from scorelake.errors import UsageError
 
@@ -38,6 +39,19 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
         synth.write(tmp_path / name, synth.Plan(2, 10, 8, seed=seed))
     a, b, c = ([p.read_bytes() for p in sorted((tmp_path / x).rglob("*.parquet"))] for x in "abc")
     assert a == b != c
+
+
+@pytest.mark.parametrize("layout", ["clustered", "shuffled"])
+def test_checkpoints_and_costs(tmp_path: Path, layout: str) -> None:
+    """Every run learns; `scorelake score` reads its steps and costs."""
+    synth.write(tmp_path / "lake", synth.Plan(2, 60, 8, layout=layout, steps=6, costs=True))
+    run(tmp_path / "lake", tmp_path / "out", '[columns]\nstep = "step"\n[measures]\ncost_usd = {kind = "cost"}\n')
+    series = ask(tmp_path / "out", "SELECT model, step, value FROM series WHERE metric = 'pass@1' ORDER BY ALL")
+    assert [row[:2] for row in series] == [(m, 10 * i) for m in ("model-00", "model-01") for i in range(1, 7)]
+    for values in ([row[2] for row in series[:6]], [row[2] for row in series[6:]]):
+        assert values[0] < values[2] < max(values[3:])
+    (spent,) = ask(tmp_path / "out", "SELECT sum(total + ungraded_total) FROM measure_summary WHERE subject IS NULL")
+    assert spent == (pytest.approx(read(tmp_path / "lake")["cost_usd"].sum()),)
 
 
 def test_refusals(tmp_path: Path) -> None:

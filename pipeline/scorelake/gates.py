@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.special import stdtrit
 
 from scorelake.counting.merge import Merged
 from scorelake.counting.partials import Partial, benchmark_kinds
 from scorelake.errors import DataError, UsageError, listed
 from scorelake.metrics import parse
 from scorelake.metrics.significance import verdicts
-from scorelake.schemas import CHANGE, GATE, MODEL, MODEL_PAIR, MODEL_SUMMARY, TEXT
+from scorelake.schemas import CHANGE, GATE, KEYS, MODEL, MODEL_PAIR, MODEL_SUMMARY, TEXT
 from scorelake.scoring.choose import is_default
-from scorelake.scoring.survey import Survey
-from scorelake.settings import GateRule, Gates, Settings
+from scorelake.scoring.survey import FOLDER, Survey, bucket_paths
+from scorelake.settings import GateRule, Settings
 from scorelake.text import plural, score_name
 
 HUGE = 1e100
@@ -116,9 +118,12 @@ def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, set
         raise DataError(f"the leaderboard would lose {what}", hint=hint)
 
 
-def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+def check(
+    settings: Settings, run: dict[str, Any], tables: Mapping[str, pl.DataFrame], before: Path, now: Path
+) -> pl.DataFrame:
     """Return the verdicts about single models; raise with every gate that failed, and its evidence."""
-    failed = []
+    # `before` and `now` are the folders of the previous snapshot and of this one
+    gates, failed = settings.gates, _dearer(before, now, settings)
     for key, column, of in _SHARES:
         share, limit = run[column] / max(1, run[of]), getattr(gates, key)
         if share > limit:
@@ -149,6 +154,31 @@ def check(gates: Gates, run: dict[str, Any], tables: Mapping[str, pl.DataFrame])
         hint = "the published version is unchanged; fix the lake, or change [gates]"
         raise DataError(f"{plural(len(failed), 'gate')} failed:\n  " + "\n  ".join(failed[:20]), hint=hint)
     return GATE.check(pl.concat(decided))
+
+
+def _dearer(before: Path, now: Path, settings: Settings) -> list[str]:
+    """Return which models pay more than in another snapshot, beyond chance, by more than [gates] max_cost_rise."""
+    limit, failed = settings.gates.max_cost_rise, list[str]()
+    if limit is None or not bucket_paths(before / FOLDER):
+        return []
+    sides = [pl.scan_parquet(bucket_paths(snapshot / FOLDER), glob=False) for snapshot in (before, now)]
+    for name in settings.measures:
+        if not all(f"{name}_count" in side.collect_schema() for side in sides):
+            continue
+        cost = pl.col(f"{name}_sum") / pl.col(f"{name}_count")
+        one, two = (side.filter(pl.col(f"{name}_count") > 0).select(*KEYS, cost=cost) for side in sides)
+        rise = pl.col("cost_now") - pl.col("cost")  # paired by problem
+        rows = (
+            one.join(two, on=KEYS, suffix="_now").group_by(MODEL)
+            .agg(pl.col("cost", "cost_now").mean(), se=rise.std() / pl.len().sqrt(), units=pl.len())
+            .sort(MODEL).collect()
+        )  # fmt: skip
+        t = pl.Series(stdtrit(rows["units"].to_numpy() - 1.0, (1 + settings.uncertainty.confidence) / 2))
+        least = (rise - t * pl.col("se")) / pl.col("cost")
+        for row in rows.with_columns(least=least).filter(pl.col("least") > limit).rows(named=True):
+            rose = f"rose from {row['cost']:.4g} to {row['cost_now']:.4g}, by {row['least']:.1%} or more"
+            failed.append(f"max_cost_rise: {score_name(row)}: {name} per attempt {rose}, allowed {limit:.1%}")
+    return failed
 
 
 def _since_previous(rule: GateRule, tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

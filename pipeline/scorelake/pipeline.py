@@ -148,7 +148,7 @@ def _run_stages(
     run |= {name: size[name] for name in ("models", "problems")}
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
-    tables[GATE.name] = gates.check(settings.gates, run, tables)
+    tables[GATE.name] = gates.check(settings, run, tables, space.out.snapshots / changed.since, space.staged)
     pooled = pooled_in_lake(plan.lake, settings, quarantine)
     warnings += [*pooled, *merged.warnings, *metric_warnings, *changed.warnings()]
 

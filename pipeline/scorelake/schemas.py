@@ -335,8 +335,12 @@ _MEASURED: Columns = {**shared(*MODEL), "measure": (TEXT, "Name of the measure i
 _PAID_PROBLEMS: Columns = {"problems": (INT, "Problems with a graded attempt that has the measure")}
 MEASURE_SUMMARY = Table(
     "measure_summary",
-    "What attempts cost, by model and measure; only with [measures].",
-    **_MEASURED,
+    "What attempts cost, by model and measure, also of each subject (if several) and slice; only with [measures].",
+    **shared("benchmark"),
+    subject=(TEXT, "Subject; null for all of them"),
+    slice=(TEXT, "Carried column by which the problems are sliced; null for all problems"),
+    slice_value=(TEXT, "Value of that column"),
+    **{name: column for name, column in _MEASURED.items() if name != "benchmark"},
     value=(REAL, "Mean over problems of the mean per graded attempt"),
     **_ends("value"),
     per_pass=(REAL, "Sum over graded attempts per passed attempt; null if none passed"),
@@ -379,7 +383,20 @@ FRONTIER = Table(
     front_by_value=(FLAG, "No other model has a score as high and a cost as low, one of them better"),
     p_front=(REAL, "Share of bootstrap resamples in which front_by_value holds"),
 )
-MEASURE_TABLES = (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER)
+MEASURE_PAIR = Table(
+    "measure_pair",
+    "What two models cost on the problems that both attempted, paired by problem; only with [measures].",
+    **shared("benchmark", "protocol"),
+    measure=_MEASURED["measure"],
+    model_a=(TEXT, "First model (A)"),
+    model_b=(TEXT, "Second model (B)"),
+    problems=(INT, "Problems attempted by both, with the measure"),
+    lift=(REAL, "Mean cost of B minus mean cost of A on those problems"),
+    **_ends("lift", " (paired bootstrap over problems)", "lift_lo", "lift_hi"),
+    lift_per=(REAL, "Lift in pass@1 per unit of lift in cost; null where the interval of the latter contains 0"),
+    **_ends("lift_per", " (bootstrap over problems)", "lift_per_lo", "lift_per_hi"),
+)
+MEASURE_TABLES = (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER, MEASURE_PAIR)
 ESTIMATES = (ADJUSTED, FORECAST)
 SERIES = Table(
     "series",

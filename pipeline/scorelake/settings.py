@@ -151,6 +151,7 @@ class Gates(Part):
     min_model_problems: int = Field(0, ge=0)
     min_model_attempts: int = Field(0, ge=0)
     max_fall: float | None = Field(None, ge=0)
+    max_cost_rise: float | None = Field(None, ge=0)  # of any measure per attempt, as a share
     metric: str = "pass@1"
     rule: tuple[GateRule, ...] = ()
 
@@ -333,6 +334,8 @@ class Settings(Part):
 
     @model_validator(mode="after")
     def _slices_are_free(self) -> Settings:
+        if self.gates.max_cost_rise is not None and not self.measures:
+            raise ValueError("[gates] max_cost_rise needs [measures]")
         _free(self.carried)
         _free((*self.carried, *(f"{name}_{end}" for name in self.measures for end in MEASURE_COLUMNS)))
         return self

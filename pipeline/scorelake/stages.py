@@ -44,7 +44,7 @@ from scorelake.schemas import (
 )
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
-from scorelake.scoring.measures import measure_tables
+from scorelake.scoring.measures import measure_tables, missing_measures
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.series import series_tables, without_earlier_points
 from scorelake.scoring.summaries import (
@@ -278,7 +278,8 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     tables[MODEL_SUMMARY.name] = models
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
-    return tables, warnings + sampling_warnings(models) + subject_warnings(tables[SUBJECT_SUMMARY.name], settings)
+    warnings += [*sampling_warnings(models), *subject_warnings(tables[SUBJECT_SUMMARY.name], settings)]
+    return tables, warnings + missing_measures(tables)
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:

@@ -41,12 +41,15 @@ class Plan:
     rewards: bool = False
     files: int | None = None
     """Number of files; by default one per model (clustered) or one per two million attempts (shuffled)."""
+    steps: int = 0
+    """Checkpoints of each model, 10 training steps apart: they learn fast, then slowly, and forget a little."""
+    costs: bool = False
 
 
 def write(lake: Path, plan: Plan) -> int:
     """Write the lake and return its number of attempts; an existing folder must be empty."""
-    if min(plan.models, plan.problems, plan.attempts) < 1:
-        raise UsageError("models, problems and attempts must be at least 1")
+    if min(plan.models, plan.problems, plan.attempts) < 1 or plan.steps < 0:
+        raise UsageError("models, problems and attempts must be at least 1, steps at least 0")
     if not (1 <= plan.subjects <= len(SUBJECTS)) or not (0 <= plan.ungraded < 1):
         raise UsageError(f"subjects must be 1 to {len(SUBJECTS)}, ungraded a share below 1")
     if lake.exists() and any(lake.iterdir()):
@@ -79,9 +82,13 @@ class _Generator:
         rate = np.clip(rng.beta(0.9, 0.9, plan.problems), 0.002, 0.998)
         self.problem: Floats = logit(rate) + easiness
         self.level: Ints = np.digitize(-self.problem, np.quantile(-self.problem, [1 / 3, 2 / 3]))
-        self.strength: Floats = np.sort(rng.normal(0, 1.0, plan.models))[::-1].copy()
+        strength = np.sort(rng.normal(0, 1.0, plan.models))[::-1]
+        time = np.arange(1, plan.steps + 1) / max(plan.steps, 1) if plan.steps else np.ones(1)
+        learned = 2 * (1 - (1 - time) ** 2) - 3 * np.maximum(time - 0.8, 0) - 1.4 if plan.steps else np.zeros(1)
+        self.strength: Floats = (strength[:, None] + learned).ravel()  # of each point: a model, or one of its steps
+        self.points = self.strength.size
         low = max(1, plan.attempts // 2) if plan.ragged else plan.attempts
-        n = rng.integers(low, plan.attempts + 1, plan.models * plan.problems)
+        n = rng.integers(low, plan.attempts + 1, self.points * plan.problems)
         self.start: Ints = np.concatenate([[0], np.cumsum(n)])
         self.total = int(self.start[-1])
         self.names = pa.array([f"problem-{i:06d}" for i in range(plan.problems)])
@@ -90,12 +97,13 @@ class _Generator:
         """Yield the path of each file and the indices of its attempts, in chunks."""
         plan = self.plan
         if plan.layout == "clustered":
-            parts = max(1, (plan.files or plan.models) // plan.models)
-            for m in range(plan.models):
+            parts = max(1, (plan.files or self.points) // self.points)
+            for m in range(self.points):
                 edges = np.linspace(m * plan.problems, (m + 1) * plan.problems, parts + 1).astype(int)
                 for i in range(parts):
                     low, high = int(self.start[edges[i]]), int(self.start[edges[i + 1]])
-                    yield f"model={model_name(m)}/part-{i}.parquet", _chunks(low, high)
+                    folder = f"model={self.model(m)}" + (f"/step={self.step(m)}" if plan.steps else "")
+                    yield f"{folder}/part-{i}.parquet", _chunks(low, high)
             return
         parts = plan.files or max(1, -(-self.total // (2 * ROWS)))
         step = _stride(self.total, self.plan.seed)
@@ -115,26 +123,33 @@ class _Generator:
         pair[order] = np.searchsorted(self.start, attempt[order], side="right") - 1  # in order: many times faster
         m, p = pair // plan.problems, pair % plan.problems
         ability = self.strength[m] + self.problem[p]
-        is_ungraded = rng.random(attempt.size) < plan.ungraded
+        is_ungraded, passed = rng.random(attempt.size) < plan.ungraded, rng.random(attempt.size) < expit(ability)
         columns = {
             "benchmark": _dictionary(np.zeros(attempt.size, dtype=np.int32), ["synth"]),
             "subject": _dictionary(self.subject[p], list(SUBJECTS[: plan.subjects])),
             "problem_id": self.names.take(p),
             "attempt": pa.array((attempt - self.start[pair]).astype(np.int32)),
-            "passed": pa.array(rng.random(attempt.size) < expit(ability), mask=is_ungraded),
+            "passed": pa.array(passed, mask=is_ungraded),
             "difficulty": _dictionary(self.level[p], list(LEVELS)),
         }
         if plan.rewards:
             score = np.round(expit(ability + rng.normal(0, 1, attempt.size)), 3)
             columns["score"] = pa.array(score, mask=is_ungraded)
+        if plan.costs:  # hard problems and failed attempts are dearer
+            cost = 0.01 * np.exp(-0.3 * self.problem[p] + rng.normal(0, 0.5, attempt.size)) * (1.5 - passed)
+            columns["cost_usd"] = pa.array(np.round(cost, 6))
         if plan.layout == "shuffled":
-            columns = {"model": _dictionary(m, [model_name(i) for i in range(plan.models)]), **columns}
+            named = {"model": _dictionary(m, [self.model(i) for i in range(self.points)])}
+            columns = named | ({"step": pa.array(self.step(m))} if plan.steps else {}) | columns
         return pa.table(columns)
 
+    def model(self, point: int) -> str:
+        """Return the name of the model of a point; strength falls with its number."""
+        return f"model-{point // max(self.plan.steps, 1):02d}"
 
-def model_name(m: int) -> str:
-    """Return the name of the m-th model; strength falls with m."""
-    return f"model-{m:02d}"
+    def step(self, point: Any) -> Any:
+        """Return the training step of points."""
+        return 10 * (point % max(self.plan.steps, 1) + 1)
 
 
 def _dictionary(code: Ints, names: list[str]) -> pa.Array[Any]:

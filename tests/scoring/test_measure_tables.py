@@ -6,8 +6,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from conftest import ask, attempts, run, snapshot
+from scorelake.errors import DataError, UsageError
+from scorelake.read.export import write
+from scorelake.read.session import reading
+from scorelake.settings import load
 
 CONFIG = '[measures]\nusd = {kind = "cost"}\n'
 
@@ -19,7 +24,8 @@ def frame(seed: int, price: float, rate: float, model: str) -> pl.DataFrame:
     usd = np.where(passed, 0.5, 1) * rng.exponential(price, 120).round(6)
     return attempts(
         model=model, problem_id=np.repeat(np.arange(30), 4).tolist(), attempt=[*range(4)] * 30,
-        passed=passed.tolist(), usd=usd.tolist(),
+        passed=passed.tolist(), usd=usd.tolist(), subject=np.repeat(["x", "y", "y"], 40).tolist(),
+        half=np.repeat(["a", "b", None] * 10, 4).tolist(),
     )  # fmt: skip
 
 
@@ -31,20 +37,23 @@ def lake() -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def out(lake: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measures") / "out"
-    run(lake, folder, CONFIG)
+    run(lake, folder, CONFIG, by=("half",))
     return folder
 
 
 def test_totals_and_costs_of_a_pass(out: Path, lake: pl.DataFrame) -> None:
-    rows = ask(out, "SELECT model, value, lo, hi, per_pass, per_pass_lo, per_pass_hi, total FROM measure_summary")
-    assert len(rows) == 3
-    for model, value, lo, hi, per_pass, per_lo, per_hi, total in rows:
-        mine = lake.filter(pl.col("model") == model)
+    """Of each model, and of its subjects and slices."""
+    columns = "subject, slice, slice_value, value, lo, hi, per_pass, per_pass_lo, per_pass_hi, total"
+    rows = ask(out, f"SELECT model, {columns} FROM measure_summary")
+    assert len(rows) == 3 * (1 + 2 + 3)
+    for model, subject, by, half, value, lo, hi, per_pass, per_lo, per_hi, total in rows:
+        mine = lake.filter(model=model) if subject is None else lake.filter(model=model, subject=subject)
+        mine = mine.filter(pl.col("half").eq_missing(pl.lit(half))) if by else mine
         assert total == pytest.approx(mine["usd"].sum(), rel=1e-12)
         assert per_pass == pytest.approx(mine["usd"].sum() / mine["passed"].sum(), rel=1e-12)
         assert value == pytest.approx(mine["usd"].mean(), rel=1e-12)  # four attempts each
         assert lo < value < hi
-        assert per_lo < per_pass < per_hi
+        assert per_lo < per_pass < (per_hi or np.inf)  # few problems: no upper end
 
 
 def test_the_cost_curve_is_the_mean_over_all_orders(out: Path, lake: pl.DataFrame) -> None:
@@ -75,6 +84,62 @@ def test_the_frontier(out: Path) -> None:
     assert [row[:3] for row in rows] == [("cheap", True, True), ("good", True, True), ("poor", False, False)]
     assert rows[1][3] > 0.95
     assert rows[2][3] < 0.05
+
+
+def test_pairs_are_compared_by_what_they_cost(out: Path, lake: pl.DataFrame) -> None:
+    """Paired by problem; what B gains per dollar is null where the interval of the cost contains 0."""
+    costs = "lift_usd, lift_lo_usd, lift_hi_usd, lift_per_usd, lift_per_lo_usd, lift_per_hi_usd"
+    found = {
+        (a, b): rest
+        for a, b, *rest in ask(out, f"SELECT model_a, model_b, lift, {costs} FROM pair WHERE metric = 'pass@1'")
+    }
+    assert len(found) == 6
+    means = lake.group_by("model", "problem_id").agg(pl.col("passed", "usd").mean()).sort("problem_id")
+    for (a, b), (gain, lift, lo, hi, per_usd, per_lo, per_hi) in found.items():
+        d = means.filter(model=b)["usd"] - means.filter(model=a)["usd"]
+        assert lift == pytest.approx(d.mean(), rel=1e-12)
+        test = stats.ttest_1samp(d.to_numpy(), 0).confidence_interval()
+        assert (lo, hi) == pytest.approx(tuple(test), abs=0.15 * (hi - lo)), "close to the interval of t"
+        assert (per_usd is None) == (lo <= 0 <= hi)
+        if per_usd is not None:
+            assert per_usd == pytest.approx(gain / lift, rel=1e-12)
+            assert per_lo < per_usd < per_hi
+        mirrored = [-lift, -hi, -lo, per_usd, per_lo, per_hi]
+        assert found[b, a][1:] == [each and pytest.approx(each, rel=1e-12) for each in mirrored]
+    assert ask(out, f"SELECT {costs} FROM comparison WHERE metric = 'pass@1' AND model_b = 'poor'") == (
+        [tuple(found[a, "poor"][1:]) for a in ("cheap", "good")]
+    )
+    others = ask(out, "SELECT count(lift_usd), count(*) > 0 FROM pair WHERE metric <> 'pass@1'")
+    assert others == [(0, True)], "of pass@1 alone"
+    ((total,),) = ask(out, "SELECT sum(usd_sum) FROM problem_counts")
+    assert total == pytest.approx(lake["usd"].sum(), rel=1e-12)
+
+
+def test_a_run_that_costs_too_much_is_not_published(lake: pl.DataFrame, tmp_path: Path) -> None:
+    config = CONFIG + "[gates]\nmax_cost_rise = 0.1\n"
+    run(lake, tmp_path / "out", config)
+    dearer = pl.when(pl.col("model") == "good").then(pl.col("usd") * 1.5).otherwise("usd").round(9)
+    with pytest.raises(
+        DataError, match=r"default / good: usd per attempt rose from 0.0\d+ to 0.\d+, by 4\d\.\d% or more"
+    ):
+        run(lake.with_columns(usd=dearer), tmp_path / "out", config)
+    assert run(lake.with_columns(usd=pl.col("usd") * 1.05), tmp_path / "out", config).status == "published"
+    with pytest.raises(UsageError, match="max_cost_rise needs"):
+        load(**{"gates.max_cost_rise": 0.1})
+
+
+def test_attempts_without_a_measure_are_named(lake: pl.DataFrame, tmp_path: Path) -> None:
+    unpaid = pl.when((pl.col("model") == "poor") | (pl.int_range(pl.len()) == 5)).then(None).otherwise("usd")
+    done = run(lake.with_columns(usd=unpaid), tmp_path / "out", CONFIG)
+    assert "usd: 121 of 360 graded attempts without a value" in done.warnings
+
+
+def test_the_tables_are_exported(out: Path, tmp_path: Path) -> None:
+    with reading(str(out)) as folder:
+        paths = [path for kind in ("csv", "parquet", "xlsx") for path in write(folder, tmp_path / kind, kind)]
+    assert {"measure_pair.csv", "cost_curve.parquet", "leaderboard.xlsx"} <= {path.name for path in paths}
+    exported = pl.read_parquet(tmp_path / "parquet" / "measure_summary.parquet")
+    assert exported.height == 18
 
 
 def test_without_measures_there_are_no_such_tables(lake: pl.DataFrame, tmp_path: Path) -> None:

@@ -189,13 +189,16 @@ def synth(
     ungraded: Annotated[float, Option(help="Share of attempts without a verdict.")] = 0.01,
     rewards: Annotated[bool, Option("--rewards", help="Also a continuous score per attempt.")] = False,
     files: Annotated[int | None, Option(help="Number of files.")] = None,
+    steps: Annotated[int, Option(help="Checkpoints of each model, in the column step.")] = 0,
+    costs: Annotated[bool, Option("--costs", help="Also the column cost_usd.")] = False,
 ) -> None:
     """Generate a realistic lake for experiments."""
     from scorelake import synth as maker
 
     if str(lake).startswith(("s3:/", "gs:/", "az:/")):
         raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
-    plan = maker.Plan(models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files)
+    shape = models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files, steps, costs
+    plan = maker.Plan(*shape)
     total = maker.write(lake, plan)
     reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
 

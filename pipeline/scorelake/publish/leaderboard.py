@@ -22,8 +22,9 @@ from scorelake import schemas
 from scorelake.publish import views
 from scorelake.publish.runs import RunHistory
 from scorelake.publish.snapshot import problem_files
-from scorelake.publish.views import BOARD, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY
+from scorelake.publish.views import BOARD, PAIR_MEASURE, PROBLEM_COUNT, PROBLEM_GROUP, PROBLEM_NAME, PROTOCOL_KEY
 from scorelake.schemas import GROUP, PROBLEM_COUNTS, PROBLEM_HISTOGRAM, PROBLEM_SCORE, Table
+from scorelake.settings import MEASURE_COLUMNS
 from scorelake.storage.disk import literal
 from scorelake.text import protocol_label
 from scorelake.version import __version__
@@ -86,6 +87,7 @@ def _load_tables(
     measures = [table for table in schemas.MEASURE_TABLES if (snapshot / f"{table.name}.parquet").exists()]
     for table in (*schemas.SNAPSHOT, schemas.COUNT_SCORE, *schemas.EVIDENCE, *measures):
         _load(db, table, table.read(snapshot))
+    _load(db, PAIR_MEASURE, pair_measures(schemas.MEASURE_PAIR.read(snapshot)))
     groups = PROBLEM_HISTOGRAM.read(snapshot).select(GROUP).unique().sort(GROUP)
     _load(db, PROBLEM_GROUP, groups.with_row_index("_group"))
     _load_problems(db, snapshot, external)
@@ -135,7 +137,7 @@ def _keyed(columns: Sequence[str], files: str, external: bool) -> str:
 
 
 def _load(db: duckdb.DuckDBPyConnection, table: Table, frame: pl.DataFrame) -> None:
-    table.check(frame.select(*table.columns))
+    table.check(frame.select(*table.columns))  # there may be more, named by users
     db.register("frame", frame)
     db.execute(f"CREATE TABLE {qualified(table)} AS FROM frame")
     db.unregister("frame")
@@ -145,7 +147,7 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
     """Comment every table, view, macro and column; columns without a description are named by users."""
     view_names = {name for (name,) in db.execute("SELECT view_name FROM duckdb_views()").fetchall()}
     present = {name for (name,) in db.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    measures = (table for table in schemas.MEASURE_TABLES if table.name in present)
+    measures = [table for table in schemas.MEASURE_TABLES if table.name in present]
     described = {qualified(table): table for table in (*views.PUBLIC, *views.SOURCES, *measures)}
     statements = [
         f"COMMENT ON {'VIEW' if table.name in view_names else 'TABLE'} {name} IS {text_literal(table.about)};"
@@ -157,9 +159,22 @@ def _add_comments(db: duckdb.DuckDBPyConnection) -> None:
         name = f"{schema}.{table_name}"
         own = described[name].columns | schemas.EARLIER_COUNTS
         by_user = "Protocol column" if table_name.startswith("protocol") else "Carried column of the lake"
+        if table_name in ("comparison", "pair", "pair_measure"):
+            by_user = "Lift of a measure, or of pass@1 per unit of it (see measure_pair); null for other metrics"
+        elif measures and column.endswith(MEASURE_COLUMNS):
+            by_user = "Sums of a measure over graded, passed_ and ungraded_ attempts"
         about = own[column][1] if column in own else by_user
         statements.append(f"COMMENT ON COLUMN {name}.{identifier(column)} IS {text_literal(about)};")
     db.execute("".join(statements))
+
+
+def pair_measures(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return columns such as lift_cost_usd for every measure, in both orders of two models; of pass@1 alone."""
+    swapped = {"model_a": "model_b", "model_b": "model_a", "lift_lo": "lift_hi", "lift_hi": "lift_lo"}
+    other = pairs.rename(swapped).with_columns(-pl.col("lift", "lift_lo", "lift_hi") + 0.0).select(pairs.columns)
+    index, values = ["benchmark", "protocol", "model_a", "model_b"], pairs.columns[-6:]
+    wide = pl.concat([pairs, other]).pivot("measure", index=index, values=values)
+    return wide.with_columns(metric=pl.lit("pass@1"))
 
 
 def protocol_table(protocols: Sequence[str]) -> pl.DataFrame:

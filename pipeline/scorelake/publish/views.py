@@ -23,6 +23,11 @@ PROTOCOL_KEY = Table(
     _grader=(TEXT, "Grader, if a protocol key names one"),
     _other=(TEXT, "Remaining protocol settings"),
 )
+PAIR_MEASURE = Table(
+    "pair_measure",
+    "What two models cost, with columns per measure; part of comparison and pair.",
+    **{name: schemas.MODEL_PAIR.columns[name] for name in ("benchmark", "protocol", "metric", "model_a", "model_b")},
+)
 BOARD = Table(
     "board",
     "The run in this file and the versions that built it.",
@@ -128,7 +133,7 @@ MACROS = {
 }
 SOURCES = (
     *(PROBLEM_GROUP, PROBLEM_NAME, PROBLEM_COUNT, schemas.PROBLEM_SCORE, schemas.COUNT_SCORE),
-    *(PROTOCOL_KEY, schemas.RECORD, BOARD, *schemas.EVIDENCE),
+    *(PROTOCOL_KEY, PAIR_MEASURE, schemas.RECORD, BOARD, *schemas.EVIDENCE),
 )
 """Tables that only the views read, in the schema `source`: listings have it after `main`."""
 PUBLIC = (*schemas.SNAPSHOT, schemas.RUN, schemas.SETTING, schemas.QUARANTINE, schemas.HISTORY, *VIEWS)

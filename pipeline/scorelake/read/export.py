@@ -17,6 +17,7 @@ from scorelake.read.board import BoardRows, Facts, Line, Reader, facts, opened
 from scorelake.read.format import labels
 from scorelake.read.sentences import title, verdict
 from scorelake.read.session import Rows, to_csv
+from scorelake.schemas import MEASURE_TABLES
 from scorelake.storage.disk import atomic_replace, replace_text, temp_path
 from scorelake.text import escape_controls
 
@@ -70,9 +71,11 @@ def write(folder: Path, out: Path, kind: str) -> list[Path]:
         published = facts(read)
         if kind == "eee":
             return _write_every_eval_ever(read, published, out)
+        present = read.names("table_name", "information_schema.tables")
+        queries = TABLES | {t.name: f"FROM {t.name} ORDER BY ALL" for t in MEASURE_TABLES if t.name in present}
         if kind == "parquet":
-            return _write_parquet(read, published, out)
-        tables = {name: _table(read, published, name) for name in TABLES}
+            return _write_parquet(read, published, out, queries)
+        tables = {name: _table(read, published, sql) for name, sql in queries.items()}
         runs = read.table("FROM run ORDER BY number")
     if kind == "xlsx":
         _write_workbook(out / "leaderboard.xlsx", published, tables, runs)
@@ -91,16 +94,16 @@ def _write_json(path: Path, value: Any) -> None:
     replace_text(path, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
-def _write_parquet(read: Reader, published: Facts, out: Path) -> list[Path]:
+def _write_parquet(read: Reader, published: Facts, out: Path, queries: dict[str, str]) -> list[Path]:
     """Write every table with the same columns and types whatever the lake is, and schema.json, which describes them.
 
-    Only carried columns and, in protocols.parquet, protocol keys depend on the lake.
+    Only measures, carried columns and, in protocols.parquet, protocol keys depend on the lake.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415  (only Parquet needs it)
 
     comments = dict(read.rows(_COMMENTS))
     described = dict[str, dict[str, Any]]()
-    for name, sql in (TABLES | {"protocols": "FROM protocol ORDER BY protocol"}).items():
+    for name, sql in (queries | {"protocols": "FROM protocol ORDER BY protocol"}).items():
         table = read.arrow(sql, _parameters(sql, published))
         temporary = temp_path(out / f"{name}.parquet")
         pq.write_table(table, temporary)
@@ -187,9 +190,9 @@ def _parameters(sql: str, published: Facts) -> dict[str, Any]:
     return {"run": published.run["run_id"], "time": published.run["started"]} if "$run" in sql else {}
 
 
-def _table(read: Reader, published: Facts, name: str) -> Sheet:
+def _table(read: Reader, published: Facts, sql: str) -> Sheet:
     """Return columns and rows of a table, with one column per protocol key."""
-    columns, rows = read.table(TABLES[name], _parameters(TABLES[name], published))
+    columns, rows = read.table(sql, _parameters(sql, published))
     if "protocol" not in columns:
         return columns, rows
     i = columns.index("protocol")
@@ -208,7 +211,8 @@ def _write_workbook(path: Path, published: Facts, tables: dict[str, Sheet], runs
     """
     import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415  (loads slowly)
 
-    for name in SHEETS:
+    sheets = [name for name in tables if name in SHEETS or name in [table.name for table in MEASURE_TABLES]]
+    for name in sheets:
         if (count := len(tables[name][1])) > MAX_ROWS:
             hint = "--format csv or parquet has all"
             raise UsageError(f"{name} has {count:,} rows, a sheet holds {MAX_ROWS:,}", hint=hint)
@@ -217,8 +221,8 @@ def _write_workbook(path: Path, published: Facts, tables: dict[str, Sheet], runs
     with xlsxwriter.Workbook(str(temporary), options | {"remove_timezone": True}) as book:
         book.set_properties({"title": "scorelake leaderboard", "created": published.run["started"]})
         _add_readme(book, published)
-        for name in SHEETS:
-            _add_sheet(book, name.capitalize(), *tables[name])
+        for name in sheets:
+            _add_sheet(book, name.replace("_", " ").capitalize(), *tables[name])
         _add_sheet(book, "Run", *runs)
         _add_chart(book, published, *tables["curves"])
     atomic_replace(temporary, path)

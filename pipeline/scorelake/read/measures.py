@@ -14,8 +14,13 @@ FROM measure_summary AS m
 LEFT JOIN protocol USING (protocol)
 LEFT JOIN frontier AS f USING (benchmark, protocol, model, measure)
 LEFT JOIN (FROM cost_curve WHERE k = 1) AS c USING (benchmark, protocol, model, measure)
-WHERE $measure IS NULL OR measure = $measure
+WHERE m.subject IS NULL AND m.slice IS NULL AND ($measure IS NULL OR measure = $measure)
+    AND m.model IN (SELECT model FROM leaderboard)  -- of a series, the last point
 ORDER BY m.benchmark, m.protocol, m.measure, score DESC NULLS LAST, m.value, m.model
+"""
+_LIFTS = """
+SELECT benchmark, protocol, measure, if(model_b = $2, [lift, lift_lo, lift_hi], [-lift, -lift_hi, -lift_lo])
+FROM measure_pair WHERE (model_a, model_b) IN (($1, $2), ($2, $1))
 """
 FRONTIER = (
     "Frontier: no other model is better and cheaper, both beyond chance (in brackets: share of resamples in which no "
@@ -47,11 +52,14 @@ def compare_costs(read: Reader, a: str, b: str) -> dict[tuple[str, str], str]:
     """Return what two models cost, by benchmark and label of the protocol; empty without measures."""
     rows, out = read_costs(read), dict[tuple[str, str], str]()
     costs = {(row["benchmark"], row["label"], row["measure"], row["model"]): row for row in rows}
+    lifts = {tuple(key): ends for *key, ends in read.rows(_LIFTS, a, b)} if rows else {}
     for benchmark, label, measure, model in costs:
         other = costs.get((benchmark, label, measure, a))
         if model == b and other and a != b:
             row = costs[benchmark, label, measure, b]
             each = (f"{amount(x['cost'])} per attempt ({cells(x)[1]})" for x in (row, other))
             text = f"{measure}: {' against '.join(each)}"
+            if ends := lifts.get((benchmark, row["protocol"], measure)):
+                text += f", a difference of {ends[0]:+.4g} ({ends[1]:+.4g} to {ends[2]:+.4g}) on the same problems"
             out[benchmark, label] = "; ".join(filter(None, (out.get((benchmark, label)), text)))
     return out

@@ -1,4 +1,4 @@
-"""What attempts cost: means and totals, the cost of k attempts, scores within a budget, and the frontier."""
+"""What attempts cost: means and totals, the cost of k attempts, scores within a budget, the frontier, and pairs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,35 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from scorelake.metrics import cost_at_k, cost_of_pass, dominated, finite, front_by_value, interval, solved_per_cost
-from scorelake.metrics.bootstrap import Resamples, Units, resample
+from scorelake.metrics.bootstrap import Units, resample
 from scorelake.metrics.costs import BINS, FIRST_EDGE, budget_curve, budget_edges
-from scorelake.metrics.distributions import Floats, ratio
+from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.paired import ResamplePlan, compare_scores
-from scorelake.schemas import BUDGET_CURVE, COST_CURVE, FRONTIER, KEYS, MEASURE_SUMMARY
-from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems
+from scorelake.schemas import (
+    BUDGET_CURVE,
+    COST_CURVE,
+    FRONTIER,
+    GROUP,
+    KEYS,
+    MEASURE_PAIR,
+    MEASURE_SUMMARY,
+    MEASURE_TABLES,
+    MODEL,
+    MODEL_SUMMARY,
+    Table,
+)
+from scorelake.scoring.series import without_earlier_points
+from scorelake.scoring.summaries import table_keys
+from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems, slice_value
 from scorelake.settings import MEASURE_COLUMNS, Settings
+from scorelake.text import plural
 
 _RESAMPLES = 2000
+_KEY, _UNIT = "_key", "_unit"  # the hash of a problem, and the unit that is drawn with it
+Row = dict[str, Any]
 
 
 def measure_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[str, pl.DataFrame]:
@@ -26,28 +44,57 @@ def measure_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[st
     if not settings.measures:
         return {}
     columns = [f"{name}_{end}" for name in settings.measures for end in MEASURE_COLUMNS]
-    rows = pl.concat(bucket.read([*KEYS, "n", "c", *columns]) for bucket in buckets).filter(pl.col("n") > 0)
-    keys = attempted_problems(rows, None)
+    wanted = dict.fromkeys([*KEYS, "n", "c", *settings.by, *columns])
+    rows = pl.concat(bucket.read(wanted) for bucket in buckets).filter(pl.col("n") > 0)
+    keys = attempted_problems(rows, None).drop("own").rename({"key": _KEY})
     rows = rows.join(keys, on=[*BOARD, "subject", "problem_id"], how="left").sort(KEYS)
-    summaries, costs, budgets, frontiers = tables = [list[tuple[Any, ...]]() for _ in range(4)]
-    for (benchmark, protocol), board in rows.partition_by(BOARD, as_dict=True, maintain_order=True).items():
-        units = Units.of(board["key"].unique().sort().to_numpy())
-        drawn = resample(units.key, min(_RESAMPLES, settings.compare.resamples), settings.compare.seed)
-        for name, measure in settings.measures.items():
-            paid = board.filter(pl.col(f"{name}_count") > 0)
-            models = paid["model"].unique(maintain_order=True).to_list()
-            for model in models:
-                mine, key = paid.filter(pl.col("model") == model), (benchmark, model, protocol, name)
-                summaries.append((*key, *_summary(mine, name, units, drawn, settings)))
-                costs += [(*key, *row) for row in _cost_curve(mine, name, settings)]
-                first = FIRST_EDGE[measure.kind]
-                budgets += [(*key, *row) for row in _budget_curve(mine, name, first, settings)]
-            frontier = _frontier(paid, name, models, drawn, settings)
-            frontiers += [(benchmark, row[0], protocol, name, *row[1:]) for row in frontier]
+    found: dict[Table, list[Row]] = {table: [] for table in MEASURE_TABLES}
+    for board in rows.partition_by(BOARD, maintain_order=True):
+        units = Units.of(board[_KEY].to_numpy())
+        weights = resample(units.key, min(_RESAMPLES, settings.compare.resamples), settings.compare.seed).weights
+        for name in settings.measures:
+            paid = board.with_columns(pl.Series(_UNIT, units.index)).filter(pl.col(f"{name}_count") > 0)
+            for table, row in _tables(paid, name, weights, settings) if paid.height else ():
+                found[table].append(row | {"measure": name})
     return {
         table.name: table.check(pl.DataFrame(mine, schema=table.schema, orient="row"))
-        for table, mine in zip((MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER), tables, strict=True)
+        for table, mine in found.items()
     }
+
+
+def _tables(
+    paid: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings
+) -> Iterator[tuple[Table, Row]]:
+    """Yield the rows of all tables for one board, from its problems with attempts that have the measure."""
+    first = FIRST_EDGE[settings.measures[name].kind]
+    for keys, column in table_keys(settings):
+        if keys == GROUP and paid["subject"].n_unique() == 1:  # the subject is the benchmark
+            continue
+        named = paid.with_columns(*slice_value(column), slice=pl.lit(column))
+        for key, mine in named.partition_by(keys, as_dict=True, maintain_order=True).items():
+            group = dict(zip(keys, key, strict=True))
+            yield MEASURE_SUMMARY, group | _summary(mine, name, weights, settings)
+            if keys == MODEL:
+                yield from ((COST_CURVE, group | row) for row in _cost_curve(mine, name, settings))
+                yield from ((BUDGET_CURVE, group | row) for row in _budget_curve(mine, name, first, settings))
+    yield from _compare(without_earlier_points(paid, settings), name, weights, settings)
+
+
+def missing_measures(tables: dict[str, pl.DataFrame]) -> list[str]:
+    """Say how many graded attempts have no value of a measure, from the tables of a run."""
+    if MEASURE_SUMMARY.name not in tables:
+        return []
+    models = pl.col("subject").is_null() & pl.col("slice").is_null()
+    paid = tables[MEASURE_SUMMARY.name].filter(models).select(*MODEL, "measure", "attempts")
+    graded = tables[MODEL_SUMMARY.name].select(*MODEL, graded="attempts").unique()
+    graded = graded.join(paid.select("benchmark", "measure").unique(), on="benchmark")
+    both = graded.join(paid, on=[*MODEL, "measure"], how="left").with_columns(pl.col("attempts").fill_null(0))
+    sums = both.group_by("measure").agg(pl.col("attempts", "graded").sum()).sort("measure")
+    return [
+        f"{name}: {many - paid:,} of {plural(many, 'graded attempt')} without a value"
+        for name, paid, many in sums.iter_rows()
+        if paid < many
+    ]
 
 
 def _column(rows: pl.DataFrame, name: str) -> Floats:
@@ -56,31 +103,41 @@ def _column(rows: pl.DataFrame, name: str) -> Floats:
 
 def _mean(values: Floats, largest: float, settings: Settings) -> tuple[float, float, float]:
     """Return the mean over problems with its ends, where values lie between 0 and the largest."""
-    units = np.array([values.size])
     if not values.size:
         return np.nan, np.nan, np.nan
     se = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    ends = interval(values.mean(keepdims=True), np.array([se]), units, (0, largest), settings.uncertainty.confidence)
+    of = values.mean(keepdims=True), np.array([se]), np.array([values.size])
+    ends = interval(*of, (0, largest), settings.uncertainty.confidence)
     return float(values.mean()), float(ends[0][0]), float(ends[1][0])
 
 
-def _summary(
-    rows: pl.DataFrame, name: str, units: Units, drawn: Resamples, settings: Settings
-) -> tuple[float | int | None, ...]:
+def _named(column: str, numbers: tuple[float, float, float]) -> Row:
+    """Name a number and its ends as columns; what is not finite is null."""
+    prefix = "" if column == "value" else f"{column}_"
+    names = (column, f"{prefix}lo", f"{prefix}hi")
+    return {name: number if np.isfinite(number) else None for name, number in zip(names, numbers, strict=True)}
+
+
+def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings) -> Row:
     total, count, passes = (_column(rows, column) for column in (f"{name}_sum", f"{name}_count", "c"))
+    units, owner = np.unique(rows[_UNIT].to_numpy(), return_inverse=True)
+    spent, passed = (np.bincount(owner, x) for x in (total, passes))
     mean, lo, hi = _mean(total / count, np.inf, settings)
-    owner = np.searchsorted(units.key, rows["key"].to_numpy()) if units.key.size else units.index
-    spent, passed = (np.bincount(owner, x, units.key.size) for x in (total, passes))
-    per_pass = cost_of_pass(spent, passed, drawn.weights, settings.uncertainty.confidence)
-    ends = (None if np.isnan(each) or np.isinf(each) else each for each in per_pass)
-    lo, hi = (max(lo, 0.0), hi) if rows.height > 1 else (np.nan, np.nan)
-    numbers = (None if np.isnan(each) else each for each in (mean, lo, hi))
-    sums = (float(total.sum()), float(rows[f"{name}_ungraded_sum"].sum()))
-    missing = int(rows["n"].sum() - count.sum())
-    return (*numbers, *ends, *sums, rows.height, int((passes == 0).sum()), int(count.sum()), missing)
+    ends = (max(lo, 0.0), hi) if rows.height > 1 else (np.nan, np.nan)
+    per_pass = cost_of_pass(spent, passed, weights[:, units], settings.uncertainty.confidence)
+    return {
+        **_named("value", (mean, *ends)),
+        **_named("per_pass", per_pass),
+        "total": float(total.sum()),
+        "ungraded_total": float(rows[f"{name}_ungraded_sum"].sum()),
+        "problems": rows.height,
+        "never_solved": int((passes == 0).sum()),
+        "attempts": int(count.sum()),
+        "missing": int(rows["n"].sum() - count.sum()),
+    }
 
 
-def _cost_curve(rows: pl.DataFrame, name: str, settings: Settings) -> Iterator[tuple[float | int | None, ...]]:
+def _cost_curve(rows: pl.DataFrame, name: str, settings: Settings) -> Iterator[Row]:
     """Yield pass@k and cost@k with their ends for k = 1, 2, 4, ..., as long as enough problems have k attempts."""
     n, c = rows["n"].to_numpy(), rows["c"].to_numpy()
     # attempts without the measure cost what the others of their verdict cost
@@ -95,50 +152,68 @@ def _cost_curve(rows: pl.DataFrame, name: str, settings: Settings) -> Iterator[t
         usable = ~np.isnan(solved + cost)
         if not usable.any():
             return
-        points = _mean(solved[usable], 1.0, settings), _mean(cost[usable], k * dearest, settings)
-        per_cost = solved_per_cost(solved[usable], cost[usable], k * dearest, settings.uncertainty.confidence)
-        numbers = (*points[0], *points[1], *per_cost)
-        yield (k, *(each if np.isfinite(each) else None for each in numbers), int(usable.sum()))
+        solved, cost, most = solved[usable], cost[usable], k * dearest
+        per_cost = solved_per_cost(solved, cost, most, settings.uncertainty.confidence)
+        numbers = _named("value", _mean(solved, 1.0, settings)) | _named("cost", _mean(cost, most, settings))
+        yield {"k": k, **numbers, **_named("solved_per_cost", per_cost), "problems": int(usable.sum())}
 
 
-def _budget_curve(rows: pl.DataFrame, name: str, first: int, settings: Settings) -> Iterator[tuple[float, ...]]:
+def _budget_curve(rows: pl.DataFrame, name: str, first: int, settings: Settings) -> Iterator[Row]:
     lists = rows.select(i=pl.int_range(pl.len()), bin=f"{name}_passed_bins").explode("bin").drop_nulls()
     bins = np.zeros((rows.height, BINS))
     np.add.at(bins, (lists["i"].to_numpy(), lists["bin"].to_numpy()), 1)
     # shares of the attempts that have the measure
     value, se = budget_curve(bins, rows[f"{name}_count"].to_numpy())
-    units = np.full(value.size, rows.height)
-    lo, hi = interval(value, se, units, (0.0, 1.0), settings.uncertainty.confidence)
-    yield from zip(*(each[:-1].tolist() for each in (np.append(budget_edges(first), 0), value, lo, hi)), strict=True)
+    ends = interval(value, se, np.full(value.size, rows.height), (0.0, 1.0), settings.uncertainty.confidence)
+    points = zip(budget_edges(first).tolist(), *(each[:-1].tolist() for each in (value, *ends)), strict=True)
+    yield from (dict(zip(("budget", "value", "lo", "hi"), point, strict=True)) for point in points)
 
 
-def _frontier(
-    rows: pl.DataFrame, name: str, models: Sequence[str], drawn: Resamples, settings: Settings
-) -> list[tuple[Any, ...]]:
-    """Return score, cost and place on the frontier of each model."""
-    keys, problem = np.unique(rows["key"].to_numpy(), return_inverse=True)
-    model = rows["model"].replace_strict(pl.Series(models), np.arange(len(models)), return_dtype=pl.Int64).to_numpy()
-    score, cost = np.full((2, len(models), keys.size), np.nan)
+def _compare(
+    rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings
+) -> Iterator[tuple[Table, Row]]:
+    """Yield score, cost and place on the frontier of each model of a board, and what every two models differ by."""
+    board, models = rows.select(BOARD).row(0, named=True), rows["model"].unique(maintain_order=True)
+    keys, first, problem = np.unique(rows[_KEY].to_numpy(), return_index=True, return_inverse=True)
+    model = rows["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64).to_numpy()
+    score, cost = np.full((2, models.len(), keys.size), np.nan)
     score[model, problem] = rows["c"].to_numpy() / rows["n"].to_numpy()
     cost[model, problem] = _column(rows, f"{name}_sum") / _column(rows, f"{name}_count")
-    tried = ~np.isnan(score)
-    shared = tried.astype(np.float64) @ tried.T
-    a, b = np.triu_indices(len(models), 1)
-    compared = shared[a, b] >= settings.compare.min_problems
-    pairs = a[compared], b[compared]
-    plan = ResamplePlan(drawn.size, settings.compare.seed, settings.uncertainty.confidence)
-    better, cheaper = np.full((2, len(models), len(models)), np.nan)
-    if compared.any():
-        for values, table, (first, second) in ((score, better, "ab"), (cost, cheaper, "ba")):
-            bounds = (0.0, float(np.nanmax(values)) or 1.0)
-            lifts, _ = compare_scores(values, Units.of(keys), plan, pairs, np.arange(0), bounds=bounds)
-            ahead = {"a": lifts.p_a, "b": lifts.p_b}
-            table[pairs], table[pairs[::-1]] = ahead[first], ahead[second]
+    tried = (~np.isnan(score)).astype(np.float64)
+    a, b = np.triu_indices(models.len(), 1)
+    a, b = pairs = tuple(side[(tried @ tried.T)[a, b] >= settings.compare.min_problems] for side in (a, b))
+    drawn = weights[:, rows[_UNIT].to_numpy()[first]].astype(np.float64).T
+    plan = ResamplePlan(len(weights), settings.compare.seed, settings.uncertainty.confidence)
+    better, cheaper = np.full((2, models.len(), models.len()), np.nan)
+    if a.size:
+        scores, costs = (
+            compare_scores(x, Units.of(keys), plan, pairs, np.arange(0), bounds=(0.0, float(np.nanmax(x)) or 1.0))[0]
+            for x in (score, cost)
+        )
+        better[a, b], better[b, a], cheaper[a, b], cheaper[b, a] = scores.p_a, scores.p_b, costs.p_b, costs.p_a
+        differs = np.flatnonzero(costs.lo * costs.hi > 0)
+        per_cost = np.full((3, a.size), np.nan)
+        per_cost[:, differs] = _lift_per_cost(score, cost, a[differs], b[differs], drawn, plan.confidence)
+        names = {"model_a": models.gather(a), "model_b": models.gather(b), "problems": costs.problems}
+        lifts = {"lift": costs.lift, "lift_lo": costs.lo, "lift_hi": costs.hi}
+        ratios = dict(zip(("lift_per", "lift_per_lo", "lift_per_hi"), per_cost, strict=True))
+        frame = pl.DataFrame(names | lifts | ratios, nan_to_null=True)
+        yield from ((MEASURE_PAIR, board | row) for row in frame.iter_rows(named=True))
+    spread = [ratio(np.nan_to_num(values) @ drawn, tried @ drawn) for values in (score, cost)]
     means = [np.nanmean(values, axis=1) for values in (score, cost)]
-    weights = resample(keys, drawn.size, settings.compare.seed).weights.astype(np.float64)
-    drawn_problems = tried.astype(np.float64) @ weights.T
-    spread = [ratio(np.nan_to_num(values) @ weights.T, drawn_problems) for values in (score, cost)]
-    on_front = ~dominated(better, cheaper, settings.uncertainty.confidence)
-    share = front_by_value(*spread).mean(axis=1)
-    columns = (means[0], means[1], on_front, front_by_value(*means), share)
-    return list(zip(models, *(column.tolist() for column in columns), strict=True))
+    on_front = {"on_front": ~dominated(better, cheaper, plan.confidence), "front_by_value": front_by_value(*means)}
+    columns = {"model": models, "score": means[0], "cost": means[1], **on_front}
+    frame = pl.DataFrame(columns | {"p_front": front_by_value(*spread).mean(axis=1)})
+    yield from ((FRONTIER, board | row) for row in frame.iter_rows(named=True))
+
+
+def _lift_per_cost(score: Floats, cost: Floats, a: Ints, b: Ints, drawn: Floats, confidence: float) -> Floats:
+    """Return the lift of B over A in the score per unit that B costs more, and the ends of its bootstrap interval."""
+    out, tails = np.empty((3, a.size)), ((1 - confidence) / 2, (1 + confidence) / 2)
+    for rows in blocks(a.size, drawn.shape[1]) if a.size else ():
+        gain, price = (np.nan_to_num(x[b[rows]] - x[a[rows]]) for x in (score, cost))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lo, hi = np.nanquantile((gain @ drawn) / (price @ drawn), tails, axis=1)
+        value = gain.sum(axis=1) / price.sum(axis=1)
+        out[:, rows] = value, np.minimum(lo, value), np.maximum(hi, value)
+    return out

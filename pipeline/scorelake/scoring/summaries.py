@@ -25,7 +25,16 @@ from scorelake.metrics.sampling import stops_after
 from scorelake.metrics.summary import Moments, Summaries, problem_histogram, summarize_moments
 from scorelake.schemas import CURVE, GROUP, MODEL_SUMMARY, OVERALL, SLICE_SUMMARY, SUBJECT_SUMMARY
 from scorelake.scoring.choose import Outcomes, beta_prior, check_priors, choose, outcome_weights
-from scorelake.scoring.survey import ALL, CLUSTER, SLICE_VALUE, Survey, cluster_name, coarsen, distinct_rows
+from scorelake.scoring.survey import (
+    ALL,
+    CLUSTER,
+    SLICE_VALUE,
+    Survey,
+    cluster_name,
+    coarsen,
+    distinct_rows,
+    slice_value,
+)
 from scorelake.scoring.values import ProblemEstimates, check_rewards
 from scorelake.settings import Settings
 from scorelake.threads import parallel_map
@@ -317,8 +326,7 @@ def bucket_moments(
     cluster, tables = settings.columns.cluster, []
     named = rows if cluster is None else rows.with_columns(cluster_name(cluster))
     for keys, column in table_keys(settings):
-        value = [] if column == ALL else [pl.col(column).cast(pl.String).alias(SLICE_VALUE)]
-        table = named.with_columns(*value, slice=pl.lit(column))
+        table = named.with_columns(*slice_value(column), slice=pl.lit(column))
         tables += [table.select(keys), *([] if cluster is None else [table.select(*keys, CLUSTER)])]
     out = []
     for table in tables:

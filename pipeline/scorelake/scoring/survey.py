@@ -136,7 +136,7 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
     rows = pl.read_parquet(path, columns=list(dict.fromkeys([*KEYS, *COUNTS, *carried, *scores])), glob=False)
     rows = rows.with_columns(pl.col("c").fill_null(0))
     groups = [pl.col(GROUP), *([cluster_name(cluster)] if cluster else [])]
-    slices = {ALL: [], **{column: [pl.col(column).cast(pl.String).alias(SLICE_VALUE)] for column in settings.by}}
+    slices = {column: slice_value(column) for column in (ALL, *settings.by)}
     problems = attempted_problems(rows, cluster)
     by_board = problems.group_by(BOARD).agg(pl.col("key").unique().sort())
     rewards = (
@@ -189,6 +189,11 @@ def cluster_name(column: str) -> pl.Expr:
     own = pl.concat_str(pl.lit("problem "), size, pl.lit(" "), "subject", "problem_id")
     named = pl.concat_str(pl.lit("cluster "), pl.col(column).cast(pl.String))
     return pl.coalesce(named, own).alias(CLUSTER)
+
+
+def slice_value(column: str) -> list[pl.Expr]:
+    """Return the value of the column that problems are sliced by, if they are."""
+    return [] if column == ALL else [pl.col(column).cast(pl.String).alias(SLICE_VALUE)]
 
 
 def coarsen(histogram: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
