@@ -69,9 +69,10 @@ fixtures: $(TOOLS) ## Make the bundled lake and the golden tables again
 bench-compare: $(TOOLS) ## All pairs at once against a plain numpy loop
 	$(BIN)/python benchmarks/compare.py --ragged
 
-coverage: $(TOOLS) ## Simulate intervals, claims and ranks into docs/coverage.md and docs/ranks.md (minutes)
+coverage: $(TOOLS) ## Simulate intervals, claims, ranks and estimates into docs/ (minutes)
 	$(BIN)/python benchmarks/intervals.py
 	$(BIN)/python benchmarks/ranks.py
+	$(BIN)/python benchmarks/estimates.py
 
 bench: $(TOOLS) ## 10M attempts end to end against DuckDB and Polars, about a minute
 	$(BIN)/python benchmarks/lake.py 10m

@@ -1,7 +1,7 @@
 """Do estimates under a model hold what docs/ say of them? Simulated lakes, by the job's own functions.
 
-Writes one section each of docs/coverage.md (costs), docs/series.md, docs/adjusted.md (uneven boards, forecasts, judges)
-and docs/plan.md. Run all, or those named: costs, series, adjusted, forecast, judges, plan.
+Writes sections of docs/coverage.md (costs), docs/series.md, docs/adjusted.md (uneven boards, forecasts, judges) and
+docs/plan.md. Run all, or those named: costs, series, adjusted, forecast, judges, plan.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import fill
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command line does
 
 import numpy as np
 import polars as pl
-from intervals import SHAPES, table
 from scipy.special import expit
 
+from intervals import SHAPES, table
 from scorelake.metrics import cost_at_k, forecast, interval, judge_corrected, rasch
 from scorelake.metrics.bootstrap import resample
 from scorelake.metrics.distributions import Floats
@@ -37,13 +38,15 @@ Rng = np.random.Generator
 Rows = list[list[str]]
 
 
-def write(page: str, heading: str, text: str) -> None:
+def write(page: str, heading: str, about: str, lakes: int, heads: Sequence[str], rows: Rows) -> None:
     """Replace the section of a page, or add it at the end."""
-    path, section = DOCS / f"{page}.md", f"## {heading}\n{text.strip()}\n"
-    old = path.read_text()
-    pattern = rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)"
-    new = re.sub(pattern, lambda _: section + "\n", old, flags=re.MULTILINE | re.DOTALL)
-    path.write_text((new if f"## {heading}\n" in old else f"{old.rstrip()}\n\n{section}").rstrip() + "\n")
+    about = f"Written by `make coverage` (benchmarks/estimates.py), {lakes:,} lakes per row. {about}"
+    section = f"## {heading}\n{fill(' '.join(about.split()), 118)}\n\n{table(heads, rows)}\n"
+    path = DOCS / f"{page}.md"
+    old = path.read_text().rstrip() + "\n"
+    found = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", old, flags=re.MULTILINE | re.DOTALL)
+    parts = (old[: found.start()], old[found.end() :]) if found else (old + "\n", "")
+    path.write_text("\n".join(filter(None, (parts[0] + section, parts[1]))))
 
 
 def percent(hits: Sequence[bool] | Floats) -> str:
@@ -51,17 +54,17 @@ def percent(hits: Sequence[bool] | Floats) -> str:
 
 
 def _attempts(lakes: int, size: int, n: int, hard: float, fails: float, rng: Rng) -> tuple[Floats, Floats]:
-    """Verdicts and lognormal costs, lakes x problems x n: dearer if the problem is hard, and if the attempt failed."""
+    """Return verdicts and lognormal costs, lakes x problems x n: dearer if hard or failed."""
     skill = rng.normal(0.3, 1.5, (lakes, size, 1))
     passed = rng.random((lakes, size, n)) < expit(skill)
     logs = -hard * skill + fails * ~passed + rng.normal(0, 0.8, passed.shape) + rng.normal(0, 0.5, skill.shape)
     return passed, 0.01 * np.exp(logs)
 
 
-def costs(rng: Rng, lakes: int = 1000) -> None:
+def costs(rng: Rng, lakes: int = 400) -> None:
     """Mean cost, cost of a pass and cost@k; every lake is a benchmark of its own with one model."""
     rows: Rows = []
-    for size, n, (hard, fails) in product((30, 100, 400), (4, 8), ((0.0, 0.0), (0.4, 0.0), (0.4, 0.7))):
+    for size, n, (hard, fails) in product((30, 100), (4, 8), ((0.0, 0.0), (0.4, 0.7))):
         passed, usd = _attempts(1, 400_000, n, hard, fails, rng)
         one, bad = (usd * passed).sum(axis=2)[0], (usd * ~passed).sum(axis=2)[0]
         c = passed.sum(axis=2)[0]
@@ -88,12 +91,12 @@ def costs(rng: Rng, lakes: int = 1000) -> None:
         ]
         rows.append([str(size), str(n), f"{hard:g}", f"{fails:g}", *hits])
     heads = ["problems", "n", "log cost per logit of difficulty", "of a failure", "mean", "cost of a pass", "cost@4"]
-    text = "Lognormal costs of an attempt (sd of the logarithm .8 within a problem, .5 between problems and more), which\n"
-    text += "depend on the difficulty of the problem and on the outcome as the columns say. Written by `make coverage`\n"
-    write("coverage", "The cost of attempts", f"{text}(benchmarks/estimates.py), {lakes:,} lakes per row.\n\n{table(heads, rows)}")
+    about = """Costs are lognormal (sd of the logarithm .8 within a problem, .5 between problems and more) and
+        depend on the difficulty of the problem and on the outcome as the columns say."""
+    write("coverage", "The cost of attempts", about, lakes, heads, rows)
 
 
-def series(rng: Rng, lakes: int = 300) -> None:
+def series(rng: Rng, lakes: int = 200) -> None:
     """Bands, best steps and learned problems of runs over steps."""
     rows: Rows = []
     for steps, size, n in (*product((10, 30), (50, 200), (1, 8)), (100, 200, 8)):
@@ -116,20 +119,23 @@ def series(rng: Rng, lakes: int = 300) -> None:
                 false.append(bool((learned(np.full(size, n), c[0], np.full(size, n), c[-1])[1] <= 0.05).any()))
             cells += [percent(inside)]
             if name == "flat":
-                cells += [f"{np.mean(x):+.4f}" for x in (naive, corrected)] + [f"{np.mean(error):.4f}", percent(false)]
+                cells += [f"{np.mean(x):+.4f}" for x in (naive, corrected)] + [
+                    f"{np.mean(error):.4f}",
+                    percent(false),
+                ]
         rows.append([str(steps), str(size), str(n), *cells])
     heads = ["steps", "problems", "n", "band, rising", "band, flat", "best value: bias of the maximum", "corrected"]
     heads += ["standard error", "series with a false learned or forgotten"]
-    text = f"Written by `make coverage` (benchmarks/estimates.py): {lakes:,} series per row, problems drawn anew, success rates\n"
-    text += "logistic. `band` is how often the simultaneous band contains the whole true curve (nominal 95%). On a flat series\n"
-    text += "the value of the best step has the bias shown, before and after the correction.\n\n"
-    write("series", "Measured", text + table(heads, rows))
+    about = """Problems are drawn anew, success rates are logistic. `band`: how often the simultaneous band contains
+        the whole true curve (nominal 95%). On a flat series the value of the best step has the bias shown, before and
+        after the correction."""
+    write("series", "Measured", about, lakes, heads, rows)
 
 
-def adjusted(rng: Rng, lakes: int = 500) -> None:
+def adjusted(rng: Rng, lakes: int = 300) -> None:
     """A model that tried only the 30 easiest of 100 problems; the others tried all."""
     rows: Rows = []
-    for name, others, n in product(("Rasch", "two skills"), (8, 30), (1, 4, 8)):
+    for name, others, n in product(("Rasch", "two skills"), (8, 30), (4, 8)):
         naive, bias, inside = [], [], []
         for _ in range(lakes):
             logits = rng.normal(0, 1, (others + 1, 1)) - rng.normal(0, 1.5, 100)
@@ -146,14 +152,22 @@ def adjusted(rng: Rng, lakes: int = 500) -> None:
             bias.append(fit.value_all[0] - truth)
             inside.append(lo <= truth <= hi)
         rows.append([name, str(others), str(n), f"{np.mean(naive):+.3f}", f"{np.mean(bias):+.3f}", percent(inside)])
-    heads = ["success depends on", "other models", "n", "bias of the plain mean", "bias of value_adjusted", "interval covers"]
-    text = f"Written by `make coverage` (benchmarks/estimates.py), {lakes:,} boards per row: others tried 100 problems, the\n"
-    text += "model only the 30 that are easiest for them; the truth is its success rate on all 100. `two skills`: half of\n"
-    text += "the problems need another skill, which is as spread between models as the first and unrelated to it (weight .7).\n\n"
-    write("adjusted", "Measured: a model that tried the 30 easiest of 100 problems", text + table(heads, rows))
+    heads = [
+        "success depends on",
+        "other models",
+        "n",
+        "bias of the plain mean",
+        "bias of value_adjusted",
+        "interval covers",
+    ]
+    about = """Others tried 100 problems, the model only the 30 that are easiest for them; the truth is its success
+        rate on all 100. `two skills`: half of the problems need another skill, which is as spread between models as
+        the first and unrelated to it (weight .7). The interval takes the difficulties as known: with few attempts of
+        few other models it is too narrow."""
+    write("adjusted", "Measured: a model that tried the 30 easiest of 100 problems", about, lakes, heads, rows)
 
 
-def forecasts(rng: Rng, lakes: int = 100) -> None:
+def forecasts(rng: Rng, lakes: int = 60) -> None:
     """pass@k at twice and four times the attempts."""
     rows: Rows = []
     for shape, rates in list(SHAPES.items())[:10]:
@@ -167,8 +181,7 @@ def forecasts(rng: Rng, lakes: int = 100) -> None:
             cells += [percent(hits), f"{np.mean(widths):.2f}"]
         rows.append([shape, *cells])
     heads = ["success rates", "2n covers", "width", "4n covers", "width"]
-    text = f"Written by `make coverage` (benchmarks/estimates.py), {lakes:,} lakes of 100 problems with n = 8 per cell.\n\n"
-    write("adjusted", "Measured: forecasts", text + table(heads, rows))
+    write("adjusted", "Measured: forecasts", "100 problems with n = 8.", lakes, heads, rows)
 
 
 def judges(rng: Rng, lakes: int = 2000) -> None:
@@ -187,9 +200,9 @@ def judges(rng: Rng, lakes: int = 2000) -> None:
             inside.append(lo <= 0.5 <= hi)
         rows.append([str(problems), str(labels), str(n), percent(plain), percent(inside)])
     heads = ["problems", "labelled", "n", "judged value covers", "corrected value covers"]
-    text = "A judge passes 15% of the failures and fails 10% of the passes; the truth is the success rate over endlessly many\n"
-    text += f"problems. Written by `make coverage` (benchmarks/estimates.py), {lakes:,} lakes per row.\n\n"
-    write("adjusted", "Measured: judges", text + table(heads, rows))
+    about = """A judge passes 15% of the failures and fails 10% of the passes; the truth is the success rate over
+        endlessly many problems."""
+    write("adjusted", "Measured: judges", about, lakes, heads, rows)
 
 
 def plans(rng: Rng, lakes: int = 4000) -> None:
@@ -204,9 +217,8 @@ def plans(rng: Rng, lakes: int = 4000) -> None:
             power.append(paired_t(((b - a) / n)[None], 0.95)[3][0] <= 0.05)
         rows.append([str(size), str(n), f"{lift:g}", percent(power)])
     heads = ["problems of the pilot", "n", "true lift", "power at the planned size"]
-    text = f"Written by `make coverage` (benchmarks/estimates.py): {lakes:,} pilots per row, each followed by a lake of the size\n"
-    text += "that it plans for a power of 80% at the true lift.\n\n"
-    write("plan", "Measured", text + table(heads, rows))
+    about = "Each lake is a pilot, followed by one of the size that it plans for a power of 80% at the true lift."
+    write("plan", "Measured", about, lakes, heads, rows)
 
 
 def _two(size: int, n: int, lift: float, rng: Rng) -> tuple[Floats, Floats]:
