@@ -397,7 +397,44 @@ MEASURE_PAIR = Table(
     **_ends("lift_per", " (bootstrap over problems)", "lift_per_lo", "lift_per_hi"),
 )
 MEASURE_TABLES = (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER, MEASURE_PAIR)
-ESTIMATES = (ADJUSTED, FORECAST)
+_LABELLED: Columns = {
+    "problems": (INT, "Problems with a graded attempt (of both models)"),
+    "labelled": (INT, "Problems of these with trusted grades (of both models); a correction needs 20"),
+}
+JUDGE_QUALITY = Table(
+    "judge_quality",
+    "The judge of every model against the trusted grades of [columns] gold, and pass@1 corrected by them.",
+    **shared(*MODEL),
+    **_LABELLED,
+    attempts=(INT, "Attempts with both grades"),
+    **{
+        f"{name}{end}": (REAL, f"{of}{text}")
+        for name, text in (
+            ("agreement", "share of attempts that both grade alike"),
+            ("sensitivity", "share of the attempts that pass by the trusted grade that the judge passes"),
+            ("specificity", "share of the attempts that fail by the trusted grade that the judge fails"),
+            ("kappa", "agreement beyond chance (Cohen)"),
+        )
+        for end, of in (("", ""), ("_lo", "Lower end: "), ("_hi", "Upper end: "))
+    },
+    value=(REAL, "pass@1 as judged"),
+    value_corrected=(REAL, "pass@1 corrected by the trusted grades"),
+    **_ends("value_corrected"),
+    bias=(REAL, "Mean over labelled problems of the judged score minus the trusted one"),
+    bias_p=(REAL, "p-value that it is the same on all other models, Holm-adjusted over the models of the board"),
+)
+JUDGE_LIFT = Table(
+    "judge_lift",
+    "Lifts in pass@1 corrected by trusted grades.",
+    **shared("benchmark", "protocol"),
+    model_a=(TEXT, "First model (A)"),
+    model_b=(TEXT, "Second model (B)"),
+    **_LABELLED,
+    lift=(REAL, "Mean score of B minus mean score of A, as judged"),
+    lift_corrected=(REAL, "The same corrected by the trusted grades"),
+    **_ends("lift_corrected"),
+)
+ESTIMATES = (ADJUSTED, FORECAST, JUDGE_QUALITY, JUDGE_LIFT)
 SERIES = Table(
     "series",
     "Scores of every run over its training steps: the first metric, and the same at the largest shared k.",

@@ -44,6 +44,7 @@ from scorelake.schemas import (
 )
 from scorelake.scoring.choose import Outcomes, choose, choose_compared, k_warnings, split_outcomes
 from scorelake.scoring.estimates import adjusted_table, forecast_table
+from scorelake.scoring.judges import judge_tables, judge_warnings
 from scorelake.scoring.measures import measure_tables, missing_measures
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.series import series_tables, without_earlier_points
@@ -279,7 +280,7 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
     tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
     warnings += [*sampling_warnings(models), *subject_warnings(tables[SUBJECT_SUMMARY.name], settings)]
-    return tables, warnings + missing_measures(tables)
+    return tables, warnings + missing_measures(tables) + judge_warnings(tables, settings)
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
@@ -315,6 +316,8 @@ def _score_kind(
         summaries[ADJUSTED.name] = adjusted_table(tasks_of, models, comparisons[MODEL_RANK.name], settings)
         ks = [metric.draws for metric in choose(settings, outcomes) if metric.family.name == "pass@k"]
         summaries[FORECAST.name] = forecast_table(histogram, ks, settings.uncertainty.confidence)
+    if outcomes.binary and settings.columns.gold is not None:
+        summaries |= judge_tables(tasks_of, settings)
     return {
         PROBLEM_HISTOGRAM.name: PROBLEM_HISTOGRAM.check(histogram.with_columns(c)),
         **summaries,

@@ -125,6 +125,19 @@ VIEWS = (
         most_disagreement=(REAL, "Upper bound on the share of attempts graded differently"),
         examples=(TEXTS, "Up to three problems with the largest gap"),
     ),
+    Table(
+        "rank_stability",
+        "Whether two graders put the models of a benchmark into the same order.",
+        **shared("benchmark", "metric"),
+        otherwise=(TEXT, "Remaining protocol settings, identical for both graders"),
+        grader_a=(TEXT, "First grader (A)"),
+        grader_b=(TEXT, "Second grader (B)"),
+        models=(INT, "Models ranked under both"),
+        pairs=(INT, "Pairs of these models"),
+        exchanged=(INT, "Pairs in the opposite order"),
+        tau=(REAL, "Kendall's tau: share of pairs in the same order minus share in the opposite one"),
+        largest_move=(INT, "Largest difference of a model's ranks"),
+    ),
 )
 MACROS = {
     "MACRO pass_at_k": "pass@k of n attempts of which c are correct; null if it is not defined",
