@@ -176,8 +176,12 @@ def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callab
     def run(payload: bytes) -> tuple[Any, Any]:
         node, installed = ray.util.get_node_ip_address(), dict.fromkeys(versions, "missing")
         for name in versions:
-            with contextlib.suppress(ImportError):
+            try:
                 installed[name] = importlib.import_module(name).__version__
+            except ImportError:
+                continue
+            except KeyboardInterrupt:  # cancelled: a library that is imported by half would break later tasks here
+                os._exit(1)
         if installed != versions:
             there, here = (", ".join(f"{k} {v}" for k, v in each.items()) for each in (installed, versions))
             exact = " ".join(f"'{name}=={version}'" for name, version in versions.items())
@@ -187,7 +191,10 @@ def worker_function(shared: tuple[str, ...], versions: dict[str, str]) -> Callab
             if not os.path.exists(path):
                 hint = "lake and output must lie on storage that every node mounts at the same path"
                 return (f"node {node} does not see this path", path, hint), None
-        task, item = pickle.loads(payload)
+        try:
+            task, item = pickle.loads(payload)
+        except KeyboardInterrupt:
+            os._exit(1)  # see above
         return None, task(item)
 
     return run
