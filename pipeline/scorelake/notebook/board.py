@@ -279,6 +279,8 @@ class Board(AbstractContextManager["Board"]):
     def _of_measure(self, table: str, measure: str | None) -> pl.DataFrame:
         rows = self.table(table)
         check_names("measure", rows["measure"].unique().sort(), [measure])
+        for part in {"subject", "slice"}.intersection(rows.columns):  # of all problems only
+            rows = rows.remove(rows[part].is_not_null())
         return rows if measure is None else rows.filter(measure=measure)
 
     @property

@@ -43,6 +43,21 @@ QUERIES = {
         ORDER BY adjusted_rank NULLS LAST, model
         """,
     ),
+    "judges": (
+        "judge_quality",
+        "Judges",
+        "How the grades of the judge agree with the trusted ones where an attempt has both, and pass@1 corrected by "
+        "them. Bias: judged minus trusted; a small p says that the judge treats this model unlike the others.",
+        "Agreement of the judge with trusted grades, in percent",
+        """
+        SELECT model AS "Model", attempts AS "Attempts with both", round(100 * agreement, 1) AS "Agreement",
+            round(100 * sensitivity, 1) AS "Passes found", round(100 * specificity, 1) AS "Failures found",
+            round(100 * value, 1) AS "pass@1 as judged", concat(round(100 * value_corrected, 1),
+                ' (' || round(100 * lo, 1) || ' to ' || round(100 * hi, 1) || ')') AS "Corrected",
+            printf('%+.1f', 100 * bias) AS "Bias, points", printf('%.2g', bias_p) AS "p"
+        FROM judge_quality WHERE benchmark = ? AND protocol = ? ORDER BY value DESC, model
+        """,
+    ),
     "gates": (
         "gate",
         "Gates",
