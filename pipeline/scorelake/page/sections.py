@@ -61,8 +61,8 @@ QUERIES = {
     "gates": (
         "gate",
         "Gates",
-        "Fail: the score fell below what is allowed, beyond chance. Pass: it did not, beyond chance. Undecided: the "
-        "attempts do not tell.",
+        "Fail: the score fell below what is allowed, beyond chance. Pass: it did not, beyond chance. Undecided: "
+        "neither is certain.",
         "Verdicts of the configured gates",
         """
         SELECT model AS "Model", verdict AS "Verdict", base AS "Base", metric AS "Metric",

@@ -278,12 +278,13 @@ def _coloured_line(area: PlotArea, s: Series) -> Markup:
 
 def _label_heights(series: Sequence[Series], area: PlotArea) -> list[tuple[Series, float]]:
     """Return the curves with the heights of their names, which must not overlap."""
-    ends = sorted(((s, area.position(1, s.points[-1].value)[1]) for s in series), key=lambda end: end[1])
-    out: list[tuple[Series, float]] = []
-    for s, y in ends:
-        out.append((s, max(y, out[-1][1] + 15) if out else y))
-    excess = max(out[-1][1] - (area.size[1] - area.margins[3]), 0) if out else 0
-    return [(s, y - excess) for s, y in out]
+    ends = sorted(((s, *area.position(s.points[-1].x, s.points[-1].value)) for s in series), key=lambda end: end[2])
+    out: list[tuple[Series, float, float]] = []
+    for s, x, y in ends:
+        near = [height + 15 for _, other, height in out if abs(other - x) < 110]  # the width of a name
+        out.append((s, x, max([y, *near])))
+    excess = max(out[-1][2] - (area.size[1] - area.margins[3]), 0) if out else 0
+    return [(s, y - excess) for s, _, y in out]
 
 
 def thin(points: Sequence[_T], count: int) -> list[_T]:
