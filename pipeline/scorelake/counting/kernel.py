@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scorelake.counting.canonical import CATEGORIES, OUTCOMES, PROTOCOL_PREFIX, REJECTED, attempt_columns
-from scorelake.counting.scan import BITS_PER_WORD, LISTED, ROW, LakeFile, PartialLayout, RowGroups, read_batches
+from scorelake.counting.scan import BITS_PER_WORD, LISTED, ROW, PartialLayout, RowGroups, read_batches
 from scorelake.hashing import Hashes
 from scorelake.storage.parquet import arrow
 from scorelake.threads import parallel_map
@@ -68,11 +68,6 @@ def as_lists(offsets: NDArray[np.int64], values: pl.Series) -> pl.Series:
     """Return lists of the values between neighbouring offsets."""
     content: Any = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     return pl.Series(values.name, pa.LargeListArray.from_arrays(arrow(offsets), content))
-
-
-def fits(files: Sequence[LakeFile]) -> bool:
-    """Whether the rows of these files can be packed into words."""
-    return not any(file.canonical.carried for file in files)
 
 
 def count_rows(

@@ -109,7 +109,7 @@ def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, 
     for (columns, _), same in groupby(sorted(files, key=_shape), _shape):
         alike = list(same)
         layout = layout_of(alike, settings.duplicates.rule in ("first", "last"))
-        use_kernel = task.method == "auto" and kernel.fits(alike)
+        use_kernel = task.method == "auto" and not any(file.canonical.carried for file in alike)
         methods.add("kernel" if use_kernel else "query")
         bytes_per_row = kernel.BYTES_PER_ROW if use_kernel and not layout.lists else BYTES_PER_ROW
         max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
