@@ -132,7 +132,8 @@ def judge_quality(
     table = table[table.any(axis=1)]
     value, without = _agreement(table.sum(axis=0)), _agreement(table.sum(axis=0) - table)
     left = (~np.isnan(without)).sum(axis=1)
-    deviation = np.nan_to_num(without - np.nanmean(without, axis=1, keepdims=True))
+    mean = np.nansum(without, axis=1) / np.maximum(left, 1)
+    deviation = np.nan_to_num(without - mean[:, None])
     se = np.sqrt((deviation**2).sum(axis=1) * ratio(left - 1.0, left))  # delete-one-problem jackknife
     out: dict[str, tuple[float, ...]] = {}
     for i, name in enumerate(("agreement", "sensitivity", "specificity", "kappa")):
