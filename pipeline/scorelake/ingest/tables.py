@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import sys
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -25,7 +26,18 @@ def read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any
             yield from batch.to_pylist()
 
 
-def read_csv(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+def read_text(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV, or the number or verdict that is all of the file as `value`."""
+    with open_unpacked(path, Reading()) as file:
+        text = file.read(40)
+    try:
+        value = json.loads(text.decode("utf-8-sig").strip().lower()) if len(text) < 40 else None
+    except ValueError:
+        value = None
+    yield from [{"value": value}] if isinstance(value, bool | int | float) else _read_csv(path, reading)
+
+
+def _read_csv(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV. The last line must end with a newline, since a truncated number is a number."""
     csv.field_size_limit(sys.maxsize)  # a row is limited below: one with line breaks in quotes is read line by line
     last, length = "\n", 0

@@ -120,22 +120,18 @@ LIVECODEBENCH = LogFormat("livecodebench", "passed", "ungraded", IS_LIVECODEBENC
 
 
 BFCL_SCORE, BFCL_OLD_PREFIX = "_score.json", "gorilla_openfunctions_v1_test_"
-
 BFCL_GROUPS = ("live", "non_live", "multi_turn", "agentic")
 """Folders of categories below that of the model."""
 
 
 def list_bfcl_results(path: Path) -> Iterable[Path]:
     """List the result files of the same category: in the same folder, or in the tree `result` next to `score`."""
-    category = path.name.removesuffix(BFCL_SCORE)
-    parts = path.parts
+    category, parts = path.name.removesuffix(BFCL_SCORE), path.parts
     # Folders of runs are also called score_2024 or fc-score.
     trees = [i for i, part in enumerate(parts[:-1]) if "score" in part.lower()]
-    folders = [
-        path.parent,
-        *(Path(*parts[:i], parts[i].replace("score", "result"), *parts[i + 1 : -1]) for i in trees),
-    ]
-    return [folder / f"{prefix}{category}_result.json" for folder in folders for prefix in ("", BFCL_OLD_PREFIX)]
+    others = [Path(*parts[:i], parts[i].replace("score", "result"), *parts[i + 1 : -1]) for i in trees]
+    names = [f"{prefix}{category}_result.json" for prefix in ("", BFCL_OLD_PREFIX)]
+    return [folder / name for folder in (path.parent, *others) for name in names]
 
 
 def read_bfcl(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:

@@ -6,7 +6,6 @@ the path, `parent.task` a key of the document around the records, and `value` a 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -16,11 +15,10 @@ from typing import Any, TypeAlias
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
-from scorelake.ingest.archives import Reading, open_unpacked
 from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
 from scorelake.ingest.json_stream import FileProbe, probe
 from scorelake.ingest.json_stream import members as json_members
-from scorelake.ingest.tables import read_csv, read_parquet
+from scorelake.ingest.tables import read_parquet, read_text
 from scorelake.ingest.values import quote, to_answer, to_number, to_verdict
 from scorelake.settings import RESERVED
 
@@ -234,12 +232,10 @@ def _read_records(
 
     A document that is one object may be one record (`is_single`), like JSON Lines of one line.
     """
-    if probe.shape == "parquet":
+    if probe.shape in ("parquet", "text"):
         columns = {*keys, *(re.split(r"[.\[]", key)[0] for key in keys)}
-        yield from ((i, None, record) for i, record in enumerate(read_parquet(probe.path, columns), 1))
-    elif probe.shape == "text":
-        value = _read_scalar(probe.path)
-        rows = read_csv(probe.path, source.reading) if value is None else iter([{"value": value}])
+        is_text = probe.shape == "text"
+        rows = read_text(probe.path, source.reading) if is_text else read_parquet(probe.path, columns)
         yield from ((i, None, record) for i, record in enumerate(rows, 1))
     elif probe.shape == "lines" or (probe.shape == "object" and is_single):
         yield from ((i, None, record) for i, record in source.lines(probe.path))
@@ -248,17 +244,6 @@ def _read_records(
         yield from _read_document(source, probe.path, below, has_values)
     else:
         raise refusal(f"a {probe.shape} file", probe.path, "JSON Lines, JSON, CSV or Parquet can be mapped")
-
-
-def _read_scalar(path: Path) -> bool | float | None:
-    """Return the number or verdict that is all of a file; None for any other text."""
-    with open_unpacked(path, Reading()) as file:
-        text = file.read(40)
-    try:
-        value = json.loads(text.decode("utf-8-sig").strip().lower()) if len(text) < 40 else None
-    except ValueError:
-        return None
-    return value if isinstance(value, bool | int | float) else None
 
 
 def _read_document(source: LogSource, path: Path, below: str | None, has_values: bool) -> Iterator[Record]:
