@@ -29,8 +29,7 @@ _FAMILY = ("benchmark", "protocol", "metric")
 _IRRELEVANT = ("settings.run.", "settings.storage.", "settings.gates.", "settings.window.since")
 """Settings that no score depends on."""
 _YEAR = 365
-_LOOKS = 3
-"""Published runs after which warnings use the decision over all looks."""
+_LOOKS = 3  # published runs after which warnings use the decision over all looks
 
 
 def look_share(look: Any) -> Any:

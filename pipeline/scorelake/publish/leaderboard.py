@@ -29,12 +29,10 @@ from scorelake.storage.disk import literal
 from scorelake.text import protocol_label
 from scorelake.version import __version__
 
-STORAGE_VERSION = "v1.0.0"
-"""Storage format that every DuckDB 1.x and 2.x can read."""
+STORAGE_VERSION = "v1.0.0"  # storage format that every DuckDB 1.x and 2.x can read
 _INTERRUPTED = ("Query interrupted", "KeyboardInterrupt:")
 """Last words of DuckDB's errors when Ctrl-C arrives during a statement, or while it reads a frame."""
-_GRADERS = ("grader", "judge")
-"""A protocol key whose name contains one of these words names the grader."""
+_GRADERS = ("grader", "judge")  # A protocol key whose name contains one of these words names the grader
 
 
 def run_in_board(copy: Path) -> tuple[str, bool] | None:

@@ -29,8 +29,7 @@ Manifest: TypeAlias = dict[str, Any]
 PARTIALS = "partials"
 RUNS_FILE, HISTORY_FILE = "runs.parquet", "history.parquet"
 CALIBRATION_FILE = "calibration.json"
-PUBLISHED_FILE = "published.json"
-"""Checksum of the published leaderboard.duckdb (see runs.py)."""
+PUBLISHED_FILE = "published.json"  # checksum of the published leaderboard.duckdb (see runs.py)
 PARTS = (disk.BOARD, disk.SNAPSHOTS, PARTIALS, RUNS_FILE, HISTORY_FILE, PUBLISHED_FILE)
 
 

@@ -49,8 +49,7 @@ FROM overall LEFT JOIN protocol USING (protocol) WHERE metric = ?
 ORDER BY protocol, rank NULLS LAST, value DESC NULLS LAST, model
 """
 _FAMILIES = "SELECT DISTINCT metric, family, k FROM model_summary ORDER BY family, k NULLS FIRST, metric"
-DEFAULTS = ("pass@1", "avg@N", "bayes@N")
-"""The headline metric of a board is the first of these with a value there."""
+DEFAULTS = ("pass@1", "avg@N", "bayes@N")  # the headline metric of a board is the first of these with a value there
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,11 @@ class Line:
     rank_hi: int | None
     p_best: float | None
     problems: int
-    problems_scored: int
-    """Problems with enough attempts to have a value."""
+    problems_scored: int  # problems with enough attempts to have a value
     problems_of_benchmark: int
     attempts: int
-    reason: str | None
-    """Why the model is not ranked."""
-    sampling: str | None = None
-    """fixed, adaptive or unknown: see model_summary."""
+    reason: str | None  # why the model is not ranked
+    sampling: str | None = None  # fixed, adaptive or unknown: see model_summary
     adjusted: float | None = None
     """pass@1 over all problems under a Rasch model, of a model that tried some of them, with its interval."""
     adjusted_lo: float | None = None
@@ -113,11 +109,9 @@ class BoardRows:
 
     benchmark: str
     protocol: str
-    label: str
-    """What tells the protocol from the others of the benchmark; empty if there is no other."""
+    label: str  # what tells the protocol from the others of the benchmark; empty if there is no other
     lines: dict[str, list[Line]]
-    part: str | None = None
-    """The subject or value of a slice, if the board is of one."""
+    part: str | None = None  # the subject or value of a slice, if the board is of one
 
     def scale(self, metric: str) -> Scale:
         return Scale.of((line.value, line.lo, line.hi) for line in self.lines[metric])
@@ -136,12 +130,9 @@ class Facts:
     run: dict[str, Any]
     settings: dict[str, Any]
     boards: list[BoardRows]
-    families: dict[str, tuple[str, int | None]]
-    """Family and k of every metric."""
-    label: dict[str, str] = field(repr=False)
-    """Printable label of every model."""
-    short: dict[str, str] = field(repr=False)
-    """The same where there is little room."""
+    families: dict[str, tuple[str, int | None]]  # family and k of every metric
+    label: dict[str, str] = field(repr=False)  # printable label of every model
+    short: dict[str, str] = field(repr=False)  # the same where there is little room
 
     @property
     def confidence(self) -> float:
@@ -279,8 +270,7 @@ def _short_label(protocol: str, protocols: list[dict[str, Any]]) -> str:
 class OverallRows:
     """Models by benchmarks under one protocol: the average of each model, and its value on every benchmark."""
 
-    label: str
-    """Readable form of the protocol; empty if there is none, or if each benchmark has its own."""
+    label: str  # readable form of the protocol; empty if there is none, or if each benchmark has its own
     columns: list[tuple[str, Scale | None]]
     """Head of every benchmark, and its scale if that is not the scale of the average: it has a metric of its own."""
     lines: list[tuple[Line, list[float | None]]]

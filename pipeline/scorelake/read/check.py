@@ -39,8 +39,7 @@ class Finding:
     what: str
     ok: bool | None  # None: not checked
     detail: str
-    hint: str = ""
-    """What to do, unless the run should be published again."""
+    hint: str = ""  # what to do, unless the run should be published again
 
 
 def check(out: Output, location: str | None = None) -> list[Finding]:

@@ -38,8 +38,7 @@ TABLES = {
     "history": "FROM history ORDER BY number, benchmark, protocol, metric, model",
 }
 """The exported tables and their queries."""
-SHEETS = ("leaderboard", "curves", "subjects", "pairs", "problems", "history")
-"""The tables in the workbook."""
+SHEETS = ("leaderboard", "curves", "subjects", "pairs", "problems", "history")  # the tables in the workbook
 PERCENT = {"value", "lo", "hi", "se", "lift", "coverage", "p_best", "mu", "mu_lo", "mu_hi", "rerun_lo", "rerun_hi"}
 WIDE = {"model", "model_a", "model_b", "problem_id", "run_id", "reason", "claim"}
 MAX_TEXT, MAX_ROWS = 32_767, 1_048_575

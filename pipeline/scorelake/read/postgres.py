@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import duckdb
     import psycopg
 
-LARGE = ("problem_scores",)
-"""Views with a row per problem and metric, which are copied only on request."""
+LARGE = ("problem_scores",)  # views with a row per problem and metric, which are copied only on request
 TYPES = {
     **{name: name.lower() for name in ("BOOLEAN", "SMALLINT", "INTEGER", "BIGINT", "DATE")},
     **{"DOUBLE": "double precision", "TIMESTAMP": "timestamp without time zone"},

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-MAX_ROWS = 1_000
-"""Rows of a query that are printed as a table."""
+MAX_ROWS = 1_000  # rows of a query that are printed as a table
 _OTHER_NAMES = {
     **dict.fromkeys(("model_name", "model_id"), "model"),
     **dict.fromkeys(("dataset", "bench", "suite"), "benchmark"),

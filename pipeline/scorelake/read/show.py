@@ -62,13 +62,10 @@ class TextTable:
     title: str
     heads: Sequence[str]
     rows: list[list[str]]
-    model: int
-    """Position of the models; the score is next."""
+    model: int  # position of the models; the score is next
     left: Collection[int]
-    dropped: Sequence[int]
-    """Columns that may be left out, the first first."""
-    ranked: int = 0
-    """Rows above the rule."""
+    dropped: Sequence[int]  # columns that may be left out, the first first
+    ranked: int = 0  # rows above the rule
 
     def print(self, console: Console) -> int:
         """Print it without the columns that do not fit, then with shorter names. Return how many are left out."""
