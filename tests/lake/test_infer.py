@@ -218,6 +218,13 @@ def test_a_column_that_is_no_attempt(tmp_path: Path) -> None:
     assert ask(tmp_path / "out", "SELECT sum(n) FROM problem_counts") == [(36,)]
 
 
+def test_an_attempt_column_of_another_type_is_not_read(tmp_path: Path) -> None:
+    """`init` proposed a config that `score` refused: numbers with a fraction cannot name attempts."""
+    put(tmp_path, foreign(sample_id=None, attempt=[0.5 + i for i in range(36)]))
+    run(tmp_path, tmp_path / "out", config_text(infer(tmp_path), "lake"), metrics=["pass@1"])
+    assert ask(tmp_path / "out", "SELECT sum(n) FROM problem_counts") == [(36,)]
+
+
 def variants(**columns: Any) -> pl.DataFrame:
     """The same attempts three times, with other verdicts; a list has one value per time."""
     times = [

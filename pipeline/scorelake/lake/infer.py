@@ -152,7 +152,7 @@ def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> Inferred
     elif number:
         reason = f"not {chosen['attempt'].column}: {number:,} values have conflicting verdicts"
         chosen["attempt"] = ColumnChoice(None, f"{reason}; is a run or checkpoint column missing?")
-    no_attempts = "attempt" in sample.columns and number > 0 and added is None
+    no_attempts = "attempt" in sample.columns and chosen["attempt"].column is None
     return replace(inferred, columns=chosen, protocol=protocol, reasons=reasons, no_attempts=no_attempts)
 
 
