@@ -89,7 +89,8 @@ def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
         raise DataError(what, where=lake.root, hint="run the same ingest again, or copy the lake again")
     reason = "not named in _scorelake.json: ingest did not write it, or replaced it"
     others = sorted({file.path for file in lake.files} - in_force)
-    return replace(lake, files=files, left_out=(*lake.left_out, *((path, reason) for path in others)))
+    foreign = (each for each in lake.left_out if each[0] not in ("_scorelake.json", "_ingest/"))
+    return replace(lake, files=files, left_out=(*foreign, *((path, reason) for path in others)))
 
 
 def refuse_inside(location: str | Path, out: str | Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
-from scipy.optimize import fmin, minimize
 from scipy.special import betaln, expit, gammaln, log_expit, ndtri, stdtrit, xlog1py, xlogy
 
 from scorelake.errors import MetricError
@@ -49,7 +49,9 @@ def forecast(
         a, b = np.exp(logs)
         return -float((times * (betaln(a + c_, b + n_ - c_) - betaln(a, b))).sum())
 
-    fit = minimize(loss, np.log([0.5, 0.5]), method="L-BFGS-B", bounds=[(-12, 12)] * 2, options={"ftol": 1e-14})
+    fit = scipy.optimize.minimize(
+        loss, np.log([0.5, 0.5]), method="L-BFGS-B", bounds=[(-12, 12)] * 2, options={"ftol": 1e-14}
+    )
     a, b = np.exp(fit.x)
     return min(max(float(-np.expm1(betaln(a, b + k) - betaln(a, b))), lo), hi), lo, hi
 
@@ -175,7 +177,7 @@ def fit_beta_mixture(n: Ints, c: Ints, problems: Ints) -> tuple[Floats, Floats, 
     def loss(theta: Floats) -> float:
         return -float(log_posterior(theta[:, None])[0])
 
-    mode: Floats = fmin(loss, start, xtol=1e-8, ftol=1e-10, disp=False)
+    mode: Floats = scipy.optimize.fmin(loss, start, xtol=1e-8, ftol=1e-10, disp=False)
     curvature, e = np.empty((2, 2)), _STEP * np.eye(2)  # negative Hessian at the mode, by central differences
     for i, j in ((0, 0), (0, 1), (1, 1)):
         points = mode + np.array([e[i] + e[j], e[i] - e[j], e[j] - e[i], -e[i] - e[j]])

@@ -6,10 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_solve_banded, cholesky_banded
-from scipy.optimize import minimize_scalar
-from scipy.sparse import dia_array
 from scipy.special import ndtr
 
 from scorelake.metrics.counts import pairs
@@ -93,7 +91,7 @@ def smooth(values: ArrayLike, variances: ArrayLike, steps: ArrayLike | None = No
     # Reinsch: the second differences z of the values have covariance q trend + noise, here as bands of a matrix
     shape = (y.size, y.size - 2)
     second = np.stack([1 / gaps[:-1], -1 / gaps[:-1] - 1 / gaps[1:], 1 / gaps[1:]])
-    differences: Any = dia_array((second, [0, -1, -2]), shape=shape, dtype=np.float64).tocsr()
+    differences: Any = scipy.sparse.dia_array((second, [0, -1, -2]), shape=shape, dtype=np.float64).tocsr()
     z, dense_noise = differences.T @ y, differences.T @ (differences * variance[:, None])
     trend_band, noise_band = np.zeros((2, 3, z.size))
     trend_band[0], trend_band[1, :-1] = (gaps[1:] + gaps[:-1]) / 3, gaps[1:-1] / 6
@@ -102,13 +100,15 @@ def smooth(values: ArrayLike, variances: ArrayLike, steps: ArrayLike | None = No
 
     def solve(q: float) -> tuple[float, Floats]:
         """Return minus twice the log-likelihood, and the inverse covariance of z times z."""
-        factor = cholesky_banded(q * trend_band + noise_band, lower=True)
-        solved = cho_solve_banded((factor, True), z)
+        factor = scipy.linalg.cholesky_banded(q * trend_band + noise_band, lower=True)
+        solved = scipy.linalg.cho_solve_banded((factor, True), z)
         return float(2 * np.log(factor[0]).sum() + z @ solved), solved
 
     if q is None:
         start = np.log(variance.mean() / np.median(gaps) ** 3)
-        q = float(np.exp(minimize_scalar(lambda x: solve(np.exp(x))[0], bounds=(start - 25, start + 7)).x))
+        q = float(
+            np.exp(scipy.optimize.minimize_scalar(lambda x: solve(np.exp(x))[0], bounds=(start - 25, start + 7)).x)
+        )
     return np.asarray(y - variance * (differences @ solve(q)[1]))
 
 
