@@ -87,7 +87,9 @@ def check_survey(run: dict[str, Any], survey: Survey) -> None:
             raise DataError(f"a score of {reward:g} is too large to be added up and squared", hint=hint)
 
 
-def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], rule: str) -> None:
+def refuse_conflicts(
+    number: int, what: str, examples: Sequence[Sequence[Any]], rule: str, pooled: Sequence[str]
+) -> None:
     """Raise if attempts have conflicting verdicts and no rule decides."""
     if number and rule == "error":
         named = [(f"{row[2]}, problem {row[4]}", f"attempt {row[5]}") for row in examples]
@@ -98,7 +100,8 @@ def refuse_conflicts(number: int, what: str, examples: Sequence[Sequence[Any]], 
                 f"problem ids that are only unique within a {' or '.join(unnamed)} need that column first: "
                 f'[columns] {unnamed[-1]} = "..."; else {choose}'
             )
-        raise DataError(f"{number:,} attempts have conflicting {what}:{listed(named, 5)}", hint=choose)
+        hint = "; ".join([*pooled, f"else {choose}"]) if pooled else choose
+        raise DataError(f"{number:,} attempts have conflicting {what}:{listed(named, 5)}", hint=hint)
 
 
 def refuse_loss(change: pl.DataFrame, same_metrics: bool, allow_empty: bool, settings: Settings) -> None:

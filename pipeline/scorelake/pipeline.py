@@ -136,7 +136,8 @@ def _run_stages(
     if before.current.rolled_back:
         warnings.append(f"the rollback to {before.current.run_id} ends: the lake is published as it is")
 
-    merged = stages.merge(space, partials, space.staged)
+    pooled = pooled_in_lake(plan.lake, settings, quarantine)
+    merged = stages.merge(space, partials, space.staged, pooled)
     _join_earlier(space, earlier)
     gates.check_survey(merged.rows, merged.survey)
     tables, metric_warnings = stages.score(space, merged)
@@ -149,7 +150,6 @@ def _run_stages(
     changed, tables[CHANGE.name] = compare_with_published(space.out, before, run, partials, tables, settings)
     gates.refuse_loss(tables[CHANGE.name], changed.same_metrics, allow_empty, settings)
     tables[GATE.name] = gates.check(settings, run, tables, space.out.snapshots / changed.since, space.staged)
-    pooled = pooled_in_lake(plan.lake, settings, quarantine)
     warnings += [*pooled, *merged.warnings, *metric_warnings, *changed.warnings()]
 
     space.progress("publishing", 0, 1)

@@ -211,8 +211,11 @@ def count(space: Workspace, todo: Sequence[Shard], full: bool) -> list[Partial]:
     return partials
 
 
-def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> MergedCounts:
-    """Merge partials into one file of problem counts per bucket; every row must be accounted for."""
+def merge(space: Workspace, partials: Sequence[Partial], folder: Path, pooled: Sequence[str] = ()) -> MergedCounts:
+    """Merge partials into one file of problem counts per bucket; every row must be accounted for.
+
+    `pooled` are warnings of columns that may explain conflicting verdicts.
+    """
     out, settings, engine = space.out, space.settings, space.engine
     rule, kinds = settings.duplicates.rule, benchmark_kinds(partials, settings.answers)
     answers = any(kind.answers for kind in kinds.values())
@@ -240,16 +243,16 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path) -> Merged
     tasks.wait_until_visible([path for path, _ in files])
     rows = gates.balance(partials, merged)
     gates.refuse_ungraded(rows["ungraded"], settings)
-    warnings = _merge_warnings(merged, settings, answers)
+    warnings = _merge_warnings(merged, settings, answers, pooled)
     retried = retried_groups(each.order for each in merged)
     return MergedCounts(files, rows, add_surveys(surveys), kinds, warnings, retried)
 
 
-def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool) -> list[str]:
+def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool, pooled: Sequence[str]) -> list[str]:
     """Raise for conflicts without a rule; warn of resolved conflicts and of carried values that differ."""
     rule, conflicts = settings.duplicates.rule, sum(each.conflicts for each in merged)
     what = "verdicts or answers" if answers else "verdicts"
-    gates.refuse_conflicts(conflicts, what, [row for each in merged for row in each.examples], rule)
+    gates.refuse_conflicts(conflicts, what, [row for each in merged for row in each.examples], rule, pooled)
     warnings = [f"{conflicts:,} attempts had conflicting {what}; rule {rule} decided"] if conflicts else []
     for name in settings.carried:
         number = sum(each.differing.get(name, 0) for each in merged)

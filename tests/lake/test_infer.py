@@ -278,6 +278,9 @@ def test_training_steps_are_points_of_a_series(tmp_path: Path, name: str, repeat
     pooled = run(tmp_path / "lake", tmp_path / "pooled", mapping, metrics=["pass@1"]).warnings
     assert f'[columns] step = "{name}" keeps them apart' in pooled[0]
     assert len(pooled) == 1
+    if repeats:
+        with pytest.raises(DataError, match=f'hint: rows that differ in {name} .*step = "{name}" keeps them apart'):
+            run(tmp_path / "lake", tmp_path / "new", f'{mapping}attempt = "sample_id"\n')
 
 
 def test_columns_that_follow_from_the_verdict_separate_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -201,6 +202,8 @@ def synth(
     plan = maker.Plan(*shape)
     total = maker.write(lake, plan)
     reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
+    named = " --column step=step" * bool(steps) + " --measure cost_usd=cost" * costs
+    reporting.say(f"next: scorelake score {shlex.quote(str(lake))} --out out{named}")
 
 
 def find_config(lake: str) -> Path | None:

@@ -39,8 +39,8 @@ def verdict(facts: Facts, board: BoardRows, metric: str) -> str:
         if not valued:
             return f"No model is ranked on {where}: no model has a value."
         first = max(valued, key=lambda line: line.value or 0.0)
-        highest = f"{facts.label[first.model]} has the highest score, {scale.both(first.value)}"
-        return f"No model is ranked on {where}. {highest}: {first.reason}."
+        score = f"{facts.label[first.model]} has the highest score, {scale.both(first.value)}"
+        return f"No model is ranked on {where}. {score}: {first.reason}."
     leader = _leader(facts, ranked, where, scale, metric)
     unranked = [line for line in lines if line.rank is None]
     highest = max([ranked[0], *unranked], key=lambda line: -math.inf if line.value is None else line.value)
