@@ -283,6 +283,20 @@ def test_training_steps_are_points_of_a_series(tmp_path: Path, name: str, repeat
             run(tmp_path / "lake", tmp_path / "new", f'{mapping}attempt = "sample_id"\n')
 
 
+def test_training_steps_in_folder_names(tmp_path: Path) -> None:
+    """No column of the files but the names of folders had to be read: nothing was said of what they pool."""
+    for step in (0, 100):
+        put(
+            tmp_path / "lake",
+            foreign(correct=[(m + t + step) % 3 == 0 for m, t, _ in ROWS]),
+            f"step={step}/a.parquet",
+        )
+    assert infer(tmp_path / "lake").columns["step"].names == ("step",)
+    mapping = '[columns]\nmodel = "model_name"\nproblem_id = "task_id"\npassed = "correct"\n'
+    (warning,) = run(tmp_path / "lake", tmp_path / "out", mapping, metrics=["pass@1"]).warnings
+    assert warning.startswith("rows that differ in step are pooled: 0 (36 rows), 100 (36 rows)")
+
+
 def test_columns_that_follow_from_the_verdict_separate_nothing(tmp_path: Path) -> None:
     """An answer, a length, a text or a time differs between conflicting rows, but tells no variants apart."""
     frame = variants().with_row_index("line")

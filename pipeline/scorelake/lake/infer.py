@@ -121,7 +121,7 @@ def _with_points(chosen: dict[str, ColumnChoice], sample: LakeSample) -> dict[st
 
 def _as_point(chosen: dict[str, ColumnChoice], column: Column, why: str) -> dict[str, ColumnChoice]:
     """Name a column as the step of its model if its values are numbers, else as a part of the model."""
-    if column.kind == "integer":
+    if column.kind == "integer" or (column.is_folder and column.distinct.str.contains(r"^\d+$").all()):
         return chosen | {"step": ColumnChoice(column.name, f"by its name; {column.summary}; {why}")}
     return chosen | {"model": replace(chosen["model"], why=f"{chosen['model'].why}; {why}", added=column.name)}
 

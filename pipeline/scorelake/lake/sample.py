@@ -157,10 +157,10 @@ def _read(path: Path, file: File, types: dict[str, str], wanted: Container[str],
         batch = next(parquet.batches(str(path), metadata, [group], names, stored, rows))
         first = sum(metadata.row_group(i).num_rows for i in range(group))
         is_kept = ~np.isin(np.arange(first, first + batch.num_rows), file.deleted)
-        frame = pl.DataFrame([_series(batch.column(name)).alias(name).filter(is_kept) for name in names])
+        columns = [_series(batch.column(name)).alias(name).filter(is_kept) for name in names]
         constants = {k: v for k, v in file.constant_columns(stored).items() if k not in types}
         texts = [pl.Series(key, [text], dtype=pl.String) for key, text in constants.items()]
-        yield frame.hstack([each.new_from_index(0, int(is_kept.sum())) for each in texts])
+        yield pl.DataFrame([*columns, *(each.new_from_index(0, int(is_kept.sum())) for each in texts)])
 
 
 def _series(column: Any) -> pl.Series:
