@@ -310,12 +310,9 @@ def stopping(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list
                 passes = (rng.random((*p.shape, 16)) < p[..., None]).cumsum(axis=-1)
                 n = np.minimum((passes < r).sum(axis=-1) + 1, 16) if r else rng.integers(1, 17, p.shape)
                 drawn = Lakes(p, n, np.take_along_axis(passes, n[..., None] - 1, axis=-1)[..., 0])
-                table, corrected = printed(drawn, ("pass@1",)), "-"
-                if r:
-                    values = metrics.stopped_value(n, drawn.c, r, 16)
-                    se, units = values.std(axis=1, ddof=1) / size**0.5, np.full(lakes, size)
-                    lo, hi = metrics.interval(values.mean(axis=1), se, units)
-                    corrected = f"{((lo <= mean) & (mean <= hi)).mean():.1%}"
+                table = printed(drawn, ("pass@1", f"stopped@{r or 1}"))
+                corrected = f"{covered(of(table, f'stopped@{r}'), mean):.1%}" if r else "-"
+                table = of(table, "pass@1")
                 adaptive = (sampling(grouped(drawn))["sampling"] == "adaptive").mean()
                 bias = float(table["value"].to_numpy().mean()) - mean
                 shares = f"{bias:+.3f}", f"{covered(table, mean):.1%}", corrected, f"{adaptive:.1%}"
@@ -406,7 +403,7 @@ no less than Student's interval, which falls short where scores pile up at an en
 {others}
 
 ## Attempts that depend on outcomes
-The truth is the mean success rate. "Corrected" is the interval of `stopped_value`; "called adaptive" is the share of
+The truth is the mean success rate. "Corrected" is the interval of `stopped@1` or `stopped@3`; "called adaptive" is the share of
 lakes with that word in the column `sampling`: a false alarm where n is random.
 
 {stopping}

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from scorelake import metrics
-from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Ints
 
 SHAPES = {"Beta(.3, .7)": (0.3, 0.7), "Beta(2, 2)": (2, 2), "Beta(.5, 3)": (0.5, 3)}
@@ -84,13 +83,15 @@ def test_stopped_values_are_unbiased(r: int, cap: int, p: Fraction) -> None:
     total = Fraction(0)
     for verdicts in product((0, 1), repeat=cap):
         n = int(_stopped(np.array([verdicts]), r)[0])
-        value = metrics.stopped_value([n], [sum(verdicts[:n])], r, cap)[0]
+        value = metrics.finite(f"stopped@{r}", n, sum(verdicts[:n]))
         chance = p ** sum(verdicts) * (1 - p) ** (cap - sum(verdicts))
         total += chance * Fraction(float(value)).limit_denominator(100)
     assert total == p
 
 
-def test_counts_that_break_the_rule_are_an_error() -> None:
-    for n, c in (([3], [2]), ([3], [0]), ([9], [0])):
-        with pytest.raises(MetricError, match="do not follow the rule"):
-            metrics.stopped_value(n, c, 1, 8)
+def test_a_group_that_breaks_the_rule_has_no_value() -> None:
+    follows = metrics.summarize("stopped@1", [3, 1, 8], [1, 1, 0])
+    assert (follows.value, follows.problems_scored) == (pytest.approx(1 / 3), 3)
+    assert follows.mu == pytest.approx(np.mean([2 / 5, 2 / 3, 1 / 10]), rel=1e-12), "the rule is not part of c and n"
+    assert np.isnan(metrics.summarize("stopped@1", [3, 1, 8] * 20 + [4], [1, 1, 0] * 20 + [2]).value)
+    assert np.isnan(metrics.finite("stopped@2", [1, 0], [1, 0])).all(), "two passes take two attempts"

@@ -23,11 +23,14 @@ def test_sampling_that_stops_at_a_pass_is_found(out: Path) -> None:
         expand([(f"p{i}", 8, int(rng.binomial(8, 0.4))) for i in range(60)], model="even"),
         expand([(f"p{i}", each, int(rng.binomial(each, 0.4))) for i, each in enumerate(n)], model="ragged"),
     ]
-    report = run(pl.concat(frames), out, metrics=["pass@1", "pass@2"])
+    report = run(pl.concat(frames), out, metrics=["pass@1", "pass@2", "stopped@1"])
     labels = dict(ask(out, "SELECT DISTINCT model, sampling FROM model_summary"))
     assert labels == {"retried": "adaptive", "even": "fixed", "ragged": "unknown"}
     (warning,) = [text for text in report.warnings if "stop after a pass" in text]
     assert warning.startswith("default: attempts of retried seem to stop")
+    corrected = dict(ask(out, "SELECT model, value FROM model_summary WHERE metric = 'stopped@1'"))
+    assert abs(corrected["retried"] - 0.3) < 0.1
+    assert corrected["even"] is None, "problems with two passes do not follow the rule"
 
 
 def test_no_headline_names_a_leader_whose_attempts_stop_after_a_pass(out: Path) -> None:

@@ -45,7 +45,7 @@ from scorelake.metrics.functions import (
 )
 from scorelake.metrics.interval import interval, rerun
 from scorelake.metrics.ragged import rasch, ungraded_bounds
-from scorelake.metrics.sampling import depends_on_outcomes, order_statistics, stopped_value, stops_after
+from scorelake.metrics.sampling import depends_on_outcomes, order_statistics, stops_after
 from scorelake.metrics.series import best_step, change_point, crossovers, learned, simultaneous_band, smooth
 from scorelake.metrics.significance import (
     attempts_needed,
@@ -65,7 +65,7 @@ __all__ += ["maj_at_k", "max_at_k", "mg_pass_at_k", "pass_at_k", "pass_hat_k", "
 __all__ += ["threshold_spectrum_at_k", "vote"]
 # Any metric by its name, and intervals of values.
 __all__ += ["families", "finite", "finite_levels", "interval", "parse", "posterior", "posterior_levels", "rerun"]
-__all__ += ["depends_on_outcomes", "order_statistics", "stopped_value", "stops_after"]
+__all__ += ["depends_on_outcomes", "order_statistics", "stops_after"]
 __all__ += ["spectrum", "summarize", "summarize_all", "summarize_levels"]
 # Costs, decisions and plans, series of steps, uneven boards, forecasts and judges.
 __all__ += ["attempts_until_solved", "budget_curve", "cost_at_k", "cost_of_pass", "dominated", "front_by_value"]

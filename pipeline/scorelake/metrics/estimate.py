@@ -78,7 +78,8 @@ def evaluate(
         out = {}
         for metric in same_k:
             if metric.family.rate is not None:
-                out[metric] = _single(*metric.family.rate(n, c, alpha, beta, metric.param))
+                value, *moments = metric.family.rate(n, c, alpha, beta, metric.k or metric.param)
+                out[metric] = _single(value, *moments, undefined=np.isnan(value) & (n >= metric.draws))
             elif not metric.parts:
                 out[metric] = of_levels(metric, levels, counts, pseudo_counts)
         out |= _closed_forms(closed, k, n, c, alpha, beta) if closed else {}

@@ -42,6 +42,7 @@ class Family:
     """What follows the k in a name: tau, lambda, powers; or weights, which come from the config file."""
     default: float | None = None
     examples: tuple[float, ...] = ()  # parameters at which all metrics are computed
+    by_name_only: bool = False  # not one of all metrics: it assumes what most lakes do not follow
     instead: str | None = None  # biased by n: what to compare models with different n by
     credit: Callable[..., Floats] | None = None
     """credit(k) or credit(k, parameter) -> the credit a[0..k] for j successes, in [0, 1]."""
@@ -49,7 +50,7 @@ class Family:
     """Keys of the two credit families whose values are multiplied, each to a power."""
     pooled: bool = False  # whether a blend is of the two group means instead of each problem's two values
     rate: Callable[..., tuple[Floats, Floats, Floats]] | None = None
-    """rate(n, c, alpha, beta, parameter) -> value, posterior mean and variance per problem."""
+    """rate(n, c, alpha, beta, k or parameter) -> value, posterior mean and variance per problem."""
     rewards: Callable[[Floats, Any, Floats, int], tuple[Floats, Floats, Floats]] | None = None
     """rewards(levels, counts, prior, k) -> value, posterior mean and variance per problem.
 
@@ -74,6 +75,8 @@ class Family:
 
     def names(self, ks: Sequence[int]) -> list[str]:
         """Return the names of its metrics at each k, with each of the parameters in `examples`."""
+        if self.by_name_only:
+            return []
         if self.follows == "k":
             return [f"{self.stem}{k}{tau}" for tau in [f"_{each}" for each in self.examples] or [""] for k in ks]
         if self.follows == "tau":
@@ -123,6 +126,17 @@ def cover(n: Ints, c: Ints, alpha: Floats, beta: Floats, tau: float) -> tuple[Fl
     return value, mean, mean * rest
 
 
+def stopped(n: Ints, c: Ints, alpha: Floats, beta: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+    """Success rate of problems that are attempted until k passes, or as often as the others (Haldane 1945).
+
+    NaN for more passes than k, which break the rule. The posterior is that of any rule, since it depends on c and n.
+    """
+    value = np.where(c == k, (k - 1) / np.maximum(n - 1, 1), c / np.maximum(n, 1))
+    value = np.where((c == k) & (n == 1), 1.0, np.where((c > k) | (n < k), np.nan, value))
+    mean, size = alpha / (alpha + beta), alpha + beta
+    return value, mean, mean * (beta / size) / (size + 1)
+
+
 _CODEX = "Chen et al. 2021, Evaluating Large Language Models Trained on Code"
 _TAU = "Yao et al. 2024, tau-bench"
 _MAJORITY = "strict majority of the draws"
@@ -133,6 +147,7 @@ _AUC = "trapezoidal mean of Chen et al. 2021 over the draws"
 _OWN = "the user's own weights over thresholds"
 _BEST = "best of k; pass@k when rewards are 0 and 1"
 _BLEND = "geometric blend of the data set's means"
+_HALDANE = "Haldane 1945, On a Method of Estimating Frequencies"
 _LAW = "the mean over tau = 1/n, 2/n, ..., 1 is pass@1"
 _PAIR = "chance that two attempts end alike"
 _ENDS: dict[str, Any] = {"parameter": "powers", "blend": ("pass", "pass^")}
@@ -154,6 +169,7 @@ FAMILIES = (
     Family("agree@2", "1 if j = 0 or j = 2", _PAIR, credit=lambda k: np.array([1.0, 0.0, 1.0])),
     Family("cover@tau", "share of problems with c / n >= tau", _LAW, parameter="tau", rate=cover,
            examples=(0.25, 0.5, 0.75, 1.0), instead="pass@1 or agree@2"),
+    Family("stopped@k", "(k-1)/(n-1) at k passes, else c / n", _HALDANE, rate=stopped, by_name_only=True),
     Family("avg@N", "mean reward of all attempts", _BAYES, ("mean",), rewards=avg),
     Family("bayes@N", "posterior mean reward", _BAYES, instead="avg@N", rewards=bayes),
     Family("max@k", "expected best reward of k draws", _BEST, ("best",), rewards=best),
@@ -326,7 +342,7 @@ def _build(name: str, family: Family, k: str | None, parameter: str | None) -> M
     if not re.fullmatch(r"[0-9]{1,4000}", k or "") or int(k or 0) < 1:
         raise MetricError(f"{name}: k must be a whole number >= 1, got {k!r}")
     metric = replace(metric, k=int(k or 0))
-    is_closed = metric.has_closed_form or family.rewards is not None
+    is_closed = metric.has_closed_form or family.rewards is not None or family.rate is not None
     if metric.draws > (limit := MAX_K if is_closed else MAX_SUMMED_K):
         hint = None if is_closed else "pass@k, pass^k, geom@k, geom-ds@k and max@k allow a larger k"
         raise MetricError(f"{name}: k must be at most {limit:,}", hint=hint)

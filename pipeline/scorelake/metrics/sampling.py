@@ -1,7 +1,7 @@
-"""Attempts whose number depends on their outcomes: detect it, and estimate without its bias.
+"""Detect attempts whose number depends on their outcomes.
 
 Values are unbiased if n was fixed before the outcomes were known. Retrying what failed and stopping at a pass break
-this: stopping at the first pass, at most 16 attempts, biases pass@1 by +.10.
+this: stopping at the first pass, at most 16 attempts, biases pass@1 by +.10. The metric stopped@k is not biased.
 """
 
 from __future__ import annotations
@@ -89,21 +89,3 @@ def suggests_retries(z1: float, z2: float) -> bool:
     The other direction is no retry: logs that give only counts are often written with the passes first.
     """
     return depends_on_outcomes(max(z1, 0.0), min(z2, 0.0))
-
-
-def stopped_value(n: ArrayLike, c: ArrayLike, r: int, cap: int) -> Floats:
-    """Estimate the success rate of each problem that is attempted until r passes, at most `cap` times.
-
-    Unbiased under this rule: (r - 1) / (n - 1) where it stopped at r passes, c / cap where it did not.
-
-    >>> sl.metrics.stopped_value(n=[1, 3, 8], c=[1, 1, 0], r=1, cap=8).tolist()
-    [1.0, 0.0, 0.0]
-    """
-    attempts, passes = pairs(n, c)
-    if r < 1 or cap < r or (passes > r).any() or ((passes < r) & (attempts != cap)).any() or (attempts > cap).any():
-        raise MetricError(
-            f"stopped_value: the counts do not follow the rule: stop at {r} passes or {cap} attempts",
-            hint="problems with fewer passes have as many attempts as the cap, and none has more passes",
-        )
-    stopped = np.where(attempts > 1, (r - 1) / np.maximum(attempts - 1, 1), 1.0)
-    return np.asarray(np.where(passes == r, stopped, passes / cap))

@@ -161,7 +161,8 @@ def sampling_warnings(models: pl.DataFrame) -> list[str]:
     found = models.filter(pl.col("sampling") == "adaptive").group_by("benchmark", maintain_order=True)
     return [
         f"{benchmark}: attempts of {', '.join(names[:5])}{' and others' * (len(names) > 5)} seem to stop after "
-        "a pass, which biases their scores upwards (column sampling of model_summary)"
+        "a pass, which biases their scores upwards (column sampling of model_summary); if problems are attempted "
+        "until r passes, the metric stopped@r is not biased"
         for benchmark, names in found.agg(pl.col("model").unique(maintain_order=True)).iter_rows()
     ]
 
