@@ -403,8 +403,8 @@ no less than Student's interval, which falls short where scores pile up at an en
 {others}
 
 ## Attempts that depend on outcomes
-The truth is the mean success rate. "Corrected" is the interval of `stopped@1` or `stopped@3`; "called adaptive" is the share of
-lakes with that word in the column `sampling`: a false alarm where n is random.
+The truth is the mean success rate. "Corrected" is the interval of `stopped@1` or `stopped@3`; "called adaptive" is
+the share of lakes with that word in the column `sampling`: a false alarm where n is random.
 
 {stopping}
 

@@ -118,6 +118,7 @@ class Policy(Part):
 
     pass_threshold: float | None = None
     ungraded: Literal["exclude", "fail", "error"] = "exclude"
+    sampling: Literal["all", "first"] = "all"  # first: as many attempts per problem as all problems of the model have
     max_rejected: int = Field(0, ge=0)
 
 
@@ -373,7 +374,8 @@ class Settings(Part):
     def counting(self) -> dict[str, Any]:
         """Return the settings that counts depend on; the names of partials depend on them."""
         parts = self.model_dump(mode="json", include={"columns", "protocol", "policy", "duplicates", "window"})
-        parts["policy"].pop("max_rejected")
+        for later in ("max_rejected", "sampling"):
+            parts["policy"].pop(later)
         parts["window"].pop("last")  # `since` follows from it
         parts |= {"measures": self.measured} if self.measures else {}
         return parts | {"levels": list(self.rubric.levels), "carry": list(self.carried)}
@@ -381,7 +383,7 @@ class Settings(Part):
     def scoring(self) -> dict[str, Any]:
         """Return the other settings that published numbers depend on."""
         parts = {"metrics", "spectra", "uncertainty", "overall", "compare", "rubric", "by", "publish", "series"}
-        return self.model_dump(mode="json", include=parts | {"measures"})
+        return self.model_dump(mode="json", include=parts | {"measures"}) | {"sampling": self.policy.sampling}
 
 
 def load(config: Path | None = None, below: Mapping[str, Mapping[str, Any]] | None = None, **flags: Any) -> Settings:

@@ -18,7 +18,7 @@ from scorelake.comparing.boards import list_benchmarks
 from scorelake.comparing.sums import LakeSums
 from scorelake.comparing.tables import comparison_tables, overall_ranges
 from scorelake.counting.attempt_order import retried_groups
-from scorelake.counting.merge import ROWS_PER_BUCKET, Merged, plan_buckets
+from scorelake.counting.merge import ROWS_PER_BUCKET, Bucket, Merged, plan_buckets
 from scorelake.counting.partials import Kind, Partial, benchmark_kinds
 from scorelake.counting.shard import newest
 from scorelake.counting.window import first_inside
@@ -49,6 +49,7 @@ from scorelake.scoring.measures import measure_tables, missing_measures
 from scorelake.scoring.overall import overall_table
 from scorelake.scoring.series import series_tables, without_earlier_points
 from scorelake.scoring.summaries import (
+    MODEL,
     GroupMoments,
     add_moments,
     mark_retried,
@@ -216,7 +217,7 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path, pooled: S
 
     `pooled` are warnings of columns that may explain conflicting verdicts.
     """
-    out, settings, engine = space.out, space.settings, space.engine
+    out, settings = space.out, space.settings
     rule, kinds = settings.duplicates.rule, benchmark_kinds(partials, settings.answers)
     answers = any(kind.answers for kind in kinds.values())
     size = settings.run.bucket_rows or ROWS_PER_BUCKET
@@ -224,6 +225,31 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path, pooled: S
     measures = tuple((name, FIRST_EDGE[measure.kind]) for name, measure in settings.measures.items())
     where = (out.partials, partials, folder / FOLDER)
     buckets = plan_buckets(*where, rule, settings.answers, size, lowest, measures, settings.columns.gold is not None)
+    merged, survey = _merge_buckets(space, buckets)
+    warnings = list[str]()
+    if settings.policy.sampling == "first":  # merged again, since only now the smallest n of each group is known
+        attempted = survey.histograms[ALL].filter(pl.col("n") > 0)
+        smallest_n = tuple(attempted.group_by(MODEL).agg(pl.col("n").min()).sort(MODEL).iter_rows())
+        graded = sum(each.graded for each in merged)
+        merged, survey = _merge_buckets(space, [replace(bucket, smallest_n=smallest_n) for bucket in buckets])
+        left_out = graded - sum(each.graded for each in merged)
+        warnings = [f'{left_out:,} attempts are left out by [policy] sampling = "first", and count as duplicates']
+    files = [
+        (Path(bucket.path), each.problems) for bucket, each in zip(buckets, merged, strict=True) if each.problems
+    ]
+    if out.mirror:
+        out.mirror.bring_files([path for path, _ in files])
+    tasks.wait_until_visible([path for path, _ in files])
+    rows = gates.balance(partials, merged)
+    gates.refuse_ungraded(rows["ungraded"], settings)
+    warnings += _merge_warnings(merged, settings, answers, pooled)
+    retried = retried_groups(each.order for each in merged)
+    return MergedCounts(files, rows, survey, kinds, warnings, retried)
+
+
+def _merge_buckets(space: Workspace, buckets: Sequence[Bucket]) -> tuple[list[Merged], Survey]:
+    """Merge and survey every bucket."""
+    out, settings, engine = space.out, space.settings, space.engine
     mirror = None if engine is local else out.mirror
     merged: list[Merged] = []
     surveys: list[Survey] = []
@@ -235,17 +261,7 @@ def merge(space: Workspace, partials: Sequence[Partial], folder: Path, pooled: S
         if len(surveys) > _AT_ONCE:  # each is as large as their sum: they are not all kept
             surveys = [add_surveys(surveys)]
         space.progress("merging", len(merged), len(buckets))
-    files = [
-        (Path(bucket.path), each.problems) for bucket, each in zip(buckets, merged, strict=True) if each.problems
-    ]
-    if out.mirror:
-        out.mirror.bring_files([path for path, _ in files])
-    tasks.wait_until_visible([path for path, _ in files])
-    rows = gates.balance(partials, merged)
-    gates.refuse_ungraded(rows["ungraded"], settings)
-    warnings = _merge_warnings(merged, settings, answers, pooled)
-    retried = retried_groups(each.order for each in merged)
-    return MergedCounts(files, rows, add_surveys(surveys), kinds, warnings, retried)
+    return merged, add_surveys(surveys)
 
 
 def _merge_warnings(merged: Sequence[Merged], settings: Settings, answers: bool, pooled: Sequence[str]) -> list[str]:

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from conftest import ask, run
 from scorelake import metrics
 from scorelake.counting.attempt_order import add_sums, order_sums, retried_groups
+from scorelake.errors import DataError
 from scorelake.metrics.sampling import deviates
+from scorelake.publish.snapshot import Output
+from scorelake.read.check import check
 from scorelake.schemas import KEYS
 
 SHAPES = {"Beta(.3, .7)": (0.3, 0.7), "Beta(2, 2)": (2, 2), "Beta(.5, 3)": (0.5, 3)}
@@ -74,3 +77,30 @@ def test_retries_are_named_by_the_job(tmp_path: Path, out: Path) -> None:
     labels = dict(ask(out, "SELECT DISTINCT model, sampling FROM model_summary"))
     assert labels == {"retried": "adaptive", "ragged": "unknown", "passes first": "unknown"}
     assert any("attempts of retried seem to stop" in text for text in report.warnings)
+
+
+def test_only_the_first_attempts_count_where_more_were_made_until_one_passed(tmp_path: Path, out: Path) -> None:
+    """More attempts where the first two failed bias pass@1; the first two, which all problems have, do not."""
+    rng, rows = np.random.default_rng(5), []
+    for problem in range(300):
+        verdicts = (rng.random(16) < rng.beta(0.5, 2)).tolist()
+        until = next((i + 1 for i in range(2, 16) if verdicts[i]), 16)
+        n = 2 if any(verdicts[:2]) else until
+        rows += [("retried", f"p{problem}", i, verdicts[i]) for i in reversed(range(n))]
+        rows += [("fixed", f"p{problem}", i, verdicts[i]) for i in range(5)]
+    frame = pl.DataFrame(rows, schema=["model", "problem_id", "attempt", "passed"], orient="row")
+    report = run(frame, out, metrics=["pass@1", "pass@2"], config='policy.sampling = "first"')
+    first = {model: frame.filter(pl.col("model") == model, pl.col("attempt") < m)["passed"].mean()
+             for model, m in (("retried", 2), ("fixed", 5))}  # fmt: skip
+    assert dict(ask(out, "SELECT model, value FROM model_summary WHERE metric = 'pass@1'")) == pytest.approx(first)
+    assert set(ask(out, "SELECT model, n FROM problem_counts")) == {("retried", 2), ("fixed", 5)}
+    left_out = frame.height - 300 * 7
+    assert ask(out, "SELECT graded, duplicates FROM run") == [(300 * 7, left_out)]
+    assert (
+        f'{left_out:,} attempts are left out by [policy] sampling = "first", and count as duplicates'
+        in report.warnings
+    )
+    (recount,) = [each for each in check(Output(out)) if each.what == "recount in SQL"]
+    assert recount.ok is None
+    with pytest.raises(DataError, match="numbered 0 to 255"):
+        run(frame.drop("attempt"), out, metrics=["pass@1"], config='policy.sampling = "first"')

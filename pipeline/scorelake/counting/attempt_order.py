@@ -1,4 +1,4 @@
-"""Whether attempts were made until they passed: sums over problems whose numbered attempts are bits."""
+"""The order of numbered attempts, which are bits: were they made until one passed? Keep the first ones only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from scorelake.counting.kernel import changes
+from scorelake.errors import DataError
 from scorelake.hashing import Hashes
 from scorelake.metrics.distributions import Ints
 from scorelake.metrics.sampling import deviates, order_terms, suggests_retries
@@ -23,10 +24,7 @@ def order_sums(problems: pl.DataFrame, bits: Sequence[str], rule: str) -> OrderS
 
     m is the smallest n of the group in the bucket: it may depend on every n, but not on the order of verdicts.
     """
-    passed, failed = (
-        [problems[name].to_numpy() for name in bits if name.startswith(f"{outcome}_bits_")]
-        for outcome in ("passed", "failed")
-    )
+    passed, failed = (_words(problems, bits, outcome) for outcome in ("passed", "failed"))
     graded = [p | f for p, f in zip(passed, failed, strict=True)]
     right = [p & ~f if rule == "all-pass" else p for p, f in zip(passed, failed, strict=True)]
     n, c = (np.bitwise_count(np.array(words)).sum(axis=0, dtype=np.int64) for words in (graded, right))
@@ -45,7 +43,9 @@ def order_sums(problems: pl.DataFrame, bits: Sequence[str], rule: str) -> OrderS
     for group, smallest in zip(groups, np.minimum.reduceat(n, starts).tolist(), strict=True):
         least[group] = min(smallest, least.get(group, smallest))
     m = np.repeat([least[group] for group in groups], np.diff(starts, append=n.size))
-    terms = order_terms(n, c, m, _passes_among_first(graded, right, m), _is_last_right(graded, right))
+    among_first = [word & mask for word, mask in zip(right, _lowest_bits(graded, m), strict=True)]
+    first_passes = np.bitwise_count(np.array(among_first)).sum(axis=0, dtype=np.int64)
+    terms = order_terms(n, c, m, first_passes, _is_last_right(graded, right))
     sums = zip(*(np.add.reduceat(term, starts).tolist() for term in terms), strict=True)
     return add_sums([{group: each} for group, each in zip(groups, sums, strict=True)])
 
@@ -64,17 +64,42 @@ def retried_groups(parts: Iterable[OrderSums]) -> frozenset[tuple[str, ...]]:
     return frozenset(group for group, sums in add_sums(parts).items() if suggests_retries(*deviates(*sums)))
 
 
-def _passes_among_first(graded: Sequence[Hashes], right: Sequence[Hashes], m: Ints) -> Ints:
-    """Count the passes among the m lowest attempts, found by halves from the number of bits below a position."""
-    one, left, out = np.uint64(1), m.copy(), np.zeros(m.size, np.int64)
-    for word, passed in zip(graded, right, strict=True):
+def keep_first(
+    problems: pl.DataFrame, bits: Sequence[str], smallest_n: Sequence[tuple[str, str, str, int]]
+) -> pl.DataFrame:
+    """Keep the m graded attempts of each problem with the lowest numbers; m is the smallest n of its group."""
+    if not bits or {"passed", "outcome"} & set(problems.columns):
+        raise DataError(
+            '[policy] sampling = "first" needs attempts that are numbered 0 to 255, and only verdicts of them',
+            hint="stopped@r corrects a stop at r passes without numbers",
+        )
+    groups = pl.DataFrame(smallest_n, schema=[*_GROUP, "m"], orient="row")
+    keys = problems.select(pl.col(_GROUP).cast(pl.String))
+    m = keys.join(groups, on=_GROUP, how="left", nulls_equal=True, maintain_order="left")["m"].fill_null(0).to_numpy()
+    passed, failed = (_words(problems, bits, outcome) for outcome in ("passed", "failed"))
+    masks = _lowest_bits([p | f for p, f in zip(passed, failed, strict=True)], m)
+    kept = {
+        f"{outcome}_bits_{i}": pl.Series(word & mask)
+        for outcome, words in (("passed", passed), ("failed", failed))
+        for i, (word, mask) in enumerate(zip(words, masks, strict=True))
+    }
+    return problems.with_columns(**kept)
+
+
+def _words(problems: pl.DataFrame, bits: Sequence[str], outcome: str) -> list[Hashes]:
+    return [problems[name].to_numpy() for name in bits if name.startswith(f"{outcome}_bits_")]
+
+
+def _lowest_bits(words: Sequence[Hashes], m: Ints) -> list[Hashes]:
+    """Return masks of the m lowest set bits, found by halves from the number of bits below a position."""
+    one, left, out = np.uint64(1), m.astype(np.int64), []
+    for word in words:
         size = np.bitwise_count(word).astype(np.int64)
         position = np.zeros(m.size, np.uint64)
         for width in map(np.uint64, (32, 16, 8, 4, 2, 1)):
             below = np.bitwise_count(word & (one << position + width) - one)
             position += width * (below <= left)
-        mask = np.where(size <= left, ~np.uint64(0), (one << position) - one)
-        out += np.bitwise_count(passed & mask)
+        out.append(np.where(size <= left, ~np.uint64(0), (one << position) - one))
         left -= np.minimum(size, left)
     return out
 

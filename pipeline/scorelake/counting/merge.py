@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from scorelake.counting.attempt_order import OrderSums, order_sums
+from scorelake.counting.attempt_order import OrderSums, keep_first, order_sums
 from scorelake.counting.attempt_values import OrderedAttempts, with_answers, with_gold, with_measure, with_rewards
 from scorelake.counting.canonical import (
     CATEGORIES,
@@ -72,6 +72,8 @@ class Bucket:
     """Measures, and where the bins of each start."""
     gold: bool = False
     """Some attempts have a trusted grade."""
+    smallest_n: tuple[tuple[str, str, str, int], ...] | None = None
+    """With sampling = "first": of benchmark, model and protocol, how many attempts of each problem count."""
 
     @property
     def weight(self) -> int:
@@ -155,6 +157,8 @@ def merge(bucket: Bucket) -> Merged:
     bits = [name for name in rows.columns if "_bits_" in name]
     has_lists = "outcome" in rows.columns
     problems = _join_sorts(_add_partials(rows, bits, ends), carried)
+    if bucket.smallest_n is not None:
+        problems = keep_first(problems, bits, bucket.smallest_n)
     frame = _from_counts(problems, bits, bucket.rule)
     conflicts = _bit_conflicts(problems, bits)
     if has_lists:
